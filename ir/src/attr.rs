@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
-use crate::{DType, Shape, Tensor, Type, graph::SubGraph, ops::eval::limits};
+use crate::{DType, Shape, Tensor, Type, graph::SubGraph};
 
 /// The attributes of a node: one for each that its op declares, in that order.
 pub type Attrs = SmallVec<[Attr; 2]>;
@@ -90,7 +90,7 @@ impl Number {
         match self {
             Number::Float(x) => Tensor::from_f64(dtype, &[], [x.get()]),
             Number::Int(n) => {
-                let (least, most) = limits(dtype);
+                let (least, most) = dtype.integers();
                 Tensor::from_i64(dtype, &[], [n.clamp(least, most)])
             }
         }

@@ -2,9 +2,9 @@
 
 use std::{fmt, str::FromStr};
 
-use half::{bf16, f16};
+use crate::float::FloatFormat;
 
-/// The type of one tensor element.
+/// The type of one tensor element. A row of [`DTypeDef`] declares each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
     /// IEEE 754 binary32.
@@ -29,49 +29,133 @@ pub enum DType {
     Bool,
 }
 
+/// The kind of numbers that an element type has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Floating-point numbers of a format.
+    Float(FloatFormat),
+    /// Integers in two's complement.
+    Int {
+        /// Whether there are negative ones.
+        signed: bool,
+    },
+    /// Truth values, 0 and 1.
+    Bool,
+}
+
+/// The names that file formats have for an element type. An empty name, or 0 for ONNX, says that a format has none.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatNames {
+    /// The type's text in the header of `.npy` files.
+    pub numpy: &'static str,
+    /// The prefix of the storage class in checkpoints of `torch.save`.
+    pub torch: &'static str,
+    /// The type in the header of safetensors files.
+    pub safetensors: &'static str,
+    /// The number in ONNX's `TensorProto.DataType`.
+    pub onnx: i32,
+}
+
+/// The declaration of an element type.
+#[derive(Clone, Copy, Debug)]
+pub struct DTypeDef {
+    /// The name in text: `f32`, `bf16`, `bool`, …
+    pub name: &'static str,
+    /// Bits of one element.
+    pub bits: u32,
+    /// The kind of numbers.
+    pub kind: Kind,
+    /// The names in file formats.
+    pub names: FormatNames,
+}
+
+const fn def(
+    name: &'static str,
+    bits: u32,
+    kind: Kind,
+    (numpy, torch, safetensors, onnx): (&'static str, &'static str, &'static str, i32),
+) -> DTypeDef {
+    DTypeDef { name, bits, kind, names: FormatNames { numpy, torch, safetensors, onnx } }
+}
+
+const SIGNED: Kind = Kind::Int { signed: true };
+const UNSIGNED: Kind = Kind::Int { signed: false };
+
+/// All element types with their declarations, in the order of [`DType`].
+static TABLE: [(DType, DTypeDef); 10] = [
+    (DType::F32, def("f32", 32, Kind::Float(FloatFormat::ieee(8, 23)), ("<f4", "Float", "F32", 1))),
+    (DType::F64, def("f64", 64, Kind::Float(FloatFormat::ieee(11, 52)), ("<f8", "Double", "F64", 11))),
+    (DType::F16, def("f16", 16, Kind::Float(FloatFormat::ieee(5, 10)), ("<f2", "Half", "F16", 10))),
+    (DType::Bf16, def("bf16", 16, Kind::Float(FloatFormat::ieee(8, 7)), ("", "BFloat16", "BF16", 16))),
+    (DType::I8, def("i8", 8, SIGNED, ("|i1", "Char", "I8", 3))),
+    (DType::U8, def("u8", 8, UNSIGNED, ("|u1", "Byte", "U8", 2))),
+    (DType::I32, def("i32", 32, SIGNED, ("<i4", "Int", "I32", 6))),
+    (DType::I64, def("i64", 64, SIGNED, ("<i8", "Long", "I64", 7))),
+    (DType::U32, def("u32", 32, UNSIGNED, ("<u4", "", "U32", 12))),
+    (DType::Bool, def("bool", 8, Kind::Bool, ("|b1", "Bool", "BOOL", 9))),
+];
+
 impl DType {
     /// Every element type, in the order in which `Display` documents them.
-    pub const ALL: [DType; 10] = [
-        DType::F32,
-        DType::F64,
-        DType::F16,
-        DType::Bf16,
-        DType::I8,
-        DType::U8,
-        DType::I32,
-        DType::I64,
-        DType::U32,
-        DType::Bool,
-    ];
+    pub const ALL: [DType; TABLE.len()] = {
+        let mut all = [DType::F32; TABLE.len()];
+        let mut n = 0;
+        while n < all.len() {
+            all[n] = TABLE[n].0;
+            assert!(all[n] as usize == n, "the table has the order of the enum");
+            n += 1;
+        }
+        all
+    };
 
-    /// Bytes of one element.
+    /// Returns its declaration.
+    pub const fn def(self) -> &'static DTypeDef {
+        &TABLE[self as usize].1
+    }
+
+    /// Returns the bits of one element.
+    pub const fn bits(self) -> u32 {
+        self.def().bits
+    }
+
+    /// Returns the bytes of one element in memory.
     pub const fn size(self) -> usize {
-        match self {
-            DType::F64 | DType::I64 => 8,
-            DType::F32 | DType::I32 | DType::U32 => 4,
-            DType::F16 | DType::Bf16 => 2,
-            DType::I8 | DType::U8 | DType::Bool => 1,
+        self.bits().div_ceil(8) as usize
+    }
+
+    /// Returns the format of a floating-point type.
+    pub const fn float(self) -> Option<FloatFormat> {
+        match self.def().kind {
+            Kind::Float(format) => Some(format),
+            Kind::Int { .. } | Kind::Bool => None,
         }
     }
 
     /// Whether this is one of the floating-point types.
     pub const fn is_float(self) -> bool {
-        matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
+        self.float().is_some()
+    }
+
+    /// Whether this is a floating-point type of 16 bits.
+    pub const fn is_half(self) -> bool {
+        self.is_float() && self.bits() == 16
     }
 
     /// Whether this is an integer type (`bool` is not).
     pub const fn is_int(self) -> bool {
-        matches!(self, DType::I8 | DType::U8 | DType::I32 | DType::I64 | DType::U32)
+        matches!(self.def().kind, Kind::Int { .. })
     }
 
-    /// Bits of the significand with the implicit one; zero for integers and `bool`.
+    /// Returns the type in which elements are computed with, and sums of them accumulated: `f32` for shorter floats, others their own.
+    pub const fn register(self) -> DType {
+        if self.is_float() && self.bits() < 32 { DType::F32 } else { self }
+    }
+
+    /// Returns the bits of the significand with the implicit one; zero for integers and `bool`.
     pub const fn significand_bits(self) -> u32 {
-        match self {
-            DType::F32 => 24,
-            DType::F64 => 53,
-            DType::F16 => 11,
-            DType::Bf16 => 8,
-            _ => 0,
+        match self.float() {
+            Some(format) => format.mantissa + 1,
+            None => 0,
         }
     }
 
@@ -85,34 +169,52 @@ impl DType {
 
     /// The least and the greatest positive normal number of a floating type; zeros otherwise.
     pub fn normal_range(self) -> (f64, f64) {
+        self.float().map_or((0.0, 0.0), |format| (format.least_normal(), format.greatest()))
+    }
+
+    /// Returns the least and the greatest integer of an integer type or of `bool`; all of `i64` for a floating type.
+    pub const fn integers(self) -> (i64, i64) {
+        match self.def().kind {
+            Kind::Int { signed: true } => (i64::MIN >> (64 - self.bits()), i64::MAX >> (64 - self.bits())),
+            Kind::Int { signed: false } => (0, (1 << self.bits()) - 1),
+            Kind::Bool => (0, 1),
+            Kind::Float(_) => (i64::MIN, i64::MAX),
+        }
+    }
+
+    /// Returns the low bits of an integer, as the type reads them: 1 for `bool` where it is not 0, the integer itself for a floating type.
+    pub const fn wrap(self, n: i64) -> i64 {
+        let beyond = 64 - self.bits();
+        match self.def().kind {
+            Kind::Int { signed: true } => n << beyond >> beyond,
+            Kind::Int { signed: false } => ((n as u64) << beyond >> beyond) as i64,
+            Kind::Bool => (n != 0) as i64,
+            Kind::Float(_) => n,
+        }
+    }
+
+    /// Rounds a number to the nearest element of a floating type, to the even one of two; others keep it.
+    pub fn rounded(self, x: f64) -> f64 {
         match self {
-            DType::F32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-            DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
-            DType::F16 => (f64::from(f16::MIN_POSITIVE), f64::from(f16::MAX)),
-            DType::Bf16 => (f64::from(bf16::MIN_POSITIVE), f64::from(bf16::MAX)),
-            _ => (0.0, 0.0),
+            DType::F64 => x,
+            DType::F32 => f64::from(x as f32),
+            _ => self.float().map_or(x, |format| format.decode(format.encode(x))),
         }
     }
 
     /// The name used in text: `f32`, `bf16`, `bool`, …
     pub const fn name(self) -> &'static str {
-        match self {
-            DType::F32 => "f32",
-            DType::F64 => "f64",
-            DType::F16 => "f16",
-            DType::Bf16 => "bf16",
-            DType::I8 => "i8",
-            DType::U8 => "u8",
-            DType::I32 => "i32",
-            DType::I64 => "i64",
-            DType::U32 => "u32",
-            DType::Bool => "bool",
-        }
+        self.def().name
     }
 
     /// The names of all.
     pub fn names() -> impl Iterator<Item = &'static str> {
         DType::ALL.iter().map(|dtype| dtype.name())
+    }
+
+    /// Returns the element type that a file format has a name for; see [`FormatNames`].
+    pub fn of_format<N: PartialEq + Default>(name: N, of: impl Fn(&FormatNames) -> N) -> Option<DType> {
+        (name != N::default()).then(|| DType::ALL.into_iter().find(|dtype| of(&dtype.def().names) == name)).flatten()
     }
 }
 
@@ -127,5 +229,56 @@ impl FromStr for DType {
 
     fn from_str(s: &str) -> Result<Self, ()> {
         DType::ALL.into_iter().find(|d| d.name() == s).ok_or(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_facts_of_rust_types() {
+        macro_rules! integers {
+            ($($dtype:ident $rust:ty),*) => {$(
+                let dtype = DType::$dtype;
+                assert_eq!(dtype.size(), size_of::<$rust>());
+                assert_eq!(dtype.integers(), (i64::from(<$rust>::MIN), i64::from(<$rust>::MAX)));
+                for n in [0, 1, -1, 127, 128, 255, 256, -129, 1 << 31, (1 << 31) - 1, 1 << 32, i64::MIN, i64::MAX] {
+                    assert_eq!(dtype.wrap(n), i64::from(n as $rust), "{n} in {dtype}");
+                }
+            )*};
+        }
+        integers!(I8 i8, U8 u8, I32 i32, U32 u32, I64 i64);
+        assert_eq!((DType::Bool.integers(), DType::Bool.wrap(-2), DType::Bool.wrap(0)), ((0, 1), 1, 0));
+        assert_eq!(DType::F32.normal_range(), (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)));
+        assert_eq!(DType::F64.normal_range(), (f64::MIN_POSITIVE, f64::MAX));
+        assert_eq!(DType::F16.normal_range(), (half::f16::MIN_POSITIVE.to_f64(), half::f16::MAX.to_f64()));
+        assert_eq!(DType::Bf16.normal_range(), (half::bf16::MIN_POSITIVE.to_f64(), half::bf16::MAX.to_f64()));
+        for (dtype, least) in [(DType::F32, f64::from(f32::from_bits(1))), (DType::F64, f64::from_bits(1))] {
+            assert_eq!(dtype.float().unwrap().least(), least);
+        }
+        assert_eq!(DType::F32.unit_roundoff(), f64::from(f32::EPSILON) / 2.0);
+    }
+
+    #[test]
+    fn names_and_bits_are_of_one_type_and_of_whole_bytes() {
+        for dtype in DType::ALL {
+            let def = dtype.def();
+            assert_eq!(def.name.parse(), Ok(dtype));
+            assert!(def.bits.is_multiple_of(8) && def.bits <= 64);
+            // The reference carries integers in `i64`.
+            assert!(def.kind != UNSIGNED || def.bits < 64);
+            if let Some(format) = dtype.float() {
+                assert_eq!(1 + format.exponent + format.mantissa, def.bits);
+                assert!(format.exponent <= 11 && format.mantissa <= 52);
+            }
+            let named = |name: &'static str, of: fn(&FormatNames) -> &'static str| {
+                assert!(name.is_empty() || DType::of_format(name, of) == Some(dtype), "{name}");
+            };
+            named(def.names.numpy, |names| names.numpy);
+            named(def.names.torch, |names| names.torch);
+            named(def.names.safetensors, |names| names.safetensors);
+            assert!(def.names.onnx == 0 || DType::of_format(def.names.onnx, |names| names.onnx) == Some(dtype));
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     index::{Index, flatten},
     ops::{
         Ids, Leaf, Loop, OutOfRange, Piece, ViewCall, ViewMap,
-        eval::{Element, Elements, Eval, OpCall, Value, broadcast_strides, limits, offsets},
+        eval::{Element, Elements, Eval, OpCall, Value, broadcast_strides, offsets},
     },
 };
 
@@ -289,7 +289,7 @@ fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<
     let access = map(&call).expect("maps follow everything but extents at run time");
     let fill = access.fill.map(|x| match dtype.is_float() {
         true => Element::Real(S::element(x.get(), dtype)),
-        false => Element::Int(Some(x.int().clamp(limits(dtype).0, limits(dtype).1))),
+        false => Element::Int(Some(x.int().clamp(dtype.integers().0, dtype.integers().1))),
     });
     let pieces: Vec<_> = access.pieces.iter().map(|piece| ReadyPiece::new(piece, &extents, dims.len())).collect();
     if let ([ReadyPiece { affine: Some((strides, start)), piece, .. }], None) = (pieces.as_slice(), &fill) {

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{DType, round::rounded};
+use crate::DType;
 
 /// All values from `low` to `high`, and NaN where that is possible. Truth values are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,7 @@ impl Interval {
         if dtype.is_float() {
             return Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, nan: true };
         }
-        let (low, high) = crate::ops::eval::limits(dtype);
+        let (low, high) = dtype.integers();
         Interval::new(low as f64, high as f64)
     }
 
@@ -56,8 +56,10 @@ impl Interval {
             let held = self.low.abs().max(self.high.abs()) < 2_f64.powi(53);
             return if held && !self.nan && self.low >= any.low && self.high <= any.high { self } else { any };
         }
-        let (low, high) = (rounded(self.low, dtype), rounded(self.high, dtype));
-        Interval { low: self.low.min(low), high: self.high.max(high), nan: self.nan }
+        let (low, high) = (dtype.rounded(self.low), dtype.rounded(self.high));
+        // A format without infinities has NaN for what is too large. The others of the interval are as they were.
+        let nan = self.nan || low.is_nan() || high.is_nan();
+        Interval { low: self.low.min(low), high: self.high.max(high), nan }
     }
 
     /// A function of two numbers whose extremes are at the corners; where it is NaN at one, the others bound what else it can be.

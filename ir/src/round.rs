@@ -1,4 +1,4 @@
-//! Numbers of the reference as 16-bit elements, rounded once.
+//! Numbers as 16-bit elements, rounded once: as kernels do it, faster than [`FloatFormat`](crate::FloatFormat) for any format.
 //!
 //! The crate `half` rounds an `f64` to `f16` by way of `f32` where the processor has F16C, and to `bf16` without the lower half of
 //! the significand: just above the middle of two elements both give the lower one.
@@ -6,16 +6,6 @@
 use half::{bf16, f16};
 
 use crate::DType;
-
-/// Rounds a number to a floating element type, as a tensor of that type keeps it.
-pub fn rounded(x: f64, dtype: DType) -> f64 {
-    match dtype {
-        DType::F32 => f64::from(x as f32),
-        DType::F16 => to_f16(x).to_f64(),
-        DType::Bf16 => to_bf16(x).to_f64(),
-        _ => x,
-    }
-}
 
 /// Returns a number that rounds to the element of a floating type that is nearest to an integer. An `f64` nearest to the integer would be
 /// rounded twice.
@@ -90,8 +80,8 @@ mod tests {
         for n in near.into_iter().flat_map(|n| steps.map(|step| [n + step(n), n + step(n) + 1, n + step(n) - 1])) {
             for n in n.into_iter().flat_map(|n| [n, -n]) {
                 assert_eq!(of_integer(n, DType::F64), n as f64);
-                assert_eq!(rounded(of_integer(n, DType::F32), DType::F32), f64::from(n as f32), "{n}");
-                let up = rounded(of_integer(n, DType::Bf16), DType::Bf16) as i128;
+                assert_eq!(DType::F32.rounded(of_integer(n, DType::F32)), f64::from(n as f32), "{n}");
+                let up = DType::Bf16.rounded(of_integer(n, DType::Bf16)) as i128;
                 let low = 1_i128 << (n.unsigned_abs().ilog2() - 7);
                 let (down, rest) = (i128::from(n.abs()) / low, i128::from(n.abs()) % low);
                 let want = down + i128::from(2 * rest > low || 2 * rest == low && down % 2 == 1);

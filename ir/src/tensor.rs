@@ -2,12 +2,7 @@
 
 use std::{fmt, hash, sync::Arc};
 
-use half::{bf16, f16};
-
-use crate::{
-    DType, Type,
-    round::{of_integer, to_bf16, to_f16},
-};
+use crate::{DType, FloatFormat, Type, dtype::Kind, round::of_integer};
 
 /// A dense row-major tensor in host memory, cheap to clone.
 #[derive(Clone)]
@@ -56,19 +51,18 @@ impl Tensor {
     /// If the number of values is not the product of the extents: both come from the same code, never from a user.
     pub fn from_f64(dtype: DType, dims: &[usize], values: impl IntoIterator<Item = f64>) -> Tensor {
         let mut bytes = Vec::new();
-        for x in values {
-            match dtype {
-                DType::F32 => bytes.extend((x as f32).to_le_bytes()),
-                DType::F64 => bytes.extend(x.to_le_bytes()),
-                DType::F16 => bytes.extend(to_f16(x).to_le_bytes()),
-                DType::Bf16 => bytes.extend(to_bf16(x).to_le_bytes()),
-                DType::I8 => bytes.extend((x as i8).to_le_bytes()),
-                DType::U8 => bytes.push(x as u8),
-                DType::I32 => bytes.extend((x as i32).to_le_bytes()),
-                DType::I64 => bytes.extend((x as i64).to_le_bytes()),
-                DType::U32 => bytes.extend((x as u32).to_le_bytes()),
-                DType::Bool => bytes.push(u8::from(x != 0.0)),
+        let values = values.into_iter();
+        match (dtype, dtype.def().kind) {
+            (DType::F32, _) => values.for_each(|x| bytes.extend((x as f32).to_le_bytes())),
+            (DType::F64, _) => values.for_each(|x| bytes.extend(x.to_le_bytes())),
+            (_, Kind::Float(format)) => {
+                values.for_each(|x| bytes.extend(&format.encode(x).to_le_bytes()[..dtype.size()]));
             }
+            (_, Kind::Int { .. }) => {
+                let (least, most) = dtype.integers();
+                values.for_each(|x| bytes.extend(&(x as i64).clamp(least, most).to_le_bytes()[..dtype.size()]));
+            }
+            (_, Kind::Bool) => bytes.extend(values.map(|x| u8::from(x != 0.0))),
         }
         Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
     }
@@ -78,15 +72,12 @@ impl Tensor {
     /// # Panics
     /// As [`Tensor::from_f64`].
     pub fn from_i64(dtype: DType, dims: &[usize], values: impl IntoIterator<Item = i64>) -> Tensor {
+        if dtype.is_float() {
+            return Tensor::from_f64(dtype, dims, values.into_iter().map(|n| of_integer(n, dtype)));
+        }
         let mut bytes = Vec::new();
         for n in values {
-            match dtype {
-                DType::Bool => bytes.push(u8::from(n != 0)),
-                DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 => {
-                    bytes.extend(&n.to_le_bytes()[..dtype.size()]);
-                }
-                float => bytes.extend_from_slice(Tensor::from_f64(float, &[], [of_integer(n, float)]).bytes()),
-            }
+            bytes.extend(&dtype.wrap(n).to_le_bytes()[..dtype.size()]);
         }
         Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
     }
@@ -131,30 +122,36 @@ impl Tensor {
 
     /// The elements of an integer or `bool` tensor; floats are truncated and saturated.
     pub fn to_i64(&self) -> Vec<i64> {
-        let b = self.bytes();
-        match self.dtype {
-            DType::I8 => b.iter().map(|&x| i64::from(x as i8)).collect(),
-            DType::U8 | DType::Bool => b.iter().map(|&x| i64::from(x)).collect(),
-            DType::I32 => words(b).map(|w| i64::from(i32::from_le_bytes(w))).collect(),
-            DType::U32 => words(b).map(|w| i64::from(u32::from_le_bytes(w))).collect(),
-            DType::I64 => words(b).map(i64::from_le_bytes).collect(),
-            _ => self.floats().into_iter().map(|x| x as i64).collect(),
+        match self.dtype.float() {
+            Some(_) => self.floats().into_iter().map(|x| x as i64).collect(),
+            None => elements(self.bytes(), self.dtype, |n| self.dtype.wrap(n as i64)),
         }
     }
 
     fn floats(&self) -> Vec<f64> {
         let b = self.bytes();
-        match self.dtype {
-            DType::F32 => words(b).map(|w| f64::from(f32::from_le_bytes(w))).collect(),
-            DType::F16 => words(b).map(|w| f16::from_le_bytes(w).to_f64()).collect(),
-            DType::Bf16 => words(b).map(|w| bf16::from_le_bytes(w).to_f64()).collect(),
-            _ => words(b).map(f64::from_le_bytes).collect(),
+        match (self.dtype, self.dtype.float()) {
+            (DType::F32, _) => words(b).map(|w| f64::from(f32::from_le_bytes(w))).collect(),
+            (DType::F64, _) => words(b).map(f64::from_le_bytes).collect(),
+            (_, Some(format)) => elements(b, self.dtype, |bits| format.decode(bits)),
+            (_, None) => unreachable!("only elements of floating types are read here"),
         }
     }
 }
 
 fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
     bytes.chunks_exact(N).map(|w| w.try_into().expect("chunks of N bytes"))
+}
+
+/// Reads the bits of each element.
+fn elements<T>(bytes: &[u8], dtype: DType, read: impl Fn(u64) -> T) -> Vec<T> {
+    match dtype.size() {
+        1 => bytes.iter().map(|&bits| read(bits.into())).collect(),
+        2 => words(bytes).map(|w| read(u16::from_le_bytes(w).into())).collect(),
+        4 => words(bytes).map(|w| read(u32::from_le_bytes(w).into())).collect(),
+        8 => words(bytes).map(|w| read(u64::from_le_bytes(w))).collect(),
+        size => unreachable!("elements of {size} bytes"),
+    }
 }
 
 impl PartialEq for Tensor {
@@ -236,13 +233,12 @@ fn write_element(f: &mut fmt::Formatter<'_>, dtype: DType, element: &[u8]) -> fm
 }
 
 /// The element of a floating type that is nearest to a number in text.
-fn read_float(dtype: DType, text: &str) -> Option<Vec<u8>> {
-    Some(match dtype {
-        DType::F64 => text.parse::<f64>().ok()?.to_le_bytes().to_vec(),
-        DType::F32 => text.parse::<f32>().ok()?.to_le_bytes().to_vec(),
-        DType::F16 => to_f16(text.parse().ok()?).to_le_bytes().to_vec(),
-        _ => to_bf16(text.parse().ok()?).to_le_bytes().to_vec(),
-    })
+fn read_float(dtype: DType, format: FloatFormat, text: &str) -> Option<Vec<u8>> {
+    let bits = match dtype {
+        DType::F32 => text.parse::<f32>().ok()?.to_bits().into(),
+        _ => format.encode(text.parse().ok()?),
+    };
+    Some(bits.to_le_bytes()[..dtype.size()].to_vec())
 }
 
 impl Tensor {
@@ -257,8 +253,8 @@ impl Tensor {
         if text.eq_ignore_ascii_case("nan") {
             return dtype.is_float().then(|| usual_nan(dtype));
         }
-        if dtype.is_float() {
-            return read_float(dtype, text);
+        if let Some(format) = dtype.float() {
+            return read_float(dtype, format, text);
         }
         let n = match text {
             "true" => 1,

@@ -1,5 +1,7 @@
 //! What a device can take: sizes and element types that kernels and programs are planned within.
 
+use std::collections::BTreeSet;
+
 use eutectic_ir::{DType, ops::Writes};
 
 use crate::{
@@ -10,28 +12,42 @@ use crate::{
 
 /// A set of element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DTypes(u16);
+pub struct DTypes(u32);
 
 impl DTypes {
     /// All of them.
-    pub const ALL: DTypes = DTypes(u16::MAX);
+    pub const ALL: DTypes = DTypes(u32::MAX);
 
     /// None of them.
     pub const NONE: DTypes = DTypes(0);
 
     /// These.
     pub fn of<const N: usize>(dtypes: [DType; N]) -> DTypes {
-        DTypes(dtypes.into_iter().fold(0, |all, dtype| all | 1 << dtype as u16))
+        dtypes.into_iter().collect()
     }
 
     /// Those but one.
     pub fn without(self, dtype: DType) -> DTypes {
-        DTypes(self.0 & !(1 << dtype as u16))
+        DTypes(self.0 & !(1 << dtype as u32))
+    }
+
+    /// Returns the element types of a kernel that are not among them, each with a reason why the kernel is refused.
+    pub fn lacking(self, kernel: &Kernel) -> Vec<String> {
+        let instrs = kernel.bodies().into_iter().flat_map(|body| &body.instrs);
+        let types = instrs.map(Instr::dtype).chain(kernel.slots.iter().map(|slot| slot.0));
+        let lacking: BTreeSet<DType> = types.filter(|dtype| !self.contains(*dtype)).collect();
+        lacking.into_iter().map(|dtype| format!("{dtype}; the device does not have it")).collect()
     }
 
     /// Whether one is among them.
     pub fn contains(self, dtype: DType) -> bool {
-        self.0 & 1 << dtype as u16 != 0
+        self.0 & 1 << dtype as u32 != 0
+    }
+}
+
+impl FromIterator<DType> for DTypes {
+    fn from_iter<I: IntoIterator<Item = DType>>(dtypes: I) -> DTypes {
+        DTypes(dtypes.into_iter().fold(0, |all, dtype| all | 1 << dtype as u32))
     }
 }
 
@@ -95,10 +111,6 @@ impl Limits {
             (largest.unwrap_or(0), self.binding, "bytes of one buffer"),
         ];
         let beyond = sizes.into_iter().filter(|(size, most, _)| size > most);
-        let types = instrs().map(Instr::dtype).chain(kernel.slots.iter().map(|slot| slot.0));
-        let mut lacking: Vec<DType> = types.filter(|dtype| !self.dtypes.contains(*dtype)).collect();
-        lacking.sort_unstable();
-        lacking.dedup();
         let row = points(&kernel.body.domain, row_mask(kernel));
         let too_long = |instr: &Instr| match instr {
             Instr::Row { op, .. } if row > self.rows.longest(*op) as f64 => {
@@ -118,10 +130,9 @@ impl Limits {
             _ => None,
         });
         let refused = refused.map(|what| format!("{what}; the device does not take these"));
-        let lacking = lacking.into_iter().map(|dtype| format!("{dtype}; the device does not have it"));
         beyond
             .map(|(size, most, what)| format!("{size} {what}; the device takes {most}"))
-            .chain(lacking)
+            .chain(self.dtypes.lacking(kernel))
             .chain(refused)
             .chain(too_long)
             .collect()

@@ -5,7 +5,7 @@ use eutectic_ir::{
     ops::Writes,
 };
 
-use crate::kernel::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store};
+use crate::kernel::{AnchorKernel, Body, Guard, Instr, Kernel, Store};
 
 /// A set of axes of a domain: bit `n` for axis `n`.
 pub type AxisSet = u64;

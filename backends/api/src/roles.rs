@@ -52,22 +52,14 @@ impl Kernel {
     }
 
     /// The type in which products and sums of products are accumulated, from the operands' types: that of the left operand or the queries.
-    /// `None` without a product, and for an operand without a result. A reduction over rows accumulates in [`accumulator`] of its own type.
+    /// `None` without a product, and for an operand without a result. A reduction over rows accumulates in [`DType::register`] of its own type.
     pub fn accumulator(&self) -> Option<DType> {
         match &self.anchor {
             AnchorKernel::Map | AnchorKernel::Rows { .. } => None,
             AnchorKernel::Contraction { lhs: of, .. } | AnchorKernel::Attention { query: of, .. } => {
-                of.results.first().map(|&result| accumulator(of.instrs[result].dtype()))
+                of.results.first().map(|&result| of.instrs[result].dtype().register())
             }
         }
-    }
-}
-
-/// The type in which sums of a type are accumulated: `f32` for 16-bit floats, others their own.
-pub fn accumulator(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::Bf16 => DType::F32,
-        other => other,
     }
 }
 

@@ -3,17 +3,17 @@
 use std::{fs, num::NonZeroUsize, sync::Arc};
 
 use eutectic_backend::{
-    Backend, BackendError, Cost, DTypes, Executable, Kernel, Limits, Program, Setup,
+    Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup,
     fit::{Fitted, Measured},
 };
-use eutectic_ir::DType;
+use eutectic_ir::{DType, ops::Reduction};
 
 use crate::{
     cost::{CostModel, Costs, fit},
     kernels,
     machine::Machine,
     runtime::exec,
-    simd::Isa,
+    simd::{Isa, reduce::combining},
     tile::{MAX_RANK, grid},
 };
 
@@ -103,8 +103,7 @@ impl Backend for Cpu {
     }
 
     fn limits(&self) -> Limits {
-        // Sums of 16-bit floats are of more digits than these have.
-        let combined = [DType::F16, DType::Bf16, DType::Bool].into_iter().fold(DTypes::ALL, DTypes::without);
+        let combined = DType::ALL.into_iter().filter(|dtype| combining(Reduction::Sum, *dtype).is_some()).collect();
         Limits {
             any_part: true,
             rank: MAX_RANK,

@@ -15,6 +15,7 @@ use eutectic_gpu::{
 use rayon::prelude::*;
 
 use crate::{
+    dialect::dtypes,
     kernels,
     library::{Library, PlannedProduct},
     nvrtc,
@@ -156,7 +157,14 @@ impl Device for Cuda {
 
     fn limits(&self) -> Limits {
         // Kernel parameters take 4 KiB; three of them are the runtime's own.
-        Limits { alignment: 256, capacity: self.bytes, arguments: 4000, combined: combined(), ..Limits::default() }
+        Limits {
+            alignment: 256,
+            capacity: self.bytes,
+            arguments: 4000,
+            dtypes: dtypes(),
+            combined: combined(),
+            ..Limits::default()
+        }
     }
 
     fn print(&self, kernel: &eutectic_backend::Kernel) -> Result<Vec<Launch>, Vec<String>> {

@@ -1,5 +1,6 @@
 //! CUDA C++, over the functions of `text/prelude.cu`.
 
+use eutectic_backend::DTypes;
 use eutectic_gpu::dialect::{Dialect, Team};
 use eutectic_ir::{
     DType,
@@ -65,6 +66,25 @@ pub fn clusters(blocks: usize) -> String {
     if blocks > 1 { format!("CLUSTER({blocks}) ") } else { String::new() }
 }
 
+/// The names of element types in memory. Kernels of others are refused.
+const TYPES: [(DType, &str); 10] = [
+    (DType::F32, "float"),
+    (DType::F64, "double"),
+    (DType::F16, "f16"),
+    (DType::Bf16, "bf16"),
+    (DType::I8, "signed char"),
+    (DType::U8, "unsigned char"),
+    (DType::I32, "int"),
+    (DType::I64, "i64"),
+    (DType::U32, "unsigned"),
+    (DType::Bool, "bool"),
+];
+
+/// Returns the element types that kernels can have.
+pub fn dtypes() -> DTypes {
+    DTypes::of(TYPES.map(|(dtype, _)| dtype))
+}
+
 /// Activations of 16-bit floats.
 const SHORT: &[(&str, &str)] = &[
     ("gelu-erf", "quick_gelu_erf($0)"),
@@ -79,25 +99,12 @@ impl Dialect for CudaC {
     }
 
     fn register(&self, dtype: DType) -> &'static str {
-        match dtype {
-            DType::F16 | DType::Bf16 => "float",
-            _ => self.memory(dtype),
-        }
+        self.memory(dtype.register())
     }
 
     fn memory(&self, dtype: DType) -> &'static str {
-        match dtype {
-            DType::F32 => "float",
-            DType::F64 => "double",
-            DType::F16 => "f16",
-            DType::Bf16 => "bf16",
-            DType::I8 => "signed char",
-            DType::U8 => "unsigned char",
-            DType::I32 => "int",
-            DType::I64 => "i64",
-            DType::U32 => "unsigned",
-            DType::Bool => "bool",
-        }
+        let named = TYPES.iter().find(|(known, _)| *known == dtype);
+        named.unwrap_or_else(|| unreachable!("kernels of {dtype} are refused")).1
     }
 
     fn integer(&self, n: i64) -> String {

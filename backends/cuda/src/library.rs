@@ -60,12 +60,13 @@ impl Drop for Library {
     }
 }
 
-fn element(dtype: DType) -> sys::cudaDataType {
+fn element(dtype: DType) -> Result<sys::cudaDataType, String> {
     match dtype {
-        DType::F16 => sys::cudaDataType::CUDA_R_16F,
-        DType::Bf16 => sys::cudaDataType::CUDA_R_16BF,
-        DType::F64 => sys::cudaDataType::CUDA_R_64F,
-        _ => sys::cudaDataType::CUDA_R_32F,
+        DType::F16 => Ok(sys::cudaDataType::CUDA_R_16F),
+        DType::Bf16 => Ok(sys::cudaDataType::CUDA_R_16BF),
+        DType::F32 => Ok(sys::cudaDataType::CUDA_R_32F),
+        DType::F64 => Ok(sys::cudaDataType::CUDA_R_64F),
+        other => Err(format!("cuBLASLt multiplies no matrices of {other}")),
     }
 }
 
@@ -106,7 +107,7 @@ impl PlannedProduct {
         ];
         // SAFETY: what is set below outlives the calls, and has the sizes that are told.
         unsafe {
-            let description = result::create_matmul_desc(how, element(sum)).map_err(failed)?;
+            let description = result::create_matmul_desc(how, element(sum)?).map_err(failed)?;
             let mut layouts = [std::ptr::null_mut(); 3];
             for (n, (matrix, rows, columns, dtype)) in matrices.into_iter().enumerate() {
                 layouts[n] = layout(&matrix, [batch, rows, columns], dtype)?;
@@ -229,7 +230,7 @@ unsafe fn layout(
     // Neighbours first, as the library has it.
     let (near, far, stride) = if column == 1 { (columns, rows, row) } else { (rows, columns, column) };
     let layout =
-        result::create_matrix_layout(element(dtype), near as u64, far as u64, stride as i64).map_err(failed)?;
+        result::create_matrix_layout(element(dtype)?, near as u64, far as u64, stride as i64).map_err(failed)?;
     let (count, step) = (batch as i32, step as i64);
     use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
     // SAFETY: see above.

@@ -102,7 +102,8 @@ fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
     let size = boxes.dtype.size();
     let dtype = match boxes.dtype {
         DType::Bf16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        _ => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        DType::F16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        other => return Err(BackendError::Device(format!("the copy engine brings no boxes of {other}"))),
     };
     let at = args[BEFORE_SLOTS + boxes.slot] + (boxes.offset * size) as u64;
     let (extents, lengths) = (boxes.extents.map(|n| n as u64), boxes.lengths.map(|n| n as u32));

@@ -171,7 +171,7 @@ impl Costs {
         };
         let on_units = |body: &&Body| {
             let dtype = body.results.first().map_or(DType::F32, |&result| body.instrs[result].dtype());
-            dtype.is_float() && dtype.size() == 2 || body.before_tf32().is_some()
+            dtype.is_half() || body.before_tf32().is_some()
         };
         if !bodies.iter().all(on_units) {
             return besides;
@@ -191,7 +191,7 @@ impl Costs {
             let dtype = |body: &&Body| body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype());
             match () {
                 () if bodies.iter().any(|b| dtype(b) == DType::F64) => wide,
-                () if bodies.iter().all(|b| dtype(b).size() == 2) => matrix,
+                () if bodies.iter().all(|b| dtype(b).is_half()) => matrix,
                 () if bodies.iter().all(|b| b.before_tf32().is_some()) => tf32,
                 () => fma,
             }

@@ -337,7 +337,7 @@ fn short(nest: &Nest) -> Vec<bool> {
     let (mut shortened, mut otherwise) = (vec![false; nest.instrs.len()], vec![false; nest.instrs.len()]);
     for instr in &nest.instrs {
         let is_short = matches!(instr, Instr::Map { op, dtype, .. }
-            if op.attr("to").is_some() && dtype.is_float() && dtype.size() == 2);
+            if op.attr("to").is_some() && dtype.is_half());
         let uses = if is_short { &mut shortened } else { &mut otherwise };
         instr.args().into_iter().for_each(|arg| uses[arg] = true);
     }

@@ -5,7 +5,7 @@
 //! last argument.
 
 use eutectic_backend::{Body, Instr};
-use eutectic_ir::{Attr, DType, Op};
+use eutectic_ir::{Attr, DType, Op, dtype::Kind};
 
 use crate::dialect::Dialect;
 
@@ -114,12 +114,12 @@ const CASTS: &[(&str, &str, &str)] = &[
 ];
 
 fn kind(dtype: DType) -> (&'static str, &'static [Spelling]) {
-    match dtype {
-        DType::F16 => ("f16", FLOATS),
-        DType::Bf16 => ("bf16", FLOATS),
-        dtype if dtype.is_float() => ("float", FLOATS),
-        DType::Bool => ("bool", TRUTHS),
-        _ => ("whole", WHOLES),
+    match dtype.def().kind {
+        // Values of shorter types are rounded as these are, each by a function of its own.
+        Kind::Float(_) if dtype.register() != dtype => (dtype.name(), FLOATS),
+        Kind::Float(_) => ("float", FLOATS),
+        Kind::Bool => ("bool", TRUTHS),
+        Kind::Int { .. } => ("whole", WHOLES),
     }
 }
 
@@ -148,7 +148,7 @@ pub fn expression(
         CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
     } else {
         let name = key(op, attrs);
-        let short: &[Spelling] = if last.is_float() && (short || last.size() == 2) { dialect.short() } else { &[] };
+        let short: &[Spelling] = if last.is_float() && (short || last.is_half()) { dialect.short() } else { &[] };
         short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
     };
     let of = if attr("to").is_some() { result } else { last };

@@ -13,7 +13,7 @@ use std::{
 
 use ash::{ext, khr, vk};
 use eutectic_backend::{
-    BackendError, Cost, DTypes, Kernel, Limits, Memory,
+    BackendError, Cost, Kernel, Limits, Memory,
     fit::{Fitted, Measured},
 };
 use eutectic_gpu::{
@@ -31,7 +31,7 @@ use crate::{
     errors::failed,
     features::Features,
     instance::{BFLOAT16, Bfloat16Features, DeviceFeatures, VulkanInstance},
-    kernels,
+    kernels, library,
     memory::{LogicalDevice, Region, lock},
     module::Module,
     spirv,
@@ -304,7 +304,7 @@ impl Device for Vulkan {
             // One binding a buffer, beside the workspace, the lengths of a run and the report of faults.
             arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
-            dtypes: features.lacks().into_iter().fold(DTypes::ALL, |all, (dtype, _)| all.without(dtype)),
+            dtypes: features.lacks().into_iter().fold(library::dtypes(), |all, (dtype, _)| all.without(dtype)),
             combined: combined(),
             subnormals: self.shared.found.kept.contains(&(32, FloatControl::SUBNORMALS)),
             ..Limits::default()

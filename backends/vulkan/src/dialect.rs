@@ -149,9 +149,8 @@ impl Dialect for Wgsl {
             },
             DType::Bool => (value != 0.0).to_string(),
             DType::I64 => self.integer(value as i64),
-            DType::U8 | DType::U32 => format!("{}u", value as u32),
-            DType::I8 | DType::I32 => format!("i32({})", value as i32),
-            _ => unreachable!("all other types are floats"),
+            dtype if dtype.integers().0 == 0 => format!("{}u", value as u32),
+            _ => format!("i32({})", value as i32),
         }
     }
 

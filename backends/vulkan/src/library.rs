@@ -5,18 +5,32 @@ use std::{
     sync::LazyLock,
 };
 
+use eutectic_backend::DTypes;
 use eutectic_ir::DType;
+
+/// The types of values in registers. Kernels of other element types are refused.
+const REGISTERS: [(DType, &str); 10] = [
+    (DType::F32, "f32"),
+    (DType::F64, "f64"),
+    (DType::F16, "f32"),
+    (DType::Bf16, "f32"),
+    (DType::I8, "i32"),
+    (DType::U8, "u32"),
+    (DType::I32, "i32"),
+    (DType::I64, "i64"),
+    (DType::U32, "u32"),
+    (DType::Bool, "bool"),
+];
+
+/// Returns the element types that kernels can have.
+pub fn dtypes() -> DTypes {
+    DTypes::of(REGISTERS.map(|(dtype, _)| dtype))
+}
 
 /// The type of a value in a register.
 pub fn register(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 | DType::F16 | DType::Bf16 => "f32",
-        DType::F64 => "f64",
-        DType::I8 | DType::I32 => "i32",
-        DType::U8 | DType::U32 => "u32",
-        DType::I64 => "i64",
-        DType::Bool => "bool",
-    }
+    let named = REGISTERS.iter().find(|(known, _)| *known == dtype);
+    named.unwrap_or_else(|| unreachable!("kernels of {dtype} are refused")).1
 }
 
 /// Each function's and struct's text by its name.
@@ -75,10 +89,7 @@ pub fn needed(texts: &[&str]) -> String {
 
 /// What a type is called in the names of functions: 16-bit floats are computed with in 32 bits.
 pub fn suffix(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F16 | DType::Bf16 => DType::F32.name(),
-        _ => dtype.name(),
-    }
+    dtype.register().name()
 }
 
 /// The names of all functions.

@@ -2,15 +2,10 @@
 
 use std::cmp::Ordering;
 
-use half::{bf16, f16};
-
-use super::{
-    Bounded, BoundedSum, computing, is_rounded_to_finite, product, range, representable, rounding, softmax, times,
-};
+use super::{Bounded, BoundedSum, computing, is_rounded_to_finite, product, range, rounding, softmax, times};
 use crate::{
     DType, Scalar,
     ops::eval::{ElementFn, Elements, TensorFn, Tensors},
-    round::{to_bf16, to_f16},
 };
 
 impl Scalar for Bounded {
@@ -30,15 +25,10 @@ impl Scalar for Bounded {
 
     fn store(self, dtype: DType) -> Bounded {
         let unit = computing(dtype).unit_roundoff();
-        let (fits, smallest, largest) = match dtype {
-            DType::F16 => (to_f16(self.value).to_f64() == self.value, f64::from(f16::MIN_POSITIVE), 65504.0),
-            DType::Bf16 => {
-                (to_bf16(self.value).to_f64() == self.value, f64::from(bf16::MIN_POSITIVE), f64::from(bf16::MAX))
-            }
-            _ => (representable(self.value, unit), range(unit).0, range(unit).1),
-        };
-        if !self.value.is_finite() || self.err == 0.0 && fits {
-            return Bounded { unit, ..self };
+        let (smallest, largest) = dtype.normal_range();
+        let stored = dtype.rounded(self.value);
+        if !self.value.is_finite() || self.err == 0.0 && stored == self.value {
+            return Bounded { value: stored, unit, ..self };
         }
         let (mut err, most) = (self.err, self.value.abs() + self.err);
         if err == 0.0 || self.unit < unit {

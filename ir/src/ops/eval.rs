@@ -112,36 +112,12 @@ macro_rules! tensors {
 
 pub(crate) use {elements, tensors};
 
-/// The low bits of an integer, as the type reads them; `bool` is nonzero-ness.
-pub fn wrap(n: i64, dtype: DType) -> i64 {
-    match dtype {
-        DType::I8 => i64::from(n as i8),
-        DType::U8 => i64::from(n as u8),
-        DType::I32 => i64::from(n as i32),
-        DType::U32 => i64::from(n as u32),
-        DType::Bool => i64::from(n != 0),
-        _ => n,
-    }
-}
-
-/// The least and the greatest integer of a type.
-pub fn limits(dtype: DType) -> (i64, i64) {
-    match dtype {
-        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
-        DType::U8 => (0, u8::MAX.into()),
-        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-        DType::U32 => (0, u32::MAX.into()),
-        DType::Bool => (0, 1),
-        _ => (i64::MIN, i64::MAX),
-    }
-}
-
 impl<S: Scalar> Element<S> {
     /// The element as a tensor of that type keeps it.
     pub fn store(self, dtype: DType) -> Element<S> {
         match self {
             Element::Real(x) => Element::Real(x.store(dtype)),
-            Element::Int(n) => Element::Int(n.map(|n| wrap(n, dtype))),
+            Element::Int(n) => Element::Int(n.map(|n| dtype.wrap(n))),
         }
     }
 

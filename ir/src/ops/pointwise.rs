@@ -11,7 +11,7 @@ use super::{
     Rounding::*,
     Trait::{self, *},
     attr, each,
-    eval::{Element, Whole, elements, limits},
+    eval::{Element, Whole, elements},
     op,
 };
 use crate::{Scalar, functions, interval, round::of_integer};
@@ -347,7 +347,7 @@ fn select<S: Scalar>(condition: Whole, a: Element<S>, b: Element<S>) -> Element<
 }
 
 fn cast<S: Scalar>(x: Element<S>, to: crate::DType) -> Element<S> {
-    let (low, high) = limits(to);
+    let (low, high) = to.integers();
     match x {
         Element::Real(a) if to.is_float() => Element::Real(a),
         Element::Real(_) if to == crate::DType::Bool => {

@@ -4,7 +4,7 @@ use super::{
     Anchor, AttrDef,
     AttrKind::*,
     Class, Default, OpDef, Reduction, Rounding, RowNeeds, RowOp, RowResult, attr, attr_or,
-    eval::{Data, Element, Eval, OpCall, Value, Whole, limits, offsets, tensors},
+    eval::{Data, Element, Eval, OpCall, Value, Whole, offsets, tensors},
     op, read,
 };
 use crate::{DType, Op, Scalar, attr::Number, index::strides};
@@ -48,7 +48,7 @@ static MONOIDS: [Monoid; 4] = [
         name: "max",
         op: "max",
         rows: "reduce-max",
-        identity: |dtype| if dtype.is_float() { f64::NEG_INFINITY.into() } else { limits(dtype).0.into() },
+        identity: |dtype| if dtype.is_float() { f64::NEG_INFINITY.into() } else { dtype.integers().0.into() },
         selects: true,
         integers: i64::max,
     },
@@ -56,7 +56,7 @@ static MONOIDS: [Monoid; 4] = [
         name: "min",
         op: "min",
         rows: "reduce-min",
-        identity: |dtype| if dtype.is_float() { f64::INFINITY.into() } else { limits(dtype).1.into() },
+        identity: |dtype| if dtype.is_float() { f64::INFINITY.into() } else { dtype.integers().1.into() },
         selects: true,
         integers: i64::min,
     },
@@ -248,7 +248,7 @@ mod tests {
                     let none = Tensor::from_f64(dtype, &[1, 0], []);
                     assert_eq!(given(how.rows(), &none, &[1, 1]), [identity], "{how:?} of {dtype}");
                 }
-                let (least, most) = limits(dtype);
+                let (least, most) = dtype.integers();
                 let wholes = [least, most, 0, 1].map(Number::from);
                 let floats = [-1.5, f64::INFINITY, f64::NEG_INFINITY, 1.0].map(Number::from);
                 for x in if dtype.is_float() { floats } else { wholes } {

@@ -4,7 +4,6 @@ use super::{Class, Op, Writes};
 use crate::{
     DType,
     ops::eval::{Data, Value},
-    round::rounded,
 };
 
 /// How kernels round the floats that an op gives. Integers and truth values of integers are always the same.
@@ -48,7 +47,7 @@ impl Value<f64> {
     /// The value with its elements rounded to the element type.
     pub fn rounded(mut self) -> Value<f64> {
         if let Data::Real(x) = &mut self.data {
-            x.iter_mut().for_each(|x| *x = rounded(*x, self.dtype));
+            x.iter_mut().for_each(|x| *x = self.dtype.rounded(*x));
         }
         self
     }

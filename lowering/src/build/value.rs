@@ -47,13 +47,13 @@ impl KernelBuilder<'_> {
         Ok(value)
     }
 
-    /// Rounds a computed 16-bit value to its type, where someone sees whether it was: registers hold 32 bits of it. A conversion to the
+    /// Rounds a computed value to its type where registers hold more bits of it, and someone sees whether it was. A conversion to the
     /// type that a value has already is that rounding.
     fn rounded(&self, class: ClassId, value: ValueId, scope: &mut BodyScope) -> Result<ValueId, String> {
         let dtype = scope.body.instrs[value].dtype();
         let computes = matches!(self.node(class).op.def().class, Class::Pointwise | Class::Anchor(_));
         let seen = self.classes.rounds_all || self.classes.classes[class].observer.is_some();
-        if !(computes && seen && dtype.is_float() && dtype.size() == 2) {
+        if !(computes && seen && dtype.register() != dtype) {
             return Ok(value);
         }
         let op = Op::named("cast").ok_or("there is no op `cast`")?;

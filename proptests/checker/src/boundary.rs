@@ -1,12 +1,11 @@
 //! The numbers at which the laws of an element type change: limits, powers of two and their neighbours, halves.
 
 use eutectic::{DType, Tensor};
-use eutectic_ir::ops::eval::{limits, wrap};
 
 /// The integers of a type at which something changes, the most telling ones first: small ones, the limits, the numbers of the rule's
 /// text and their neighbours, then powers of two with their neighbours.
 pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
-    let (least, greatest) = limits(dtype);
+    let (least, greatest) = dtype.integers();
     let mut all = vec![0, 1, -1, least, greatest, 2, -2, least.wrapping_add(1), greatest - 1, 3, -3];
     for x in literals.iter().filter(|x| x.fract() == 0.0 && x.abs() < 9e18) {
         let n = *x as i64;
@@ -18,7 +17,7 @@ pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
     all.extend(
         powers.iter().flat_map(|p| [1_i64 << p, (1 << p) + 1, (1 << p) - 1, -(1 << p), -(1 << p) - 1, -(1 << p) + 1]),
     );
-    distinct(all.into_iter().filter(|n| wrap(*n, dtype) == *n), |n| *n)
+    distinct(all.into_iter().filter(|n| dtype.wrap(*n) == *n), |n| *n)
 }
 
 /// The numbers of a floating type at which something changes, the most telling ones first; none is NaN, infinite, subnormal or
@@ -100,19 +99,14 @@ pub fn coarse(dtype: DType) -> [f64; 2] {
     [most, -most]
 }
 
-/// Least normal and largest number.
+/// Returns the least normal and the largest number, those of `f32` for integers.
 pub fn range(dtype: DType) -> (f64, f64) {
-    match dtype {
-        DType::F64 => (f64::MIN_POSITIVE, f64::MAX),
-        DType::F16 => (2_f64.powi(-14), 65504.0),
-        DType::Bf16 => (f64::from(f32::MIN_POSITIVE), (2.0 - 2_f64.powi(-7)) * 2_f64.powi(127)),
-        _ => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-    }
+    if dtype.is_float() { dtype.normal_range() } else { DType::F32.normal_range() }
 }
 
 /// The exponent up to which numbers are moderate: about a third of the type's range.
 pub fn moderate_exponent(dtype: DType) -> i32 {
-    if dtype == DType::F16 { 5 } else { 40 }
+    dtype.float().map_or(40, |format| ((1 - format.least_exponent()) / 3).min(40))
 }
 
 /// Whether a number is 0, or neither so small nor so large that a product of some of its like vanishes or overflows.
@@ -133,7 +127,7 @@ mod tests {
     #[test]
     fn limits_and_their_neighbours_are_there_in_every_type() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_int()) {
-            let (least, greatest) = limits(dtype);
+            let (least, greatest) = dtype.integers();
             let all = integers(dtype, &[]);
             assert!([least, least + 1, greatest - 1, greatest].iter().all(|n| all.contains(n)), "{dtype}: {all:?}");
         }

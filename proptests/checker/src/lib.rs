@@ -191,7 +191,7 @@ impl Checker {
             return report.failures.extend(worst.map(|case| self.refutation(probe, case)));
         }
         // What legalization does not match is legal already.
-        let wide = |i: &&Instance| i.dtypes().all(|d| !matches!(d, DType::F16 | DType::Bf16));
+        let wide = |i: &&Instance| i.dtypes().all(|d| d.register() == d);
         let missed: Vec<&Instance> = corpus.unmatched.iter().filter(wide).collect();
         if missed.len() > corpus.cases.len() / 4 && probe.rule().phase != Phase::Legalize {
             let values: Vec<_> =
@@ -221,7 +221,7 @@ impl Checker {
 
     fn firing(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, clock: &Clock<'_>, report: &mut Report) {
         // A short type does not hold every number that a left side asks for; rules about short types know.
-        let short = |c: &Case| c.instance.dtypes().any(|d| matches!(d, DType::F16 | DType::Bf16));
+        let short = |c: &Case| c.instance.dtypes().any(|d| d.register() != d);
         let all_short = corpus.cases.iter().all(short);
         for case in corpus.cases.iter().filter(|c| all_short || !short(c)).take(ENGINE_CASES) {
             match fire::fires(probe, case, base) {

@@ -86,12 +86,7 @@ fn replacements(rule: &Rule, instance: &Instance) -> Vec<(Term, Term, String)> {
 
 /// The least number above 0.
 fn least(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => f64::from_bits(1),
-        DType::F16 => 2_f64.powi(-24),
-        DType::Bf16 => 2_f64.powi(-133),
-        _ => f64::from(f32::from_bits(1)),
-    }
+    dtype.float().map_or(f64::from(f32::from_bits(1)), |format| format.least())
 }
 
 fn rounds(contract: Contract) -> bool {

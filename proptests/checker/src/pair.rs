@@ -1,7 +1,7 @@
 //! Compares two numbers by what a contract promises.
 
 use eutectic::DType;
-use eutectic_ir::Bounded;
+use eutectic_ir::{Bounded, FloatFormat};
 use eutectic_rewrites::Contract;
 
 use crate::judge::Element;
@@ -176,12 +176,8 @@ fn settled(x: Bounded) -> bool {
 
 /// The distance of neighbouring numbers of a type at a magnitude.
 fn ulp(magnitude: f64, dtype: DType) -> f64 {
-    let (bits, least) = match dtype {
-        DType::F64 => (52, -1022),
-        DType::F16 => (10, -14),
-        DType::Bf16 => (7, -126),
-        _ => (23, -126),
-    };
+    let format = dtype.float().unwrap_or(FloatFormat::ieee(8, 23));
+    let (bits, least) = (format.mantissa as i32, format.least_exponent());
     let exponent = if magnitude > 0.0 { (magnitude.log2().floor() as i32).max(least) } else { least };
     // In two steps, because a subnormal power of two is no reciprocal of one.
     2_f64.powi(exponent - bits + 100) * 2_f64.powi(-100)

@@ -66,6 +66,7 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         zero: false,
         literals: Vec::new(),
         ends: Vec::new(),
+        only_ends: false,
         one: None,
         dtypes: vec![DType::F32, DType::I32, DType::Bool],
         relations_first: true,

@@ -77,6 +77,7 @@ fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
             zero: false,
             literals: Vec::new(),
             ends: Vec::new(),
+            only_ends: false,
             dtypes: vec![dtype],
             relations_first: true,
             ops: Vec::new(),

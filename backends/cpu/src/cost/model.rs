@@ -38,7 +38,7 @@ use crate::{
         row_blocks,
     },
     machine::Caches,
-    simd::{convert::register, table},
+    simd::table,
     tile::{MAX_RANK, grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
 
@@ -344,7 +344,7 @@ impl CostModel {
                 }
                 Instr::Load(load) => {
                     work.seconds += self.load(load, body, &masks, (walk, row), n);
-                    work.seconds += if load.dtype.size() == 2 { n * e.cheap } else { 0.0 };
+                    work.seconds += if load.dtype.register() != load.dtype { n * e.cheap } else { 0.0 };
                 }
                 Instr::Coordinate { .. } | Instr::Within { .. } => work.seconds += n * e.cheap * 2.0,
                 Instr::Map { op, attrs, dtype, args } => {
@@ -514,7 +514,7 @@ impl CostModel {
         };
         let rate = if m == 1.0 || n == 1.0 {
             // Reading the matrix is the bound, and a shorter type is as much faster to read.
-            most.min(p.vector * kept.map_or(1.0, |kept| register(dtype).size() as f64 / kept.size() as f64))
+            most.min(p.vector * kept.map_or(1.0, |kept| dtype.register().size() as f64 / kept.size() as f64))
         } else {
             most * m / (m + p.m_half) * n / (n + p.n_half) * k / (k + p.k_half)
         };

@@ -498,7 +498,9 @@ mod tests {
             let windows = Gathered::compile(&operand, dtype, &[(dtype, count)], micro.rows()).expect("read by strides");
             let image: Vec<f32> = (0..count).map(|i| 1.0 + i as f32).collect();
             let k = taps * channels;
-            for (first, rows) in (0..rows).flat_map(|first| (1..=(rows - first).min(micro.rows())).map(move |n| (first, n))) {
+            for (first, rows) in
+                (0..rows).flat_map(|first| (1..=(rows - first).min(micro.rows())).map(move |n| (first, n)))
+            {
                 let (mut room, mut copied) = (vec![77.0_f32; micro.column() * k], vec![77.0_f32; rows * k]);
                 let (of_rows, terms) = (Stretch::new(first, rows), Stretch::new(0, k));
                 // SAFETY: the image is the slot's buffer, and there is room for the terms packed, and copied.
@@ -514,7 +516,10 @@ mod tests {
                     if let Some(alike) = &alike {
                         let of_row = alike.at + row as isize * alike.stride;
                         let at = of_row + alike.starts[term / channels] + (term % channels) as isize;
-                        assert_eq!(room[at as usize], expected, "term {term} of row {row} of {rows} at {first}, {channels} channels");
+                        assert_eq!(
+                            room[at as usize], expected,
+                            "term {term} of row {row} of {rows} at {first}, {channels} channels"
+                        );
                     }
                 }
             }

@@ -8,7 +8,7 @@ use crate::{
     gemm::micro::table::Float,
     simd::{
         Isa, PointFn,
-        convert::{cast, narrow, register, widen},
+        convert::{cast, narrow, widen},
         pointwise::PointCall,
         prefetch::Prefetch,
     },
@@ -34,7 +34,7 @@ impl<T> KeptPanels<T> {
         let kernels = micro.kept.iter().find(|kept| kept.dtype == dtype)?;
         let fewer = micro.rows() - kernels.packing.len();
         // Registers hold integers as they are in memory: panels of these are converted.
-        let held = if dtype.is_float() { register(dtype) } else { DType::F32 };
+        let held = if dtype.is_float() { dtype.register() } else { DType::F32 };
         let widen = widen(dtype, isa).unwrap_or_else(|| cast(dtype, held, isa));
         let narrow = narrow(dtype, isa).unwrap_or_else(|| cast(held, dtype, isa));
         Some(KeptPanels { kernels, fewer, widen, narrow })

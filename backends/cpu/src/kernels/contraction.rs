@@ -8,7 +8,6 @@ use eutectic_backend::{
     AnchorKernel, Kernel,
     axes::Nest,
     grouped::{COLUMNS, Grouped, ROWS},
-    roles::accumulator,
 };
 use eutectic_ir::{DType, index::Index};
 
@@ -80,7 +79,7 @@ pub fn compile(
     slots: &mut Slots,
     (packing, machine): (Packing, Machine),
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
-    let other = rhs.nest.results.first().map(|&r| accumulator(rhs.nest.instrs[r].dtype()));
+    let other = rhs.nest.results.first().map(|&r| rhs.nest.instrs[r].dtype().register());
     if other != Some(acc) {
         let other = other.map_or("nothing".to_string(), |other| other.to_string());
         return Err(vec![format!("`matmul` of {acc} and {other}")]);

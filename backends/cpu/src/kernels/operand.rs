@@ -16,7 +16,7 @@ use super::{chosen::ChosenMatrix, map_rows::Tiles, slots::Slots};
 use crate::{
     gemm::matrix::Matrix,
     runtime::thunk::{Thunk, ThunkContext},
-    simd::{Isa, convert::register},
+    simd::{Isa, register::with_integer},
 };
 
 /// A matrix per point of the batch axes.
@@ -157,13 +157,7 @@ impl Numbers {
         let at = self.strides.iter().zip(batch).map(|(s, &i)| s * i as i64).sum::<i64>() as isize;
         let from = slots[self.slot].cast_const();
         // SAFETY: the numbers were evaluated before, one for each point of the batch on whose axes they depend.
-        let number = unsafe {
-            match self.dtype {
-                DType::I32 => i64::from(from.cast::<i32>().offset(at).read()),
-                DType::U32 => i64::from(from.cast::<u32>().offset(at).read()),
-                _ => from.cast::<i64>().offset(at).read(),
-            }
-        };
+        let number = unsafe { with_integer!(self.dtype, Int => i64::from(from.cast::<Int>().offset(at).read())) };
         // One that is none of these was reported when it was evaluated; memory is at stake all the same.
         number.clamp(0, self.count - 1) * self.apart
     }
@@ -213,7 +207,7 @@ pub fn kept(instrs: &[Instr], result: ValueId) -> Option<&Load> {
 /// columns, if it depends on none of their axes.
 fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
     let Grouped { nest, groups } = operand;
-    let held = nest.results.first().map(|&r| register(nest.instrs[r].dtype()));
+    let held = nest.results.first().map(|&r| nest.instrs[r].dtype().register());
     if held != Some(acc) {
         return Err(vec![format!("an operand of {held:?} for an anchor in {acc}")]);
     }

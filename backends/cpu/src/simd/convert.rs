@@ -13,6 +13,7 @@ use super::{
     arithmetic::RegisterElement,
     level::{Isa, Level},
     pointwise::{PointFn, Unary, unary, unary_baseline},
+    register::Register,
 };
 
 /// A type that a value can be converted to.
@@ -175,14 +176,6 @@ impl<H: Half> Unary for Narrow<H> {
     }
 }
 
-/// The element type in which registers hold values of `dtype`.
-pub fn register(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::Bf16 => DType::F32,
-        other => other,
-    }
-}
-
 /// `cast` from what registers hold for one type to what they hold for another.
 pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
     fn of<
@@ -212,21 +205,21 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
             DType::Bool => unary_baseline::<Truth<S>>(isa),
         }
     }
-    match (register(from), to) {
+    match (from.register(), to) {
         #[cfg(target_arch = "x86_64")]
         (DType::F32, DType::F16) if isa >= Isa::Avx2 => return PointFn::plain(f16c::rounded),
         (DType::F32, DType::F16) => return unary::<RoundedF32<f16>>(isa),
         (DType::F32, DType::Bf16) => return unary::<RoundedF32<bf16>>(isa),
         _ => {}
     }
-    match register(from) {
-        DType::F64 => of::<f64>(to, isa),
-        DType::I8 => of::<i8>(to, isa),
-        DType::U8 | DType::Bool => of::<u8>(to, isa),
-        DType::I32 => of::<i32>(to, isa),
-        DType::I64 => of::<i64>(to, isa),
-        DType::U32 => of::<u32>(to, isa),
-        _ => of::<f32>(to, isa),
+    match Register::of(from) {
+        Register::F32 => of::<f32>(to, isa),
+        Register::F64 => of::<f64>(to, isa),
+        Register::I8 => of::<i8>(to, isa),
+        Register::U8 => of::<u8>(to, isa),
+        Register::I32 => of::<i32>(to, isa),
+        Register::I64 => of::<i64>(to, isa),
+        Register::U32 => of::<u32>(to, isa),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod pointwise;
 pub mod prefetch;
 pub mod ranking;
 pub mod reduce;
+pub mod register;
 pub mod softmax;
 pub mod stored;
 pub mod stream;

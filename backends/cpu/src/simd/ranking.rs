@@ -2,7 +2,7 @@
 
 use eutectic_ir::{Attr, DType, Op};
 
-use super::convert::register;
+use super::register::Register;
 
 /// Writes of each of `n` elements how many come before it, up to so many, with room for `n` keys.
 pub type RankFn = unsafe fn(*const u8, usize, usize, *mut u8, *mut i32);
@@ -101,14 +101,14 @@ pub fn find(dtype: DType, descending: bool) -> (RankFn, usize) {
     fn of<T: Keyed>(descending: bool) -> (RankFn, usize) {
         (if descending { rank::<T, true> } else { rank::<T, false> }, size_of::<T::Packed>())
     }
-    match register(dtype) {
-        DType::F64 => of::<f64>(descending),
-        DType::I8 => of::<i8>(descending),
-        DType::U8 | DType::Bool => of::<u8>(descending),
-        DType::I32 => of::<i32>(descending),
-        DType::U32 => of::<u32>(descending),
-        DType::I64 => of::<i64>(descending),
-        _ => of::<f32>(descending),
+    match Register::of(dtype) {
+        Register::F32 => of::<f32>(descending),
+        Register::F64 => of::<f64>(descending),
+        Register::I8 => of::<i8>(descending),
+        Register::U8 => of::<u8>(descending),
+        Register::I32 => of::<i32>(descending),
+        Register::U32 => of::<u32>(descending),
+        Register::I64 => of::<i64>(descending),
     }
 }
 

@@ -10,6 +10,7 @@ use eutectic_ir::{DType, ops::Reduction};
 use super::{
     arithmetic::Arithmetic,
     level::{Baseline, Isa, Level, per_level},
+    register::Register,
     vector::Vector,
 };
 
@@ -237,14 +238,14 @@ pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
         Reduction::Max => accumulate::<Of<f32, Max>>(isa),
         Reduction::Min => accumulate::<Of<f32, Min>>(isa),
     };
-    match super::convert::register(dtype) {
-        DType::F64 => of::<f64>(how),
-        DType::I8 => of::<i8>(how),
-        DType::U8 | DType::Bool => of::<u8>(how),
-        DType::I32 => of::<i32>(how),
-        DType::I64 => of::<i64>(how),
-        DType::U32 => of::<u32>(how),
-        _ => (accumulate, finish::<f32>),
+    match Register::of(dtype) {
+        Register::F32 => (accumulate, finish::<f32>),
+        Register::F64 => of::<f64>(how),
+        Register::I8 => of::<i8>(how),
+        Register::U8 => of::<u8>(how),
+        Register::I32 => of::<i32>(how),
+        Register::I64 => of::<i64>(how),
+        Register::U32 => of::<u32>(how),
     }
 }
 
@@ -304,16 +305,18 @@ pub fn combining(how: Reduction, dtype: DType) -> Option<Combining> {
             Reduction::Min => with::<T, Min>(),
         }
     }
-    match dtype {
-        DType::F32 => Some(of::<f32>(how)),
-        DType::F64 => Some(of::<f64>(how)),
-        DType::I8 => Some(of::<i8>(how)),
-        DType::U8 => Some(of::<u8>(how)),
-        DType::I32 => Some(of::<i32>(how)),
-        DType::I64 => Some(of::<i64>(how)),
-        DType::U32 => Some(of::<u32>(how)),
-        DType::F16 | DType::Bf16 | DType::Bool => None,
+    if dtype == DType::Bool || dtype.register() != dtype {
+        return None;
     }
+    Some(match Register::of(dtype) {
+        Register::F32 => of::<f32>(how),
+        Register::F64 => of::<f64>(how),
+        Register::I8 => of::<i8>(how),
+        Register::U8 => of::<u8>(how),
+        Register::I32 => of::<i32>(how),
+        Register::I64 => of::<i64>(how),
+        Register::U32 => of::<u32>(how),
+    })
 }
 
 #[cfg(test)]

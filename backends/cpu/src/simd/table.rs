@@ -4,7 +4,7 @@ use eutectic_ir::{Attr, DType, Op};
 
 use super::{
     arithmetic::*,
-    convert::{cast, register},
+    convert::cast,
     level::Isa,
     pointwise::{
         Binary, Pair, PointCall, PointFn, Then, Unary, binary, binary_baseline, binary_scalar, ternary, unary,
@@ -40,7 +40,7 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
         (name, [.., last]) => {
             // Of `where` the first argument is the condition.
             let name = word("kind").unwrap_or(name);
-            let make = entries(register(*last)).into_iter().find(|e| e.0 == name).ok_or_else(missing)?.1;
+            let make = entries(last.register()).into_iter().find(|e| e.0 == name).ok_or_else(missing)?.1;
             make(isa)
         }
         _ => return Err(missing()),
@@ -70,7 +70,7 @@ pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
 
 /// The names of the functions on an element type: of ops, and of kinds of activation.
 pub fn names(dtype: DType) -> impl Iterator<Item = &'static str> {
-    entries(register(dtype)).into_iter().map(|e| e.0).chain(["cast"])
+    entries(dtype.register()).into_iter().map(|e| e.0).chain(["cast"])
 }
 
 fn entries(dtype: DType) -> Vec<NamedKernel> {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::simd::{
     Isa, PointFn,
-    convert::{cast, narrow, register, widen},
+    convert::{cast, narrow, widen},
     ranking,
     reduce::{self, Combining},
     table,
@@ -151,7 +151,7 @@ impl TileCompiler<'_> {
     /// Notes a problem; a value of the wanted type stands in, so that only the cause is reported.
     fn problem(&mut self, what: String, dtype: DType) -> usize {
         self.problems.push(what);
-        self.push(TileStep::Ready, register(dtype), self.all)
+        self.push(TileStep::Ready, dtype.register(), self.all)
     }
 
     fn at(&self, value: ValueId) -> usize {
@@ -183,7 +183,7 @@ impl TileCompiler<'_> {
 
     fn instr(&mut self, id: ValueId) -> usize {
         let instr = &self.instrs[id];
-        let dtype = register(instr.dtype());
+        let dtype = instr.dtype().register();
         match instr {
             Instr::Anchor { .. } => self.push(TileStep::Anchor, dtype, self.all),
             Instr::Load(load) => self.load(load),
@@ -302,7 +302,7 @@ impl TileCompiler<'_> {
         }
         if count == 0 && self.program.domain.contains(&0) {
             // There is nothing to read, not even for a value that is the same everywhere.
-            let step = self.push(TileStep::Ready, register(dtype), 0);
+            let step = self.push(TileStep::Ready, dtype.register(), 0);
             self.program.values[step].constant = Some(Word::default());
             return step;
         }
@@ -335,7 +335,7 @@ impl TileCompiler<'_> {
             }
         };
         match widen(dtype, self.isa) {
-            Some(run) => self.point(run, [0.0; 2], vec![raw], register(dtype)),
+            Some(run) => self.point(run, [0.0; 2], vec![raw], dtype.register()),
             None => raw,
         }
     }
@@ -383,7 +383,7 @@ impl TileCompiler<'_> {
         };
         let mut value = self.at(store.value);
         let held = self.program.values[value].dtype;
-        if held != register(dtype) {
+        if held != dtype.register() {
             self.problems.push(format!("a store of {held} to a buffer of {dtype}"));
             return;
         }
@@ -473,10 +473,8 @@ fn is_inside(range: &std::ops::Range<i64>, count: usize) -> bool {
 /// A number as a register holds it for an element type.
 pub fn number(x: Number, dtype: DType) -> Word {
     let tensor = x.tensor(dtype);
-    let tensor = match dtype {
-        DType::F16 | DType::Bf16 => eutectic_ir::Tensor::from_f64(DType::F32, &[], tensor.to_f64()),
-        _ => tensor,
-    };
+    let held = dtype.register();
+    let tensor = if held == dtype { tensor } else { eutectic_ir::Tensor::from_f64(held, &[], tensor.to_f64()) };
     let mut word = Word::default();
     word.0[..tensor.bytes().len()].copy_from_slice(tensor.bytes());
     word

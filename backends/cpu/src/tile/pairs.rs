@@ -3,7 +3,7 @@
 use eutectic_backend::{Instr, Store, ValueId, axes::Nest, order::needed};
 use eutectic_ir::DType;
 
-use crate::simd::{Isa, PointFn, convert::register, table};
+use crate::simd::{Isa, PointFn, table};
 
 /// An op's argument that nothing else reads and with which it is one function of at most three arguments.
 pub type FusedPair = Option<(ValueId, PointFn)>;
@@ -18,7 +18,7 @@ pub fn pairs(nest: &Nest, isa: Isa) -> Vec<FusedPair> {
     // What is stored must be there by itself.
     roots().for_each(|v| uses[v] = usize::MAX);
     let map = |id: ValueId| match &nest.instrs[id] {
-        Instr::Map { op, args, dtype, .. } if register(*dtype) == DType::F32 => Some((*op, args)),
+        Instr::Map { op, args, dtype, .. } if dtype.register() == DType::F32 => Some((*op, args)),
         _ => None,
     };
     let mut pairs: Vec<FusedPair> = vec![None; nest.instrs.len()];

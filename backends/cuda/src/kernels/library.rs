@@ -91,7 +91,7 @@ struct ProductStore {
 fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<ProductStore> {
     let [store] = own.stores.as_slice() else { return None };
     let result = kernel.slots[store.slot].0;
-    let fits = result == operands || result == DType::F32 && operands.size() == 2;
+    let fits = result == operands || result == DType::F32 && operands.is_half();
     let out = row_major(&store.at, store.slot, own, result).filter(|_| fits && store.guards.is_empty())?;
     let mut finish = Finish::default();
     let mut sum = uncast(own, store.value);

@@ -20,13 +20,17 @@ pub use self::{
     contraction::{PrintedWay, all as products},
     library::{ACTIVATIONS, LIBRARY_BYTES},
 };
-use crate::dialect::CudaC;
+use crate::dialect::{CudaC, dtypes};
 
 /// Prints a kernel.
 ///
 /// # Errors
 /// What cannot be printed.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+    let lacking = dtypes().lacking(kernel);
+    if !lacking.is_empty() {
+        return Err(lacking);
+    }
     match &kernel.anchor {
         AnchorKernel::Map => map::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
         AnchorKernel::Rows { .. } => rows::print(&CudaC, shape, kernel),
@@ -45,8 +49,12 @@ pub fn ways(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
 /// Whether a kernel can be printed. All kernels can whose ops the table has: it is not printed to find out.
 ///
 /// # Errors
-/// The ops that the table lacks.
+/// The ops that the table lacks, and the element types that have no text.
 pub fn supports(kernel: &Kernel) -> Result<(), Vec<String>> {
+    let lacking = dtypes().lacking(kernel);
+    if !lacking.is_empty() {
+        return Err(lacking);
+    }
     let problems: Vec<String> = kernel.bodies().into_iter().flat_map(|body| ops::missing(&CudaC, body)).collect();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

@@ -34,7 +34,7 @@ impl UnitElement {
         }
         let of = |body: &Body| body.instrs[body.results[0]].dtype();
         let first = of(bodies.first()?);
-        let fits = first.is_float() && first.size() == 2 && bodies.iter().all(|body| of(body) == first);
+        let fits = first.is_half() && bodies.iter().all(|body| of(body) == first);
         fits.then(|| UnitElement { name: CudaC.memory(first), size: 2 })
     }
 

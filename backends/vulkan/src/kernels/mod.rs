@@ -16,7 +16,7 @@ use eutectic_backend::{AnchorKernel, Kernel};
 use eutectic_gpu::{device::DeviceShape, launch::Launch, map, ops, rows};
 use eutectic_ir::DType;
 
-use crate::dialect::Wgsl;
+use crate::{dialect::Wgsl, library};
 
 /// Prints a kernel.
 ///
@@ -34,8 +34,12 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
 /// Whether a kernel can be printed. All kernels can whose ops the table has: it is not printed to find out.
 ///
 /// # Errors
-/// The ops that the table lacks.
+/// The ops that the table lacks, and the element types that have no text.
 pub fn supports(dialect: &Wgsl, kernel: &Kernel) -> Result<(), Vec<String>> {
+    let lacking = library::dtypes().lacking(kernel);
+    if !lacking.is_empty() {
+        return Err(lacking);
+    }
     let mut problems: Vec<String> = kernel.bodies().into_iter().flat_map(|body| ops::missing(dialect, body)).collect();
     if matches!(kernel.anchor, AnchorKernel::Attention { .. }) && parts::sums(&kernel.bodies()) == DType::F64 {
         problems.push("attention in f64, for which it has no exponential".into());

@@ -11,11 +11,11 @@ use crate::{Attr, Attrs, DType, Dim, Op, Shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DTypeClass(
     /// A bit for each element type.
-    u16,
+    u32,
 );
 
-fn bit(dtype: DType) -> u16 {
-    1 << dtype as u16
+fn bit(dtype: DType) -> u32 {
+    1 << dtype as u32
 }
 
 /// Whether an element type belongs to a class.
@@ -26,12 +26,12 @@ const CLASSES: [(&str, Admits); 7] = [
     ("any", |_| true),
     ("float", DType::is_float),
     // Floats that are computed as they are stored.
-    ("wide", |dtype| dtype.is_float() && dtype.size() > 2),
+    ("wide", |dtype| dtype.is_float() && dtype.register() == dtype),
     // Floats that are computed in `f32`.
-    ("short", |dtype| dtype.is_float() && dtype.size() <= 2),
+    ("short", |dtype| dtype.register() != dtype),
     ("int", DType::is_int),
     ("number", |dtype| dtype != DType::Bool),
-    ("signed", |dtype| !matches!(dtype, DType::Bool | DType::U8 | DType::U32)),
+    ("signed", |dtype| dtype != DType::Bool && (dtype.is_float() || dtype.integers().0 < 0)),
 ];
 
 impl DTypeClass {

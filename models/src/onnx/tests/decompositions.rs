@@ -224,7 +224,9 @@ fn convolutions_over_three_axes_are_sums_over_windows() {
 #[test]
 fn padding_may_take_all_that_a_transposed_convolution_makes() {
     // Elements, taps, the two pads and the elements that are left.
-    for (n, taps, pads, left) in [(1, 3, [2, 1], 0), (1, 3, [1, 2], 0), (2, 2, [2, 1], 0), (1, 3, [2, 0], 1), (1, 1, [0, 1], 0)] {
+    for (n, taps, pads, left) in
+        [(1, 3, [2, 1], 0), (1, 3, [1, 2], 0), (2, 2, [2, 1], 0), (1, 3, [2, 0], 1), (1, 1, [0, 1], 0)]
+    {
         let transpose = node("ConvTranspose", &["x", "w"], &["y"], vec![list("pads", &pads)]);
         let model = of_node(transpose, &[("x", &[1, 1, n]), ("w", &[1, 1, taps])], vec![], 17);
         let (x, w) = (vec![2.0; n as usize], noise(taps as usize));

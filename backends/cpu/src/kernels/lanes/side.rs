@@ -8,7 +8,6 @@ use crate::{
     runtime::memory::ALIGN,
     simd::{
         Isa,
-        convert::register,
         phases::{self, Split},
     },
     tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram, program::TileStep},
@@ -82,7 +81,7 @@ impl LaneOperand {
             let terms = phases.is_none().then_some(of_terms);
             return Ok(LaneOperand { side, source: Source::InPlace(slot, base, strides), size, terms, phases });
         }
-        let held = side.nest.results.first().map(|&r| register(side.nest.instrs[r].dtype()));
+        let held = side.nest.results.first().map(|&r| side.nest.instrs[r].dtype().register());
         if held != Some(acc) {
             return Err(vec![format!("an operand of {held:?} for an anchor in {acc}")]);
         }

@@ -1,9 +1,8 @@
 //! Loads that are read element by element, in lines along the innermost axis: each element lies where its line begins and as far from
 //! there as a table says that all lines share.
 
-use eutectic_ir::DType;
-
 use super::{Gather, TileRun};
+use crate::simd::register::with_integer;
 use crate::tile::{
     access::{SplitAccess, all_hold},
     domain::{AxisMask, MAX_RANK},
@@ -60,13 +59,7 @@ impl TileRun<'_> {
         // SAFETY: passed on from the caller.
         unsafe {
             let register = self.at(id);
-            match value.dtype {
-                DType::I8 => add(register.cast::<i8>().offset(at), step, factor, to),
-                DType::I32 => add(register.cast::<i32>().offset(at), step, factor, to),
-                DType::U32 => add(register.cast::<u32>().offset(at), step, factor, to),
-                DType::I64 => add(register.cast::<i64>().offset(at), step, factor, to),
-                _ => add(register.offset(at).cast_const(), step, factor, to),
-            }
+            with_integer!(value.dtype, Int => add(register.cast::<Int>().offset(at), step, factor, to));
         }
     }
 

@@ -1,11 +1,9 @@
 //! Ids that kernels read by: each is checked, brought into the axis, and reported as it was given where it is out of range.
 
-use eutectic_ir::{
-    DType,
-    ops::{Ids, OutOfRange},
-};
+use eutectic_ir::ops::{Ids, OutOfRange};
 
 use super::{IdCheck, TileRun};
+use crate::simd::register::with_integer;
 use crate::tile::{
     access::all_hold,
     domain::{AxisMask, MAX_RANK},
@@ -40,13 +38,7 @@ impl TileRun<'_> {
     pub(super) unsafe fn check(&self, check: &IdCheck<'_>, mask: AxisMask, register: *mut u8) {
         // SAFETY: passed on from the caller; registers hold elements of the value's type.
         unsafe {
-            match self.program.values[check.arg].dtype {
-                DType::I8 => self.check_as::<i8>(check, mask, register.cast()),
-                DType::I32 => self.check_as::<i32>(check, mask, register.cast()),
-                DType::U32 => self.check_as::<u32>(check, mask, register.cast()),
-                DType::I64 => self.check_as::<i64>(check, mask, register.cast()),
-                _ => self.check_as::<u8>(check, mask, register),
-            }
+            with_integer!(self.program.values[check.arg].dtype, Int => self.check_as::<Int>(check, mask, register.cast()));
         }
     }
 

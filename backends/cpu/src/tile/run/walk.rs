@@ -1,8 +1,7 @@
 //! Values that are worked out point by point, in runs along the innermost axis: gathered loads, indices, selections.
 
-use eutectic_ir::DType;
-
 use super::{Gather, TileRun, line};
+use crate::simd::register::with_integer;
 use crate::tile::{
     access::{CompiledAccess, TileGuard, all_hold},
     domain::{AxisMask, MAX_RANK},
@@ -54,13 +53,7 @@ impl TileRun<'_> {
         // SAFETY: the point lies in the tile.
         unsafe {
             let register = self.at(id);
-            match value.dtype {
-                DType::I8 => i64::from(register.cast::<i8>().offset(at).read()),
-                DType::I32 => i64::from(register.cast::<i32>().offset(at).read()),
-                DType::U32 => i64::from(register.cast::<u32>().offset(at).read()),
-                DType::I64 => register.cast::<i64>().offset(at).read(),
-                _ => i64::from(register.offset(at).read()),
-            }
+            with_integer!(value.dtype, Int => i64::from(register.cast::<Int>().offset(at).read()))
         }
     }
 

@@ -1,0 +1,60 @@
+//! The Rust types of elements in registers.
+
+use eutectic_ir::DType;
+
+/// The Rust type that holds elements of some element types in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// `f32`, of shorter floats too.
+    F32,
+    /// `f64`.
+    F64,
+    /// `i8`.
+    I8,
+    /// `u8`, of truth values too.
+    U8,
+    /// `i32`.
+    I32,
+    /// `i64`.
+    I64,
+    /// `u32`.
+    U32,
+}
+
+impl Register {
+    /// Returns the type for an element type.
+    pub const fn of(dtype: DType) -> Register {
+        match dtype.register() {
+            DType::F32 | DType::F16 | DType::Bf16 => Register::F32,
+            DType::F64 => Register::F64,
+            DType::I8 => Register::I8,
+            DType::U8 | DType::Bool => Register::U8,
+            DType::I32 => Register::I32,
+            DType::I64 => Register::I64,
+            DType::U32 => Register::U32,
+        }
+    }
+}
+
+/// Evaluates an expression with a name for the Rust type of the integers or truth values of an element type.
+macro_rules! with_integer {
+    ($dtype:expr, $name:ident => $body:expr) => {{
+        use $crate::simd::register::Register;
+        macro_rules! with {
+            ($rust:ty) => {{
+                type $name = $rust;
+                $body
+            }};
+        }
+        match Register::of($dtype) {
+            Register::I8 => with!(i8),
+            Register::U8 => with!(u8),
+            Register::I32 => with!(i32),
+            Register::I64 => with!(i64),
+            Register::U32 => with!(u32),
+            Register::F32 | Register::F64 => unreachable!("elements that places are counted with are integers"),
+        }
+    }};
+}
+
+pub(crate) use with_integer;
