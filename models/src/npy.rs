@@ -7,18 +7,10 @@ use eutectic_ir::{DType, Tensor};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Element types with the name that the format has for them; bf16 has none.
-const TYPES: &[(&str, DType)] = &[
-    ("<f4", DType::F32),
-    ("<f8", DType::F64),
-    ("<f2", DType::F16),
-    ("|i1", DType::I8),
-    ("|u1", DType::U8),
-    ("<i4", DType::I32),
-    ("<i8", DType::I64),
-    ("<u4", DType::U32),
-    ("|b1", DType::Bool),
-];
+/// Returns the element types that the format has names for, with these.
+fn types() -> impl Iterator<Item = (&'static str, DType)> {
+    DType::ALL.into_iter().map(|dtype| (dtype.def().names.numpy, dtype)).filter(|(name, _)| !name.is_empty())
+}
 
 /// Part of a file's bytes.
 struct FilePart(Vec<u8>, Range<usize>);
@@ -120,9 +112,8 @@ fn field<'a>(header: &'a str, name: &str) -> Result<&'a str, String> {
 fn element_type(header: &str) -> Result<DType, String> {
     let text = field(header, "descr")?;
     let name = text.strip_prefix('\'').and_then(|t| t.split('\'').next()).unwrap_or(text);
-    let known = TYPES.iter().find(|(n, _)| *n == name).map(|(_, dtype)| *dtype);
-    known.ok_or_else(|| {
-        let names: Vec<_> = TYPES.iter().map(|(n, _)| *n).collect();
+    DType::of_format(name, |names| names.numpy).ok_or_else(|| {
+        let names: Vec<_> = types().map(|(n, _)| n).collect();
         format!("elements of type {:?}; one of {} is wanted", name.trim_end(), names.join(" "))
     })
 }
@@ -140,8 +131,7 @@ fn shape(header: &str) -> Result<Vec<usize>, String> {
 /// # Errors
 /// When the format has no such element type, or no header that is long enough.
 pub fn header(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
-    let (name, _) =
-        (TYPES.iter().find(|(_, dtype)| *dtype == tensor.dtype())).ok_or(NpyError::ElementType(tensor.dtype()))?;
+    let (name, _) = types().find(|(_, dtype)| *dtype == tensor.dtype()).ok_or(NpyError::ElementType(tensor.dtype()))?;
     let dims: String = tensor.dims().iter().map(|d| format!("{d}, ")).collect();
     let mut header = format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
     // The data starts at a multiple of 64; the header ends with a newline.
@@ -159,7 +149,7 @@ mod tests {
     #[test]
     fn tensors_survive() {
         for dims in [vec![], vec![0], vec![3], vec![2, 1, 3]] {
-            for dtype in TYPES.iter().map(|t| t.1) {
+            for dtype in types().map(|t| t.1) {
                 let count: usize = dims.iter().product();
                 let tensor = Tensor::from_i64(dtype, &dims, (0..count as i64).map(|i| i % 2));
                 let header = header(&tensor).unwrap();

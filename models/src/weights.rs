@@ -275,10 +275,7 @@ impl FileTensor {
         let (FileTensor::Usable(tensor), Some((to, _))) = (self, wanted.as_tensor()) else {
             return None;
         };
-        let exact = matches!(
-            (tensor.dtype(), to),
-            (DType::F16 | DType::Bf16, DType::F32 | DType::F64) | (DType::F32, DType::F64)
-        );
+        let exact = tensor.dtype() != to && tensor.dtype().float().zip(to.float()).is_some_and(|(of, to)| of.fits(to));
         (exact && wanted.dims().as_deref() == Some(tensor.dims()))
             .then(|| (tensor.ty(), Tensor::from_f64(to, tensor.dims(), tensor.to_f64())))
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, PathBuf};
 
-use eutectic_ir::{DType, Tensor, Type};
+use eutectic_ir::{DType, Tensor, Type, dtype::Kind};
 use prost::bytes::Bytes;
 
 use super::{
@@ -131,14 +131,14 @@ impl External {
 
 /// The values that are listed one by one, as bytes.
 fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
-    let narrow =
-        |size: usize| proto.int32_data.iter().flat_map(move |n| n.to_le_bytes().into_iter().take(size)).collect();
-    Ok(match dtype {
-        DType::F32 => proto.float_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        DType::F64 => proto.double_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
-        DType::I64 => proto.int64_data.iter().flat_map(|n| n.to_le_bytes()).collect(),
-        DType::U32 => proto.uint64_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(4)).collect(),
-        // Halves are there by their bits.
-        DType::I32 | DType::F16 | DType::Bf16 | DType::I8 | DType::U8 | DType::Bool => narrow(dtype.size()),
+    Ok(match (dtype.def().kind, dtype.bits()) {
+        (Kind::Float(_), 32) => proto.float_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        (Kind::Float(_), 64) => proto.double_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        (Kind::Int { signed: true }, 64) => proto.int64_data.iter().flat_map(|n| n.to_le_bytes()).collect(),
+        (Kind::Int { signed: false }, 32 | 64) => {
+            proto.uint64_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(dtype.size())).collect()
+        }
+        // Shorter floats are there by their bits.
+        _ => proto.int32_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(dtype.size())).collect(),
     })
 }

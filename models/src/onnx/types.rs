@@ -22,19 +22,9 @@ pub struct ModelPort {
 /// # Errors
 /// When there is none of ours, in words.
 pub(super) fn dtype(code: i32) -> Result<DType, String> {
-    let known = DataType::try_from(code).map_err(|_| format!("elements of an unknown type, number {code}"))?;
-    Ok(match known {
-        DataType::Float => DType::F32,
-        DataType::Double => DType::F64,
-        DataType::Float16 => DType::F16,
-        DataType::Bfloat16 => DType::Bf16,
-        DataType::Int8 => DType::I8,
-        DataType::Uint8 => DType::U8,
-        DataType::Int32 => DType::I32,
-        DataType::Int64 => DType::I64,
-        DataType::Uint32 => DType::U32,
-        DataType::Bool => DType::Bool,
-        other => return Err(format!("elements of type {}", other.as_str_name().to_lowercase())),
+    DType::of_format(code, |names| names.onnx).ok_or_else(|| match DataType::try_from(code) {
+        Ok(other) => format!("elements of type {}", other.as_str_name().to_lowercase()),
+        Err(_) => format!("elements of an unknown type, number {code}"),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use eutectic_ir::{DType, Tensor};
+use eutectic_ir::Tensor;
 
 use super::Sam3Config;
 use crate::weights::{Weights, WeightsError};
@@ -111,7 +111,7 @@ fn thirds(all: &Tensor) -> Option<[Tensor; 3]> {
 /// A table [1 places E] without the row for a class token that the release has before it.
 fn without_class_token(table: &Tensor, places: usize) -> Option<Tensor> {
     let &[1, rows, width] = table.dims() else { return None };
-    let float = matches!(table.dtype(), DType::F16 | DType::Bf16 | DType::F32 | DType::F64);
+    let float = table.dtype().is_float();
     (float && rows == places + 1)
         .then(|| Tensor::from_f64(table.dtype(), &[1, places, width], table.to_f64().into_iter().skip(width)))
 }

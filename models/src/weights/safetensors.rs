@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use eutectic_ir::{DType, Tensor};
 use memmap2::Mmap;
-use safetensors::{Dtype, tensor::Metadata};
+use safetensors::tensor::Metadata;
 
 use super::{FileTensor, Mapped};
 
@@ -34,7 +34,7 @@ pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, S
             let dims: Vec<_> = info.shape.iter().map(usize::to_string).collect();
             format!("{}[{}]", info.dtype, dims.join(" "))
         };
-        let Some(dtype) = dtype(info.dtype) else {
+        let Some(dtype) = DType::of_format(&*info.dtype.to_string(), |names| names.safetensors) else {
             return Ok(FileTensor::Foreign(foreign()));
         };
         let range = data + info.data_offsets.0..data + info.data_offsets.1;
@@ -42,21 +42,4 @@ pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, S
         tensor.and_then(FileTensor::usable).map_err(|e| format!("tensor `{name}`: {e}"))
     };
     header.offset_keys().into_iter().map(|name| stored(&name).map(|s| (name, s))).collect()
-}
-
-/// The element type of ours, if there is one.
-fn dtype(of: Dtype) -> Option<DType> {
-    Some(match of {
-        Dtype::F32 => DType::F32,
-        Dtype::F64 => DType::F64,
-        Dtype::F16 => DType::F16,
-        Dtype::BF16 => DType::Bf16,
-        Dtype::I8 => DType::I8,
-        Dtype::U8 => DType::U8,
-        Dtype::I32 => DType::I32,
-        Dtype::I64 => DType::I64,
-        Dtype::U32 => DType::U32,
-        Dtype::BOOL => DType::Bool,
-        _ => return None,
-    })
 }

@@ -18,19 +18,6 @@ pub(super) const BARE: &str =
 /// The largest pickle: no model has so many tensors.
 const LARGEST: u64 = 1 << 28;
 
-/// Storage types, and the element types that we have for them.
-const KINDS: &[(&str, DType)] = &[
-    ("Float", DType::F32),
-    ("Double", DType::F64),
-    ("Half", DType::F16),
-    ("BFloat16", DType::Bf16),
-    ("Char", DType::I8),
-    ("Byte", DType::U8),
-    ("Int", DType::I32),
-    ("Long", DType::I64),
-    ("Bool", DType::Bool),
-];
-
 /// Whether it begins as zip archives do.
 pub(super) fn is_archive(map: &[u8]) -> bool {
     map.starts_with(b"PK\x03\x04")
@@ -107,7 +94,7 @@ impl<'a> Archive<'a> {
     }
 
     fn tensor(&mut self, view: &TensorView) -> Result<FileTensor, String> {
-        let Some((_, dtype)) = KINDS.iter().find(|(kind, _)| *kind == view.storage.kind) else {
+        let Some(dtype) = DType::of_format(view.storage.kind.as_str(), |names| names.torch) else {
             let dims: Vec<_> = view.dims.iter().map(usize::to_string).collect();
             return Ok(FileTensor::Foreign(format!("{}[{}]", view.storage.kind, dims.join(" "))));
         };
@@ -121,10 +108,10 @@ impl<'a> Archive<'a> {
         let at = |element: usize| storage.start + element * size;
         let tensor = if view.is_contiguous() {
             let range = at(view.offset.min(elements - count))..at(view.offset.min(elements - count) + count);
-            Tensor::new(*dtype, &view.dims, Mapped { map: self.map.clone(), range })
+            Tensor::new(dtype, &view.dims, Mapped { map: self.map.clone(), range })
         } else {
             let bytes = view.offsets().flat_map(|element| &self.map[at(element)..at(element + 1)]);
-            Tensor::new(*dtype, &view.dims, bytes.copied().collect::<Vec<u8>>())
+            Tensor::new(dtype, &view.dims, bytes.copied().collect::<Vec<u8>>())
         };
         FileTensor::usable(tensor.map_err(|e| e.to_string())?)
     }

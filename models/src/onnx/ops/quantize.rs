@@ -54,11 +54,10 @@ fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 /// A whole number plus a zero point, at the limits of the integers where it is beyond them.
 pub(super) fn saturated(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>, to: DType) -> NodeResult {
-    let (low, high) = match to {
-        DType::I8 => (-128.0, 127.0),
-        DType::U8 => (0.0, 255.0),
-        other => return Err(format!("to elements of type {other}").into()),
-    };
+    if !to.is_int() || to.bits() > 16 {
+        return Err(format!("to elements of type {to}").into());
+    }
+    let (low, high) = to.integers();
     let shifted = match zero {
         Some(zero) => {
             let zero = c.cast(zero, c.dtype(number))?;
@@ -66,6 +65,6 @@ pub(super) fn saturated(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<N
         }
         None => number,
     };
-    let kept = c.op("clamp", &[shifted], &[("min", low.into()), ("max", high.into())])?;
+    let kept = c.op("clamp", &[shifted], &[("min", (low as f64).into()), ("max", (high as f64).into())])?;
     c.cast(kept, to)
 }
