@@ -2,6 +2,8 @@
 
 import json
 import re
+import resource
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -105,10 +107,14 @@ class Engine:
 
     def _call(self, command):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=self.timeout)
+            # Seconds of the processor count: a busy machine makes no hang. One that waits for ever uses none.
+            limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (self.timeout, self.timeout))
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10 * self.timeout, preexec_fn=limit)
         except subprocess.TimeoutExpired:
-            raise Failure('hang', f'no result in {self.timeout} s') from None
+            raise Failure('hang', f'no result in {10 * self.timeout} s') from None
         if done.returncode == 0:
             return
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            raise Failure('hang', f'no result in {self.timeout} s of the processor')
         kind = 'crash' if done.returncode < 0 or done.returncode == 101 else 'refused' if done.returncode == 2 else 'failed'
         raise Failure(kind, done.stderr.strip())
