@@ -103,7 +103,10 @@ impl Backend for Cpu {
     }
 
     fn limits(&self) -> Limits {
-        let combined = DType::ALL.into_iter().filter(|dtype| combining(Reduction::Sum, *dtype).is_some()).collect();
+        let combined = DType::ALL
+            .into_iter()
+            .filter(|dtype| Reduction::ALL.iter().all(|how| combining(*how, *dtype).is_some()))
+            .collect();
         Limits {
             any_part: true,
             rank: MAX_RANK,
