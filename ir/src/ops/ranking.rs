@@ -37,7 +37,7 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
     )
 }];
 
-/// The number of places that are told apart.
+/// The number of distinct places.
 fn most(attrs: &[Attr]) -> i64 {
     attrs[0].int().expect("the op table declares an integer").max(0)
 }

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::{Attr, Tensor, Type};
 
-    /// What an op gives for one operand, as numbers.
+    /// Returns the result of an op for one operand, as numbers.
     fn given(op: Op, operand: &Tensor, dims: &[usize]) -> Vec<Number> {
         let Eval::Tensors(eval) = op.def().eval else { panic!("{op} is evaluated element by element") };
         let (operand, result) = (Value::<f64>::from_tensor(operand), Type::tensor(operand.dtype(), dims));

@@ -88,7 +88,7 @@ def rounding_of(node):
     return SUM if node.attrs.get('reduction') in ('add', 'mul') else rounding(node.op)
 
 
-# What passes weights on to the product that attention takes them into.
+# Ops that pass weights on to the product of attention.
 _WEIGHTS = set('Softmax Where IsNaN Identity Dropout Cast Reshape Transpose Squeeze Unsqueeze Slice Expand'.split())
 
 

@@ -496,7 +496,7 @@ impl CostModel {
             / (self.costs.product.lanes / FLOPS_A_CYCLE);
     }
 
-    /// What kernels take to convert the elements of a packed operand as they read it.
+    /// Seconds per element of converting a packed operand while it is read.
     fn decoding(&self, load: &Load, domain: &[usize]) -> f64 {
         let each = if load.dtype.size() == 1 { self.costs.product.decode } else { 0.0 };
         points(domain, mentioned(&load.at)) * each

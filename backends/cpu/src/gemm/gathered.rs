@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn windows_beyond_an_image_of_few_positions_are_zeros() {
-        // Channels of a single position lie as far apart as positions do: elements that belong to two of them.
+        // Channels of a single position have the stride of positions: two of them share elements.
         let micro = <f32 as Float>::micro(Isa::Portable, MicroShape::Narrow);
         for (channels, taps, size) in [(2, 2, 1), (3, 2, 1), (4, 3, 1), (8, 2, 1), (3, 3, 2)] {
             let (rows, before) = (size + taps - 1, taps as i64 - 1);

@@ -65,7 +65,7 @@ impl<T> KeptPanels<T> {
         unsafe { convert(&self.widen, from, to.cast(), n) }
     }
 
-    /// Narrows `n` elements, all of which the shorter type has.
+    /// Narrows `n` elements that are exact in the shorter type.
     ///
     /// # Safety
     /// As [`KeptPanels::widen`].

@@ -1,4 +1,4 @@
-//! What vectors are loaded from: their own elements, or those of a shorter type, which are widened on the way.
+//! Sources of vectors: elements of their own type, or of a shorter type that is widened on the way.
 
 use super::vector::Vector;
 

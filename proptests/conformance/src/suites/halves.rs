@@ -149,7 +149,7 @@ fn case(device: &Device, batch: &[usize], (m, n, k): (usize, usize, usize), form
             build.store_at(domain.iter().product(), row_major(&domain), DType::F32, product);
         }
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-        // What rounding each sum may come to: terms are products of two factors.
+        // Bounds the rounding of each sum: terms are products of two factors.
         let terms: f64 = forms.iter().map(|form| form.most()).product();
         device.check_with(&kernel, &inputs, params, 8.0 + terms * k as f64);
     }

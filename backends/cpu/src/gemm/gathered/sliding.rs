@@ -56,7 +56,7 @@ impl Sliding {
             Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * apart == factor * stride,
             Along::Outer(..) | Along::None => guard.strides[inner] == 0,
         };
-        // Positions that share elements may share them in a patch only if none is missing: one that is has the fill value for itself.
+        // Positions share elements in a patch only if none is missing: a missing position has the fill value alone.
         let guarded = of.guards.iter().any(|guard| matches!(guard.along, Along::Outer(on, _) if Some(on) == axis));
         let pitch = if guarded { width as i64 } else { apart.min(width as i64) };
         let (unit, steps) = (lines * of.line, stride / apart);

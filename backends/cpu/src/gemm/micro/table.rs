@@ -36,7 +36,7 @@ pub struct Kernels<T: 'static> {
     pub packing: MicroKernel<T>,
 }
 
-/// Kernels beside panels that are kept in a shorter type, which they widen.
+/// Kernels that widen panels kept in a shorter type.
 pub struct KeptKernels<T: 'static> {
     /// What panels hold.
     pub dtype: DType,

@@ -84,7 +84,7 @@ const OFFSET: f32 = 3.781_25;
 /// Down to its negative, x·Φ(x) is a normal number.
 const NORMAL: f32 = 13.1;
 
-/// What a·Φ(−a) = a·(g + rest)·e^(exponent + tail) consists of for a ≥ 0, Φ the normal distribution function.
+/// The terms of a·Φ(−a) = a·(g + rest)·e^(exponent + tail) for a ≥ 0, where Φ is the normal distribution function.
 ///
 /// Φ(−a) = e^(−a²/2)·g with g = t·P(t), t = 1/(a + c); P was fitted with weight 1/P for a up to 13.3, from where on the result is subnormal. `rest` has the rounding errors of t, P(t) and g to
 /// first order: without these, the result would be off by 8 ulp.

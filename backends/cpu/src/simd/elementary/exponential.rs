@@ -18,7 +18,7 @@ const MOST: f32 = 88.722_83;
 const ENOUGH: f32 = 88.8;
 /// From it on downwards, the factors of 2ⁿ in [`exp_with`] are 0.
 const NOTHING: f32 = -176.0;
-/// What is added to an exponent of 2 in the bits of a float.
+/// The bias of the exponent in the bits of a float.
 const BIAS: u32 = 127;
 
 /// 1.5·2²³ + `bias`: adding and subtracting it rounds to the nearest integer, and the last bits of the sum are that integer plus `bias`.
