@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use eutectic_ir::{DType, Dim, Shape, Type, lang::Bindings};
+use eutectic_ir::{DType, Dim, Op, Shape, Type, lang::Bindings};
 use smallvec::SmallVec;
 
 use crate::{
-    egraph::{EGraph, Facts, TypeId},
+    egraph::{EGraph, Facts, Head, TypeId},
     guard::Sight,
     instantiate::{Instantiator, NoInstance, NodeRecipe, Ref},
     pattern::{Match, Pat, Pattern},
@@ -32,9 +32,30 @@ pub(crate) struct Recipe {
 
 impl Recipe {
     /// Makes what a top hands on observed where the root that it replaces is.
-    fn observe(&mut self, facts: &mut Facts, top: usize, root: crate::egraph::Head) {
-        let Some(observer) = facts.observer(root) else { return };
-        let mut open: SmallVec<[Ref; 4]> = SmallVec::from_slice(&[self.tops[top]]);
+    fn observe(&mut self, facts: &mut Facts, top: usize, root: Head) {
+        if let Some(observer) = facts.observer(root) {
+            self.hand_on(facts, self.tops[top], observer);
+        }
+    }
+
+    /// Makes the operands of discontinuous ops observed, as those of a program are.
+    fn observe_operands(&mut self, facts: &mut Facts) {
+        for at in 0..self.instrs.len() {
+            let instr = &self.instrs[at];
+            let (op, args, to) = (facts.op(instr.head), instr.args.clone(), facts.ty(instr.ty).dtype());
+            for arg in args {
+                let Ref::Instr(read) = arg else { continue };
+                let dtypes = facts.ty(self.instrs[read].ty).dtype().zip(to);
+                if dtypes.is_some_and(|(from, to)| from.is_float() && (op.def().observes)(from, to)) {
+                    self.hand_on(facts, arg, op);
+                }
+            }
+        }
+    }
+
+    /// Makes a value observed, and those on which its rounding depends.
+    fn hand_on(&mut self, facts: &mut Facts, value: Ref, observer: Op) {
+        let mut open: SmallVec<[Ref; 4]> = SmallVec::from_slice(&[value]);
         while let Some(next) = open.pop() {
             let Ref::Instr(at) = next else { continue };
             let instr = &mut self.instrs[at];
@@ -92,6 +113,7 @@ impl Compiled {
             }
         }
         let mut recipe = Recipe { instrs: builder.instrs, tops };
+        recipe.observe_operands(facts);
         let observers = sights.iter().flat_map(|sight| self.pattern.roots.iter().map(|root| sight.heads[*root]));
         for (top, head) in observers.enumerate() {
             recipe.observe(facts, top, head);
@@ -169,7 +191,7 @@ struct RecipeCost {
 }
 
 impl RecipeCost {
-    fn add(&mut self, egraph: &EGraph, head: crate::egraph::Head, operands: &[TypeId], result: TypeId) {
+    fn add(&mut self, egraph: &EGraph, head: Head, operands: &[TypeId], result: TypeId) {
         let facts = &egraph.analysis;
         let operands: Vec<_> = operands.iter().map(|t| facts.ty(*t)).collect();
         let def = facts.op(head).def();

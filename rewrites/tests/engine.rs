@@ -375,3 +375,22 @@ fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
     let forms = |node| done.classes.classes[done.class(node).unwrap()].nodes.len();
     assert_eq!((forms(seen), forms(free)), (1, 2));
 }
+
+/// The rule for NumPy's broadcast makes a comparison of values that are expanded: what it makes is observed, too.
+#[test]
+fn what_a_rule_makes_for_a_comparison_is_observed() {
+    for of in ["ge", "lt", "eq", "mod"] {
+        let mut graph = Graph::new("a product and a row");
+        let x = graph.input("x", Type::tensor(DType::F32, &[4])).unwrap();
+        let row = graph.input("row", Type::tensor(DType::F32, &[1])).unwrap();
+        let numbers = [0.1, 7.0].map(|n| graph.constant(Tensor::from_f64(DType::F32, &[], [n])).unwrap());
+        let y = numbers.iter().fold(x, |y, c| graph.apply("mul", &[y, *c], &[]).unwrap());
+        let z = graph.apply(of, &[y, row], &[]).unwrap();
+        graph.output("z", z).unwrap();
+        let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
+        let done = optimize(&graph, &rules, &Options::default()).unwrap();
+        let products = done.classes.classes.iter().filter(|class| class.nodes.iter().any(|n| n.op.name() == "mul"));
+        let free = products.filter(|class| class.observer.is_none()).count();
+        assert_eq!(free, 0, "products that `{of}` reads, but that rules take for unobserved");
+    }
+}

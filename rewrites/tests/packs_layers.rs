@@ -21,10 +21,11 @@ fn run(encoder: Encoder) -> Rewritten {
 
 /// For each class of `small` the class of `large` that computes the same by the same nodes, as far as there is one.
 fn embed(small: &EClasses, large: &EClasses) -> Vec<Option<usize>> {
-    let mut places: HashMap<(Op, &Attrs, Vec<usize>), usize> = HashMap::new();
+    // An observed value and its twin may consist of the same nodes: the observer tells them from each other.
+    let mut places: HashMap<(Option<Op>, Op, &Attrs, Vec<usize>), usize> = HashMap::new();
     for (at, class) in large.classes.iter().enumerate() {
         for node in &class.nodes {
-            places.insert((node.op, &node.attrs, node.operands.to_vec()), at);
+            places.insert((class.observer, node.op, &node.attrs, node.operands.to_vec()), at);
         }
     }
     let mut image: Vec<Option<usize>> = vec![None; small.classes.len()];
@@ -36,7 +37,7 @@ fn embed(small: &EClasses, large: &EClasses) -> Vec<Option<usize>> {
             }
             image[at] = class.nodes.iter().find_map(|n| {
                 let operands: Vec<usize> = n.operands.iter().map(|o| image[*o]).collect::<Option<_>>()?;
-                places.get(&(n.op, &n.attrs, operands)).copied()
+                places.get(&(class.observer, n.op, &n.attrs, operands)).copied()
             });
             changed |= image[at].is_some();
         }
