@@ -29,6 +29,7 @@ const FLOATS: &[Spelling] = &[
     ("abs", "@fabs($0)"),
     ("sign", "@sign_of($0)"),
     ("exp", "@exp($0)"),
+    ("exp-normal", "@exp_normal($0)"),
     ("expm1", "@expm1($0)"),
     ("log", "@log($0)"),
     ("log1p", "@log1p($0)"),

@@ -14,7 +14,7 @@ use super::{
     eval::{Element, Whole, elements},
     op,
 };
-use crate::{Scalar, functions, interval, round::of_integer};
+use crate::{DType, Scalar, functions, interval, round::of_integer};
 
 /// The kinds of `act` and of the activation of `linear`.
 pub(super) const ACTIVATIONS: &[&str] = &["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh"];
@@ -105,6 +105,13 @@ pub(super) const OPS: &[OpDef] = &[
         })
     },
     with(&[Monotone], unary!("exp", "eˣ.", 8, exp)),
+    with(
+        &[Monotone],
+        unary!("exp-normal", "eˣ, and 0 for x < −87 (in f64, −708), where eˣ is nearly subnormal.", "float", 8, |x, _, to| {
+            let least = if to == DType::F64 { -708.0 } else { -87.0 };
+            Element::Real(exp_normal(x[0].real(), least))
+        }),
+    ),
     with(&[Monotone], unary!("expm1", "eˣ − 1, without cancellation near 0.", 10, function f64::exp_m1)),
     unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
     unary!("log1p", "log(1 + x), also of small x: −∞ at −1, NaN below.", 12, function f64::ln_1p),
@@ -288,7 +295,7 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 /// Says of a discontinuous op that it observes operands of every type.
-fn always(_: crate::DType, _: crate::DType) -> bool {
+fn always(_: DType, _: DType) -> bool {
     true
 }
 
@@ -346,11 +353,11 @@ fn select<S: Scalar>(condition: Whole, a: Element<S>, b: Element<S>) -> Element<
     }
 }
 
-fn cast<S: Scalar>(x: Element<S>, to: crate::DType) -> Element<S> {
+fn cast<S: Scalar>(x: Element<S>, to: DType) -> Element<S> {
     let (low, high) = to.integers();
     match x {
         Element::Real(a) if to.is_float() => Element::Real(a),
-        Element::Real(_) if to == crate::DType::Bool => {
+        Element::Real(_) if to == DType::Bool => {
             compare(&[x, Element::Real(S::exact(0.0))], |o| o != Some(Equal))
         }
         // `as` truncates and saturates, and takes NaN to 0.
@@ -361,6 +368,16 @@ fn cast<S: Scalar>(x: Element<S>, to: crate::DType) -> Element<S> {
         Element::Int(Some(n)) if to.is_float() => Element::Real(S::element(of_integer(n, to), to)),
         Element::Int(None) => Element::open(to),
         Element::Int(n) => Element::Int(n),
+    }
+}
+
+/// Returns eˣ, and 0 for x < `least`. Rounding of x decides near there, and no user of the op may rely on the zero.
+fn exp_normal<S: Scalar>(x: S, least: f64) -> S {
+    let (zero, power) = (S::exact(0.0), x.exp());
+    match x.value() {
+        x if x < least => zero.either(power),
+        x if x < least + 1.0 => power.either(zero),
+        _ => power,
     }
 }
 

@@ -35,6 +35,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/softmax", "?e: −reduce-max", SHIFT),
     ("decompose/softmax", "?e: add for sub", SHIFT),
     ("decompose/softmax", "?e: −?x in reduce-max", SHIFT),
+    ("simplify/div-softmax", "?e: −exp-normal", "(−e)·(1/Σ(−e)) = e·(1/Σ e)"),
+    ("simplify/div-softmax", "?e: exp for exp-normal", "exp-normal promises no more than that small weights may be 0"),
     ("decompose/log-softmax", "?s: −reduce-max", SHIFT),
     ("decompose/log-softmax", "?s: add for sub", SHIFT),
     ("decompose/log-softmax", "?s: −?x in reduce-max", SHIFT),

@@ -270,6 +270,9 @@ elementary! {
     Exp(x, k, L)
         { elementary::exp_moderate::<L>(x) } where elementary::is_moderate, else { elementary::exp::<L>(x) }
         { x.exp() }
+    ExpNormal(x, k, L)
+        { elementary::exp_normal_moderate::<L>(x) } where elementary::is_not_large, else { elementary::exp_normal::<L>(x) }
+        { if x < -708.0 { 0.0 } else { x.exp() } }
     Expm1(x, k, L) { elementary::expm1::<L>(x) } { x.exp_m1() }
     Log(x, k, L) { elementary::log::<L>(x) } { x.ln() }
     Log1p(x, k, L) { elementary::log1p::<L>(x) } { x.ln_1p() }

@@ -27,7 +27,7 @@ impl AttentionElement for f32 {
     }
     #[inline(always)]
     fn weight<L: Level>(self) -> f32 {
-        elementary::exp_of_negative::<L>(self)
+        elementary::exp_normal_moderate::<L>(self)
     }
     #[inline(always)]
     fn tanh<L: Level>(self) -> f32 {

@@ -60,8 +60,11 @@ pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
     }
     match inner.name() {
         "add" => of::<Add<f32>>(outer.name(), isa),
-        "sub" if outer.name() == "exp" => Some(binary::<Then<Sub<f32>, Exp<f32>>>(isa)),
-        "sub" => of::<Sub<f32>>(outer.name(), isa),
+        "sub" => match outer.name() {
+            "exp" => Some(binary::<Then<Sub<f32>, Exp<f32>>>(isa)),
+            "exp-normal" => Some(binary::<Then<Sub<f32>, ExpNormal<f32>>>(isa)),
+            name => of::<Sub<f32>>(name, isa),
+        },
         "mul" => of::<Mul<f32>>(outer.name(), isa),
         "max" if outer.name() == "max" => Some(ternary::<Pair<Max<f32>, Max<f32>>>(isa)),
         _ => None,
@@ -174,6 +177,7 @@ macro_rules! float_entries {
         fn $name() -> Vec<NamedKernel> {
             vec![
                 <$v>::one::<Exp<$t>>("exp"),
+                <$v>::one::<ExpNormal<$t>>("exp-normal"),
                 <$v>::one::<Expm1<$t>>("expm1"),
                 <$v>::one::<Log<$t>>("log"),
                 <$v>::one::<Log1p<$t>>("log1p"),
@@ -303,7 +307,7 @@ mod tests {
         for isa in levels() {
             let of = |name| find(Op::named(name).unwrap(), &[], &[DType::F32], DType::F32, isa).unwrap().function;
             let act = |name| entries(DType::F32).into_iter().find(|e| e.0 == name).unwrap().1(isa);
-            for f in [of("exp"), of("sigmoid"), of("sin"), act("silu"), act("gelu-erf"), act("gelu-tanh")] {
+            for f in [of("exp"), of("exp-normal"), of("sigmoid"), of("sin"), act("silu"), act("gelu-erf"), act("gelu-tanh")] {
                 let mut all = vec![0.0_f32; x.len()];
                 call(f, [&x, &[]], &mut all);
                 for (&x, y) in x.iter().zip(all) {
@@ -312,19 +316,21 @@ mod tests {
                     assert_eq!(alone[0].to_bits(), y.to_bits(), "{x:e}, {}", isa.name());
                 }
             }
-            let f = pair(Op::named("sub").unwrap(), Op::named("exp").unwrap(), isa).unwrap();
-            let (y, zeros) = ([0.0_f32], vec![0.0_f32; x.len()]);
-            let mut exp = vec![0.0_f32; x.len()];
-            call(of("exp"), [&x, &[]], &mut exp);
-            for b in [&y[..], &zeros] {
+            for name in ["exp", "exp-normal"] {
+                let f = pair(Op::named("sub").unwrap(), Op::named(name).unwrap(), isa).unwrap();
+                let (y, zeros) = ([0.0_f32], vec![0.0_f32; x.len()]);
+                let mut exp = vec![0.0_f32; x.len()];
+                call(of(name), [&x, &[]], &mut exp);
+                for b in [&y[..], &zeros] {
+                    let mut all = vec![0.0_f32; x.len()];
+                    call(f, [&x, b], &mut all);
+                    assert!(all.iter().zip(&exp).all(|(a, b)| a.to_bits() == b.to_bits()), "{}", isa.name());
+                }
+                let negative: Vec<f32> = x.iter().map(|x| -x).collect();
                 let mut all = vec![0.0_f32; x.len()];
-                call(f, [&x, b], &mut all);
-                assert!(all.iter().zip(&exp).all(|(a, b)| a.to_bits() == b.to_bits()), "{}", isa.name());
+                call(f, [&y, &negative], &mut all);
+                assert!(all.iter().zip(&exp).all(|(a, b)| a == b || a.is_nan() && b.is_nan()), "{}", isa.name());
             }
-            let negative: Vec<f32> = x.iter().map(|x| -x).collect();
-            let mut all = vec![0.0_f32; x.len()];
-            call(f, [&y, &negative], &mut all);
-            assert!(all.iter().zip(&exp).all(|(a, b)| a == b || a.is_nan() && b.is_nan()), "{}", isa.name());
         }
     }
 

@@ -54,6 +54,7 @@ template <class T> FN T power_of(T a, T b) {
     }
     return product;
 }
+template <class T> FN T exp_normal(T x) { return x < (T)(sizeof(T) == 8 ? -708 : -87) ? (T)0 : exp(x); }
 template <class T> FN T sigmoid(T x) { const T e = exp(-fabs(x)); return (x < 0 ? e : (T)1) / ((T)1 + e); }
 // x·eᵛ/(1 + eᵛ): where eᵛ is subnormal, it has fewer bits than its root.
 template <class T> FN T gated(T x, T v) {

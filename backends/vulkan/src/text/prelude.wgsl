@@ -38,6 +38,7 @@ fn exp_f32(x: f32) -> f32 {
     let part = reduced(clamp(x, -104.0, 89.0), 0.0);
     return select(scaled(part.y, part.n), x, !(x == x));
 }
+fn exp_normal_f32(x: f32) -> f32 { return select(exp_f32(x), 0.0, x < -87.0); }
 // 2ⁿ·(1 + rest) − 1 by one rounding; half of it is finite wherever it is.
 fn expm1_f32(x: f32) -> f32 {
     let part = reduced(clamp(x, -20.0, 89.0), 0.0);

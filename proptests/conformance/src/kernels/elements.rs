@@ -144,7 +144,7 @@ fn real_unary(name: &str, attrs: &[Attr], x: f64) -> f64 {
                 x.signum()
             }
         }
-        "exp" => x.exp(),
+        "exp" | "exp-normal" => x.exp(),
         "expm1" => x.exp_m1(),
         "log" => x.ln(),
         "log1p" => x.ln_1p(),

@@ -111,10 +111,23 @@ pub(super) fn power(n: u32) -> f32 {
     f32::from_bits(n.wrapping_add(BIAS) << 23)
 }
 
-/// eˣ for x ≤ 0 (and NaN), within 1.25 ulp, 0 below −87, since such a weight does not change a sum.
+/// Whether [`exp_normal_moderate`] holds for an argument.
 #[inline(always)]
-pub fn exp_of_negative<L: Level>(x: f32) -> f32 {
+pub fn is_not_large(x: f32) -> bool {
+    x <= MODERATE
+}
+
+/// eˣ for x up to [`MODERATE`] and NaN, within 1.25 ulp; 0 below −`MODERATE`.
+#[inline(always)]
+pub fn exp_normal_moderate<L: Level>(x: f32) -> f32 {
     let y = exp_moderate::<L>(x);
+    if x < -MODERATE { 0.0 } else { y }
+}
+
+/// eˣ, within 1.25 ulp; 0 below −[`MODERATE`].
+#[inline(always)]
+pub fn exp_normal<L: Level>(x: f32) -> f32 {
+    let y = exp::<L>(x);
     if x < -MODERATE { 0.0 } else { y }
 }
 
