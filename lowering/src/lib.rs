@@ -14,6 +14,7 @@ mod kernels;
 mod key;
 pub mod link;
 pub mod memory;
+mod order;
 pub mod plan;
 pub mod print;
 pub mod program;

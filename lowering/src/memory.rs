@@ -1,9 +1,8 @@
 //! Where the buffers of a run live: one arena, shared over time, with results taking the place of operands where they can.
 
-use eutectic_backend::{
-    Buffer, BufferId, InPlace, Instr, Kernel, Place, Program, Slot, Step, ValueId,
-    hazards::{MemoryRange, MemorySpace, Touched, hazards},
-};
+use eutectic_backend::{Buffer, BufferId, Instr, Kernel, Place, Program, Slot, Step, ValueId};
+
+use crate::order::{Ready, followers, order};
 
 /// Bytes of all buffers of a session: the parameters that runs read, constants, inputs, outputs, states, what the load program keeps,
 /// and the arena.
@@ -23,18 +22,9 @@ pub(crate) fn bytes(buffer: &Buffer, alignment: usize) -> usize {
     (buffer.count * buffer.dtype.size()).next_multiple_of(alignment)
 }
 
-/// The memory of a run.
-#[derive(Clone, Debug)]
-pub struct Arena {
-    /// Its bytes: the most that is alive at once.
-    pub bytes: usize,
-    /// For each step, which slots it writes over others, because their contents are not read again.
-    pub in_place: Vec<Vec<InPlace>>,
-}
-
-/// Gives every arena buffer of `steps` an offset that is a multiple of `alignment`.
-fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], alignment: usize) -> Arena {
-    let (lives, in_place) = lives(kernels, buffers, steps, alignment);
+/// Gives every arena buffer of `steps` an offset that is a multiple of `alignment`. Returns the bytes of the arena.
+fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], alignment: usize) -> usize {
+    let lives = lives(kernels, buffers, steps, alignment);
     let mut placed: Vec<(usize, &Life)> = Vec::new();
     let mut order: Vec<&Life> = lives.iter().collect();
     order.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffers[0]));
@@ -54,7 +44,7 @@ fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], alignment: u
             buffers[buffer].place = Place::Arena(at);
         }
     }
-    Arena { bytes: peak, in_place }
+    peak
 }
 
 /// The first place of so many bytes between those that are taken.
@@ -78,9 +68,8 @@ struct Life {
     last: usize,
 }
 
-/// Who takes turns in which stretch, and for each step, where that is over what it reads.
-fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usize) -> (Vec<Life>, Vec<Vec<InPlace>>) {
-    let mut over = vec![Vec::new(); steps.len()];
+/// Returns the stretches. A step writes over what it reads where these contents are not read again.
+fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usize) -> Vec<Life> {
     let mut first = vec![usize::MAX; buffers.len()];
     let mut last = vec![0; buffers.len()];
     for (at, step) in steps.iter().enumerate() {
@@ -102,11 +91,10 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usiz
             let heir = (0..reads).find_map(|read| {
                 let life = life_of[step.buffers[read]]?;
                 let dies = lives[life].last == at && lives[life].bytes == bytes;
-                (dies && can_share(kernel, read, slot)).then_some((read, life))
+                (dies && can_share(kernel, read, slot)).then_some(life)
             });
             match heir {
-                Some((read, life)) => {
-                    over[at].push(InPlace { read, written: slot });
+                Some(life) => {
                     lives[life].buffers.push(buffer);
                     lives[life].last = last[buffer];
                     life_of[buffer] = Some(life);
@@ -118,7 +106,7 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usiz
             }
         }
     }
-    (lives, over)
+    lives
 }
 
 /// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes, and no other one does. Points
@@ -152,76 +140,83 @@ fn is_read_from(instrs: &[Instr], value: ValueId, slot: Slot) -> bool {
     }
 }
 
-/// Reorders steps so that less is alive at once, where that helps; what reads a buffer stays between what writes it. Gives the
-/// numbers of the steps in their new order, and the arena for that.
+/// Reorders steps so that less is alive at once, where that helps. Returns the numbers of the steps in their new order and the bytes of
+/// the arena, in which each buffer gets its place.
 ///
-/// Among the steps that can run, the one that frees most (or allocates least) goes first; the given order breaks ties and
-/// stays if this makes nothing better.
+/// The given order stays if the other one makes nothing better.
 pub(crate) fn schedule(
     kernels: &[Kernel],
     buffers: &mut [Buffer],
     steps: &[Step],
     alignment: usize,
-) -> (Vec<usize>, Arena) {
+) -> (Vec<usize>, usize) {
     let before = plan(kernels, buffers, steps, alignment);
-    let order = list_schedule(kernels, buffers, steps);
-    let sorted: Vec<_> = order.iter().map(|&at| steps[at].clone()).collect();
-    let after = plan(kernels, buffers, &sorted, alignment);
-    if after.bytes < before.bytes {
-        return (order, after);
-    }
-    let arena = plan(kernels, buffers, steps, alignment);
-    ((0..steps.len()).collect(), arena)
-}
-
-/// For each step, those that must come after it, where no two buffers share memory yet.
-fn followers(kernels: &[Kernel], steps: &[Step]) -> Vec<Vec<usize>> {
-    let whole = |&buffer: &BufferId| MemoryRange { space: MemorySpace::Buffer(buffer), bytes: 0..1 };
-    let touched = |step: &Step| {
-        let (reads, writes) = step.buffers.split_at(step.buffers.len() - kernels[step.kernel].stores.len());
-        Touched { reads: reads.iter().map(whole).collect(), writes: writes.iter().map(whole).collect() }
-    };
-    let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
-    for (at, waits) in hazards(steps.iter().map(touched)).into_iter().enumerate() {
-        waits.into_iter().for_each(|earlier| after[earlier].push(at));
-    }
-    after
-}
-
-fn list_schedule(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step]) -> Vec<usize> {
-    let split = |s: &Step| s.buffers.len() - kernels[s.kernel].stores.len();
-    let mut readers = vec![0_usize; buffers.len()];
-    steps.iter().flat_map(|s| &s.buffers[..split(s)]).for_each(|&b| readers[b] += 1);
-    let size = |b: BufferId| match buffers[b].place {
-        Place::Arena(_) => (buffers[b].count * buffers[b].dtype.size()) as i64,
-        _ => 0,
-    };
-    let after = followers(kernels, steps);
-    let mut waiting = vec![0_usize; steps.len()];
-    after.iter().flatten().for_each(|&at| waiting[at] += 1);
-    let mut alive = vec![false; buffers.len()];
-    let mut ready: Vec<usize> = (0..steps.len()).filter(|&at| waiting[at] == 0).collect();
-    let mut order = Vec::with_capacity(steps.len());
-    while !ready.is_empty() {
-        let growth = |at: usize| {
-            let (operands, stores) = steps[at].buffers.split_at(split(&steps[at]));
-            let freed: i64 = operands.iter().filter(|&&b| readers[b] == 1).map(|&b| size(b)).sum();
-            stores.iter().filter(|&&b| !alive[b]).map(|&b| size(b)).sum::<i64>() - freed
-        };
-        let least = (0..ready.len()).min_by_key(|&i| (growth(ready[i]), ready[i])).unwrap_or(0);
-        let next = ready.swap_remove(least);
-        let (operands, stores) = steps[next].buffers.split_at(split(&steps[next]));
-        operands.iter().for_each(|&b| readers[b] -= 1);
-        stores.iter().for_each(|&b| alive[b] = true);
-        for &at in &after[next] {
-            waiting[at] -= 1;
-            if waiting[at] == 0 {
-                ready.push(at);
-            }
+    if let Some(order) = order(&followers(kernels, steps), LeastGrowth::new(kernels, buffers, steps)) {
+        let sorted: Vec<_> = order.iter().map(|&at| steps[at].clone()).collect();
+        let after = plan(kernels, buffers, &sorted, alignment);
+        if after < before {
+            return (order, after);
         }
-        order.push(next);
     }
-    order
+    let bytes = plan(kernels, buffers, steps, alignment);
+    ((0..steps.len()).collect(), bytes)
+}
+
+/// Takes the step that frees most of the arena, or allocates least; the given order breaks ties.
+struct LeastGrowth<'a> {
+    kernels: &'a [Kernel],
+    steps: &'a [Step],
+    /// For each buffer, its bytes in the arena.
+    bytes: Vec<i64>,
+    /// For each buffer, how many reads of it are to come.
+    readers: Vec<usize>,
+    /// Whether a buffer was written.
+    alive: Vec<bool>,
+    ready: Vec<usize>,
+}
+
+impl<'a> LeastGrowth<'a> {
+    fn new(kernels: &'a [Kernel], buffers: &[Buffer], steps: &'a [Step]) -> LeastGrowth<'a> {
+        let bytes = |buffer: &Buffer| match buffer.place {
+            Place::Arena(_) => (buffer.count * buffer.dtype.size()) as i64,
+            _ => 0,
+        };
+        let bytes = buffers.iter().map(bytes).collect();
+        let (readers, alive) = (vec![0; buffers.len()], vec![false; buffers.len()]);
+        let mut growth = LeastGrowth { kernels, steps, bytes, readers, alive, ready: Vec::new() };
+        for step in steps {
+            let (operands, _) = growth.split(step);
+            operands.iter().for_each(|&buffer| growth.readers[buffer] += 1);
+        }
+        growth
+    }
+
+    /// The buffers that a step reads, and those that it writes.
+    fn split(&self, step: &'a Step) -> (&'a [BufferId], &'a [BufferId]) {
+        step.buffers.split_at(step.buffers.len() - self.kernels[step.kernel].stores.len())
+    }
+
+    /// The bytes that a step adds to those that are alive.
+    fn growth(&self, step: usize) -> i64 {
+        let (operands, stores) = self.split(&self.steps[step]);
+        let freed: i64 = operands.iter().filter(|&&b| self.readers[b] == 1).map(|&b| self.bytes[b]).sum();
+        stores.iter().filter(|&&b| !self.alive[b]).map(|&b| self.bytes[b]).sum::<i64>() - freed
+    }
+}
+
+impl Ready for LeastGrowth<'_> {
+    fn add(&mut self, step: usize) {
+        self.ready.push(step);
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        let least = (0..self.ready.len()).min_by_key(|&at| (self.growth(self.ready[at]), self.ready[at]))?;
+        let next = self.ready.swap_remove(least);
+        let (operands, stores) = self.split(&self.steps[next]);
+        operands.iter().for_each(|&b| self.readers[b] -= 1);
+        stores.iter().for_each(|&b| self.alive[b] = true);
+        Some(next)
+    }
 }
 
 #[cfg(test)]

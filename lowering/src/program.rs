@@ -349,12 +349,10 @@ impl Lowering<'_> {
         let calls: Vec<_> = numbers.iter().map(|&at| sources[at].map(|(call, _)| call)).collect();
         let left = join(&mut program.kernels, &program.buffers, &mut steps, &calls, backend);
         (numbers, steps) = left.into_iter().map(|at| (numbers[at], steps[at].clone())).unzip();
-        let (order, arena) = memory::schedule(&program.kernels, &mut program.buffers, &steps, alignment);
-        program.arena_bytes = arena.bytes;
-        program.run = order.iter().map(|&at| steps[at].clone()).collect();
-        for (step, in_place) in program.run.iter_mut().zip(arena.in_place) {
-            step.in_place.extend(in_place);
-        }
+        let (order, bytes) = memory::schedule(&program.kernels, &mut program.buffers, &steps, alignment);
+        program.arena_bytes = bytes;
+        let in_place = |step: &Step| Step { in_place: program.shared_slots(step).collect(), ..step.clone() };
+        program.run = order.iter().map(|&at| in_place(&steps[at])).collect();
         drop_unused(program);
         let steps = order.into_iter().map(|at| sources[numbers[at]]).collect();
         Lowered { program: self.program, steps }

@@ -3,12 +3,13 @@
 //! Lowering makes a copy for each: of the value to its state at the end, and of the old tensor before a part of it is written. A value
 //! that is computed when every reader of the old contents has run is stored in their place instead, and the copy goes.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
-
-use eutectic_backend::{Buffer, BufferId, InPlace, Kernel, Place, Step};
+use eutectic_backend::{Buffer, BufferId, Kernel, Place, Step};
 use rustc_hash::FxHashMap;
 
-use crate::memory::can_share;
+use crate::{
+    memory::can_share,
+    order::{FirstStep, followers, order},
+};
 
 /// A value that could be stored over another buffer's contents, and the copy that this saves.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ pub(crate) fn settle(
     updates: &[Heir],
     parts: &[Heir],
 ) -> Vec<(usize, Step)> {
-    let mut all = Steps::new(kernels, buffers, steps, parts);
+    let mut all = Steps::new(kernels, buffers.len(), steps, parts);
     let is_arena = |b: BufferId| matches!(buffers[b].place, Place::Arena(_));
     let mut place: FxHashMap<BufferId, BufferId> = FxHashMap::default();
     let mut gone = vec![false; steps.len()];
@@ -81,54 +82,32 @@ pub(crate) fn settle(
         buffer
     };
     // Without its cycles, which `link` refuses, an order there is.
-    let order = all.order().unwrap_or_else(|| (0..steps.len()).collect());
+    let order = order(&all.after, FirstStep::default()).unwrap_or_else(|| (0..steps.len()).collect());
     let kept = order.into_iter().filter(|&step| !gone[step]);
     let moved = |number: usize| {
         let mut step = steps[number].clone();
         step.buffers.iter_mut().for_each(|buffer| *buffer = home(*buffer));
-        let reads = step.buffers.len() - kernels[step.kernel].stores.len();
-        for written in reads..step.buffers.len() {
-            let over = (0..reads).filter(|&read| step.buffers[read] == step.buffers[written]);
-            step.in_place.extend(over.map(|read| InPlace { read, written }));
-        }
         step
     };
     kept.map(|step| (step, moved(step))).collect()
 }
 
 impl<'a> Steps<'a> {
-    fn new(kernels: &'a [Kernel], buffers: &[Buffer], steps: &'a [Step], parts: &'a [Heir]) -> Steps<'a> {
-        let (mut writer, mut readers) = (vec![None; buffers.len()], vec![Vec::new(); buffers.len()]);
-        let mut after = vec![Vec::new(); steps.len()];
+    fn new(kernels: &'a [Kernel], buffers: usize, steps: &'a [Step], parts: &'a [Heir]) -> Steps<'a> {
+        let (mut writer, mut readers) = (vec![None; buffers], vec![Vec::new(); buffers]);
         for (at, step) in steps.iter().enumerate() {
             let (reads, writes) = step.buffers.split_at(step.buffers.len() - kernels[step.kernel].stores.len());
-            for &b in writes {
-                // Before a part is written, the rest is there.
-                if let Some(before) = writer[b].replace(at) {
-                    after[before].push(at);
-                }
-            }
+            writes.iter().for_each(|&b| writer[b] = Some(at));
             reads.iter().for_each(|&b| readers[b].push(at));
         }
-        for (buffer, readers) in readers.iter().enumerate() {
-            let Some(writer) = writer[buffer] else { continue };
-            for reader in readers.iter().copied().filter(|&reader| reader != writer) {
-                // What a state becomes is for the next run.
-                let (first, then) = match buffers[buffer].place {
-                    Place::State(_) => (reader, writer),
-                    _ => (writer, reader),
-                };
-                after[first].push(then);
-            }
-        }
-        Steps { kernels, steps, parts, writer, readers, after }
+        Steps { kernels, steps, parts, writer, readers, after: followers(kernels, steps) }
     }
 
     /// Has the writer of each heir come after whoever else reads the old contents, if that is possible. `copy` is the step that is
     /// saved with them.
     fn link(&mut self, links: &[Heir], copy: usize) -> bool {
         let before = self.after.clone();
-        if links.iter().all(|link| self.follow(link, copy)) && self.order().is_some() {
+        if links.iter().all(|link| self.follow(link, copy)) && order(&self.after, FirstStep::default()).is_some() {
             return true;
         }
         self.after = before;
@@ -151,24 +130,6 @@ impl<'a> Steps<'a> {
         let made = self.writer[link.old].filter(|&from| from != copy);
         made.into_iter().for_each(|from| self.after[from].push(write));
         true
-    }
-
-    /// The first order in which each step comes after those that it waits for; none if they wait for each other.
-    fn order(&self) -> Option<Vec<usize>> {
-        let mut waiting = vec![0_usize; self.steps.len()];
-        self.after.iter().flatten().for_each(|&step| waiting[step] += 1);
-        let mut ready: BinaryHeap<_> = (0..waiting.len()).filter(|&step| waiting[step] == 0).map(Reverse).collect();
-        let mut order = Vec::with_capacity(waiting.len());
-        while let Some(Reverse(step)) = ready.pop() {
-            order.push(step);
-            for &next in &self.after[step] {
-                waiting[next] -= 1;
-                if waiting[next] == 0 {
-                    ready.push(Reverse(next));
-                }
-            }
-        }
-        (order.len() == waiting.len()).then_some(order)
     }
 }
 

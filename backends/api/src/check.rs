@@ -91,17 +91,23 @@ impl Program {
             && kernel.stores.iter().all(|s| s.slot < step.buffers.len() && is_written(s.slot))
     }
 
-    /// What a step reads where it writes without saying so, or says without doing so.
-    fn misplaced(&self, step: &Step) -> Option<String> {
+    /// Returns the pairs of a slot that a step writes and a slot that it reads in the same memory.
+    pub fn shared_slots(&self, step: &Step) -> impl Iterator<Item = InPlace> + use<> {
         let accesses = self.kernels[step.kernel].accesses();
         let memory: Vec<_> = step.buffers.iter().map(|&buffer| self.memory(buffer)).collect();
-        let slots = || 0..memory.len();
-        let met = slots().filter(|&slot| accesses[slot].written).flat_map(|written| {
-            let reads = slots().filter(|&slot| accesses[slot].read);
-            reads.map(move |read| InPlace { read, written })
-        });
+        let count = memory.len();
+        let pairs = (0..count).flat_map(move |written| (0..count).map(move |read| InPlace { read, written }));
+        pairs.filter(move |pair| {
+            let (read, written) = (pair.read, pair.written);
+            accesses[written].written && accesses[read].read && memory[read].overlaps(&memory[written])
+        })
+    }
+
+    /// What a step reads where it writes without saying so, or says without doing so.
+    fn misplaced(&self, step: &Step) -> Option<String> {
+        let memory: Vec<_> = step.buffers.iter().map(|&buffer| self.memory(buffer)).collect();
         let shared = |pair: &InPlace| memory[pair.read].overlaps(&memory[pair.written]);
-        for pair in met.filter(shared) {
+        for pair in self.shared_slots(step) {
             let InPlace { read, written } = pair;
             if memory[read].bytes.start != memory[written].bytes.start {
                 return Some(format!("slot {written} is written over slot {read}, at another offset"));
