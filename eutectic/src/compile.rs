@@ -16,10 +16,10 @@ use eutectic_ir::{
 };
 use eutectic_lowering::{
     Lowered, Plan, PlannedBlock, SearchOptions, Searched, Space, Strategy,
-    apart::{Apart, apart},
     report::{self, KernelReport},
     search,
     stages::has_loops,
+    unjoined::{UnjoinedPair, unjoined_pairs},
 };
 use eutectic_rewrites::{
     Choice, Options as RewriteOptions, Phase, Rewritten, Rule, RuleSet, Why, optimize,
@@ -370,8 +370,8 @@ impl Compiler {
     }
 
     /// For each distinct block, the pairs of kernels of which one reads what the other stores, and why they are not one.
-    pub fn apart(&self, planned: &Planned) -> Vec<Vec<Apart>> {
-        let pairs = |block: &PlannedBlock| apart(&Space::new(&block.classes, &*self.backend), &block.searched);
+    pub fn unjoined_pairs(&self, planned: &Planned) -> Vec<Vec<UnjoinedPair>> {
+        let pairs = |block: &PlannedBlock| unjoined_pairs(&Space::new(&block.classes, &*self.backend), &block.searched);
         planned.blocks.iter().map(pairs).collect()
     }
 }

@@ -1,35 +1,39 @@
-//! From a saturated e-graph to a program: the plan, its search, kernels, memory and schedule.
+//! From a saturated e-graph to a program.
 //!
-//! A [`Plan`] says which e-node computes each class, which classes are stored, and which kernel stores them
-//! ([`plan`]). [`build`] turns a kernel of a plan into the description that backends print from; [`space`] prices plans;
-//! [`mod@search`] looks for a cheap one; [`program`] puts plans of outlined blocks together, with buffers from [`memory`].
-//! Graphs with loops are cut at them ([`stages`]), and the programs of the parts linked ([`mod@link`]).
+//! ```text
+//! e-classes ── planner ── Plan ── build ── kernels ── program ── settle, join, memory ── Program ── loops::link
+//!                │                  │
+//!                └── prices ────────┘
+//! ```
+//!
+//! A [`Plan`] says which e-node computes each class, which classes are stored, and which kernel stores them ([`plan`]). The
+//! [planner] looks for a cheap plan. [`build`] turns a kernel of a plan into the description that backends print from.
+//! [`program`] puts the plans of outlined blocks together: it orders the steps, leaves out copies, joins kernels and gives each buffer
+//! its [`memory`]. Graphs with [loops] are cut at them, and the programs of the parts linked.
 
-pub mod apart;
 pub mod build;
 pub mod copy;
 mod domain;
 mod join;
-mod kernels;
-mod key;
-pub mod link;
+pub mod loops;
 pub mod memory;
 mod order;
 pub mod plan;
+pub mod planner;
 pub mod print;
 pub mod program;
-mod rates;
-pub mod report;
-pub mod search;
 mod settle;
-pub mod space;
-pub mod stages;
 mod walk;
 
+pub use loops::{link, stages};
 pub use plan::{Plan, PlanError};
+pub use planner::{
+    report,
+    search::{self, SearchOptions, Searched, Strategy, search},
+    space::{self, Refused, Space},
+    unjoined,
+};
 pub use program::{Lowered, PlannedBlock, lower};
-pub use search::{SearchOptions, Searched, Strategy, search};
-pub use space::{Refused, Space};
 
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

@@ -14,7 +14,7 @@ use crate::{
     copy::{copy, fill},
     join::join,
     memory,
-    search::Searched,
+    planner::search::Searched,
     settle::{Heir, settle},
 };
 

@@ -13,8 +13,8 @@ use eutectic::{
     engine::{
         ir::lang::sexp::did_you_mean,
         lowering::{
-            apart::{Apart, Reason},
             report::{FusedOp, KernelReport},
+            unjoined::{Reason, UnjoinedPair},
         },
         rewrites::{Applied, Choice, glob::Glob},
     },
@@ -158,14 +158,14 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 
 /// Every kernel of the plan, repeated blocks once.
 fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
-    let (blocks, apart) = (compiler.describe(planned), compiler.apart(planned));
+    let (blocks, unjoined) = (compiler.describe(planned), compiler.unjoined_pairs(planned));
     let numbers = Numbers::of(planned);
     let mut all = Vec::new();
     for stretch in stretches(planned) {
         let kernels = &blocks[stretch.block];
         let number = |call: usize, at: usize| numbers.get(call, at).to_string();
         for (at, report) in kernels.iter().enumerate() {
-            let read = |pair: &Apart| {
+            let read = |pair: &UnjoinedPair| {
                 let between: Vec<String> =
                     pair.between.iter().map(|(op, origin)| format!("{op} of {origin}")).collect();
                 Read {
@@ -182,7 +182,7 @@ fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
                 report: report.clone(),
                 steps: steps(compiler, planned, stretch.block, at),
                 withheld: withheld(planned, stretch.block, at),
-                reads: apart[stretch.block].iter().filter(|pair| pair.to == at).map(read).collect(),
+                reads: unjoined[stretch.block].iter().filter(|pair| pair.to == at).map(read).collect(),
             });
         }
     }

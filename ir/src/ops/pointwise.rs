@@ -107,10 +107,16 @@ pub(super) const OPS: &[OpDef] = &[
     with(&[Monotone], unary!("exp", "eˣ.", 8, exp)),
     with(
         &[Monotone],
-        unary!("exp-normal", "eˣ, and 0 for x < −87 (in f64, −708), where eˣ is nearly subnormal.", "float", 8, |x, _, to| {
-            let least = if to == DType::F64 { -708.0 } else { -87.0 };
-            Element::Real(exp_normal(x[0].real(), least))
-        }),
+        unary!(
+            "exp-normal",
+            "eˣ, and 0 for x < −87 (in f64, −708), where eˣ is nearly subnormal.",
+            "float",
+            8,
+            |x, _, to| {
+                let least = if to == DType::F64 { -708.0 } else { -87.0 };
+                Element::Real(exp_normal(x[0].real(), least))
+            }
+        ),
     ),
     with(&[Monotone], unary!("expm1", "eˣ − 1, without cancellation near 0.", 10, function f64::exp_m1)),
     unary!("log", "The natural logarithm: −∞ at 0, NaN below.", 8, ln),
@@ -357,9 +363,7 @@ fn cast<S: Scalar>(x: Element<S>, to: DType) -> Element<S> {
     let (low, high) = to.integers();
     match x {
         Element::Real(a) if to.is_float() => Element::Real(a),
-        Element::Real(_) if to == DType::Bool => {
-            compare(&[x, Element::Real(S::exact(0.0))], |o| o != Some(Equal))
-        }
+        Element::Real(_) if to == DType::Bool => compare(&[x, Element::Real(S::exact(0.0))], |o| o != Some(Equal)),
         // `as` truncates and saturates, and takes NaN to 0.
         Element::Real(a) => {
             let whole = move |v: f64| (v as i64).clamp(low, high);

@@ -307,7 +307,9 @@ mod tests {
         for isa in levels() {
             let of = |name| find(Op::named(name).unwrap(), &[], &[DType::F32], DType::F32, isa).unwrap().function;
             let act = |name| entries(DType::F32).into_iter().find(|e| e.0 == name).unwrap().1(isa);
-            for f in [of("exp"), of("exp-normal"), of("sigmoid"), of("sin"), act("silu"), act("gelu-erf"), act("gelu-tanh")] {
+            for f in
+                [of("exp"), of("exp-normal"), of("sigmoid"), of("sin"), act("silu"), act("gelu-erf"), act("gelu-tanh")]
+            {
                 let mut all = vec![0.0_f32; x.len()];
                 call(f, [&x, &[]], &mut all);
                 for (&x, y) in x.iter().zip(all) {

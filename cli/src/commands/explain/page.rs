@@ -7,7 +7,7 @@ use eutectic::{
     engine::{
         backend::{Place, Step},
         ir::{lang::Source, text},
-        lowering::apart::Reason,
+        lowering::unjoined::Reason,
     },
 };
 use serde_json::{Value, json};

@@ -37,8 +37,24 @@ fn tolerance(dtype: DType) -> f64 {
 
 fn functions_of_one_argument(device: &Device) {
     let floats = [
-        "exp", "exp-normal", "expm1", "sin", "cos", "tan", "atan", "sinh", "cosh", "asinh", "tanh", "erf", "sigmoid", "softplus",
-        "floor", "ceil", "round", "is-nan",
+        "exp",
+        "exp-normal",
+        "expm1",
+        "sin",
+        "cos",
+        "tan",
+        "atan",
+        "sinh",
+        "cosh",
+        "asinh",
+        "tanh",
+        "erf",
+        "sigmoid",
+        "softplus",
+        "floor",
+        "ceil",
+        "round",
+        "is-nan",
     ];
     let positive = ["log", "log1p", "sqrt", "rsqrt", "reciprocal", "acosh"];
     // Of an argument from −0.9 to 0.9.

@@ -4,7 +4,7 @@ use eutectic_ir::{eclasses::ClassId, ops::Class};
 
 use crate::{
     plan::{Plan, PlanError},
-    space::Space,
+    planner::space::Space,
 };
 
 /// The most that a class counts: as a tree, what is below doubles with each `x + sin x`, past all numbers in the end. No choice is

@@ -1,17 +1,17 @@
-//! Why two kernels of a plan, of which one reads what the other stores, are not one.
+//! Reports why two kernels of a plan stay two where one reads results of the other.
 
 use eutectic_ir::{Op, Origin, eclasses::ClassId};
 use rustc_hash::FxHashMap;
 
-use crate::{
-    plan::{PlanError, PlanKernel},
+use super::{
     search::{Searched, state::State},
     space::Space,
 };
+use crate::plan::{PlanError, PlanKernel};
 
-/// Two kernels, and what joining them would do.
+/// Two kernels that are not one, and the reason.
 #[derive(Clone, Debug)]
-pub struct Apart {
+pub struct UnjoinedPair {
     /// The kernel that stores what the other reads, by its number in the plan.
     pub from: usize,
     /// The kernel that reads.
@@ -32,8 +32,8 @@ pub enum Reason {
     Impossible(String),
 }
 
-/// The pairs of a plan's kernels of which one reads what the other stores, in the order of the readers.
-pub fn apart(space: &Space<'_>, searched: &Searched) -> Vec<Apart> {
+/// Returns the pairs of kernels of which one reads results of the other, in the order of the readers.
+pub fn unjoined_pairs(space: &Space<'_>, searched: &Searched) -> Vec<UnjoinedPair> {
     let mut state = State::new(space, searched.plan.clone()).expect("a plan that was found is valid");
     let kernels = &searched.priced.kernels;
     let stores = kernels.iter().enumerate().flat_map(|(at, (kernel, _))| kernel.stores.iter().map(move |&c| (c, at)));
@@ -54,7 +54,7 @@ pub fn apart(space: &Space<'_>, searched: &Searched) -> Vec<Apart> {
                 (c.nodes[searched.plan.choice[class]].op, c.origins.first().cloned().unwrap_or_default())
             };
             let why = reason(&mut state, &kernels[from].0, kernel, &classes);
-            pairs.push(Apart { from, to, between: classes.iter().map(op).collect(), why });
+            pairs.push(UnjoinedPair { from, to, between: classes.iter().map(op).collect(), why });
         }
     }
     pairs

@@ -15,7 +15,7 @@ use self::{
 };
 use crate::{
     plan::{Plan, PlanError},
-    space::{Priced, Space},
+    planner::space::{Priced, Space},
 };
 
 /// How to look for a plan.

@@ -3,11 +3,11 @@
 use eutectic_backend::Cost;
 use eutectic_ir::{Op, Origin, eclasses::ClassId, ops::Class};
 
-use crate::{
-    plan::PlanKernel,
+use super::{
     search::{Searched, state::State},
     space::Space,
 };
+use crate::plan::PlanKernel;
 
 /// One kernel of a plan, for people.
 #[derive(Clone, Debug)]

@@ -12,12 +12,11 @@ use eutectic_ir::{
 };
 use rustc_hash::FxHashMap;
 
+use super::{key::Forms, rates::Rates};
 use crate::{
     build::{self, KernelOfClasses, Positions},
     copy::{copy, fill},
-    key::Forms,
     plan::{ClassFacts, Plan, PlanError, PlanKernel},
-    rates::Rates,
 };
 
 /// A saturated e-graph together with the backend that its plans are priced for.

@@ -1,12 +1,11 @@
-//! Why kernels stay apart: held against the price of a plan in which they are one, made from scratch.
+//! Why kernels stay two: held against the price of a plan in which they are one, made from scratch.
 
 mod support;
 
 use eutectic_ir::{DType, Graph, Type, eclasses::EClasses};
 use eutectic_lowering::{
-    Plan, SearchOptions, Searched, Space, Strategy,
-    apart::{Reason, apart},
-    search,
+    Plan, SearchOptions, Searched, Space, Strategy, search,
+    unjoined::{Reason, unjoined_pairs},
 };
 use support::{Roofline, graphs::random_graph};
 
@@ -49,7 +48,7 @@ fn what_joining_costs_is_the_difference_of_two_plans() {
         for strategy in [Strategy::Unfused, Strategy::Local] {
             let searched = found(&classes, strategy);
             let space = Space::new(&classes, &Roofline);
-            for pair in apart(&space, &searched) {
+            for pair in unjoined_pairs(&space, &searched) {
                 let (maker, reader) = (&searched.priced.kernels[pair.from].0, &searched.priced.kernels[pair.to].0);
                 assert!(reader.reads.iter().any(|class| maker.stores.contains(class)), "{seed}: {pair:?}");
                 match (&pair.why, joined(&space, &searched, [pair.from, pair.to])) {
@@ -78,7 +77,7 @@ fn two_products_are_two_kernels_because_a_kernel_has_one_anchor() {
     let z = g.apply("matmul", &[y, x], &[]).unwrap();
     g.output("z", z).unwrap();
     let classes = EClasses::of(&g);
-    let pairs = apart(&Space::new(&classes, &Roofline), &found(&classes, Strategy::Local));
+    let pairs = unjoined_pairs(&Space::new(&classes, &Roofline), &found(&classes, Strategy::Local));
     assert_eq!(pairs.len(), 1, "{pairs:?}");
     assert_eq!(pairs[0].between[0].0.name(), "matmul");
     assert!(matches!(&pairs[0].why, Reason::Impossible(why) if why.contains("two anchors")), "{pairs:?}");

@@ -4,7 +4,7 @@ use eutectic_ir::eclasses::ClassId;
 
 use crate::{
     plan::Plan,
-    space::{Priced, Space},
+    planner::space::{Priced, Space},
 };
 
 /// Prices every plan; gives up, without harm, once the classes of all of them are more than `limit`. Returns how many plans were priced, and

@@ -10,11 +10,11 @@ use eutectic_backend::{Buffer, BufferId, Exit, Kernel, Limits, Part, Place, Prog
 use eutectic_ir::{DType, Graph, NodeId, Origin, Type};
 use rustc_hash::FxHashMap;
 
+use super::stages::{Staged, StagedLoop, carried, given, output, value};
 use crate::{
     copy::{copy, copy_rows},
     memory,
     program::{LowerError, Lowered},
-    stages::{Staged, StagedLoop, carried, given, output, value},
 };
 
 /// The most steps of a program.

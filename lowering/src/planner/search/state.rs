@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::order::{KernelId, Labelled};
 use crate::{
     plan::{Plan, PlanError, PlanKernel},
-    space::Space,
+    planner::space::Space,
     walk::Walker,
 };
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{Live, NONE, Price, State, Undo};
 use crate::{
     plan::PlanError,
-    search::order::{self, KernelId},
+    planner::search::order::{self, KernelId},
 };
 
 /// Why kernels cannot stand, and classes of which one must not be needed if they are to.
