@@ -335,6 +335,17 @@ def near():
             {"y": right.astype(F32), "g": right > h},
             {"k": F16(1.001)},
         )
+    # The sum of a mean may be larger than what its type holds.
+    large = np.full((2, 300), 25536, F16)
+    for name, args in [("near_f16_mean", []), ("near_f16_mean_exact", ["--fp", "exact"])]:
+        case(
+            name,
+            [("ReduceMean", ["x", "axes"], ["y"], {"keepdims": 1})],
+            {"x": large},
+            {"y": large[:, :1]},
+            {"axes": np.array([1], np.int64)},
+            args=args,
+        )
 
 
 if __name__ == "__main__":
