@@ -86,7 +86,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "the reshape after the product is of as many rows, however many axes they lie along",
     ),
     ("unfuse/attention-bias-zeros", "le for eq", "nothing is less than −∞"),
-    ("unfuse/attention-bias-zeros", "operand 0 instead of reduce-max", "the weight of a score of −∞ is 0 in any row"),
     ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
     ("decompose/conv-winograd", ":step of slice is 2", "after one element there is no next one"),

@@ -116,7 +116,8 @@ pub fn judge(
     let pointwise = is_pointwise(&sides.written) && is_pointwise(&sides.right);
     let (strict, numbers_round) = (finite || pointwise, style == Style::Numbers && pointwise);
     let attends = |op: Op| matches!(op.def().class, Class::Anchor(Anchor::Attention));
-    let selects = sides.right.nodes().any(|(_, node)| attends(node.op));
+    // What hides keys is the operand after query, key and value.
+    let selects = sides.right.nodes().any(|(_, node)| attends(node.op) && node.operands.len() > 3);
     let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
     let extreme =
         numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
@@ -124,8 +125,18 @@ pub fn judge(
     for root in 0..left.rounded.len() {
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
         let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
-        let pair =
-            Pair { contract, strict, ranged, ends, numbers: numbers_round, finite, selects, extreme, dtype: l.dtype() };
+        let pair = Pair {
+            contract,
+            strict,
+            pointwise,
+            ranged,
+            ends,
+            numbers: numbers_round,
+            finite,
+            selects,
+            extreme,
+            dtype: l.dtype(),
+        };
         let (wl, wr) = (&left.wild[root], &right.wild[root]);
         verdict.elements += l.count();
         if l.ty() != r.ty() {
@@ -142,8 +153,11 @@ pub fn judge(
         for at in 0..l.count() {
             let outcome = match (bl, br) {
                 (Data::Real(bl), Data::Real(br)) => {
-                    let left = Number { value: fl[at], bounded: bl[at], over: wl.over(at), wild: wl.any(at) };
-                    pair.floats(left, Number { value: fr[at], bounded: br[at], over: wr.over(at), wild: wr.any(at) })
+                    let number = |value, bounded, wild: &Wild| {
+                        let (over, met) = (wild.over(at), wild.met(at));
+                        Number { value, bounded, over, wild: wild.any(at), met }
+                    };
+                    pair.floats(number(fl[at], bl[at], wl), number(fr[at], br[at], wr))
                 }
                 (Data::Int(bl), Data::Int(br)) => match (contract, bl[at], br[at]) {
                     (Contract::Exact, ..) => whole(il[at], ir[at]),

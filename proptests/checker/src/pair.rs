@@ -33,6 +33,8 @@ pub struct Number {
     pub over: bool,
     /// Whether one overflowed, was subnormal or vanished.
     pub wild: bool,
+    /// Whether infinities met on the way and made NaN.
+    pub met: bool,
 }
 
 impl Number {
@@ -47,6 +49,8 @@ pub struct Pair {
     pub contract: Contract,
     /// Whether NaN and infinities are distinguished, because no input that is not finite is added in another order.
     pub strict: bool,
+    /// Whether both sides are pointwise: an infinity that a pole makes meets others in one order only.
+    pub pointwise: bool,
     /// Whether the right side is to stay in range where the left side does.
     pub ranged: bool,
     /// Whether numbers lie at the ends of the range: rules about short types take what vanishes in these for 0.
@@ -127,7 +131,8 @@ impl Pair {
         }
         let same = a == b || a.is_nan() && b.is_nan();
         let one_is_nan = (a.is_nan() || b.is_nan()) && !b.is_finite();
-        match same || !self.strict && one_is_nan {
+        let open = !self.strict || !self.pointwise && (left.met || right.met);
+        match same || open && one_is_nan {
             true => Some(Ok(())),
             false => Some(reals_differ(a, b, "the same infinity, or NaN on both sides".into())),
         }
@@ -200,6 +205,7 @@ mod tests {
         Pair {
             contract,
             strict,
+            pointwise: false,
             ranged: true,
             ends: true,
             numbers: false,
@@ -218,6 +224,7 @@ mod tests {
             bounded: Bounded::new(value, 0.0, DType::F32),
             over: wild && !value.is_finite(),
             wild,
+            met: false,
         };
         pair.floats(of(left), of(right)).map(|judged| judged.is_ok())
     }
@@ -244,6 +251,7 @@ mod tests {
                 bounded: Bounded::new(exact, err, DType::F32),
                 over: false,
                 wild: false,
+                met: false,
             };
             pair.floats(of(l, r, err), of(r, r, 0.0)).map(|judged| judged.is_ok())
         };
@@ -261,6 +269,27 @@ mod tests {
         assert_eq!(sum(f64::INFINITY, f64::NEG_INFINITY), Some(false));
         assert_eq!(sum(f64::NAN, 1.0), Some(false));
         assert_eq!(sum(1.0, f64::NAN), Some(false));
+    }
+
+    #[test]
+    fn infinities_of_poles_meet_in_an_open_order_where_sums_are() {
+        let judged = |pointwise: bool, met: bool, l: f64, r: f64| {
+            let pair = Pair { pointwise, ..pair(Contract::Reassoc, true) };
+            let bounded = |value| Bounded::new(value, 0.0, DType::F32);
+            let of = |value: f64, met| Number { value, bounded: bounded(value), over: false, wild: false, met };
+            pair.floats(of(l, met && l.is_nan()), of(r, met && r.is_nan())).map(|judged| judged.is_ok())
+        };
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (l, r) in [(nan, inf), (inf, nan), (nan, -inf)] {
+            assert_eq!(judged(false, true, l, r), Some(true), "{l} {r}");
+            // √−1 is NaN in any order, and pointwise ops have one order only.
+            assert_eq!(judged(false, false, l, r), Some(false), "{l} {r}");
+            assert_eq!(judged(true, true, l, r), Some(false), "{l} {r}");
+        }
+        // A number and NaN, or the other infinity, are told apart all the same.
+        assert_eq!(judged(false, true, nan, 1.0), Some(false));
+        assert_eq!(judged(false, true, 1.0, nan), Some(false));
+        assert_eq!(judged(false, true, inf, -inf), Some(false));
     }
 
     #[test]

@@ -17,12 +17,12 @@ const TRIES: usize = 32;
 
 /// Values of a style, or of another one where there is nothing of that kind. `turn` counts the ways in which numbers were placed.
 pub fn values(sides: &Sides, manner: Manner<'_>, turn: &mut usize, random: &mut fastrand::Rng) -> (Style, Values) {
-    let ordinary = Manner { style: Style::Ordinary, ..manner };
     match manner.style {
         Style::Masked => masked(sides, manner, random),
-        Style::Placed | Style::Garbage => {
+        Style::Placed | Style::Paired | Style::Garbage => {
             *turn += 1;
-            let plain = fitting(sides, ordinary, random);
+            let style = if manner.style == Style::Paired { Style::Positive } else { Style::Ordinary };
+            let plain = fitting(sides, Manner { style, ..manner }, random);
             // Constants are numbers.
             let mut inputs: Vec<&str> = sides.written.named("input").map(|(name, _)| name).collect();
             if inputs.is_empty() {
@@ -33,8 +33,14 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turn: &mut usize, random: &mut 
                 .flatten();
             match hidden {
                 Some(values) => (Style::Garbage, values),
+                None if manner.style == Style::Paired => (Style::Paired, paired(plain, &inputs, *turn, random)),
                 None => (Style::Placed, placed(plain, &inputs, *turn, random)),
             }
+        }
+        Style::Ends => {
+            *turn += 1;
+            let values = fitting(sides, manner, random);
+            (Style::Ends, if *turn % 3 > 0 { values } else { values::opposed(&values, manner, *turn / 3) })
         }
         style => (style, fitting(sides, manner, random)),
     }
@@ -64,20 +70,46 @@ impl Part {
     }
 }
 
+/// The tensors of floats among some.
+fn floats(values: &Values, of: &[&str]) -> Vec<String> {
+    let is_float = |name: &str| values.get(name).is_some_and(|t| t.dtype().is_float());
+    of.iter().filter(|name| is_float(name)).map(|name| name.to_string()).collect()
+}
+
+/// Puts a number into a part of a tensor, at some place.
+fn put(values: &mut Values, name: &str, part: Part, number: f64, random: &mut fastrand::Rng) {
+    if let Some(tensor) = values.get_mut(name).filter(|t| t.count() > 0) {
+        let place = random.usize(..tensor.count());
+        let dims = tensor.dims().to_vec();
+        *tensor = changed(tensor, |at, x| if part.has(at, place, &dims) { number } else { x });
+    }
+}
+
 /// Ordinary values with NaN or an infinity in one tensor; the `n`th way to do so.
 fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
-    let is_float = |name: &str| values.get(name).is_some_and(|t| t.dtype().is_float());
-    let floats: Vec<String> = inputs.iter().filter(|name| is_float(name)).map(|name| name.to_string()).collect();
+    let floats = floats(&values, inputs);
     // All parts of a tensor, then the next tensor, so that a few ways in a row are unlike each other.
     let (Some(name), part) = (floats.get(n % floats.len().max(1)), PARTS[n / floats.len().max(1) % PARTS.len()]) else {
         return values;
     };
-    let special = SPECIAL[(n + n / SPECIAL.len()) % SPECIAL.len()];
-    if let Some(tensor) = values.get_mut(name).filter(|t| t.count() > 0) {
-        let place = random.usize(..tensor.count());
-        let dims = tensor.dims().to_vec();
-        *tensor = changed(tensor, |at, x| if part.has(at, place, &dims) { special } else { x });
+    put(&mut values, name, part, SPECIAL[(n + n / SPECIAL.len()) % SPECIAL.len()], random);
+    values
+}
+
+/// Positive values with infinities in one tensor, and infinities or NaN throughout another one; the `n`th way to do so. Of one tensor alone,
+/// as [`placed`].
+fn paired(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
+    let floats = floats(&values, inputs);
+    let count = floats.len();
+    if count < 2 {
+        return placed(values, inputs, n, random);
     }
+    let (first, others) = (n % count, n / count);
+    let second = (first + 1 + others % (count - 1)) % count;
+    let ways = others / (count - 1);
+    let part = if ways / 2 % 2 == 0 { Part::All } else { Part::Row };
+    put(&mut values, &floats[first], part, if ways % 2 == 0 { f64::NEG_INFINITY } else { f64::INFINITY }, random);
+    put(&mut values, &floats[second], Part::All, SPECIAL[(n + ways) % SPECIAL.len()], random);
     values
 }
 
@@ -268,5 +300,22 @@ mod tests {
             }
         }
         assert!(seen.len() >= 16, "{seen:?}");
+    }
+
+    #[test]
+    fn each_pair_of_tensors_has_its_turn() {
+        let names = ["a", "b", "c"];
+        let values: Values =
+            names.map(|name| (name.to_string(), Tensor::from_f64(eutectic::DType::F64, &[2, 3], vec![1.0; 6]))).into();
+        let mut seen = std::collections::BTreeSet::new();
+        for n in 0..24 {
+            let paired = paired(values.clone(), &names, n, &mut fastrand::Rng::with_seed(n as u64));
+            let special = |name: &str| paired[name].to_f64().into_iter().filter(|x| !x.is_finite()).count();
+            let counts: Vec<usize> = names.iter().map(|name| special(name)).collect();
+            assert_eq!(counts.iter().filter(|count| **count > 0).count(), 2, "{counts:?}");
+            seen.insert(counts);
+        }
+        // Each of three has infinities in a row of three, or throughout, and each other one in its turn something special.
+        assert_eq!(seen.len(), 9, "{seen:?}");
     }
 }
