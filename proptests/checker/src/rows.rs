@@ -238,4 +238,3 @@ fn turns(rule: &Rule, most: usize) -> Vec<Which> {
     }
     turns
 }
-

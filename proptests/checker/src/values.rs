@@ -62,12 +62,12 @@ impl Style {
             Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
             // Where sums and products have an order of their own, numbers round in an open order, too.
             _ if !mixes(rule) && rule.variables.iter().any(may_be_a_number) => &[
-                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed, Paired,
-                Garbage, Numbers,
+                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
+                Paired, Garbage, Numbers,
             ],
             _ => &[
-                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed, Paired,
-                Garbage,
+                Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
+                Paired, Garbage,
             ],
         }
     }
