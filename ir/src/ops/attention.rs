@@ -55,7 +55,8 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "sdpa",
             "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` leaves out what is false: neither key nor \
-             value is read, and a row of false gives zeros; `additive` is the bias of `attention`; \
+             value is read, and a row of false gives zeros; `additive` is the bias of `attention`. A row whose scores are all −∞ gives \
+             NaN with `none` and `additive`, and zeros with the others; \
              `causal`: key j is visible to query i where j ≤ i + (T − S); `window`: of these, the last `window` keys, the \
              query's own included.",
             Class::Composite,

@@ -238,3 +238,63 @@ fn turns(rule: &Rule, most: usize) -> Vec<Which> {
     }
     turns
 }
+
+#[cfg(test)]
+mod tests {
+    use eutectic::RuleSet;
+
+    use super::*;
+
+    fn of(name: &str, test: impl Fn(&Rule, Vec<Row>)) {
+        let rules = RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule of this name");
+        test(probe.rule(), rows(probe.rule()));
+    }
+
+    #[test]
+    fn each_word_meets_each_style() {
+        of("decompose/glu-second", |rule, rows| {
+            let (slot, count) = words(rule)[0];
+            assert_eq!(count, 7);
+            for style in Style::of(rule) {
+                for word in 0..count {
+                    let meet = |row: &Row| row.style == *style && row.words.contains(&(slot, word));
+                    assert!(rows.iter().any(meet), "{style:?}, word {word}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn numbers_of_the_program_reach_both_ends_of_their_range_in_each_type() {
+        of("fuse/layernorm-affine", |rule, rows| {
+            for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+                let most = boundary::coarse(dtype)[0];
+                for end in [most, -most, 1.0 / most] {
+                    let has = |row: &Row| {
+                        let typed = (0..rule.scope.variables.len())
+                            .any(|slot| matches!(row.bound.get(slot), Some(Bound::DType(d)) if *d == dtype));
+                        let palette = row.palette(rule, &[]);
+                        typed && palette.only_ends && palette.ends.contains(&end)
+                    };
+                    assert!(rows.iter().any(has), "{dtype}: {end}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn each_dim_is_empty_beside_nan_and_infinities() {
+        of("fuse/conv-of-conv-transpose", |rule, rows| {
+            let dims = rule.scope.variables.iter().enumerate().filter(|(_, (_, kind))| matches!(kind, SlotKind::Dim));
+            let dims: Vec<usize> = dims.map(|(slot, _)| slot).collect();
+            assert!(dims.len() >= 7, "{dims:?}");
+            for slot in dims.into_iter().take(EMPTY_TURNS) {
+                for style in [Style::Placed, Style::NonFinite] {
+                    let has = |row: &Row| row.style == style && row.dims == Dims::One(Which::Variable(slot), 0);
+                    assert!(rows.iter().any(has), "variable {slot}, {style:?}");
+                }
+            }
+        });
+    }
+}

@@ -226,3 +226,36 @@ fn poisoned(x: &Value<f64>, marks: &Marks) -> Value<f64> {
         _ => 1.0,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use eutectic::{DType, Graph, Tensor, Type};
+
+    use crate::evaluate::evaluated;
+
+    /// x·r − m·r with r = 1/√s: for s = 0, infinities meet in the difference. For s < 0, r itself is NaN.
+    #[test]
+    fn nan_of_infinities_that_meet_is_told_from_nan_of_a_domain() {
+        let mut g = Graph::new("poles");
+        let [x, m, s] = ["x", "m", "s"].map(|name| g.input(name, Type::tensor(DType::F32, &[5])).unwrap());
+        let r = g.apply("rsqrt", &[s], &[]).unwrap();
+        let (xr, mr) = (g.apply("mul", &[x, r], &[]).unwrap(), g.apply("mul", &[m, r], &[]).unwrap());
+        let difference = g.apply("sub", &[xr, mr], &[]).unwrap();
+        let y = g.apply("exp", &[difference], &[]).unwrap();
+        let sum =
+            g.apply("reduce-sum", &[difference], &[("axes", (&[-1_i64][..]).into()), ("keep", true.into())]).unwrap();
+        for (name, id) in [("difference", difference), ("y", y), ("sum", sum)] {
+            g.output(name, id).unwrap();
+        }
+        let values =
+            [("x", [1.0, 1.0, 2.0, 0.0, 3.0]), ("m", [1.0, -1.0, 1.0, 1.0, 2.0]), ("s", [0.0, 0.0, -1.0, 0.0, 1.0])];
+        let values = values.map(|(name, x)| (name.to_string(), Tensor::from_f64(DType::F32, &[5], x))).into();
+        let all = evaluated(&g, &values).unwrap();
+        let met =
+            |output: usize| (0..all.results[output].count()).map(|at| all.wild[output].met(at)).collect::<Vec<_>>();
+        // ∞ − ∞; ∞ + ∞; NaN of a root; 0·∞; numbers.
+        assert_eq!(met(0), [true, false, false, true, false]);
+        assert_eq!(met(1), met(0));
+        assert_eq!(met(2), [true]);
+    }
+}
