@@ -3,7 +3,9 @@
 pub use eutectic::verify::Element;
 use eutectic::{Graph, Tensor};
 use eutectic_ir::{
-    Bounded, Class, InterpError, Op, interpret,
+    Bounded, Class, InterpError, Op,
+    graph::Node,
+    interpret,
     ops::{
         Anchor,
         eval::{Data, Value},
@@ -116,8 +118,8 @@ pub fn judge(
     let pointwise = is_pointwise(&sides.written) && is_pointwise(&sides.right);
     let (strict, numbers_round) = (finite || pointwise, style == Style::Numbers && pointwise);
     let attends = |op: Op| matches!(op.def().class, Class::Anchor(Anchor::Attention));
-    // What hides keys is the operand after query, key and value.
-    let selects = sides.right.nodes().any(|(_, node)| attends(node.op) && node.operands.len() > 3);
+    let selects = sides.right.nodes().any(|(_, node)| attends(node.op));
+    let parts = sides.written.nodes().any(|(_, node)| has_parts(node));
     let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
     let extreme =
         numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
@@ -134,6 +136,7 @@ pub fn judge(
             numbers: numbers_round,
             finite,
             selects,
+            parts,
             extreme,
             dtype: l.dtype(),
         };
@@ -193,6 +196,14 @@ fn unflatten(mut flat: usize, dims: &[usize]) -> Vec<usize> {
         .collect();
     at.reverse();
     at
+}
+
+/// Whether a node makes its results of parts that may leave the range although the results do not: a composite op of 16 bits rounds each
+/// part to 16 bits, and an update combines in an open order.
+fn has_parts(node: &Node) -> bool {
+    let class = node.op.def().class;
+    let short = || node.ty.dtype().is_some_and(|dtype| dtype.register() != dtype);
+    class.leaves_order_open() && (!matches!(class, Class::Composite) || short())
 }
 
 /// Whether each element of the results depends on the elements at some places only: nothing is summed, in whichever order.

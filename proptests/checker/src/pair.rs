@@ -61,6 +61,8 @@ pub struct Pair {
     pub finite: bool,
     /// Whether the right side has attention, which leaves hidden keys out: it may be finite where their garbage reaches the left side.
     pub selects: bool,
+    /// Whether the left side has an op that is made of parts, which leave the range where those of the right side do.
+    pub parts: bool,
     /// Whether they are so large or small that intermediate results overflow or vanish.
     pub extreme: bool,
     pub dtype: DType,
@@ -74,6 +76,7 @@ impl Pair {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
             Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
             Contract::Fast => self.reals(left.bounded, right.bounded),
+            _ if self.parts && right.wild => None,
             _ if left.surely_finite() && !r.is_finite() && (self.ranged || !right.over) => {
                 Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
             }
@@ -211,6 +214,7 @@ mod tests {
             numbers: false,
             finite: strict,
             selects: false,
+            parts: false,
             extreme: false,
             dtype: DType::F32,
         }
@@ -302,5 +306,25 @@ mod tests {
             assert_eq!(judge(contract, true, (0.0, true), (f64::NAN, true)), Some(false));
         }
         assert_eq!(judge(Contract::Ulp(4), true, (0.5, true), (1.0, false)), None);
+    }
+
+    #[test]
+    fn parts_of_an_op_may_leave_the_range_and_nothing_else_may() {
+        for contract in [Contract::Ulp(4), Contract::Reassoc] {
+            let pair = Pair { parts: true, ..pair(contract, true) };
+            let of = |value: f64, wild: bool| Number {
+                value,
+                bounded: Bounded::new(value, 0.0, DType::F32),
+                over: wild && !value.is_finite(),
+                wild,
+                met: false,
+            };
+            let judged = |l, r| pair.floats(l, r).map(|judged| judged.is_ok());
+            // x + (u + v) is infinite where u + v is; as one op, it is a number.
+            assert_eq!(judged(of(1.0, false), of(f64::INFINITY, true)), None);
+            assert_eq!(judged(of(1.0, false), of(0.0, true)), None);
+            assert_eq!(judged(of(1.0, false), of(f64::INFINITY, false)), Some(false));
+            assert_eq!(judged(of(1.0, false), of(f64::NAN, false)), Some(false));
+        }
     }
 }
