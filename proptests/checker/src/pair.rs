@@ -4,7 +4,7 @@ use eutectic::DType;
 use eutectic_ir::{Bounded, FloatFormat};
 use eutectic_rewrites::Contract;
 
-use crate::judge::Element;
+use crate::{boundary::range, judge::Element};
 
 /// Both values and what would be allowed.
 pub type Wrong = (Element, Element, String);
@@ -72,12 +72,14 @@ impl Pair {
     /// `None`: nothing is promised of this element, or the reference is not sure of it.
     pub fn floats(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (l, r) = (left.value, right.value);
+        // Near the largest number, rounding tells whether a sum is finite, which another order may lead to.
+        let last = self.contract == Contract::Reassoc && l.is_finite() && l.abs() > range(self.dtype).1 * (1.0 - LOST);
         match self.contract {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
             Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
             Contract::Fast => self.reals(left.bounded, right.bounded),
             _ if self.parts && right.wild => None,
-            _ if left.surely_finite() && !r.is_finite() && (self.ranged || !right.over) => {
+            _ if left.surely_finite() && !last && !r.is_finite() && (self.ranged || !right.over) => {
                 Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
             }
             Contract::Ulp(n) => self.ulps(n, left, right),
@@ -85,6 +87,7 @@ impl Pair {
             Contract::Reassoc
                 if self.ranged
                     && self.ends
+                    && !last
                     && right.wild
                     && !left.wild
                     && settled(left.bounded)
@@ -306,6 +309,26 @@ mod tests {
             assert_eq!(judge(contract, true, (0.0, true), (f64::NAN, true)), Some(false));
         }
         assert_eq!(judge(Contract::Ulp(4), true, (0.5, true), (1.0, false)), None);
+    }
+
+    #[test]
+    fn near_the_largest_number_rounding_tells_what_is_finite() {
+        let judged = |contract, l: f64| {
+            let pair = Pair { dtype: DType::F16, ..pair(contract, true) };
+            let of = |value: f64, exact: f64| Number {
+                value,
+                bounded: Bounded::new(exact, 0.0, DType::F16),
+                over: value.is_infinite(),
+                wild: value.is_infinite(),
+                met: false,
+            };
+            pair.floats(of(l, l), of(f64::INFINITY, l)).map(|judged| judged.is_ok())
+        };
+        // (2048 − 32)·32 is a number, 2048·32 is none, and neither is 65504 much less than it.
+        assert_eq!(judged(Contract::Reassoc, 64512.0), Some(true));
+        assert_eq!(judged(Contract::Reassoc, 65504.0), Some(true));
+        assert_eq!(judged(Contract::Reassoc, 60000.0), Some(false));
+        assert_eq!(judged(Contract::Ulp(4), 65504.0), Some(false));
     }
 
     #[test]
