@@ -14,7 +14,7 @@ use crate::{
     literals::literals,
     palette::{Drawn, Palette},
     rows::{Dims, rows},
-    special,
+    special::{self, Turns},
     values::{self, Manner, Style, Values},
 };
 
@@ -133,7 +133,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     let rule = probe.rule();
     let mut corpus = Corpus { ill_typed: ill_typed(probe, seed), ..Corpus::default() };
     let (rows, literals) = (rows(rule), literals(rule));
-    let mut turn = 0;
+    let mut turns = Turns::default();
     for n in 0..cases.unwrap_or(rows.len()) {
         let row = &rows[n % rows.len()];
         let mut random = random(seed, &rule.name, n);
@@ -156,7 +156,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
         let manner = Manner::of(rule, row.style, &literals);
         // Values that differ mainly in their place need no instance of their own.
         for _ in 0..variants(row.style, instance.size()) {
-            let (style, values) = special::values(&sides, manner, &mut turn, &mut random);
+            let (style, values) = special::values(&sides, manner, &mut turns, &mut random);
             corpus.cases.push(Case { instance: instance.clone(), sides: sides.clone(), style, values });
         }
     }
