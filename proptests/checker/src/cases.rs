@@ -169,7 +169,7 @@ fn variants(style: Style, size: usize) -> usize {
         Style::Placed if size <= SMALL => 6,
         Style::Paired if size <= SMALL => 8,
         Style::Ends if size <= SMALL => 4,
-        Style::Garbage if size <= SMALL => 3,
+        Style::Garbage if size <= SMALL => 6,
         Style::Placed | Style::Paired | Style::Ends | Style::Garbage => 2,
         _ => 1,
     }
