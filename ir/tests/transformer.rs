@@ -130,3 +130,25 @@ fn bounds_stay_useful_through_a_layer() {
     // The results are about 1.
     assert!(widest > 1e-7 && widest < 5e-2, "{widest}");
 }
+
+/// Without a mask, only infinities of the operands make a row of scores that are all −∞: its softmax is NaN, as the primitives say.
+#[test]
+fn a_row_of_scores_of_minus_infinity_is_nan_without_a_mask() {
+    let ty = Type::tensor(DType::F64, &[1, 1, 2]);
+    for composite in [true, false] {
+        let mut g = Graph::new("rows");
+        let operands = ["q", "k", "v"].map(|name| g.input(name, ty.clone()).unwrap());
+        let operands = match composite {
+            true => operands.map(|x| g.reshape(x, [1, 1, 1, 2].into_iter().collect()).unwrap()),
+            false => operands,
+        };
+        let y = attention(&mut g, operands, composite).unwrap();
+        g.output("y", y).unwrap();
+        let given = |name: &str| {
+            let x = if name == "q" { f64::NEG_INFINITY } else { 1.0 };
+            Some(Tensor::from_f64(DType::F64, &[1, 1, 2], [x, x]))
+        };
+        let results = interpret::<f64>(&g, &given).unwrap();
+        assert!(results[0].to_tensor().to_f64().iter().all(|x| x.is_nan()), "{results:?}");
+    }
+}

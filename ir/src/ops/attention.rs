@@ -55,7 +55,8 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "sdpa",
             "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` leaves out what is false: neither key nor \
-             value is read, and a row of false gives zeros; `additive` is the bias of `attention`; \
+             value is read, and a row of false gives zeros; `additive` is the bias of `attention`. A row whose scores are all −∞ gives \
+             NaN with `none` and `additive`, and zeros with the others; \
              `causal`: key j is visible to query i where j ≤ i + (T − S); `window`: of these, the last `window` keys, the \
              query's own included.",
             Class::Composite,
@@ -294,7 +295,8 @@ pub(super) fn sdpa<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let distance = move |i: usize, j: usize| i as i64 + ahead - j as i64;
     let at = bias_offsets(call);
     let mask = call.operands.get(3).map(|m| &m.data);
-    let empty = if kind == "additive" { EmptyScores::Nan } else { EmptyScores::Zeros };
+    // Without a mask of its own, only infinities of the operands make such a row.
+    let empty = if matches!(kind, "additive" | "none") { EmptyScores::Nan } else { EmptyScores::Zeros };
     heads(call, share.max(1), empty, S::store, |n, i, j| match mask {
         Some(Data::Real(m)) => ScoreBias::Term(m[at(n, i, j)]),
         Some(Data::Int(m)) => ScoreBias::Visible(m[at(n, i, j)].map(|keep| keep != 0)),

@@ -53,6 +53,9 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
 /// rules with products promise.
 pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let (least, largest) = range(dtype);
+    let eps = 2.0 * dtype.unit_roundoff();
+    // An exponent b with a subnormal power eᵇ and an infinite one e⁻ᵇ.
+    let subnormal = ((least * eps).ln() + least.ln()) / 2.0;
     if moderate {
         let most = 2_f64.powi(moderate_exponent(dtype));
         return vec![
@@ -60,6 +63,7 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
             most,
             1.0 / most,
             0.0,
+            Tensor::from_f64(dtype, &[], [subnormal]).to_f64()[0],
             -most,
             most.sqrt(),
             -1.0 / most,
@@ -70,15 +74,13 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
             -0.0,
         ];
     }
-    let eps = 2.0 * dtype.unit_roundoff();
-    // An exponent b with a subnormal power eᵇ and an infinite one e⁻ᵇ.
-    let subnormal = ((least * eps).ln() + least.ln()) / 2.0;
     let mut all = vec![1.0, largest, least * eps, subnormal, 0.0, -largest, least, largest / 2.0, least / 4.0, -least];
     for root in [2.0, 3.0, 4.0] {
         let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
         all.extend([high, low, -high, -low]);
     }
-    all.push(-subnormal);
+    // An exponent b with a subnormal power eᵇ, of which b·eᵇ is a normal multiple.
+    all.extend([-subnormal, least.ln() - (-least.ln()).ln()]);
     all.extend([
         -1.0,
         1.0 / largest,

@@ -7,6 +7,8 @@ const UNMASKED: &str = "without a mask, no row of scores is −∞ for finite op
 const SAME_PARTS: &str =
     "the first reduction has the same parts in the same order, and the reshape that follows has its own axes";
 
+const BESIDE: &str = "what 2⁹² is lost beside, −2⁹² is lost beside, too";
+
 const MERGED: &str = "these axes lie side by side from here on, and become one again";
 
 /// A part of the rule's name, a part of the change, and the reason.
@@ -30,6 +32,14 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("fuse/mask-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
     ("fuse/attention-where", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
     ("unfuse/attention-", "?hides: a number plus 1", "2⁹² + 1 is lost beside a number that hides scores"),
+    ("unfuse/attention-", "?hides: a number negated", BESIDE),
+    ("unfuse/attention-", "?hides: sub for add", BESIDE),
+    ("unfuse/attention-", "?hides: le for eq", "a sum with a positive number is not less than the other summand"),
+    ("unfuse/attention-", "?met: a number plus 1", "−∞ + 1 is −∞"),
+    ("unfuse/attention-", "?whole: a number plus 1", "∞ + 1 is ∞"),
+    ("unfuse/attention-", "root 0: a number negated", "NaN and zeros of either sign do the same here"),
+    ("unfuse/attention-", "root 0: a number plus 1", "NaN + 1 is NaN, and a value that is hidden has no weight"),
+    ("unfuse/attention-", "root 0: ne for gt", "a count is not negative"),
     ("fuse/add-", "operands 0 and 1 of add-", "a sum is the same in both orders"),
     ("decompose/softmax", "?e: −exp", "(−e)/Σ(−e) = e/Σe"),
     ("decompose/softmax", "?e: −reduce-max", SHIFT),
@@ -43,6 +53,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/log-softmax", "?s: reduce-min for reduce-max", SHIFT),
     ("decompose/log-softmax", "?s: reduce-sum for reduce-max", SHIFT),
     ("", "−?x in abs", "|−x| = |x|"),
+    ("", "−?v in abs", "|−v| = |v|"),
     ("", "−?x in cos", "cos(−x) = cos x"),
     ("", "operand 0 instead of expand", "a lone number is expanded to what it replaces"),
     ("simplify/sub-same", "−expand", "0 is −0 in integers"),
@@ -73,6 +84,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "operand 0 instead of reshape",
         "the reshape after the product is then of the shape that is there",
     ),
+    ("decompose/short-mean", "operand 0 instead of cast", "the reference rounds a composite once, whatever its type"),
     ("decompose/short-rows", "operand 0 instead of cast", "the reference rounds a composite once, whatever its type"),
     ("decompose/conv-groups", "?groups: :shape of reshape is with axes 0 and 1 swapped", MERGED),
     ("decompose/conv-groups", "?weights: :shape of reshape is with axes 3 and 4 swapped", MERGED),
@@ -88,7 +100,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "the reshape after the product is of as many rows, however many axes they lie along",
     ),
     ("unfuse/attention-bias-zeros", "le for eq", "nothing is less than −∞"),
-    ("unfuse/attention-bias-zeros", "operand 0 instead of reduce-max", "the weight of a score of −∞ is 0 in any row"),
     ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
     ("decompose/conv-winograd", ":step of slice is 2", "after one element there is no next one"),

@@ -3,7 +3,9 @@
 pub use eutectic::verify::Element;
 use eutectic::{Graph, Tensor};
 use eutectic_ir::{
-    Bounded, Class, InterpError, Op, interpret,
+    Bounded, Class, InterpError, Op,
+    graph::Node,
+    interpret,
     ops::{
         Anchor,
         eval::{Data, Value},
@@ -117,6 +119,7 @@ pub fn judge(
     let (strict, numbers_round) = (finite || pointwise, style == Style::Numbers && pointwise);
     let attends = |op: Op| matches!(op.def().class, Class::Anchor(Anchor::Attention));
     let selects = sides.right.nodes().any(|(_, node)| attends(node.op));
+    let parts = sides.written.nodes().any(|(_, node)| has_parts(node));
     let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
     let extreme =
         numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
@@ -124,8 +127,19 @@ pub fn judge(
     for root in 0..left.rounded.len() {
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
         let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
-        let pair =
-            Pair { contract, strict, ranged, ends, numbers: numbers_round, finite, selects, extreme, dtype: l.dtype() };
+        let pair = Pair {
+            contract,
+            strict,
+            pointwise,
+            ranged,
+            ends,
+            numbers: numbers_round,
+            finite,
+            selects,
+            parts,
+            extreme,
+            dtype: l.dtype(),
+        };
         let (wl, wr) = (&left.wild[root], &right.wild[root]);
         verdict.elements += l.count();
         if l.ty() != r.ty() {
@@ -142,8 +156,11 @@ pub fn judge(
         for at in 0..l.count() {
             let outcome = match (bl, br) {
                 (Data::Real(bl), Data::Real(br)) => {
-                    let left = Number { value: fl[at], bounded: bl[at], over: wl.over(at), wild: wl.any(at) };
-                    pair.floats(left, Number { value: fr[at], bounded: br[at], over: wr.over(at), wild: wr.any(at) })
+                    let number = |value, bounded, wild: &Wild| {
+                        let (over, met) = (wild.over(at), wild.met(at));
+                        Number { value, bounded, over, wild: wild.any(at), met }
+                    };
+                    pair.floats(number(fl[at], bl[at], wl), number(fr[at], br[at], wr))
                 }
                 (Data::Int(bl), Data::Int(br)) => match (contract, bl[at], br[at]) {
                     (Contract::Exact, ..) => whole(il[at], ir[at]),
@@ -179,6 +196,14 @@ fn unflatten(mut flat: usize, dims: &[usize]) -> Vec<usize> {
         .collect();
     at.reverse();
     at
+}
+
+/// Whether a node makes its results of parts that may leave the range although the results do not: a composite op of 16 bits rounds each
+/// part to 16 bits, and an update combines in an open order.
+fn has_parts(node: &Node) -> bool {
+    let class = node.op.def().class;
+    let short = || node.ty.dtype().is_some_and(|dtype| dtype.register() != dtype);
+    class.leaves_order_open() && (!matches!(class, Class::Composite) || short())
 }
 
 /// Whether each element of the results depends on the elements at some places only: nothing is summed, in whichever order.

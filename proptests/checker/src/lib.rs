@@ -22,6 +22,7 @@ mod pair;
 pub mod palette;
 mod progress;
 mod report;
+mod rows;
 pub mod run;
 mod shrink;
 mod special;

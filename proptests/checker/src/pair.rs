@@ -4,7 +4,7 @@ use eutectic::DType;
 use eutectic_ir::{Bounded, FloatFormat};
 use eutectic_rewrites::Contract;
 
-use crate::judge::Element;
+use crate::{boundary::range, judge::Element};
 
 /// Both values and what would be allowed.
 pub type Wrong = (Element, Element, String);
@@ -33,6 +33,8 @@ pub struct Number {
     pub over: bool,
     /// Whether one overflowed, was subnormal or vanished.
     pub wild: bool,
+    /// Whether infinities met on the way and made NaN.
+    pub met: bool,
 }
 
 impl Number {
@@ -47,6 +49,8 @@ pub struct Pair {
     pub contract: Contract,
     /// Whether NaN and infinities are distinguished, because no input that is not finite is added in another order.
     pub strict: bool,
+    /// Whether both sides are pointwise: an infinity that a pole makes meets others in one order only.
+    pub pointwise: bool,
     /// Whether the right side is to stay in range where the left side does.
     pub ranged: bool,
     /// Whether numbers lie at the ends of the range: rules about short types take what vanishes in these for 0.
@@ -57,6 +61,8 @@ pub struct Pair {
     pub finite: bool,
     /// Whether the right side has attention, which leaves hidden keys out: it may be finite where their garbage reaches the left side.
     pub selects: bool,
+    /// Whether the left side has an op that is made of parts, which leave the range where those of the right side do.
+    pub parts: bool,
     /// Whether they are so large or small that intermediate results overflow or vanish.
     pub extreme: bool,
     pub dtype: DType,
@@ -66,11 +72,14 @@ impl Pair {
     /// `None`: nothing is promised of this element, or the reference is not sure of it.
     pub fn floats(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (l, r) = (left.value, right.value);
+        // Near the largest number, rounding tells whether a sum is finite, which another order may lead to.
+        let last = self.contract == Contract::Reassoc && l.is_finite() && l.abs() > range(self.dtype).1 * (1.0 - LOST);
         match self.contract {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
             Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
             Contract::Fast => self.reals(left.bounded, right.bounded),
-            _ if left.surely_finite() && !r.is_finite() && (self.ranged || !right.over) => {
+            _ if self.parts && right.wild => None,
+            _ if left.surely_finite() && !last && !r.is_finite() && (self.ranged || !right.over) => {
                 Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
             }
             Contract::Ulp(n) => self.ulps(n, left, right),
@@ -78,6 +87,7 @@ impl Pair {
             Contract::Reassoc
                 if self.ranged
                     && self.ends
+                    && !last
                     && right.wild
                     && !left.wild
                     && settled(left.bounded)
@@ -127,7 +137,8 @@ impl Pair {
         }
         let same = a == b || a.is_nan() && b.is_nan();
         let one_is_nan = (a.is_nan() || b.is_nan()) && !b.is_finite();
-        match same || !self.strict && one_is_nan {
+        let open = !self.strict || !self.pointwise && (left.met || right.met);
+        match same || open && one_is_nan {
             true => Some(Ok(())),
             false => Some(reals_differ(a, b, "the same infinity, or NaN on both sides".into())),
         }
@@ -200,11 +211,13 @@ mod tests {
         Pair {
             contract,
             strict,
+            pointwise: false,
             ranged: true,
             ends: true,
             numbers: false,
             finite: strict,
             selects: false,
+            parts: false,
             extreme: false,
             dtype: DType::F32,
         }
@@ -218,6 +231,7 @@ mod tests {
             bounded: Bounded::new(value, 0.0, DType::F32),
             over: wild && !value.is_finite(),
             wild,
+            met: false,
         };
         pair.floats(of(left), of(right)).map(|judged| judged.is_ok())
     }
@@ -244,6 +258,7 @@ mod tests {
                 bounded: Bounded::new(exact, err, DType::F32),
                 over: false,
                 wild: false,
+                met: false,
             };
             pair.floats(of(l, r, err), of(r, r, 0.0)).map(|judged| judged.is_ok())
         };
@@ -264,6 +279,27 @@ mod tests {
     }
 
     #[test]
+    fn infinities_of_poles_meet_in_an_open_order_where_sums_are() {
+        let judged = |pointwise: bool, met: bool, l: f64, r: f64| {
+            let pair = Pair { pointwise, ..pair(Contract::Reassoc, true) };
+            let bounded = |value| Bounded::new(value, 0.0, DType::F32);
+            let of = |value: f64, met| Number { value, bounded: bounded(value), over: false, wild: false, met };
+            pair.floats(of(l, met && l.is_nan()), of(r, met && r.is_nan())).map(|judged| judged.is_ok())
+        };
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (l, r) in [(nan, inf), (inf, nan), (nan, -inf)] {
+            assert_eq!(judged(false, true, l, r), Some(true), "{l} {r}");
+            // √−1 is NaN in any order, and pointwise ops have one order only.
+            assert_eq!(judged(false, false, l, r), Some(false), "{l} {r}");
+            assert_eq!(judged(true, true, l, r), Some(false), "{l} {r}");
+        }
+        // A number and NaN, or the other infinity, are told apart all the same.
+        assert_eq!(judged(false, true, nan, 1.0), Some(false));
+        assert_eq!(judged(false, true, 1.0, nan), Some(false));
+        assert_eq!(judged(false, true, inf, -inf), Some(false));
+    }
+
+    #[test]
     fn the_right_side_alone_may_not_leave_the_range() {
         for contract in [Contract::Ulp(4), Contract::Reassoc] {
             assert_eq!(judge(contract, true, (1.0, false), (f64::INFINITY, true)), Some(false));
@@ -273,5 +309,45 @@ mod tests {
             assert_eq!(judge(contract, true, (0.0, true), (f64::NAN, true)), Some(false));
         }
         assert_eq!(judge(Contract::Ulp(4), true, (0.5, true), (1.0, false)), None);
+    }
+
+    #[test]
+    fn near_the_largest_number_rounding_tells_what_is_finite() {
+        let judged = |contract, l: f64| {
+            let pair = Pair { dtype: DType::F16, ..pair(contract, true) };
+            let of = |value: f64, exact: f64| Number {
+                value,
+                bounded: Bounded::new(exact, 0.0, DType::F16),
+                over: value.is_infinite(),
+                wild: value.is_infinite(),
+                met: false,
+            };
+            pair.floats(of(l, l), of(f64::INFINITY, l)).map(|judged| judged.is_ok())
+        };
+        // (2048 − 32)·32 is a number, 2048·32 is none, and neither is 65504 much less than it.
+        assert_eq!(judged(Contract::Reassoc, 64512.0), Some(true));
+        assert_eq!(judged(Contract::Reassoc, 65504.0), Some(true));
+        assert_eq!(judged(Contract::Reassoc, 60000.0), Some(false));
+        assert_eq!(judged(Contract::Ulp(4), 65504.0), Some(false));
+    }
+
+    #[test]
+    fn parts_of_an_op_may_leave_the_range_and_nothing_else_may() {
+        for contract in [Contract::Ulp(4), Contract::Reassoc] {
+            let pair = Pair { parts: true, ..pair(contract, true) };
+            let of = |value: f64, wild: bool| Number {
+                value,
+                bounded: Bounded::new(value, 0.0, DType::F32),
+                over: wild && !value.is_finite(),
+                wild,
+                met: false,
+            };
+            let judged = |l, r| pair.floats(l, r).map(|judged| judged.is_ok());
+            // x + (u + v) is infinite where u + v is; as one op, it is a number.
+            assert_eq!(judged(of(1.0, false), of(f64::INFINITY, true)), None);
+            assert_eq!(judged(of(1.0, false), of(0.0, true)), None);
+            assert_eq!(judged(of(1.0, false), of(f64::INFINITY, false)), Some(false));
+            assert_eq!(judged(of(1.0, false), of(f64::NAN, false)), Some(false));
+        }
     }
 }

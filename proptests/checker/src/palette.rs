@@ -52,6 +52,17 @@ pub struct Palette {
     pub relations_first: bool,
     /// Which ops of their groups the rule's variables of ops stand for, modulo the groups' sizes; any where there are too few.
     pub ops: Vec<usize>,
+    /// Which words variables stand for; any where a variable is not listed.
+    pub words: Vec<(VarId, usize)>,
+}
+
+/// For each variable of words of a rule, its slot, and how many it may stand for.
+pub fn words(rule: &Rule) -> Vec<(VarId, usize)> {
+    let words = |v: &Variable| match &v.kind {
+        VariableKind::Attr(slot, AttrVariable::OneOf(words)) => Some((*slot, words.len())),
+        _ => None,
+    };
+    rule.variables.iter().filter_map(words).collect()
 }
 
 /// For each variable of ops of a rule, how many it may stand for.
@@ -195,7 +206,10 @@ impl Choices for Drawn<'_> {
             Some(AttrVariable::Shape) => Attr::Shape(self.shape(rule, bindings)),
             Some(AttrVariable::Bool) => Attr::Bool(self.below(2) == 0),
             Some(AttrVariable::DType) => Attr::DType(self.of(&DType::ALL)),
-            Some(AttrVariable::OneOf(words)) => Attr::from(self.of(words).as_str()),
+            Some(AttrVariable::OneOf(words)) => {
+                let listed = self.palette.words.iter().find(|(of, _)| *of == slot).map(|(_, word)| *word);
+                Attr::from(words[listed.unwrap_or_else(|| self.below(words.len())) % words.len()].as_str())
+            }
             None => match rule.wanted(slot) {
                 Some(wanted) => Attr::from(wanted),
                 None => Attr::from(self.number()),

@@ -7,10 +7,11 @@ use eutectic_ir::lang::Bindings;
 use eutectic_rewrites::Probe;
 
 use crate::{
-    cases::{self, Case, Dims},
+    cases::{self, Case},
     instance::Instance,
     literals::literals,
     palette::{Drawn, Palette, Which},
+    rows::Dims,
     values::Manner,
 };
 

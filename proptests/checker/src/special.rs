@@ -1,5 +1,7 @@
 //! Values with something that is no number at one place, and with garbage where a mask hides it.
 
+use std::collections::BTreeSet;
+
 use eutectic::Tensor;
 use eutectic_rewrites::Sides;
 
@@ -15,26 +17,42 @@ const SPECIAL: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 /// How many places of masks and of garbage are tried.
 const TRIES: usize = 32;
 
-/// Values of a style, or of another one where there is nothing of that kind. `turn` counts the ways in which numbers were placed.
-pub fn values(sides: &Sides, manner: Manner<'_>, turn: &mut usize, random: &mut fastrand::Rng) -> (Style, Values) {
-    let ordinary = Manner { style: Style::Ordinary, ..manner };
+/// What had its turn in the cases of a rule.
+#[derive(Debug, Default)]
+pub struct Turns {
+    /// In how many ways numbers were placed.
+    count: usize,
+    /// Each way in which a tensor masked another one, and the number of the kind of garbage that this one held.
+    garbage: BTreeSet<(WayKey, usize)>,
+}
+
+/// Values of a style, or of another one where there is nothing of that kind.
+pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fastrand::Rng) -> (Style, Values) {
     match manner.style {
         Style::Masked => masked(sides, manner, random),
-        Style::Placed | Style::Garbage => {
-            *turn += 1;
-            let plain = fitting(sides, ordinary, random);
+        Style::Placed | Style::Paired | Style::Garbage => {
+            turns.count += 1;
+            let turn = turns.count;
+            let style = if manner.style == Style::Paired { Style::Positive } else { Style::Ordinary };
+            let plain = fitting(sides, Manner { style, ..manner }, random);
             // Constants are numbers.
             let mut inputs: Vec<&str> = sides.written.named("input").map(|(name, _)| name).collect();
             if inputs.is_empty() {
                 inputs = sides.written.named("param").map(|(name, _)| name).collect();
             }
             let hidden = (manner.style == Style::Garbage)
-                .then(|| garbage(sides, manner.moderate, &plain, &inputs, *turn, random))
+                .then(|| garbage(sides, manner.moderate, &plain, &inputs, turns, random))
                 .flatten();
             match hidden {
                 Some(values) => (Style::Garbage, values),
-                None => (Style::Placed, placed(plain, &inputs, *turn, random)),
+                None if manner.style == Style::Paired => (Style::Paired, paired(plain, &inputs, turn, random)),
+                None => (Style::Placed, placed(plain, &inputs, turn, random)),
             }
+        }
+        Style::Ends => {
+            turns.count += 1;
+            let (turn, values) = (turns.count, fitting(sides, manner, random));
+            (Style::Ends, if turn % 3 > 0 { values } else { values::opposed(&values, manner, turn / 3) })
         }
         style => (style, fitting(sides, manner, random)),
     }
@@ -64,20 +82,46 @@ impl Part {
     }
 }
 
+/// The tensors of floats among some.
+fn floats(values: &Values, of: &[&str]) -> Vec<String> {
+    let is_float = |name: &str| values.get(name).is_some_and(|t| t.dtype().is_float());
+    of.iter().filter(|name| is_float(name)).map(|name| name.to_string()).collect()
+}
+
+/// Puts a number into a part of a tensor, at some place.
+fn put(values: &mut Values, name: &str, part: Part, number: f64, random: &mut fastrand::Rng) {
+    if let Some(tensor) = values.get_mut(name).filter(|t| t.count() > 0) {
+        let place = random.usize(..tensor.count());
+        let dims = tensor.dims().to_vec();
+        *tensor = changed(tensor, |at, x| if part.has(at, place, &dims) { number } else { x });
+    }
+}
+
 /// Ordinary values with NaN or an infinity in one tensor; the `n`th way to do so.
 fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
-    let is_float = |name: &str| values.get(name).is_some_and(|t| t.dtype().is_float());
-    let floats: Vec<String> = inputs.iter().filter(|name| is_float(name)).map(|name| name.to_string()).collect();
+    let floats = floats(&values, inputs);
     // All parts of a tensor, then the next tensor, so that a few ways in a row are unlike each other.
     let (Some(name), part) = (floats.get(n % floats.len().max(1)), PARTS[n / floats.len().max(1) % PARTS.len()]) else {
         return values;
     };
-    let special = SPECIAL[(n + n / SPECIAL.len()) % SPECIAL.len()];
-    if let Some(tensor) = values.get_mut(name).filter(|t| t.count() > 0) {
-        let place = random.usize(..tensor.count());
-        let dims = tensor.dims().to_vec();
-        *tensor = changed(tensor, |at, x| if part.has(at, place, &dims) { special } else { x });
+    put(&mut values, name, part, SPECIAL[(n + n / SPECIAL.len()) % SPECIAL.len()], random);
+    values
+}
+
+/// Positive values with infinities in one tensor, and infinities or NaN throughout another one; the `n`th way to do so. Of one tensor alone,
+/// as [`placed`].
+fn paired(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
+    let floats = floats(&values, inputs);
+    let count = floats.len();
+    if count < 2 {
+        return placed(values, inputs, n, random);
     }
+    let (first, others) = (n % count, n / count);
+    let second = (first + 1 + others % (count - 1)) % count;
+    let ways = others / (count - 1);
+    let part = if ways / 2 % 2 == 0 { Part::All } else { Part::Row };
+    put(&mut values, &floats[first], part, if ways % 2 == 0 { f64::NEG_INFINITY } else { f64::INFINITY }, random);
+    put(&mut values, &floats[second], Part::All, SPECIAL[(n + ways) % SPECIAL.len()], random);
     values
 }
 
@@ -88,34 +132,44 @@ fn changed(tensor: &Tensor, f: impl Fn(usize, f64) -> f64) -> Tensor {
 }
 
 /// Ordinary values with a mask and with garbage that the left side does not read: all that it gives is finite nonetheless. A mask is a
-/// tensor of truth values, or one in which −∞ at some places is absorbed.
+/// tensor of truth values, or one in which −∞ at some places is absorbed. Each kind of garbage has its turn in each tensor.
 fn garbage(
     sides: &Sides,
     moderate: bool,
     plain: &Values,
     inputs: &[&str],
-    n: usize,
+    turns: &mut Turns,
     random: &mut fastrand::Rng,
 ) -> Option<Values> {
-    let finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
-    let results = |values: &Values| {
-        let left = evaluated(&sides.written, values).ok()?;
-        left.results.iter().all(finite).then(|| left.results.iter().map(Tensor::to_f64).collect::<Vec<_>>())
-    };
     let mut ways = ways(plain);
     ways.retain(|way| inputs.contains(&&*way.of));
     if ways.is_empty() {
         return None;
     }
-    let first = random.usize(..ways.len());
-    (0..ways.len().min(TRIES)).find_map(|at| {
-        let way = &ways[(first + at) % ways.len()];
-        let hidden = way.hidden(plain, random)?;
-        let without = results(&hidden)?;
-        let worst = way.with_garbage(&hidden, moderate, n + at)?;
-        // Garbage that is read changes a result.
-        (results(&worst)? == without).then_some(worst)
-    })
+    random.shuffle(&mut ways);
+    // Of a row of a mask, one element hides less than the row does, in which a result may be empty.
+    ways.sort_by_key(|way| way.axes.map_or(0, |(axis, _)| axis));
+    ways.truncate(TRIES);
+    let kinds = SPECIAL.len() + usize::from(!moderate);
+    let seen = |turns: &Turns, way: &Way, kind: usize| turns.garbage.contains(&(way.key(), kind % kinds));
+    // One that had its turn serves where all had.
+    let mut again = None;
+    for way in &ways {
+        let mut new = (turns.count..turns.count + kinds).filter(|kind| !seen(turns, way, *kind));
+        let kind = new.next();
+        if kind.is_none() && again.is_some() {
+            continue;
+        }
+        let Some(values) = way.garbage(sides, plain, kind.unwrap_or(turns.count) % kinds, random) else { continue };
+        match kind {
+            Some(kind) => {
+                turns.garbage.insert((way.key(), kind % kinds));
+                return Some(values);
+            }
+            None => again = Some(values),
+        }
+    }
+    again
 }
 
 /// A tensor that masks, one of its axes, and an axis of the same extent of a tensor that it may mask. Axes are counted from the end.
@@ -127,6 +181,9 @@ struct Way {
     of: String,
     axes: Option<(usize, usize)>,
 }
+
+/// The names of a way, and its axes.
+type WayKey = (String, String, Option<(usize, usize)>);
 
 /// All ways in which one tensor may mask another, by their extents.
 fn ways(values: &Values) -> Vec<Way> {
@@ -168,6 +225,10 @@ fn coordinate(at: usize, dims: &[usize], from_the_end: usize) -> usize {
 }
 
 impl Way {
+    fn key(&self) -> WayKey {
+        (self.mask.clone(), self.of.clone(), self.axes)
+    }
+
     /// The values with the mask on at one coordinate, or at every third element.
     fn hidden(&self, plain: &Values, random: &mut fastrand::Rng) -> Option<Values> {
         let mask = plain.get(&self.mask).filter(|mask| mask.count() > 0)?;
@@ -184,14 +245,24 @@ impl Way {
         Some(values)
     }
 
-    /// With garbage where that hides something.
-    fn with_garbage(&self, hidden: &Values, moderate: bool, n: usize) -> Option<Values> {
-        let (mask, of) = (hidden.get(&self.mask)?, hidden.get(&self.of)?);
-        let kinds = SPECIAL.len() + usize::from(!moderate);
-        let garbage = match SPECIAL.get(n % kinds) {
-            Some(special) => *special,
-            None => range(of.dtype()).1,
+    /// The values with the mask on and garbage of a kind where it hides something; `None` where the left side reads it.
+    fn garbage(&self, sides: &Sides, plain: &Values, kind: usize, random: &mut fastrand::Rng) -> Option<Values> {
+        let finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
+        let results = |values: &Values| {
+            let left = evaluated(&sides.written, values).ok()?;
+            left.results.iter().all(finite).then(|| left.results.iter().map(Tensor::to_f64).collect::<Vec<_>>())
         };
+        let hidden = self.hidden(plain, random)?;
+        let without = results(&hidden)?;
+        let worst = self.with_garbage(&hidden, kind)?;
+        // Garbage that is read changes a result.
+        (results(&worst)? == without).then_some(worst)
+    }
+
+    /// With garbage where that hides something: a special number, or the largest one.
+    fn with_garbage(&self, hidden: &Values, kind: usize) -> Option<Values> {
+        let (mask, of) = (hidden.get(&self.mask)?, hidden.get(&self.of)?);
+        let garbage = SPECIAL.get(kind).copied().unwrap_or(range(of.dtype()).1);
         let (is_off, dims) = (mask.to_f64(), of.dims().to_vec());
         let is_hidden = |at: usize| match self.axes {
             Some((_, axis)) => coordinate(at, &dims, axis) == 0,
@@ -256,7 +327,7 @@ mod tests {
     fn every_tensor_and_every_special_number_has_its_turn() {
         let ordinary = || Tensor::from_f64(eutectic::DType::F32, &[2, 3], vec![1.0; 6]);
         let values: Values = ["a", "b"].map(|name| (name.to_string(), ordinary())).into();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for n in 0..24 {
             let placed = placed(values.clone(), &["a", "b"], n, &mut fastrand::Rng::with_seed(n as u64));
             for (name, t) in &placed {
@@ -268,5 +339,46 @@ mod tests {
             }
         }
         assert!(seen.len() >= 16, "{seen:?}");
+    }
+
+    #[test]
+    fn each_pair_of_tensors_has_its_turn() {
+        let names = ["a", "b", "c"];
+        let values: Values =
+            names.map(|name| (name.to_string(), Tensor::from_f64(eutectic::DType::F64, &[2, 3], vec![1.0; 6]))).into();
+        let mut seen = BTreeSet::new();
+        for n in 0..24 {
+            let paired = paired(values.clone(), &names, n, &mut fastrand::Rng::with_seed(n as u64));
+            let special = |name: &str| paired[name].to_f64().into_iter().filter(|x| !x.is_finite()).count();
+            let counts: Vec<usize> = names.iter().map(|name| special(name)).collect();
+            assert_eq!(counts.iter().filter(|count| **count > 0).count(), 2, "{counts:?}");
+            seen.insert(counts);
+        }
+        // Each of three has infinities in a row of three, or throughout, and each other one in its turn something special.
+        assert_eq!(seen.len(), 9, "{seen:?}");
+    }
+
+    #[test]
+    fn each_kind_of_garbage_has_its_turn_behind_a_mask() {
+        let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        let named = |p: &eutectic_rewrites::Probe| &*p.rule().name == "unfuse/attention-bias";
+        let probe = rules.probes().find(named).expect("a rule of this name");
+        for seed in 1..4 {
+            let cases = crate::cases::corpus(&probe, seed, None).cases;
+            let mut seen = BTreeSet::new();
+            for case in cases.iter().filter(|case| case.style == Style::Garbage) {
+                for (name, tensor) in &case.values {
+                    let special = tensor.to_f64().into_iter().filter(|x| !x.is_finite());
+                    seen.extend(special.map(|x| (name.clone(), x.to_string())));
+                }
+            }
+            // Values, and keys, are hidden by the bias.
+            for name in ["?k", "?v"] {
+                for special in SPECIAL {
+                    let has = |(of, x): &(String, String)| of == name && *x == special.to_string();
+                    assert!(seen.iter().any(has), "seed {seed}: {special} in {name}: {seen:?}");
+                }
+            }
+        }
     }
 }

@@ -11,8 +11,8 @@ use eutectic_rewrites::{
 
 use crate::{
     boundary::{self, moderate_exponent, range},
-    cases::LEAST_LARGE,
     judge::promise,
+    rows::LEAST_LARGE,
 };
 
 /// A kind of values.
@@ -44,6 +44,8 @@ pub enum Style {
     NonFinite,
     /// Ordinary, with one infinity or NaN in one tensor: at one place, along a row or a column, or everywhere.
     Placed,
+    /// Positive, with infinities in one tensor, throughout or along a row, and infinities or NaN throughout another one.
+    Paired,
     /// Ordinary, with a mask, and NaN, infinities or huge numbers where the left side does not read. As `Placed` where there is no mask.
     Garbage,
     /// Ordinary, with −∞ in one tensor that the left side absorbs: a mask. As ordinary where there is none.
@@ -61,11 +63,11 @@ impl Style {
             // Where sums and products have an order of their own, numbers round in an open order, too.
             _ if !mixes(rule) && rule.variables.iter().any(may_be_a_number) => &[
                 Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
-                Garbage, Numbers,
+                Paired, Garbage, Numbers,
             ],
             _ => &[
                 Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
-                Garbage,
+                Paired, Garbage,
             ],
         }
     }
@@ -106,7 +108,7 @@ impl<'a> Manner<'a> {
     }
 
     /// The same for a tensor: constants are numbers, and moderate ones in any rule.
-    fn of_tensor(self, name: &str) -> Manner<'a> {
+    pub fn of_tensor(self, name: &str) -> Manner<'a> {
         let name = name.split('.').next().unwrap_or(name);
         let constant = |v: &Variable| v.name == name && matches!(v.kind, VariableKind::Tensor { constant: true, .. });
         if self.style == Style::Numbers && !self.variables.iter().any(|v| v.name == name && may_be_a_number(v)) {
@@ -291,6 +293,19 @@ pub fn mirrored(values: &Values, name: &str) -> Values {
     values
 }
 
+/// The tensors full of the largest numbers of which something is promised, with the signs that the bits of `n` say: what overflows in one
+/// order of adding up cancels in another one.
+pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
+    let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {
+        let dtype = tensor.dtype();
+        let most = if manner.of_tensor(name).moderate { 2_f64.powi(moderate_exponent(dtype)) } else { range(dtype).1 };
+        let number = if n >> (at % 16) & 1 == 0 { most } else { -most };
+        let full = || Tensor::from_f64(dtype, tensor.dims(), vec![number; tensor.count()]);
+        (name.clone(), if dtype.is_float() { full() } else { tensor.clone() })
+    };
+    values.iter().enumerate().map(filled).collect()
+}
+
 /// A number below 1 with all the bits of an `f64`.
 fn unit(random: &mut fastrand::Rng) -> f64 {
     (random.u64(..) >> 11) as f64 / (1_u64 << 53) as f64
@@ -307,6 +322,12 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
     let (least, largest) = if manner.moderate { (most.recip(), most) } else { range(dtype) };
     match (manner.style, random.usize(..6)) {
         (Style::Ordinary | Style::Boundary, _) => x,
+        // Exponents whose powers are subnormal.
+        (Style::Ends, 0 | 1) => {
+            let normal = range(dtype).0;
+            let (low, high) = ((normal * 2.0 * dtype.unit_roundoff()).ln(), normal.ln());
+            x.signum() * (low + (high - low) * unit(random))
+        }
         (Style::Ends, _) => {
             let subnormal = if manner.moderate { 1.0 } else { dtype.unit_roundoff() };
             let (low, high) = ((least * subnormal).log2(), largest.log2());

@@ -21,6 +21,8 @@ pub struct Wild {
     over: Marks,
     /// An intermediate result was subnormal, or vanished.
     under: Marks,
+    /// Infinities met on the way, as ∞ − ∞ or 0 · ∞, and made NaN.
+    met: Marks,
 }
 
 impl Wild {
@@ -32,6 +34,11 @@ impl Wild {
     /// Whether an intermediate result of an element overflowed, was subnormal or vanished.
     pub fn any(&self, at: usize) -> bool {
         self.over(at) || self.under.get(at) == Some(&true)
+    }
+
+    /// Whether an element is NaN because infinities met, such as those that poles make.
+    pub fn met(&self, at: usize) -> bool {
+        self.met.get(at) == Some(&true)
     }
 }
 
@@ -57,6 +64,9 @@ pub struct Step<'a> {
 /// As [`evaluate`].
 pub fn wild(step: &Step<'_>, before: &[&Wild]) -> Result<Vec<Wild>, InterpError> {
     let mut all = step.own()?;
+    for (wild, result) in all.iter_mut().zip(step.met()?) {
+        wild.met = result;
+    }
     for (of, to) in KINDS {
         let marks: Vec<&Marks> = before.iter().map(|wild| of(wild)).collect();
         if marks.iter().any(|marks| marks.contains(&true)) {
@@ -70,7 +80,8 @@ pub fn wild(step: &Step<'_>, before: &[&Wild]) -> Result<Vec<Wild>, InterpError>
 type Get = fn(&Wild) -> &Marks;
 type GetMut = fn(&mut Wild) -> &mut Marks;
 
-const KINDS: [(Get, GetMut); 2] = [(|w| &w.over, |w| &mut w.over), (|w| &w.under, |w| &mut w.under)];
+const KINDS: [(Get, GetMut); 3] =
+    [(|w| &w.over, |w| &mut w.over), (|w| &w.under, |w| &mut w.under), (|w| &w.met, |w| &mut w.met)];
 
 fn join(marks: &mut Marks, other: Marks) {
     match marks.is_empty() {
@@ -127,6 +138,21 @@ impl Step<'_> {
         Ok(all)
     }
 
+    /// NaN that this very node made of infinities: of ones in their place, it makes a number.
+    fn met(&self) -> Result<Vec<Marks>, InterpError> {
+        let is_nan = |x: &Value<f64>| reals(x).iter().any(|x| x.is_nan());
+        let is_infinite = |x: &&Value<f64>| reals(x).iter().any(|x| x.is_infinite());
+        if !self.results.iter().any(is_nan) || !self.operands.iter().any(is_infinite) {
+            return Ok(vec![Marks::new(); self.results.len()]);
+        }
+        let one = |_, x: f64| if x.is_infinite() { x.signum() } else { x };
+        let tame = self.on(&self.operands.iter().map(|x| mapped(x, one)).collect::<Vec<_>>())?;
+        let marks = |(result, tame): (&Value<f64>, &Value<f64>)| {
+            reals(result).iter().zip(reals(tame)).map(|(x, tame)| x.is_nan() && !tame.is_nan()).collect()
+        };
+        Ok(self.results.iter().zip(&tame).map(marks).collect())
+    }
+
     /// Elements that are no normal numbers of the type though all that they are made from is finite.
     fn out_of_range(&self, result: &Value<f64>) -> Wild {
         let (least, largest) = range(result.dtype);
@@ -135,7 +161,7 @@ impl Step<'_> {
             true => reals(result).iter().map(is).collect(),
             false => Marks::new(),
         };
-        let mut wild = Wild { over: marks(&over), under: marks(&under) };
+        let mut wild = Wild { over: marks(&over), under: marks(&under), met: Marks::new() };
         if wild.over.is_empty() {
             return wild;
         }
@@ -199,4 +225,37 @@ fn poisoned(x: &Value<f64>, marks: &Marks) -> Value<f64> {
         _ if x.is_finite() => x,
         _ => 1.0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic::{DType, Graph, Tensor, Type};
+
+    use crate::evaluate::evaluated;
+
+    /// x·r − m·r with r = 1/√s: for s = 0, infinities meet in the difference. For s < 0, r itself is NaN.
+    #[test]
+    fn nan_of_infinities_that_meet_is_told_from_nan_of_a_domain() {
+        let mut g = Graph::new("poles");
+        let [x, m, s] = ["x", "m", "s"].map(|name| g.input(name, Type::tensor(DType::F32, &[5])).unwrap());
+        let r = g.apply("rsqrt", &[s], &[]).unwrap();
+        let (xr, mr) = (g.apply("mul", &[x, r], &[]).unwrap(), g.apply("mul", &[m, r], &[]).unwrap());
+        let difference = g.apply("sub", &[xr, mr], &[]).unwrap();
+        let y = g.apply("exp", &[difference], &[]).unwrap();
+        let sum =
+            g.apply("reduce-sum", &[difference], &[("axes", (&[-1_i64][..]).into()), ("keep", true.into())]).unwrap();
+        for (name, id) in [("difference", difference), ("y", y), ("sum", sum)] {
+            g.output(name, id).unwrap();
+        }
+        let values =
+            [("x", [1.0, 1.0, 2.0, 0.0, 3.0]), ("m", [1.0, -1.0, 1.0, 1.0, 2.0]), ("s", [0.0, 0.0, -1.0, 0.0, 1.0])];
+        let values = values.map(|(name, x)| (name.to_string(), Tensor::from_f64(DType::F32, &[5], x))).into();
+        let all = evaluated(&g, &values).unwrap();
+        let met =
+            |output: usize| (0..all.results[output].count()).map(|at| all.wild[output].met(at)).collect::<Vec<_>>();
+        // ∞ − ∞; ∞ + ∞; NaN of a root; 0·∞; numbers.
+        assert_eq!(met(0), [true, false, false, true, false]);
+        assert_eq!(met(1), met(0));
+        assert_eq!(met(2), [true]);
+    }
 }

@@ -5,10 +5,10 @@ use eutectic_ir::lang::Bindings;
 use eutectic_rewrites::{Lint, LoadError, Probe};
 
 use crate::{
-    cases::{self, Dims},
-    fire,
+    cases, fire,
     instance::Instance,
     palette::{Drawn, Palette},
+    rows::Dims,
 };
 
 /// Instances that are compared.

@@ -45,6 +45,7 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/short-batch-norm", SHORT),
     ("decompose/short-group-norm", SHORT),
     ("decompose/short-layernorm", SHORT),
+    ("decompose/short-mean", SHORT),
     ("decompose/short-norm-gain[layernorm]", SHORT),
     ("decompose/short-norm-gain[rmsnorm]", SHORT),
     ("decompose/short-rows[log-softmax]", SHORT),
