@@ -139,7 +139,7 @@ fn a_row_of_scores_of_minus_infinity_is_nan_without_a_mask() {
         let mut g = Graph::new("rows");
         let operands = ["q", "k", "v"].map(|name| g.input(name, ty.clone()).unwrap());
         let operands = match composite {
-            true => operands.map(|x| g.reshape(x, [1, 1, 1, 2].into_iter().collect()).unwrap()),
+            true => operands.map(|x| g.reshape(x, [1_i64, 1, 1, 2].into_iter().collect()).unwrap()),
             false => operands,
         };
         let y = attention(&mut g, operands, composite).unwrap();
