@@ -72,6 +72,7 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         dtypes: vec![DType::F32, DType::I32, DType::Bool],
         relations_first: true,
         ops: Vec::new(),
+        words: Vec::new(),
     };
     let of_seed = |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
