@@ -346,6 +346,23 @@ def near():
             {"axes": np.array([1], np.int64)},
             args=args,
         )
+    # Each reader of a sum in 16 bits sees the same rounding of it.
+    row, place, part = np.array([1001, 1, 2], F16), np.array([[0]], np.int64), np.array([1.1], F16)
+    for reduction in ["add", "mul"]:
+        scatter = ("ScatterND", ["x", "i", "u"], ["s"], {"reduction": reduction})
+        top = ("ReduceMax", ["s"], ["m"], {"keepdims": 1})
+        case(
+            f"near_f16_scatter_{reduction}",
+            [
+                scatter,
+                top,
+                ("Equal", ["s", "m"], ["e"], {}),
+                ("ArgMax", ["s"], ["a"], {"axis": 0, "keepdims": 1}),
+                ("Hardmax", ["s"], ["h"], {"axis": 0}),
+            ],
+            {"x": row, "i": place, "u": part},
+            {"e": np.array([True, False, False]), "a": np.array([0]), "h": np.array([1, 0, 0], F16)},
+        )
 
 
 if __name__ == "__main__":

@@ -125,6 +125,11 @@ pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
     classes
 }
 
+/// Whether a node says who observes it: what is computed does. A sum hands no rounding on, but a rule may replace it by ops that do.
+fn keeps_observer(op: Op) -> bool {
+    op.hands_on() || matches!(op.def().class, Class::Anchor(_) | Class::Composite | Class::Update(..))
+}
+
 impl Facts {
     /// The op of a node with its attributes.
     pub fn call(&self, node: &InternedNode) -> (Op, &Attrs) {
@@ -145,15 +150,15 @@ impl Facts {
         Head(self.heads.insert_full((op, attrs, None)).0 as u32)
     }
 
-    /// The head of a node that an op observes. Ops that hand no rounding on have one head, whoever reads them.
+    /// Returns the head of a node that an op observes.
     pub(crate) fn observed(&mut self, head: Head, observer: Option<Op>) -> Head {
         let (op, attrs, _) = &self.heads[head.0 as usize];
-        let key = (*op, attrs.clone(), observer.filter(|_| op.hands_on()));
+        let key = (*op, attrs.clone(), observer.filter(|_| keeps_observer(*op)));
         Head(self.heads.insert_full(key).0 as u32)
     }
 
     pub(crate) fn find_head(&self, op: Op, attrs: &Attrs, observer: Option<Op>) -> Option<Head> {
-        let key = (op, attrs.clone(), observer.filter(|_| op.hands_on()));
+        let key = (op, attrs.clone(), observer.filter(|_| keeps_observer(op)));
         self.heads.get_index_of(&key).map(|n| Head(n as u32))
     }
 

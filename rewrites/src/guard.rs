@@ -106,7 +106,11 @@ pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &S
     same_types(rule, pattern, facts, sight, &members)?;
     if rule.contract != Contract::Exact {
         let mut roots = rule.roots.iter().zip(&pattern.roots);
-        let observed = roots.find_map(|(root, at)| Some((root, facts.observer(sight.heads[*at])?)));
+        // How sums, products and norms round is open, whoever reads them.
+        let observed = roots.find_map(|(root, at)| {
+            let head = sight.heads[*at];
+            Some((root, facts.observer(head).filter(|_| facts.op(head).hands_on())?))
+        });
         if let Some((root, observer)) = observed.filter(|_| !rule.defines_an_op()) {
             return Err(GuardMisfit::Observed(observer).at(&root.span));
         }

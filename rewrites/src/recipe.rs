@@ -59,8 +59,12 @@ impl Recipe {
         while let Some(next) = open.pop() {
             let Ref::Instr(at) = next else { continue };
             let instr = &mut self.instrs[at];
-            if facts.op(instr.head).hands_on() && facts.ty(instr.ty).dtype().is_some_and(DType::is_float) {
-                instr.head = facts.observed(instr.head, Some(observer));
+            let is_known = facts.observer(instr.head).is_some();
+            if is_known || !facts.ty(instr.ty).dtype().is_some_and(DType::is_float) {
+                continue;
+            }
+            instr.head = facts.observed(instr.head, Some(observer));
+            if facts.op(instr.head).hands_on() {
                 open.extend(instr.args.iter().copied());
             }
         }

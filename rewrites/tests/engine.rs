@@ -394,3 +394,22 @@ fn what_a_rule_makes_for_a_comparison_is_observed() {
         assert_eq!(free, 0, "products that `{of}` reads, but that rules take for unobserved");
     }
 }
+
+/// The rules for combined updates and means make pointwise ops: their results are observed where those of the updates are.
+#[test]
+fn ops_that_replace_an_observed_sum_are_observed() {
+    for of in ["scatter-sum", "scatter-prod"] {
+        let mut graph = Graph::new("a sum by index");
+        let x = graph.input("x", Type::tensor(DType::F16, &[1, 3, 1])).unwrap();
+        let at = graph.input("at", Type::tensor(DType::I64, &[1, 1, 1])).unwrap();
+        let part = graph.input("part", Type::tensor(DType::F16, &[1, 1, 1])).unwrap();
+        let y = graph.apply(of, &[x, part, at], &[]).unwrap();
+        let z = graph.apply("floor", &[y], &[]).unwrap();
+        graph.output("z", z).unwrap();
+        let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
+        let done = optimize(&graph, &rules, &Options::default()).unwrap();
+        let class = &done.classes.classes[done.class(y).unwrap()];
+        assert!(class.nodes.len() > 1, "no rule applies to `{of}`");
+        assert_eq!(class.observer.map(|op| op.name()), Some("floor"), "{of}");
+    }
+}

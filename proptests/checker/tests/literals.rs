@@ -78,6 +78,7 @@ fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
             literals: Vec::new(),
             ends: Vec::new(),
             only_ends: false,
+            words: Vec::new(),
             dtypes: vec![dtype],
             relations_first: true,
             ops: Vec::new(),
