@@ -2,6 +2,8 @@
 
 const SHIFT: &str = "a softmax is the same for any shift; only overflow tells, which few instances reach";
 
+const SMALL: &str = "exp-normal promises no more than that results below e⁻⁸⁷ may be 0";
+
 const UNMASKED: &str = "without a mask, no row of scores is −∞ for finite operands";
 
 const SAME_PARTS: &str =
@@ -46,7 +48,26 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/softmax", "?e: add for sub", SHIFT),
     ("decompose/softmax", "?e: −?x in reduce-max", SHIFT),
     ("simplify/div-softmax", "?e: −exp-normal", "(−e)·(1/Σ(−e)) = e·(1/Σ e)"),
-    ("simplify/div-softmax", "?e: exp for exp-normal", "exp-normal promises no more than that small weights may be 0"),
+    ("", "exp-normal for exp", SMALL),
+    ("", "exp for exp-normal", SMALL),
+    ("simplify/softmax-of-reciprocal", "?e: −exp", "(−e)/Σ(−e) = e/Σ e"),
+    ("decompose/ranking", "xor for or", "no two of these conditions hold at once"),
+    ("decompose/ranking", "?equal: le for eq", "a smaller element comes before in any case"),
+    (
+        "decompose/ranking",
+        "?equal: operand 0 instead of and",
+        "if only one of the two is NaN, the other one comes before in any case",
+    ),
+    (
+        "decompose/ranking-descending",
+        "?equal: operand 1 instead of and",
+        "if only one is NaN, it comes before in any case",
+    ),
+    ("decompose/ranking-int", "?before: le for eq", "a smaller element comes before in any case"),
+    ("decompose/ranking", ":keep of reduce-sum is false", "the reshape that follows takes the axis away"),
+    ("decompose/scatter-", ":keep of reduce-", "the reshape that follows takes the axis away"),
+    ("simplify/pow-half", "le for eq", "nothing is less than −∞"),
+    ("simplify/pow-minus-half", "le for eq", "nothing is less than −∞"),
     ("decompose/log-softmax", "?s: −reduce-max", SHIFT),
     ("decompose/log-softmax", "?s: add for sub", SHIFT),
     ("decompose/log-softmax", "?s: −?x in reduce-max", SHIFT),
