@@ -43,7 +43,7 @@ impl Ready for FirstStep {
     }
 }
 
-/// Orders steps, of which each comes before those in `after`; none if steps wait for each other.
+/// Orders steps so that each comes before those in its list of `after`. Returns none if steps wait for each other.
 pub(crate) fn order(after: &[Vec<usize>], mut ready: impl Ready) -> Option<Vec<usize>> {
     let mut waiting = vec![0_usize; after.len()];
     after.iter().flatten().for_each(|&step| waiting[step] += 1);

@@ -1,4 +1,4 @@
-//! Why kernels stay two: held against the price of a plan in which they are one, made from scratch.
+//! Compares the reasons why kernels stay two with the price of a plan, made from scratch, in which they are one.
 
 mod support;
 

@@ -125,7 +125,7 @@ pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
     classes
 }
 
-/// Whether a node says who observes it: what is computed does. A sum hands no rounding on, but a rule may replace it by ops that do.
+/// Whether nodes of an op keep their observer. A sum hands no rounding on, but a rule may replace it by ops that do.
 fn keeps_observer(op: Op) -> bool {
     op.hands_on() || matches!(op.def().class, Class::Anchor(_) | Class::Composite | Class::Update(..))
 }

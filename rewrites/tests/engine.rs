@@ -376,7 +376,7 @@ fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
     assert_eq!((forms(seen), forms(free)), (1, 2));
 }
 
-/// The rule for NumPy's broadcast makes a comparison of values that are expanded: what it makes is observed, too.
+/// The rule for NumPy's broadcast makes a comparison of expanded values. Its new nodes are observed, too.
 #[test]
 fn what_a_rule_makes_for_a_comparison_is_observed() {
     for of in ["ge", "lt", "eq", "mod"] {

@@ -32,7 +32,7 @@ pub enum Reason {
     Impossible(String),
 }
 
-/// Returns the pairs of kernels of which one reads results of the other, in the order of the readers.
+/// Returns the pairs of a kernel and another one that reads its results, in the order of the readers.
 pub fn unjoined_pairs(space: &Space<'_>, searched: &Searched) -> Vec<UnjoinedPair> {
     let mut state = State::new(space, searched.plan.clone()).expect("a plan that was found is valid");
     let kernels = &searched.priced.kernels;

@@ -79,7 +79,7 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
         let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
         all.extend([high, low, -high, -low]);
     }
-    // An exponent b with a subnormal power eᵇ, of which b·eᵇ is a normal multiple.
+    // An exponent b whose power eᵇ is subnormal while b·eᵇ is normal.
     all.extend([-subnormal, least.ln() - (-least.ln()).ln()]);
     all.extend([
         -1.0,

@@ -61,7 +61,7 @@ pub struct Pair {
     pub finite: bool,
     /// Whether the right side has attention, which leaves hidden keys out: it may be finite where their garbage reaches the left side.
     pub selects: bool,
-    /// Whether the left side has an op that is made of parts, which leave the range where those of the right side do.
+    /// Whether the left side has an op with parts. These leave the range where the parts of the right side do.
     pub parts: bool,
     /// Whether they are so large or small that intermediate results overflow or vanish.
     pub extreme: bool,

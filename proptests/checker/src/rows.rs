@@ -74,7 +74,7 @@ const LARGE: [i64; 5] = [LEAST_LARGE, 129, 257, 300, 2145];
 pub const LEAST_LARGE: i64 = 65;
 /// The largest extent that is drawn around a number of the rule's text.
 const LARGEST_LITERAL: f64 = 4000.0;
-/// At least so many dims take turns in being large, or empty, where a rule has sequences of them; as many variables at most.
+/// The least number of dims that take turns in being large or empty where a rule has sequences of dims, and the most variables that do.
 const TURNS: usize = 4;
 /// The same of dims that are empty, which cost little.
 const EMPTY_TURNS: usize = 8;
@@ -103,9 +103,9 @@ pub struct Row {
 enum Numbers {
     /// Any; now and then the ends of the range that is promised of constants, where the style is about such.
     Any,
-    /// The least of which something is promised.
+    /// The least value that the contract covers.
     Least,
-    /// The largest of which something is promised, of either sign.
+    /// The largest magnitude that the contract covers.
     Largest,
 }
 
