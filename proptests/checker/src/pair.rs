@@ -72,7 +72,7 @@ impl Pair {
     /// `None`: nothing is promised of this element, or the reference is not sure of it.
     pub fn floats(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (l, r) = (left.value, right.value);
-        // Near the largest number, rounding tells whether a sum is finite, which another order may lead to.
+        // Near the largest number, another order of a sum may decide whether it is finite.
         let last = self.contract == Contract::Reassoc && l.is_finite() && l.abs() > range(self.dtype).1 * (1.0 - LOST);
         match self.contract {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),

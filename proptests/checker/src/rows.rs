@@ -1,4 +1,4 @@
-//! The rows of a rule's covering array: what each of its cases is about.
+//! Lays out the covering array of a rule: each row states the properties of one case.
 
 use eutectic::DType;
 use eutectic_ir::{
@@ -21,15 +21,15 @@ use crate::{
 /// A kind of dims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dims {
-    /// Told apart.
+    /// Distinct extents.
     Distinct,
-    /// Told apart, and attributes that reach into them.
+    /// Distinct extents, and attributes that reach into them.
     Wide,
     /// Of 1 and 2.
     Ones,
     /// With tensors without elements among them.
     Empty,
-    /// What the rule's relations choose first.
+    /// Dims that the rule's relations choose first.
     Related,
     /// Around the widths of vectors and tiles.
     Straddling,
@@ -40,7 +40,7 @@ pub enum Dims {
 impl Dims {
     const SMALL: [Dims; 6] = [Dims::Distinct, Dims::Wide, Dims::Related, Dims::Ones, Dims::Empty, Dims::Straddling];
 
-    /// What instances with such dims are drawn from.
+    /// Returns the palette for instances with such dims.
     pub fn palette(self, literals: &[f64]) -> Palette {
         let (extents, distinct): (&[i64], bool) = match self {
             Dims::Distinct => (&[2, 3, 5, 7, 11], true),
@@ -80,10 +80,10 @@ const TURNS: usize = 4;
 const EMPTY_TURNS: usize = 8;
 /// An extent with room for many combinations of numbers.
 const ROOMY: i64 = 300;
-/// So many element types of a rule are told apart by the covering array; others are drawn.
+/// The most element types of a rule that the covering array distinguishes; others are drawn.
 const DTYPES: usize = 2;
 
-/// What one case is about: a row of a covering array.
+/// States the properties of one case: a row of a covering array.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Element types, and the extent of a variable.
@@ -98,7 +98,7 @@ pub struct Row {
     numbers: Numbers,
 }
 
-/// What the number variables of a case stand for.
+/// States the values that the number variables of a case stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Numbers {
     /// Any; now and then the ends of the range that is promised of constants, where the style is about such.
@@ -110,7 +110,7 @@ enum Numbers {
 }
 
 impl Row {
-    /// What the row's instances are drawn from.
+    /// Returns the palette for the row's instances.
     pub fn palette(&self, rule: &Rule, literals: &[f64]) -> Palette {
         let only_ends = self.style == Style::Numbers || self.numbers != Numbers::Any;
         let (ops, words, ends) = (self.ops.clone(), self.words.clone(), self.ends(rule));
@@ -175,7 +175,7 @@ pub fn rows(rule: &Rule) -> Vec<Row> {
         let (ops, levels) = others[2..].split_at(groups.len());
         Row { bound: dtypes(of), style, dims, ops: ops.to_vec(), words: listed(levels), numbers: Numbers::Any }
     });
-    // Of these, what matters most is that all boundary values have room to meet.
+    // All boundary values must have room to meet.
     let often = [Style::Boundary, Style::Ordinary];
     let often = if promise(rule) == Contract::Fast { &[Style::Ordinary][..] } else { &often };
     let one = |row: &[usize], extent: i64, which: Which, style: Style| {

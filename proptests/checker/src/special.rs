@@ -17,7 +17,7 @@ const SPECIAL: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 /// How many places of masks and of garbage are tried.
 const TRIES: usize = 32;
 
-/// What had its turn in the cases of a rule.
+/// Records the combinations that the cases of a rule have covered.
 #[derive(Debug, Default)]
 pub struct Turns {
     /// In how many ways numbers were placed.
