@@ -8,6 +8,8 @@ use eutectic_ir::{
     ops::Writes,
 };
 
+use crate::anchors::AnchorKernel;
+
 /// The number of a buffer among a kernel's operands.
 pub type Slot = usize;
 /// The number of an instruction in a [`Body`].
@@ -22,111 +24,13 @@ pub type Guard = (Index, Range<i64>);
 pub struct Kernel {
     /// What the kernel is built around.
     pub anchor: AnchorKernel,
-    /// The epilogue (for [`AnchorKernel::Map`] and [`AnchorKernel::Rows`]: everything), over the anchor's result domain.
+    /// The epilogue (of maps and row groups: everything), over the anchor's result domain.
     pub body: Body,
     /// What is written.
     pub stores: Vec<Store>,
     /// Element type and number of elements of each buffer that it touches, all axes at the most that they can be. No buffer is both read and written, unless
     /// each point reads only what the same point writes (in place), and no other store takes that as it was read. What no point writes of a buffer stays.
     pub slots: Vec<(DType, usize)>,
-}
-
-/// The anchor and its operands, each with its prologue.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::large_enum_variant, reason = "a kernel has one, and most of its uses take it apart")]
-pub enum AnchorKernel {
-    /// None: pointwise and views only.
-    Map,
-    /// A row group: the innermost `axes` axes of the domain form a row, and [`Instr::Row`] computes over its elements.
-    Rows {
-        /// How many axes.
-        axes: usize,
-    },
-    /// `out[b.. m.. n..] = Σ_k.. lhs[b.. m.. k..] · rhs[b.. k.. n..]`, accumulated in f32 (f64 for f64) over the domain
-    /// `[b.. m.. n..]`, where each letter is a group of any number of axes.
-    Contraction {
-        /// Over `[b.. m.. k..]`; one result.
-        lhs: Body,
-        /// Over `[b.. k.. n..]`; one result.
-        rhs: Body,
-        /// How many axes each group has.
-        axes: ContractionAxes,
-    },
-    /// `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
-    /// over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
-    /// group of any number of axes. A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias
-    /// that stands for −∞ ([`eutectic_ir::bounded::hides`]) replaces the score.
-    Attention {
-        /// Over `[b.. s.. d..]`; one result.
-        query: Body,
-        /// Over `[b.. t.. d..]`; one result.
-        key: Body,
-        /// Over `[b.. t.. e..]`; one result.
-        value: Body,
-        /// Over `[b.. s.. t..]`; one result.
-        bias: Option<Body>,
-        /// How many axes each group has.
-        axes: AttentionAxes,
-        /// By its bits, so that kernels can be compared.
-        scale: eutectic_ir::attr::FloatBits,
-        /// As `scale`.
-        softcap: eutectic_ir::attr::FloatBits,
-        /// The result where every score of a row is −∞.
-        empty: EmptyRow,
-    },
-}
-
-/// How many axes each group of a contraction has; a group of none counts as one axis of extent 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContractionAxes {
-    /// Those along which there are separate products.
-    pub batch: usize,
-    /// Those of the left operand and the result.
-    pub rows: usize,
-    /// Those of the right operand and the result.
-    pub columns: usize,
-    /// Those that are summed over.
-    pub depth: usize,
-}
-
-/// How many axes each group of an attention has; a group of none counts as one axis of extent 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AttentionAxes {
-    /// Those along which there are separate attentions: batches and heads.
-    pub batch: usize,
-    /// Those of the queries.
-    pub queries: usize,
-    /// Those of the keys and the values.
-    pub keys: usize,
-    /// Those that the products of queries and keys are summed over.
-    pub depth: usize,
-    /// Those of a value.
-    pub columns: usize,
-}
-
-impl AttentionAxes {
-    /// Those of attention on a matrix of queries, of keys and of values for each point of `batch` axes.
-    pub fn matrices(batch: usize) -> AttentionAxes {
-        AttentionAxes { batch, queries: 1, keys: 1, depth: 1, columns: 1 }
-    }
-}
-
-/// What attention gives for a row in which every score is −∞; where there are no keys at all, it is zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EmptyRow {
-    /// Zeros: nothing is attended to.
-    Zeros,
-    /// NaN, as the primitives give.
-    Nan,
-    /// Zeros, and so for a row with a weight that is NaN; the bias is added to every score and hides no key.
-    Guarded,
-}
-
-impl EmptyRow {
-    /// Whether a bias of −∞ hides a key instead of being added to its score.
-    pub fn selects(self) -> bool {
-        self != EmptyRow::Guarded
-    }
 }
 
 /// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.
@@ -345,56 +249,5 @@ impl Store {
     /// The values that it needs: the one that it stores, then those that its maps mention.
     pub fn values(&self) -> Vec<ValueId> {
         [self.value].into_iter().chain(self.maps().flat_map(Index::values)).collect()
-    }
-}
-
-impl AnchorKernel {
-    /// A product of matrices for each point of the outer axes: `lhs` is over `[b.. m k]`, `rhs` over `[b.. k n]`.
-    pub fn product(lhs: Body, rhs: Body) -> AnchorKernel {
-        let axes = ContractionAxes { batch: lhs.domain.len().saturating_sub(2), rows: 1, columns: 1, depth: 1 };
-        AnchorKernel::Contraction { lhs, rhs, axes }
-    }
-}
-
-impl Kernel {
-    /// The bodies of the anchor's operands.
-    pub fn operands(&self) -> Vec<&Body> {
-        match &self.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
-            AnchorKernel::Contraction { lhs, rhs, .. } => vec![lhs, rhs],
-            AnchorKernel::Attention { query, key, value, bias, .. } => {
-                [query, key, value].into_iter().chain(bias.as_ref()).collect()
-            }
-        }
-    }
-
-    /// See [`Kernel::bodies`].
-    pub(crate) fn bodies_mut(&mut self) -> Vec<&mut Body> {
-        let mut bodies = match &mut self.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
-            AnchorKernel::Contraction { lhs, rhs, .. } => vec![lhs, rhs],
-            AnchorKernel::Attention { query, key, value, bias, .. } => {
-                [query, key, value].into_iter().chain(bias.as_mut()).collect()
-            }
-        };
-        bodies.push(&mut self.body);
-        bodies
-    }
-
-    /// All bodies: the anchor's operands, then the kernel's own.
-    pub fn bodies(&self) -> Vec<&Body> {
-        let mut bodies = self.operands();
-        bodies.push(&self.body);
-        bodies
-    }
-
-    /// A word for reports: `map`, `rows`, `matmul`, `attention`.
-    pub fn kind(&self) -> &'static str {
-        match self.anchor {
-            AnchorKernel::Map => "map",
-            AnchorKernel::Rows { .. } => "rows",
-            AnchorKernel::Contraction { .. } => "matmul",
-            AnchorKernel::Attention { .. } => "attention",
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod coefficients;
 mod fit;
+mod kernels;
 mod lines;
 mod model;
 mod registers;

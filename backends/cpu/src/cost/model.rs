@@ -1,14 +1,12 @@
 //! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
+    Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
     reach::{
-        AxisSet, inside, is_of_box, is_of_matrices, known, line, masks, mentioned, of_place, points, row_mask, stored,
-        together,
+        AxisSet, inside, is_of_box, is_of_matrices, known, line, masks, mentioned, of_place, points, row_mask, together,
     },
     reductions::RowValues,
-    scores::Shares,
     traffic,
     unroll::unrolled,
 };
@@ -21,20 +19,16 @@ use rustc_hash::FxHashMap;
 
 use super::{
     coefficients::{Costs, ElementCosts},
+    kernels,
     lines::{SQUARE, box_line, run},
-    registers,
 };
 use crate::{
-    gemm::kept::keeps,
     kernels::{
-        attention,
         chosen::ChosenMatrix,
-        contraction::tasks,
         lanes::{
             cut::{FLOPS_A_CYCLE, Tiles},
             form::LaneForm,
         },
-        operand::kept,
         row_blocks,
     },
     machine::Caches,
@@ -64,7 +58,7 @@ struct FarRows {
 
 /// How an operand is used that is not read in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum OperandUse {
+pub(super) enum OperandUse {
     /// By several tasks: it is evaluated before.
     Whole,
     /// A block of rows by one task, which evaluates it.
@@ -126,11 +120,11 @@ impl Around<'_> {
 
 /// What was counted so far.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     /// Seconds of one thread.
-    seconds: f64,
-    flops: f64,
-    bytes: f64,
+    pub(super) seconds: f64,
+    pub(super) flops: f64,
+    pub(super) bytes: f64,
 }
 
 impl CostModel {
@@ -182,17 +176,10 @@ impl CostModel {
         let kernel = unrolled.as_ref().unwrap_or(kernel);
         let mut work = Tally { bytes: traffic::bytes(kernel), ..Tally::default() };
         let m = &self.costs.memory;
-        let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
+        let passes = kernel.operands().is_empty();
         let walk = if passes { Walk::Tiles } else { Walk::Within };
         let form = LaneForm::of(kernel);
-        let taken = match kernel.anchor {
-            AnchorKernel::Contraction { .. } => registers::taken(&kernel.body, form.is_some()),
-            _ => Vec::new(),
-        };
-        let groups = match &kernel.anchor {
-            AnchorKernel::Contraction { axes, .. } if form.is_none() => Some([axes.batch, axes.rows, axes.columns]),
-            _ => None,
-        };
+        let (taken, groups) = kernels::tiles(kernel, form.is_some());
         let around = Around { taken: &taken, stores: &kernel.stores, groups };
         self.body_within(&kernel.body, row_mask(kernel), walk, &around, &mut work);
         // Tables that no cache holds.
@@ -201,67 +188,13 @@ impl CostModel {
         let elements = |store: &Store| points(domain, of_place(store, &kernel.body));
         work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
         // Guards that hold in no box of a tile are asked for each run.
-        let of_stores = if matches!(kernel.anchor, AnchorKernel::Attention { .. }) { Walk::Blocks } else { walk };
+        let of_stores = kernels::walk_of_stores(kernel, walk);
         let in_runs =
             |s: &&Store| s.writes == Writes::Apart && !s.guards.iter().all(|guard| of_stores.is_of_box(guard));
         for store in kernel.stores.iter().filter(in_runs) {
             work.seconds += elements(store) / domain.last().map_or(1.0, |&n| n.max(1) as f64) * self.costs.element.run;
         }
-        match &kernel.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
-            AnchorKernel::Contraction { lhs, rhs, axes } => {
-                if let Some(form) = &form {
-                    self.lanes(form, &mut work);
-                } else {
-                    self.operand(lhs, [axes.batch, axes.rows, axes.depth], OperandUse::Left, &mut work);
-                    let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
-                    let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
-                    let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
-                    let kept = kept_panels(kernel, rhs).filter(|load| constant(load.slot) && columns > 1.0);
-                    match kept {
-                        // Packed once, and widened where it is read.
-                        Some(load) => work.seconds += self.decoding(load, &rhs.domain),
-                        None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, &mut work),
-                    }
-                    let of = (dtype(lhs), kept.map(|load| load.dtype));
-                    self.product([batch, rows, columns, depth], of, &mut work);
-                    // Beside vectors, nothing is packed.
-                    let matrix = if rows.min(columns) > 1.0 { self.costs.product.matrix } else { self.costs.launch };
-                    work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
-                }
-                let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
-                if maps > taken.len() || kernel.stores.len() > 1 {
-                    work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
-                }
-            }
-            AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
-                let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
-                // Those of which nothing is stored are left out.
-                let wanted = queries * stored(kernel);
-                // Where there are more queries, several tasks use a key.
-                let block = attention::query_block(batch as usize, queries as usize);
-                let of_keys = if queries <= block as f64 { OperandUse::Blocks } else { OperandUse::Whole };
-                self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, &mut work);
-                self.operand(key, [axes.batch, axes.keys, axes.depth], of_keys, &mut work);
-                self.operand(value, [axes.batch, axes.keys, axes.columns], of_keys, &mut work);
-                let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
-                let shares =
-                    bias.as_ref().map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
-                self.product([batch * shares.visible, wanted, keys, depth], (dtype(query), None), &mut work);
-                self.product([batch * shares.visible, wanted, columns, keys], (dtype(query), None), &mut work);
-                let count = batch * wanted * keys * shares.visible;
-                let float = dtype(query).is_float();
-                let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
-                work.seconds += count.max(1.0) * each;
-                work.flops += 8.0 * count;
-                if let Some(bias) = bias {
-                    let mut of_bias = Tally::default();
-                    self.body(bias, 0, Walk::Within, &mut of_bias);
-                    work.seconds += of_bias.seconds * shares.mixed;
-                    work.flops += of_bias.flops * shares.mixed;
-                }
-            }
-        }
+        self.anchor(kernel, taken.len(), (form.as_ref(), constants), &mut work);
         let threads = self.speedup(kernel);
         let shared = work.seconds / threads + self.costs.wake;
         let compute = if threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
@@ -272,10 +205,7 @@ impl CostModel {
         };
         let memory = work.bytes / rate;
         // Products wait for memory while they compute; passes over elements only in part.
-        let seen = match kernel.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => 1.0 - m.hidden,
-            AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => 0.0,
-        };
+        let seen = if passes { 1.0 - m.hidden } else { 0.0 };
         let seconds = self.costs.launch + compute.max(memory) + seen * compute.min(memory);
         if seconds.is_infinite() || is_refused(kernel) {
             return Cost::IMPOSSIBLE;
@@ -322,7 +252,7 @@ impl CostModel {
     }
 
     /// The passes over a body's values.
-    fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
+    pub(super) fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
         self.body_within(body, row, walk, &Around::default(), work);
     }
 
@@ -394,7 +324,7 @@ impl CostModel {
 
     /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
     /// index map. Another is evaluated, and copied in the caches where each task evaluates its own part; else written and read back.
-    fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut Tally) {
+    pub(super) fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut Tally) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
                 load.guards.is_empty() && load.dtype.size() >= 4 && is_of_matrices(&load.at, &body.domain, groups)
@@ -473,7 +403,7 @@ impl CostModel {
     }
 
     /// Sums side by side: operands that are not read in place are evaluated tile by tile, and with them what neighbours evaluate too.
-    fn lanes(&self, form: &LaneForm, work: &mut Tally) {
+    pub(super) fn lanes(&self, form: &LaneForm, work: &mut Tally) {
         let tiles = Tiles::of(form, Caches::default());
         for (side, again) in form.sides.iter().zip(tiles.again).filter(|(side, _)| !side.in_place()) {
             let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
@@ -497,13 +427,13 @@ impl CostModel {
     }
 
     /// Seconds per element of converting a packed operand while it is read.
-    fn decoding(&self, load: &Load, domain: &[usize]) -> f64 {
+    pub(super) fn decoding(&self, load: &Load, domain: &[usize]) -> f64 {
         let each = if load.dtype.size() == 1 { self.costs.product.decode } else { 0.0 };
         points(domain, mentioned(&load.at)) * each
     }
 
     /// So many products `[m k] · [k n]` on a type; where the right operand is kept packed in a shorter one, that is given too.
-    fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<DType>), work: &mut Tally) {
+    pub(super) fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<DType>), work: &mut Tally) {
         let p = &self.costs.product;
         let flops = 2.0 * count * m * n * k;
         let most = match dtype {
@@ -535,7 +465,7 @@ impl CostModel {
         known.copied().unwrap_or(f64::INFINITY)
     }
 
-    fn factor(&self, dtype: DType) -> f64 {
+    pub(super) fn factor(&self, dtype: DType) -> f64 {
         factor(&self.costs.element, dtype)
     }
 }
@@ -555,22 +485,15 @@ fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
 /// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.
 fn parallelism(kernel: &Kernel) -> f64 {
     let domain = &kernel.body.domain;
-    match &kernel.anchor {
-        // One thread goes through the points that may write one element.
-        AnchorKernel::Map => {
-            let meet = kernel.stores.iter().map(|store| together(store, domain)).fold(0, |all, axes| all | axes);
-            if meet == 0 { f64::INFINITY } else { points(domain, !meet) }
-        }
-        AnchorKernel::Rows { .. } => points(domain, !row_mask(kernel)),
-        AnchorKernel::Contraction { axes, .. } => {
-            let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
-            batch * (rows / tasks::ROWS as f64).max(1.0) * (columns / tasks::FEW_COLUMNS as f64).max(1.0)
-        }
-        AnchorKernel::Attention { axes, .. } => {
-            let [batch, queries, _] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
-            batch * (queries / attention::query_block(batch as usize, queries as usize) as f64).ceil()
-        }
+    if let Some(tasks) = kernels::tasks(kernel) {
+        return tasks;
     }
+    if kernel.row_axes().is_some() {
+        return points(domain, !row_mask(kernel));
+    }
+    // One thread goes through the points that may write one element.
+    let meet = kernel.stores.iter().map(|store| together(store, domain)).fold(0, |all, axes| all | axes);
+    if meet == 0 { f64::INFINITY } else { points(domain, !meet) }
 }
 
 /// Whether the matrices of an operand, one for each point of the first `batch` axes, are evaluated one by one: see
@@ -594,7 +517,7 @@ fn factor(element: &ElementCosts, dtype: DType) -> f64 {
 /// products as one axis, nor where guards or integers of the body say.
 fn is_refused(kernel: &Kernel) -> bool {
     let rank = kernel.body.domain.len();
-    let columns = if let AnchorKernel::Contraction { axes, .. } = &kernel.anchor { axes.columns } else { 0 };
+    let columns = kernels::columns(kernel);
     let groups = [rank - columns, 0, columns];
     let scattered = |s: &Store| !s.guards.is_empty() || !s.at.values().is_empty();
     let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || scattered(s);
@@ -602,20 +525,13 @@ fn is_refused(kernel: &Kernel) -> bool {
 }
 
 /// How many points three groups of so many axes have.
-fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
+pub(super) fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
     let (first, rest) = body.domain.split_at(groups[0]);
     let (second, third) = rest.split_at(groups[1]);
     [first, second, third].map(|group| group.iter().map(|&n| n as f64).product())
 }
 
-/// Returns the load of a right operand that is kept packed in a shorter type where it is constant.
-fn kept_panels<'a>(kernel: &Kernel, rhs: &'a Body) -> Option<&'a Load> {
-    let load = kept(&rhs.instrs, *rhs.results.first()?)?;
-    let keeps = keeps(kernel.accumulator()?, load.dtype) && load.guards.is_empty();
-    (keeps && load.at.affine(rhs.domain.len()).is_some()).then_some(load)
-}
-
-fn dtype(body: &Body) -> DType {
+pub(super) fn dtype(body: &Body) -> DType {
     body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype())
 }
 
