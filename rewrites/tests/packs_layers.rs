@@ -19,10 +19,13 @@ fn run(encoder: Encoder) -> Rewritten {
     done
 }
 
+/// The observer of a class, and op, attributes and operands of one of its nodes.
+type Form<'a> = (Option<Op>, Op, &'a Attrs, Vec<usize>);
+
 /// For each class of `small` the class of `large` that computes the same by the same nodes, as far as there is one.
 fn embed(small: &EClasses, large: &EClasses) -> Vec<Option<usize>> {
     // An observed value and its twin may consist of the same nodes: the observer tells them from each other.
-    let mut places: HashMap<(Option<Op>, Op, &Attrs, Vec<usize>), usize> = HashMap::new();
+    let mut places: HashMap<Form<'_>, usize> = HashMap::new();
     for (at, class) in large.classes.iter().enumerate() {
         for node in &class.nodes {
             places.insert((class.observer, node.op, &node.attrs, node.operands.to_vec()), at);

@@ -119,8 +119,14 @@ fn paired(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::
     let (first, others) = (n % count, n / count);
     let second = (first + 1 + others % (count - 1)) % count;
     let ways = others / (count - 1);
-    let part = if ways / 2 % 2 == 0 { Part::All } else { Part::Row };
-    put(&mut values, &floats[first], part, if ways % 2 == 0 { f64::NEG_INFINITY } else { f64::INFINITY }, random);
+    let part = if (ways / 2).is_multiple_of(2) { Part::All } else { Part::Row };
+    put(
+        &mut values,
+        &floats[first],
+        part,
+        if ways.is_multiple_of(2) { f64::NEG_INFINITY } else { f64::INFINITY },
+        random,
+    );
     put(&mut values, &floats[second], Part::All, SPECIAL[(n + ways) % SPECIAL.len()], random);
     values
 }

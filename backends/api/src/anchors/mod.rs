@@ -199,6 +199,9 @@ impl AnchorKernel {
     }
 }
 
+/// Axes whose extent is another in each run, each with that extent.
+type RunLengths<'a> = Vec<(usize, &'a Dim)>;
+
 impl Kernel {
     /// The bodies of the anchor's operands.
     pub fn operands(&self) -> Vec<&Body> {
@@ -241,7 +244,7 @@ impl Kernel {
     }
 
     /// Returns the extents of a group's axes, and those axes whose extent is another in each run, counted from the group's first one.
-    pub fn group(&self, group: GroupId) -> Option<(&[usize], Vec<(usize, &Dim)>)> {
+    pub fn group(&self, group: GroupId) -> Option<(&[usize], RunLengths<'_>)> {
         let groups = self.groups();
         self.bodies().into_iter().zip(self.layouts()).find_map(|(body, layout)| {
             let (first, axes) = (place(layout, &groups, group)?, groups[group]);

@@ -60,9 +60,7 @@ pub struct AttentionProblem<'a> {
 impl<'a> AttentionProblem<'a> {
     /// That of a kernel, if it is one.
     pub fn of(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
-        let Some(Attention { query, key, value, bias, axes, form }) = kernel.attention() else {
-            return None;
-        };
+        let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
         let is_wide = wide(&kernel.bodies());
         let ScoreForm { scale, softcap, empty } = form;
         let AttentionAxes { batch, queries, keys, depth, columns } = axes;

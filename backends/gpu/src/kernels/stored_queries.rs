@@ -45,7 +45,7 @@ impl StoredQueries {
     /// Those of a kernel of attention; `None` where guards do not leave a box, or where blocks of neighbouring queries matter: those of which
     /// the bias hides keys by their places.
     pub fn of(kernel: &Kernel) -> Option<StoredQueries> {
-        let Some(Attention { bias, axes, .. }) = kernel.attention() else { return None };
+        let Attention { bias, axes, .. } = kernel.attention()?;
         let is_mask = |bias: &Body| Mask::new(&bias.instrs, &bias.results).is_some();
         if bias.is_some_and(is_mask) {
             return None;

@@ -102,9 +102,7 @@ impl AttentionPoints<'_> {
 impl<'a> AttentionProblem<'a> {
     /// That of a kernel, if it is one.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
-        let Some(Attention { query, key, value, bias, axes, form }) = kernel.attention() else {
-            return None;
-        };
+        let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
         let ScoreForm { scale, softcap, empty } = form;
         let AttentionAxes { batch, queries, keys, depth, columns } = axes;
         let operands = [

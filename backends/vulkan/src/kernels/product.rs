@@ -72,7 +72,7 @@ impl TilePoints<'_> {
 impl<'a> Product<'a> {
     /// That of a kernel, if it is one.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<Product<'a>> {
-        let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() else { return None };
+        let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let left = matrix(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
         let right = matrix(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
         Some(Product {

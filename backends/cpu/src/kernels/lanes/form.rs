@@ -78,7 +78,7 @@ pub struct SideAxis {
 impl LaneForm {
     /// The form of a kernel of fixed extents, if it is better computed so.
     pub fn of(kernel: &Kernel) -> Option<LaneForm> {
-        let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() else { return None };
+        let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let as_product = as_product(kernel, lhs, rhs, &axes);
         // Most products are such that no form can be better.
         let terms: f64 = lhs.domain[axes.batch + axes.rows..].iter().map(|&n| n as f64).product();
@@ -95,7 +95,7 @@ impl LaneForm {
 
     /// The best form, and about how many cycles a sum takes.
     fn best(kernel: &Kernel) -> Option<(f64, LaneForm)> {
-        let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() else { return None };
+        let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let domain = &kernel.body.domain;
         let (rows, columns) = (axes.batch..axes.batch + axes.rows, axes.batch + axes.rows..domain.len());
         let points = |range: std::ops::Range<usize>| domain[range].iter().product::<usize>();
