@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use eutectic::{
     Compiler, Cpu, CpuOptions, Graph, RuleSet, Tensor,
     engine::{
-        backend::{AnchorKernel, Backend, BackendError, Cost, Executable, Instr, Kernel, Limits, Program},
+        backend::{Backend, BackendError, Cost, Executable, Instr, Kernel, Limits, Program},
         ir::{DType, Op, lang::Source, text},
         rewrites::{Choice, Fp},
     },
@@ -315,7 +315,7 @@ impl Backend for WrongProducts {
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
         let mut program = program.clone();
-        let is_product = |k: &&mut Kernel| matches!(k.anchor, AnchorKernel::Contraction { .. });
+        let is_product = |k: &&mut Kernel| k.contraction().is_some();
         for kernel in program.kernels.iter_mut().filter(is_product) {
             if kernel.body.domain.last() != Some(&self.columns) {
                 continue;

@@ -27,7 +27,7 @@ fn written(ty: &Type, value: impl FnOnce(Index, DType) -> Instr, slot: usize) ->
     let lengths = shape.iter().cloned().enumerate().filter(|(_, dim)| dim.varies()).collect();
     let instrs = vec![value(at.clone(), dtype)];
     let mut kernel = Kernel {
-        anchor: AnchorKernel::Map,
+        anchor: AnchorKernel::map(),
         body: Body { domain, lengths, instrs, ..Body::default() },
         stores: vec![Store::new(slot, at, 0)],
         slots: vec![(dtype, count); slot + 1],
@@ -44,7 +44,7 @@ pub fn copy_rows(dtype: DType, [rows, count]: [usize; 2], [from, to]: [usize; 2]
     let load = Load { slot: 0, at: at(from), guards: Vec::new(), dtype };
     let domain = [rows, count].into_iter().collect();
     let mut kernel = Kernel {
-        anchor: AnchorKernel::Map,
+        anchor: AnchorKernel::map(),
         body: Body { domain, instrs: vec![Instr::Load(load)], ..Body::default() },
         stores: vec![Store::new(1, at(to), 0)],
         slots: [from, to].map(|stride| (dtype, rows * stride)).to_vec(),

@@ -3,7 +3,7 @@
 //! Blocks are planned each by itself, so that a block which wants what it is given in another form, as a cast of it, computes that form by a kernel of
 //! its own. Where the kernel that stores the value would store the other form too for less than a kernel takes, it does.
 
-use eutectic_backend::{AnchorKernel, Backend, Buffer, BufferId, Instr, Kernel, Place, Step, Store, ValueId};
+use eutectic_backend::{Backend, Buffer, BufferId, Instr, Kernel, Place, Step, Store, ValueId};
 use rustc_hash::FxHashMap;
 
 /// A kernel that makes each element of a buffer from the element at the same place of another one.
@@ -15,7 +15,7 @@ struct ElementWise<'a> {
 
 impl<'a> ElementWise<'a> {
     fn of(kernel: &'a Kernel) -> Option<ElementWise<'a>> {
-        let ([store], true) = (&kernel.stores[..], kernel.anchor == AnchorKernel::Map) else { return None };
+        let ([store], true) = (&kernel.stores[..], kernel.is_map()) else { return None };
         let instrs = &kernel.body.instrs;
         let load = instrs.iter().position(|instr| matches!(instr, Instr::Load(_)))?;
         let Instr::Load(of) = &instrs[load] else { return None };
@@ -149,7 +149,7 @@ impl Joins<'_> {
 
 #[cfg(test)]
 mod tests {
-    use eutectic_backend::{Body, Load};
+    use eutectic_backend::{AnchorKernel, Body, Load};
     use eutectic_ir::{DType, Op, Origin, index::Index};
 
     use super::*;
@@ -165,7 +165,7 @@ mod tests {
         let op = Op::named(op).unwrap();
         let map = Instr::Map { op, attrs: Default::default(), args: vec![0], dtype: DType::F32 };
         Kernel {
-            anchor: AnchorKernel::Map,
+            anchor: AnchorKernel::map(),
             body: Body { domain: vec![COUNT], instrs: vec![Instr::Load(load), map], ..Body::default() },
             stores: vec![Store::new(1, at, 1)],
             slots: vec![(DType::F32, COUNT); 2],

@@ -235,7 +235,7 @@ mod tests {
             let at = Index::coord(0);
             let load = Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype: DType::F32 };
             Kernel {
-                anchor: AnchorKernel::Map,
+                anchor: AnchorKernel::map(),
                 body: Body { domain: domain.to_vec(), instrs: vec![Instr::Load(load)], ..Body::default() },
                 stores: vec![Store::new(1, at, 0)],
                 slots: vec![(DType::F32, 8); 2],
@@ -251,7 +251,7 @@ mod tests {
         let load = |slot| Instr::Load(Load { slot, at: at.clone(), guards: Vec::new(), dtype: DType::I32 });
         let number = Instr::Coordinate { index: at.clone(), dtype: DType::I32 };
         let kernel = |last: Store| Kernel {
-            anchor: AnchorKernel::Map,
+            anchor: AnchorKernel::map(),
             body: Body { domain: vec![8], instrs: vec![load(0), number.clone()], ..Body::default() },
             stores: vec![Store::new(1, at.clone(), 1), last],
             slots: vec![(DType::I32, 8); 3],

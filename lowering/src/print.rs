@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use eutectic_backend::{
-    AnchorKernel, Body, Buffer, BufferId, Guard, Instr, Kernel, Place, Program, Step, Store, ValueId,
-};
+use eutectic_backend::{Body, Buffer, BufferId, Guard, Instr, Kernel, Place, Program, Step, Store, ValueId};
 use eutectic_ir::{Attrs, DType, Op, ops::Writes};
 use rustc_hash::FxHashMap;
 
@@ -73,8 +71,8 @@ pub fn kernel(kernel: &Kernel) -> String {
     let (groups, layouts) = (kernel.groups(), kernel.layouts());
     let domain = |body: &Body, layout: &[usize]| domain(body, layout.iter().map(|&g| groups[g]));
     let mut text = format!("  {} {}", kernel.kind(), domain(&kernel.body, layouts[layouts.len() - 1]));
-    if let AnchorKernel::Attention { scale, softcap, empty, .. } = &kernel.anchor {
-        let _ = write!(text, " scale {:?} softcap {:?} empty {empty:?}", scale.get(), softcap.get());
+    for (name, attr) in kernel.anchor.def().attrs.iter().zip(&kernel.anchor.attrs) {
+        let _ = write!(text, " {name} {attr}");
     }
     text.push('\n');
     for (i, (body, layout)) in kernel.bodies().into_iter().zip(layouts).enumerate() {

@@ -157,7 +157,7 @@ mod tests {
         let load = |slot| Instr::Load(Load { slot, at: back.clone(), guards: Vec::new(), dtype: DType::F32 });
         let body = Body { domain: vec![8], instrs: (0..reads).map(load).collect(), ..Body::default() };
         let store = Store::new(reads, Index::coord(0), 0);
-        Kernel { anchor: AnchorKernel::Map, body, stores: vec![store], slots: vec![(DType::F32, 8); reads + 1] }
+        Kernel { anchor: AnchorKernel::map(), body, stores: vec![store], slots: vec![(DType::F32, 8); reads + 1] }
     }
 
     /// What becomes of steps, each of which reads all of its buffers but the last.

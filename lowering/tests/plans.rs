@@ -48,7 +48,7 @@ fn primitive_softmax_is_one_row_group() {
         let kernel = only_kernel(&classes, &searched);
         // A row of one element has no axis.
         let axes = usize::from(dims.last() != Some(&1));
-        assert_eq!(kernel.anchor, AnchorKernel::Rows { axes });
+        assert_eq!(kernel.anchor, AnchorKernel::rows(axes));
         assert_eq!(kernel.body.instrs.iter().filter(|i| i.row().is_some()).count(), 2);
         assert_eq!(kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Load(_))).count(), 1);
     }

@@ -24,38 +24,16 @@ use eutectic_ir::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    kernel::{AnchorKernel, AttentionAxes, Body, ContractionAxes, Instr, Kernel, Load, Slot, Store, ValueId},
+    anchors::{Layout, place},
+    body::{Body, Instr, Load, Slot, Store, ValueId},
+    kernel::Kernel,
     reach::{mentioned, points},
 };
 
 /// Rows of a product, at most, that are few: it takes as long as reading what they are multiplied with.
 pub const FEW: usize = 8;
 
-/// The groups of axes that a body's domain consists of, outermost first, by their numbers.
-pub type Layout = &'static [usize];
-
 impl Kernel {
-    /// The groups of axes of each body, in the order of [`Kernel::bodies`].
-    pub fn layouts(&self) -> &'static [Layout] {
-        match &self.anchor {
-            AnchorKernel::Map => &[&[0]],
-            AnchorKernel::Rows { .. } => &[&[0, 1]],
-            AnchorKernel::Contraction { .. } => &[&[0, 1, 3], &[0, 3, 2], &[0, 1, 2]],
-            AnchorKernel::Attention { bias: None, .. } => &[&[0, 1, 3], &[0, 2, 3], &[0, 2, 4], &[0, 1, 4]],
-            AnchorKernel::Attention { .. } => &[&[0, 1, 3], &[0, 2, 3], &[0, 2, 4], &[0, 1, 2], &[0, 1, 4]],
-        }
-    }
-
-    /// How many axes each group has.
-    pub fn groups(&self) -> Vec<usize> {
-        match &self.anchor {
-            AnchorKernel::Map => vec![self.body.domain.len()],
-            AnchorKernel::Rows { axes } => vec![self.body.domain.len() - axes, *axes],
-            AnchorKernel::Contraction { axes: a, .. } => vec![a.batch, a.rows, a.columns, a.depth],
-            AnchorKernel::Attention { axes: a, .. } => vec![a.batch, a.queries, a.keys, a.depth, a.columns],
-        }
-    }
-
     /// Brings it into normal form.
     pub fn normalise(&mut self) {
         let (layouts, mut groups) = (self.layouts(), self.groups());
@@ -64,55 +42,14 @@ impl Kernel {
         if let Some(own) = nests.last_mut() {
             std::mem::swap(&mut own.stores, &mut stores);
         }
-        normalise(&mut nests, layouts, &mut groups);
+        normalise(&mut nests, &layouts, &mut groups);
         self.stores = nests.last_mut().map(|own| std::mem::take(&mut own.stores)).unwrap_or_default();
         for (body, nest) in self.bodies_mut().into_iter().zip(nests) {
             *body = Body { domain: nest.domain, lengths: nest.lengths, instrs: nest.instrs, results: nest.results };
         }
-        match (&mut self.anchor, groups.as_slice()) {
-            (AnchorKernel::Rows { axes }, &[_, row]) => *axes = row,
-            (AnchorKernel::Contraction { axes, .. }, &[batch, rows, columns, depth]) => {
-                *axes = ContractionAxes { batch, rows, columns, depth };
-            }
-            (AnchorKernel::Attention { axes, .. }, &[batch, queries, keys, depth, columns]) => {
-                *axes = AttentionAxes { batch, queries, keys, depth, columns };
-            }
-            _ => {}
-        }
-        self.transpose_few_columns();
+        self.anchor.axes = groups[1..].into();
+        (self.anchor.def().normalise)(self);
     }
-}
-
-impl Kernel {
-    /// Makes a product of many rows and few columns one of few rows.
-    fn transpose_few_columns(&mut self) {
-        let AnchorKernel::Contraction { lhs, rhs, axes } = &mut self.anchor else { return };
-        let [batch, rows, columns] = [axes.batch, axes.rows, axes.columns];
-        let points = |axes: &[usize]| axes.iter().product::<usize>();
-        let (of_rows, of_columns) = self.body.domain[batch..].split_at(rows);
-        if rows > 1 || points(of_rows) <= FEW || points(of_columns) > FEW || !is_matrix(lhs, &self.slots) {
-            return;
-        }
-        // Groups of axes behind those of batches: the second before the first.
-        let exchanged = |body: &mut Body, stores: &mut Vec<Store>, first: usize, second: usize| {
-            let order: Vec<usize> =
-                (0..batch).chain(batch + first..batch + first + second).chain(batch..batch + first).collect();
-            let nest = Nest { stores: std::mem::take(stores), ..Nest::of(std::mem::take(body)) }.permuted(&order);
-            *stores = nest.stores;
-            *body = Body { domain: nest.domain, lengths: nest.lengths, instrs: nest.instrs, results: nest.results };
-        };
-        exchanged(lhs, &mut Vec::new(), rows, axes.depth);
-        exchanged(rhs, &mut Vec::new(), axes.depth, columns);
-        std::mem::swap(lhs, rhs);
-        exchanged(&mut self.body, &mut self.stores, rows, columns);
-        (axes.rows, axes.columns) = (columns, rows);
-    }
-}
-
-/// Whether a body is a matrix: every load in it is one of a matrix.
-fn is_matrix(body: &Body, slots: &[(DType, usize)]) -> bool {
-    let of_matrix = |load| is_load_of_matrix(load, &body.domain, slots);
-    body.instrs.iter().all(|instr| if let Instr::Load(load) = instr { of_matrix(load) } else { true })
 }
 
 /// Returns whether a load over a domain is affine, has no guards, and reads no element twice along the axes that it mentions. Windows that
@@ -326,12 +263,6 @@ fn reads_as_one(map: &Index, outer: usize, inner: usize, extent: i64) -> bool {
         }
     }
     strides[0] == strides[1] * extent
-}
-
-/// Where a group's axes begin in a domain of such a layout.
-fn place(layout: &[usize], groups: &[usize], group: usize) -> Option<usize> {
-    let at = layout.iter().position(|&g| g == group)?;
-    Some(layout[..at].iter().map(|&g| groups[g]).sum())
 }
 
 /// Brings nests that share groups of axes into normal form; `groups` says how many axes each has, and is brought up to date.

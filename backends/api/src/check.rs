@@ -3,7 +3,7 @@
 use eutectic_ir::{DType, Origin, Type};
 
 use crate::{
-    kernel::Slot,
+    body::Slot,
     program::{Buffer, BufferId, Exit, InPlace, Part, Place, Program, Step},
 };
 
@@ -130,13 +130,17 @@ mod tests {
     use eutectic_ir::index::Index;
 
     use super::*;
-    use crate::kernel::{AnchorKernel, Body, Instr, Kernel, Load, Store};
+    use crate::{
+        anchors::AnchorKernel,
+        body::{Body, Instr, Load, Store},
+        kernel::Kernel,
+    };
 
     /// Slot 1 becomes slot 0, in so many bytes of the arena from `at` on.
     fn program(at: usize, in_place: &[InPlace]) -> Program {
         let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 };
         let kernel = Kernel {
-            anchor: AnchorKernel::Map,
+            anchor: AnchorKernel::map(),
             body: Body { domain: vec![4], instrs: vec![Instr::Load(load)], ..Body::default() },
             stores: vec![Store::new(1, Index::coord(0), 0)],
             slots: vec![(DType::F32, 4); 2],

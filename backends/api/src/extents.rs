@@ -9,8 +9,9 @@ use eutectic_ir::{Dim, Symbol, Type};
 use smallvec::SmallVec;
 
 use crate::{
+    body::{Body, Instr, Store},
     error::BackendError,
-    kernel::{Body, Instr, Kernel, Store},
+    kernel::Kernel,
     program::Program,
 };
 

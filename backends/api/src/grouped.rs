@@ -1,6 +1,6 @@
 //! The bodies of anchors, whose groups of axes become the rows and columns of matrices.
 
-use crate::{axes::Nest, kernel::Body};
+use crate::{axes::Nest, body::Body};
 
 /// A body over three groups of axes: those of the batch, of rows and of columns.
 #[derive(Clone, Debug)]

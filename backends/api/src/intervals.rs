@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use eutectic_ir::{Interval, index::Index};
 
-use crate::kernel::{Guard, Instr, ValueId};
+use crate::body::{Guard, Instr, ValueId};
 
 /// What a bias does to a block of scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ mod tests {
     use eutectic_ir::{Attrs, DType, Op};
 
     use super::*;
-    use crate::kernel::Body;
+    use crate::body::Body;
 
     /// where(keep, 0, −∞), where `keep` is made of the numbers of a query and a key.
     fn mask(keep: impl Fn(&mut Body, ValueId, ValueId) -> ValueId) -> Body {

@@ -1,400 +1,269 @@
-//! The description of one kernel, from which every backend prints its own.
+//! The description of one kernel, from which every backend prints its own, and of the anchor that it is built around.
 
-use std::ops::Range;
+use std::{fmt, hash};
 
-use eutectic_ir::{
-    Attrs, DType, Dim, Op,
-    index::{Atom, Index},
-    ops::Writes,
-};
+use eutectic_ir::{Attr, Attrs, DType, Dim};
+use smallvec::SmallVec;
 
-/// The number of a buffer among a kernel's operands.
-pub type Slot = usize;
-/// The number of an instruction in a [`Body`].
-pub type ValueId = usize;
-/// The number of a check of ids that cannot fail, or that no op asks for.
-pub const NO_CHECK: usize = u32::MAX as usize;
-/// Holds where the index lies in the range.
-pub type Guard = (Index, Range<i64>);
+use crate::body::{Body, Store};
 
 /// One launch. What it computes: for each point of the domain, the body; then the stores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// What the kernel is built around.
     pub anchor: AnchorKernel,
-    /// The epilogue (for [`AnchorKernel::Map`] and [`AnchorKernel::Rows`]: everything), over the anchor's result domain.
+    /// The epilogue (of maps and row groups: everything), over the anchor's result domain.
     pub body: Body,
     /// What is written.
     pub stores: Vec<Store>,
-    /// Element type and number of elements of each buffer that it touches, all axes at the most that they can be. No buffer is both read and written, unless
-    /// each point reads only what the same point writes (in place), and no other store takes that as it was read. What no point writes of a buffer stays.
+    /// Element type and number of elements of each buffer that it touches, all axes at the most that they can be. No buffer is both read and
+    /// written, unless each point reads only what the same point writes (in place), and no other store takes that as it was read. What no
+    /// point writes of a buffer stays.
     pub slots: Vec<(DType, usize)>,
 }
 
-/// The anchor and its operands, each with its prologue.
+/// The number of a group of axes in [`AnchorDef::groups`].
+pub type GroupId = usize;
+
+/// The groups of axes that a body's domain consists of, outermost first.
+pub type Layout = &'static [GroupId];
+
+/// An anchor, as a row of the table.
+pub struct AnchorDef {
+    /// Its name, as plans and ops name it.
+    pub name: &'static str,
+    /// Groups of axes; an anchor does the same along all axes of a group. The first one has those axes of the result that no other has.
+    pub groups: &'static [GroupDef],
+    /// What goes in, those that can be left out last.
+    pub operands: &'static [OperandDef],
+    /// What comes out; the kernel's own body is over the groups of the first one.
+    pub results: &'static [ResultDef],
+    /// Names of its attributes, which the op that lowers to it has too.
+    pub attrs: &'static [&'static str],
+    /// The type in which it accumulates, from the operands' types; none where it accumulates nothing.
+    pub accumulator: fn(&[DType]) -> Option<DType>,
+    /// Floating-point operations, from the number of points of each group.
+    pub flops: fn(&[f64]) -> f64,
+    /// Brings a kernel whose axes are in normal form into normal form.
+    pub normalise: fn(&mut Kernel),
+    /// The definition.
+    pub eval: fn(&AnchorCall<'_>) -> Vec<Vec<f64>>,
+}
+
+/// A group of axes.
+pub struct GroupDef {
+    /// Its name.
+    pub name: &'static str,
+    /// How the anchor goes along it.
+    pub along: Along,
+}
+
+/// How an anchor goes along a group of axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Each point is computed by itself.
+    Free,
+    /// Points are combined, in an order that is left to the kernel.
+    Combined,
+    /// Points are the elements of a row, on which instructions of the body operate.
+    Row,
+}
+
+/// An operand.
+pub struct OperandDef {
+    /// Its name.
+    pub name: &'static str,
+    /// The groups that it is over.
+    pub layout: Layout,
+    /// The value everywhere if it is left out; none if it must be given.
+    pub absent: Option<f64>,
+    /// Values that it must have beyond extents of a run, so that points there do not count.
+    pub beyond: &'static [Beyond],
+}
+
+/// The value of an operand beyond the extent that a group has in a run.
+pub struct Beyond {
+    /// The group.
+    pub group: GroupId,
+    /// The value.
+    pub value: f64,
+    /// Whether it matters, by the attributes.
+    pub counts: fn(&[Attr]) -> bool,
+}
+
+/// A result.
+pub struct ResultDef {
+    /// The groups that it is over.
+    pub layout: Layout,
+    /// Its value where a group has no points in a run, if it is not the one that kernels compute.
+    pub none: Option<(GroupId, f64)>,
+}
+
+/// Operands of an anchor, to evaluate it.
+pub struct AnchorCall<'a> {
+    /// Elements of each operand, row-major.
+    pub operands: &'a [Vec<f64>],
+    /// Their element types.
+    pub dtypes: &'a [DType],
+    /// The number of points of each group.
+    pub extents: &'a [usize],
+    /// The attributes.
+    pub attrs: &'a Attrs,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy)]
+pub struct AnchorKind(&'static AnchorDef);
+
+/// The anchor of a kernel, with its operands, each with its prologue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::large_enum_variant, reason = "a kernel has one, and most of its uses take it apart")]
-pub enum AnchorKernel {
-    /// None: pointwise and views only.
-    Map,
-    /// A row group: the innermost `axes` axes of the domain form a row, and [`Instr::Row`] computes over its elements.
-    Rows {
-        /// How many axes.
-        axes: usize,
-    },
-    /// `out[b.. m.. n..] = Σ_k.. lhs[b.. m.. k..] · rhs[b.. k.. n..]`, accumulated in f32 (f64 for f64) over the domain
-    /// `[b.. m.. n..]`, where each letter is a group of any number of axes.
-    Contraction {
-        /// Over `[b.. m.. k..]`; one result.
-        lhs: Body,
-        /// Over `[b.. k.. n..]`; one result.
-        rhs: Body,
-        /// How many axes each group has.
-        axes: ContractionAxes,
-    },
-    /// `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
-    /// over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
-    /// group of any number of axes. A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias
-    /// that stands for −∞ ([`eutectic_ir::bounded::hides`]) replaces the score.
-    Attention {
-        /// Over `[b.. s.. d..]`; one result.
-        query: Body,
-        /// Over `[b.. t.. d..]`; one result.
-        key: Body,
-        /// Over `[b.. t.. e..]`; one result.
-        value: Body,
-        /// Over `[b.. s.. t..]`; one result.
-        bias: Option<Body>,
-        /// How many axes each group has.
-        axes: AttentionAxes,
-        /// By its bits, so that kernels can be compared.
-        scale: eutectic_ir::attr::FloatBits,
-        /// As `scale`.
-        softcap: eutectic_ir::attr::FloatBits,
-        /// The result where every score of a row is −∞.
-        empty: EmptyRow,
-    },
+pub struct AnchorKernel {
+    /// Which anchor it is.
+    pub kind: AnchorKind,
+    /// How many axes each group has but the first, which has the other axes of the kernel's own domain; a group of none counts as one axis of
+    /// extent 1.
+    pub axes: SmallVec<[usize; 4]>,
+    /// The operands that are given, in the order of the table; each has one result.
+    pub operands: Vec<Body>,
+    /// The attributes, in the order of the table.
+    pub attrs: Attrs,
 }
 
-/// How many axes each group of a contraction has; a group of none counts as one axis of extent 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContractionAxes {
-    /// Those along which there are separate products.
-    pub batch: usize,
-    /// Those of the left operand and the result.
-    pub rows: usize,
-    /// Those of the right operand and the result.
-    pub columns: usize,
-    /// Those that are summed over.
-    pub depth: usize,
-}
+impl AnchorKind {
+    pub(crate) fn new(def: &'static AnchorDef) -> AnchorKind {
+        AnchorKind(def)
+    }
 
-/// How many axes each group of an attention has; a group of none counts as one axis of extent 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AttentionAxes {
-    /// Those along which there are separate attentions: batches and heads.
-    pub batch: usize,
-    /// Those of the queries.
-    pub queries: usize,
-    /// Those of the keys and the values.
-    pub keys: usize,
-    /// Those that the products of queries and keys are summed over.
-    pub depth: usize,
-    /// Those of a value.
-    pub columns: usize,
-}
+    /// Returns its facts.
+    pub fn def(self) -> &'static AnchorDef {
+        self.0
+    }
 
-impl AttentionAxes {
-    /// Those of attention on a matrix of queries, of keys and of values for each point of `batch` axes.
-    pub fn matrices(batch: usize) -> AttentionAxes {
-        AttentionAxes { batch, queries: 1, keys: 1, depth: 1, columns: 1 }
+    pub(crate) fn is(self, def: &'static AnchorDef) -> bool {
+        std::ptr::eq(self.0, def)
     }
 }
 
-/// What attention gives for a row in which every score is −∞; where there are no keys at all, it is zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EmptyRow {
-    /// Zeros: nothing is attended to.
-    Zeros,
-    /// NaN, as the primitives give.
-    Nan,
-    /// Zeros, and so for a row with a weight that is NaN; the bias is added to every score and hides no key.
-    Guarded,
-}
-
-impl EmptyRow {
-    /// Whether a bias of −∞ hides a key instead of being added to its score.
-    pub fn selects(self) -> bool {
-        self != EmptyRow::Guarded
+impl PartialEq for AnchorKind {
+    fn eq(&self, other: &AnchorKind) -> bool {
+        self.is(other.0)
     }
 }
 
-/// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Body {
-    /// Extents of the domain, outermost first; where one is another in each run, the most that it can be.
-    pub domain: Vec<usize>,
-    /// The axes whose extent is another in each run, ascending, with what it is: runs have that many of the axis' points, the
-    /// first ones. See [`Kernel::at`].
-    pub lengths: Vec<(usize, Dim)>,
-    /// The instructions; arguments come before users.
-    pub instrs: Vec<Instr>,
-    /// For an operand of an anchor: the value that goes in. Empty for a kernel's own body, which has stores.
-    pub results: Vec<ValueId>,
-}
+impl Eq for AnchorKind {}
 
-impl Body {
-    /// The value that is the only result but for the op `tf32`: matrix units need keep no more than eleven significant bits of it.
-    pub fn before_tf32(&self) -> Option<ValueId> {
-        match &self.instrs[*self.results.first()?] {
-            Instr::Map { op, args, .. } if op.name() == "tf32" => args.first().copied(),
-            _ => None,
-        }
+impl hash::Hash for AnchorKind {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
     }
 }
 
-/// One instruction.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Instr {
-    /// The anchor's result at this point (contraction and attention; in the kernel's own body only).
-    Anchor {
-        /// Its element type.
-        dtype: DType,
-    },
-    /// An element of a buffer.
-    Load(Load),
-    /// The same number everywhere.
-    Constant {
-        /// By its bits, so that kernels can be compared.
-        value: eutectic_ir::attr::Number,
-        /// Its element type.
-        dtype: DType,
-    },
-    /// An integer computed from the coordinates (iota).
-    Coordinate {
-        /// The integer.
-        index: Index,
-        /// Its element type.
-        dtype: DType,
-    },
-    /// An integer that maps may mention. It must be in `0..extent` wherever all guards hold; otherwise the run fails and names the
-    /// integer as it was given. Where it fails, it is 0.
-    Within {
-        /// The integer.
-        arg: ValueId,
-        /// How many there are.
-        extent: Dim,
-        /// Whether integers from −extent on are legal too, and count from the end.
-        from_end: bool,
-        /// Which of the kernel's checks it is: steps say where each one is from.
-        check: usize,
-        /// Where it counts; elsewhere it may be anything.
-        guards: Vec<Guard>,
-        /// Its element type.
-        dtype: DType,
-    },
-    /// A pointwise op.
-    Map {
-        /// The op.
-        op: Op,
-        /// Its attributes.
-        attrs: Attrs,
-        /// Its arguments.
-        args: Vec<ValueId>,
-        /// Element type of the result.
-        dtype: DType,
-    },
-    /// An operation over the elements of the row (row groups only): one value a row, or one for each point, as [`Op::row`] says.
-    Row {
-        /// The op, a row operation.
-        op: Op,
-        /// Its attributes, for rows that are the last axis ([`Op::row_attrs`]).
-        attrs: Attrs,
-        /// The elements.
-        args: Vec<ValueId>,
-        /// Element type of the result; sums are accumulated in f32 or wider.
-        dtype: DType,
-    },
-    /// The value of the first piece whose guards all hold, else `fill`.
-    Select {
-        /// The pieces.
-        pieces: Vec<(Vec<Guard>, ValueId)>,
-        /// What is there if no piece applies.
-        fill: eutectic_ir::attr::Number,
-        /// Element type.
-        dtype: DType,
-    },
-}
-
-/// A read of a buffer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Load {
-    /// Which buffer.
-    pub slot: Slot,
-    /// At which element: a map from the domain's coordinates; `Atom::Value(i)` stands for value `i` of the body, an
-    /// [`Instr::Within`] (an indirect load).
-    pub at: Index,
-    /// Read only where all of these hold; what the load gives elsewhere is not used.
-    pub guards: Vec<Guard>,
-    /// Element type.
-    pub dtype: DType,
-}
-
-/// A write to a buffer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Store {
-    /// Which buffer.
-    pub slot: Slot,
-    /// At which element: an affine map from the domain's coordinates, plus integers of the body (`Atom::Value(i)` is value `i`) that
-    /// the guards keep in range. In a row group, a value that is the same for the whole row is stored once a row: its map does
-    /// not mention the row's coordinates.
-    pub at: Index,
-    /// Written only where all of these hold.
-    pub guards: Vec<Guard>,
-    /// Which value of the body.
-    pub value: ValueId,
-    /// How points write to one element. Only maps have other stores than those of points apart, and each point of the domain is one write.
-    pub writes: Writes,
-}
-
-impl Instr {
-    /// Element type of the value.
-    pub fn dtype(&self) -> DType {
-        match self {
-            Instr::Anchor { dtype }
-            | Instr::Constant { dtype, .. }
-            | Instr::Coordinate { dtype, .. }
-            | Instr::Within { dtype, .. }
-            | Instr::Map { dtype, .. }
-            | Instr::Row { dtype, .. }
-            | Instr::Select { dtype, .. } => *dtype,
-            Instr::Load(load) => load.dtype,
-        }
-    }
-
-    /// The values that it uses: its arguments, then those that its maps mention.
-    pub fn args(&self) -> Vec<ValueId> {
-        let mut args = match self {
-            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Load(_) => Vec::new(),
-            Instr::Map { args, .. } | Instr::Row { args, .. } => args.clone(),
-            Instr::Within { arg, .. } => vec![*arg],
-            Instr::Select { pieces, .. } => pieces.iter().map(|p| p.1).collect(),
-        };
-        args.extend(self.maps().into_iter().flat_map(Index::values));
-        args
-    }
-
-    /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by value `value(n)`.
-    pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
-        match self {
-            Instr::Map { args, .. } | Instr::Row { args, .. } => args.iter_mut().for_each(|arg| *arg = value(*arg)),
-            Instr::Within { arg, .. } => *arg = value(*arg),
-            Instr::Select { pieces, .. } => pieces.iter_mut().for_each(|piece| piece.1 = value(piece.1)),
-            Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } | Instr::Coordinate { .. } => {}
-        }
-        let value = |n: ValueId| Index::atom(Atom::Value(value(n)));
-        self.maps_mut().into_iter().for_each(|map| *map = map.substitute(at, &value, domain));
-    }
-
-    /// Its index maps, those of its guards included.
-    pub fn maps(&self) -> Vec<&Index> {
-        match self {
-            Instr::Load(load) => load.guards.iter().map(|g| &g.0).chain([&load.at]).collect(),
-            Instr::Coordinate { index, .. } => vec![index],
-            Instr::Within { guards, .. } => guards.iter().map(|g| &g.0).collect(),
-            Instr::Select { pieces, .. } => pieces.iter().flat_map(|p| &p.0).map(|g| &g.0).collect(),
-            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Row { .. } => Vec::new(),
-        }
-    }
-
-    /// See [`Instr::maps`].
-    pub fn maps_mut(&mut self) -> Vec<&mut Index> {
-        match self {
-            Instr::Load(load) => load.guards.iter_mut().map(|g| &mut g.0).chain([&mut load.at]).collect(),
-            Instr::Coordinate { index, .. } => vec![index],
-            Instr::Within { guards, .. } => guards.iter_mut().map(|g| &mut g.0).collect(),
-            Instr::Select { pieces, .. } => pieces.iter_mut().flat_map(|p| &mut p.0).map(|g| &mut g.0).collect(),
-            Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Map { .. } | Instr::Row { .. } => Vec::new(),
-        }
+impl fmt::Debug for AnchorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
     }
 }
 
-impl Store {
-    /// Of a value at each point, to an element of its own.
-    pub fn new(slot: Slot, at: Index, value: ValueId) -> Store {
-        Store { slot, at, guards: Vec::new(), value, writes: Writes::Apart }
-    }
-
-    /// Its index maps, those of its guards included.
-    pub fn maps(&self) -> impl Iterator<Item = &Index> {
-        self.guards.iter().map(|g| &g.0).chain([&self.at])
-    }
-
-    /// See [`Store::maps`].
-    pub fn maps_mut(&mut self) -> impl Iterator<Item = &mut Index> {
-        self.guards.iter_mut().map(|g| &mut g.0).chain([&mut self.at])
-    }
-
-    /// As [`Instr::substitute`].
-    pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
-        self.value = value(self.value);
-        let value = |n: ValueId| Index::atom(Atom::Value(value(n)));
-        self.maps_mut().for_each(|map| *map = map.substitute(at, &value, domain));
-    }
-
-    /// The values that it needs: the one that it stores, then those that its maps mention.
-    pub fn values(&self) -> Vec<ValueId> {
-        [self.value].into_iter().chain(self.maps().flat_map(Index::values)).collect()
+impl AnchorDef {
+    /// Returns the groups of each body, of so many operands and the kernel's own.
+    pub(crate) fn layouts(&self, operands: usize) -> Vec<Layout> {
+        let own = self.results.first().map(|result| result.layout);
+        self.operands.iter().take(operands).map(|operand| operand.layout).chain(own).collect()
     }
 }
 
 impl AnchorKernel {
-    /// A product of matrices for each point of the outer axes: `lhs` is over `[b.. m k]`, `rhs` over `[b.. k n]`.
-    pub fn product(lhs: Body, rhs: Body) -> AnchorKernel {
-        let axes = ContractionAxes { batch: lhs.domain.len().saturating_sub(2), rows: 1, columns: 1, depth: 1 };
-        AnchorKernel::Contraction { lhs, rhs, axes }
+    /// Returns an anchor of a name, whose groups have one axis each but the first.
+    pub fn new(kind: AnchorKind, operands: Vec<Body>, attrs: Attrs) -> AnchorKernel {
+        let axes = std::iter::repeat_n(1, kind.def().groups.len() - 1).collect();
+        AnchorKernel { kind, axes, operands, attrs }
+    }
+
+    pub(crate) fn of(def: &'static AnchorDef, axes: &[usize], operands: Vec<Body>, attrs: Attrs) -> AnchorKernel {
+        AnchorKernel { kind: AnchorKind(def), axes: axes.into(), operands, attrs }
+    }
+
+    /// Returns its facts.
+    pub fn def(&self) -> &'static AnchorDef {
+        self.kind.def()
+    }
+
+    /// Returns the element types of the operands; none for one that has no result.
+    pub fn dtypes(&self) -> Option<Vec<DType>> {
+        self.operands.iter().map(|body| body.results.first().map(|&result| body.instrs[result].dtype())).collect()
     }
 }
+
+/// Axes whose extent is another in each run, each with that extent.
+type RunLengths<'a> = Vec<(usize, &'a Dim)>;
 
 impl Kernel {
     /// The bodies of the anchor's operands.
     pub fn operands(&self) -> Vec<&Body> {
-        match &self.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
-            AnchorKernel::Contraction { lhs, rhs, .. } => vec![lhs, rhs],
-            AnchorKernel::Attention { query, key, value, bias, .. } => {
-                [query, key, value].into_iter().chain(bias.as_ref()).collect()
-            }
-        }
+        self.anchor.operands.iter().collect()
     }
 
     /// See [`Kernel::bodies`].
     pub(crate) fn bodies_mut(&mut self) -> Vec<&mut Body> {
-        let mut bodies = match &mut self.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
-            AnchorKernel::Contraction { lhs, rhs, .. } => vec![lhs, rhs],
-            AnchorKernel::Attention { query, key, value, bias, .. } => {
-                [query, key, value].into_iter().chain(bias.as_mut()).collect()
-            }
-        };
-        bodies.push(&mut self.body);
-        bodies
+        self.anchor.operands.iter_mut().chain([&mut self.body]).collect()
     }
 
     /// All bodies: the anchor's operands, then the kernel's own.
     pub fn bodies(&self) -> Vec<&Body> {
-        let mut bodies = self.operands();
-        bodies.push(&self.body);
-        bodies
+        self.anchor.operands.iter().chain([&self.body]).collect()
     }
 
-    /// A word for reports: `map`, `rows`, `matmul`, `attention`.
+    /// A word for reports: the name of the anchor.
     pub fn kind(&self) -> &'static str {
-        match self.anchor {
-            AnchorKernel::Map => "map",
-            AnchorKernel::Rows { .. } => "rows",
-            AnchorKernel::Contraction { .. } => "matmul",
-            AnchorKernel::Attention { .. } => "attention",
-        }
+        self.anchor.def().name
     }
+
+    /// The groups of axes of each body, in the order of [`Kernel::bodies`].
+    pub fn layouts(&self) -> Vec<Layout> {
+        self.anchor.def().layouts(self.anchor.operands.len())
+    }
+
+    /// How many axes each group has.
+    pub fn groups(&self) -> SmallVec<[usize; 5]> {
+        let axes = &self.anchor.axes;
+        let own = self.anchor.def().results.first().map_or(&[][..], |result| result.layout);
+        let inner: usize = own.iter().filter_map(|group| axes.get(group.checked_sub(1)?)).sum();
+        [self.body.domain.len().saturating_sub(inner)].into_iter().chain(axes.iter().copied()).collect()
+    }
+
+    /// Returns the number of points of each group.
+    pub fn extents(&self) -> Vec<usize> {
+        (0..self.groups().len())
+            .map(|group| self.group(group).map_or(1, |(domain, _)| domain.iter().product()))
+            .collect()
+    }
+
+    /// Returns the extents of a group's axes, and those axes whose extent is another in each run, counted from the group's first one.
+    pub fn group(&self, group: GroupId) -> Option<(&[usize], RunLengths<'_>)> {
+        let groups = self.groups();
+        self.bodies().into_iter().zip(self.layouts()).find_map(|(body, layout)| {
+            let (first, axes) = (place(layout, &groups, group)?, groups[group]);
+            let of_group = body.lengths.iter().filter(|(axis, _)| (first..first + axes).contains(axis));
+            let lengths = of_group.map(|(axis, length)| (*axis - first, length)).collect();
+            Some((body.domain.get(first..first + axes)?, lengths))
+        })
+    }
+
+    /// Returns how many axes form a row, the innermost ones of the domain; none outside of row groups.
+    pub fn row_axes(&self) -> Option<usize> {
+        let row = self.anchor.def().groups.iter().position(|group| group.along == Along::Row)?;
+        self.groups().get(row).copied()
+    }
+
+    /// The type in which the anchor accumulates. `None` where it accumulates nothing, and for an operand without a result. A reduction over
+    /// rows accumulates in [`DType::register`] of its own type.
+    pub fn accumulator(&self) -> Option<DType> {
+        (self.anchor.def().accumulator)(&self.anchor.dtypes()?)
+    }
+}
+
+/// Returns where a group's axes begin in a domain of such a layout.
+pub fn place(layout: &[GroupId], groups: &[usize], group: GroupId) -> Option<usize> {
+    let at = layout.iter().position(|&g| g == group)?;
+    Some(layout[..at].iter().map(|&g| groups[g]).sum())
 }

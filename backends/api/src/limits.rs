@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use eutectic_ir::{DType, ops::Writes};
 
 use crate::{
-    kernel::{Instr, Kernel},
+    body::Instr,
+    kernel::Kernel,
     reach::{points, row_mask},
     row_ops::RowLimits,
 };

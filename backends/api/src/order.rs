@@ -1,6 +1,6 @@
 //! Which instructions of a body are needed, and in which order to compute them.
 
-use crate::kernel::{Body, Guard, Instr, ValueId};
+use crate::body::{Body, Guard, Instr, ValueId};
 
 impl Body {
     /// Whether computing a value takes another one, or is that one.
@@ -72,7 +72,7 @@ mod tests {
     use eutectic_ir::{DType, Op, attr::Number, index::Index};
 
     use super::*;
-    use crate::kernel::Load;
+    use crate::body::Load;
 
     fn load() -> Instr {
         Instr::Load(Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 })

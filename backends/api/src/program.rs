@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use eutectic_ir::{DType, Origin, Symbol, Tensor, Type};
 
-use crate::kernel::{Kernel, Slot};
+use crate::body::Slot;
+use crate::kernel::Kernel;
 
 /// The number of a buffer in [`Program::buffers`].
 pub type BufferId = usize;

@@ -5,7 +5,8 @@ use eutectic_ir::{
     ops::Writes,
 };
 
-use crate::kernel::{AnchorKernel, Body, Guard, Instr, Kernel, Store};
+use crate::body::{Body, Guard, Instr, Store};
+use crate::kernel::Kernel;
 
 /// A set of axes of a domain: bit `n` for axis `n`.
 pub type AxisSet = u64;
@@ -56,7 +57,7 @@ pub fn held((index, range): &Guard, domain: &[usize]) -> f64 {
 
 /// The axes that form a row; none outside of row groups.
 pub fn row_mask(kernel: &Kernel) -> AxisSet {
-    let AnchorKernel::Rows { axes } = kernel.anchor else { return 0 };
+    let Some(axes) = kernel.row_axes() else { return 0 };
     let rank = kernel.body.domain.len();
     (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use eutectic_ir::index::Index;
 
-use crate::kernel::Instr;
+use crate::body::Instr;
 
 /// Values over rows in single-assignment order, of a body or of what a backend makes of one.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,8 @@
-//! What kernels and steps do with their slots, and in which type they accumulate.
-
-use eutectic_ir::DType;
+//! What kernels and steps do with their slots.
 
 use crate::{
-    kernel::{AnchorKernel, Instr, Kernel},
+    body::Instr,
+    kernel::Kernel,
     program::{BufferId, Place, Program, Step},
     reductions::RowValues,
 };
@@ -50,17 +49,6 @@ impl Kernel {
     pub fn levels(&self) -> Vec<usize> {
         RowValues::of(&self.body.instrs).levels()
     }
-
-    /// The type in which products and sums of products are accumulated, from the operands' types: that of the left operand or the queries.
-    /// `None` without a product, and for an operand without a result. A reduction over rows accumulates in [`DType::register`] of its own type.
-    pub fn accumulator(&self) -> Option<DType> {
-        match &self.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => None,
-            AnchorKernel::Contraction { lhs: of, .. } | AnchorKernel::Attention { query: of, .. } => {
-                of.results.first().map(|&result| of.instrs[result].dtype().register())
-            }
-        }
-    }
 }
 
 impl Place {
@@ -87,11 +75,12 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
-    use eutectic_ir::{Origin, index::Index, ops::Reduction};
+    use eutectic_ir::{DType, Origin, index::Index, ops::Reduction};
 
     use super::*;
     use crate::{
-        kernel::{Body, Load, Store},
+        anchors::AnchorKernel,
+        body::{Body, Load, Store},
         program::Buffer,
     };
 
@@ -141,8 +130,7 @@ mod tests {
         let x = load(&mut body, 0, DType::F32);
         body.instrs.push(Instr::reduce(Reduction::Max, x, DType::F32));
         body.instrs.push(Instr::reduce(Reduction::Sum, x + 1, DType::F32));
-        let kernel =
-            Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body, stores: vec![], slots: vec![(DType::F32, 4)] };
+        let kernel = Kernel { anchor: AnchorKernel::rows(1), body, stores: vec![], slots: vec![(DType::F32, 4)] };
         assert_eq!((kernel.levels(), kernel.accumulator()), (vec![0, 1, 2], None));
     }
 }

@@ -5,7 +5,7 @@ use eutectic_ir::{
     ops::{Reduction, RowOp},
 };
 
-use crate::kernel::{Instr, ValueId};
+use crate::body::{Instr, ValueId};
 
 impl Instr {
     /// A reduction of the row.

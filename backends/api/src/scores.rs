@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::{
+    body::Body,
     intervals::{Mask, Visibility},
-    kernel::Body,
 };
 
 /// Into so many parts queries and keys are cut at most, of at least so many.

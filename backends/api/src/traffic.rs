@@ -1,7 +1,8 @@
 //! What a kernel moves: bytes of distinct elements.
 
 use crate::{
-    kernel::{Instr, Kernel},
+    body::Instr,
+    kernel::Kernel,
     reach::{masks, of_place, points, row_mask},
 };
 

@@ -3,7 +3,11 @@
 
 use eutectic_ir::{Attrs, index::Index};
 
-use crate::kernel::{AnchorKernel, Body, Instr, Kernel, ValueId};
+use crate::{
+    anchors::AnchorKernel,
+    body::{Body, Instr, ValueId},
+    kernel::Kernel,
+};
 
 /// The longest row that is written out, for windows of 5 × 5 take a fifth of the time so; and the most instructions that this may come to.
 const LONGEST: usize = 32;
@@ -12,7 +16,7 @@ const INSTRUCTIONS: usize = 256;
 /// A kernel of short rows as one without rows, where nothing is stored for each element of a row, all operations on rows are reductions, and rows do not lie side
 /// by side in memory: those are reduced as they are. In normal form, for without rows more axes may be one.
 pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
-    let AnchorKernel::Rows { axes } = kernel.anchor else { return None };
+    let axes = kernel.row_axes()?;
     let domain = &kernel.body.domain;
     let outer = domain.len().checked_sub(axes)?;
     let count: usize = domain[outer..].iter().product();
@@ -55,7 +59,7 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     stores.iter_mut().for_each(|s| s.value = places[s.value][0]);
     let fits = body.instrs.len() <= INSTRUCTIONS;
     fits.then(|| {
-        let mut map = Kernel { anchor: AnchorKernel::Map, body, stores, slots: kernel.slots.clone() };
+        let mut map = Kernel { anchor: AnchorKernel::map(), body, stores, slots: kernel.slots.clone() };
         map.normalise();
         map
     })
@@ -83,7 +87,7 @@ mod tests {
     use eutectic_ir::{DType, ops::Reduction};
 
     use super::*;
-    use crate::kernel::{Load, Store};
+    use crate::body::{Load, Store};
 
     /// The largest elements of windows over an image of 20 × 20 × 128.
     fn pool(window: usize) -> Kernel {
@@ -95,7 +99,7 @@ mod tests {
         let domain = vec![outer, outer * 128, window, window];
         let at = Index::coord(0).times(outer as i64 * 128).plus(&Index::coord(1));
         Kernel {
-            anchor: AnchorKernel::Rows { axes: 2 },
+            anchor: AnchorKernel::rows(2),
             body: Body { domain, instrs: vec![load, reduce], ..Body::default() },
             stores: vec![Store::new(1, at, 1)],
             slots: vec![(DType::F32, 20 * 20 * 128), (DType::F32, outer * outer * 128)],

@@ -3,7 +3,7 @@
 
 use eutectic_ir::index::{Atom, Index};
 
-use crate::{axes::Nest, kernel::Instr};
+use crate::{axes::Nest, body::Instr};
 
 /// Two axes of a domain whose coordinates every map of a body sees only as `stride·position + dilation·tap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ mod tests {
     use eutectic_ir::DType;
 
     use super::*;
-    use crate::kernel::Load;
+    use crate::body::Load;
 
     fn nest(domain: &[usize], at: Index, guard: Index) -> Nest {
         let load = Load { slot: 0, at, guards: vec![(guard, 0..5)], dtype: DType::F32 };

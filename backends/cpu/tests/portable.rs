@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, Backend, Body, EmptyRow, Instr};
+use eutectic_backend::{AnchorKernel, AttentionAxes, Backend, Body, EmptyRow, Instr, ScoreForm};
 use eutectic_conformance::{
     device::{program, run},
     kernels::{
@@ -44,7 +44,7 @@ fn maps() {
             let sum = map(&mut b, "add", &[x, y], DType::F32);
             let result = map(&mut b, "tanh", &[sum], DType::F32);
             build.store(domain, DType::F32, result);
-            check(build, AnchorKernel::Map, b, threads);
+            check(build, AnchorKernel::map(), b, threads);
         }
     }
 }
@@ -61,7 +61,7 @@ fn rows() {
         let sum = push(&mut b, Instr::reduce(Reduction::Sum, e, DType::F32));
         let result = map(&mut b, "div", &[e, sum], DType::F32);
         build.store(&domain, DType::F32, result);
-        check(build, AnchorKernel::Rows { axes: 1 }, b, 1);
+        check(build, AnchorKernel::rows(1), b, 1);
     }
 }
 
@@ -108,8 +108,13 @@ fn attentions() {
         // Transposed, as models merge heads.
         let at = eutectic_ir::index::flatten(&[1, 0, 2].map(Index::coord), &[s, 2, e]);
         build.store_at(2 * s * e, at, DType::F32, result);
-        let (scale, softcap, axes) = (0.4.into(), 0.0.into(), AttentionAxes::matrices(1));
+        let (scale, softcap, axes) = (0.4, 0.0, AttentionAxes::matrices(1));
         let empty = EmptyRow::Zeros;
-        check(build, AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty }, b, 1);
+        check(
+            build,
+            AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale, softcap, empty }),
+            b,
+            1,
+        );
     }
 }

@@ -7,7 +7,7 @@ mod host;
 use std::sync::Arc;
 
 use eutectic::{Compiler, Strategy};
-use eutectic_backend::{AnchorKernel, Instr, axes::FEW};
+use eutectic_backend::{Contraction, Instr, axes::FEW};
 use eutectic_checker::run::check;
 use eutectic_conformance::{device::Device, program::programs, suites::SUITES};
 use eutectic_cuda::kernels;
@@ -97,7 +97,7 @@ fn weights_of_few_rows_lie_along_the_sums() {
         let text = format!("(input x f16[{rows} 2048]) (param w f16[2048 1024]) (output y (matmul x w))");
         let program = compiler.plan(&cases::graph(("few rows", &text))).unwrap().lowered.program;
         let [step] = program.run.as_slice() else { panic!("{rows} rows: {} kernels", program.run.len()) };
-        let AnchorKernel::Contraction { rhs, axes, .. } = &program.kernels[step.kernel].anchor else {
+        let Some(Contraction { rhs, axes, .. }) = program.kernels[step.kernel].contraction() else {
             panic!("no product")
         };
         let Instr::Load(load) = &rhs.instrs[rhs.results[0]] else { panic!("the operand is computed") };

@@ -1,6 +1,6 @@
 //! Whether a kernel stays within its buffers, as far as that can be seen before it runs: printed kernels do not ask.
 
-use eutectic_backend::{AnchorKernel, Instr, Kernel};
+use eutectic_backend::{Instr, Kernel};
 use eutectic_ir::index::Index;
 
 /// Every load and store that is made whatever is in memory, and reaches what is not in its buffer.
@@ -26,7 +26,7 @@ pub fn outside(kernel: &Kernel) -> Vec<String> {
         }
     }
     let mut reached = kernel.body.domain.clone();
-    if let AnchorKernel::Rows { axes } = kernel.anchor {
+    if let Some(axes) = kernel.row_axes() {
         // A row of no elements is stored to, too.
         let first = reached.len() - axes;
         reached[first..].iter_mut().for_each(|n| *n = (*n).max(1));

@@ -2,13 +2,11 @@
 //! waves of blocks are. Coefficients are data, fitted for a device.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, axes,
+    Body, Cost, Guard, Instr, Kernel, Store,
     fit::{Fitted, Measured, coefficients, off_by_time},
-    reach::stored,
-    scores::Shares,
 };
 use eutectic_ir::{
-    DType, Type,
+    Type,
     index::{Atom, Index},
     ops::Writes,
 };
@@ -16,12 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceShape;
 
-/// Bytes that a copy on the way to matrix units brings at once, all of one row.
-const COPIED: usize = 16;
-/// Rows or columns that are not cut into tiles.
-const FEW: f64 = axes::FEW as f64;
-/// Blocks of an attention that a processor has at once.
-const RESIDENT: f64 = 2.0;
 /// What a device may not need at all.
 const MAY_BE_NOTHING: [&str; 7] =
     ["launch", "latency", "evaluated", "product", "across", "attention_block", "score_bias"];
@@ -144,116 +136,8 @@ impl Costs {
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
 
-    /// Seconds in which a product or an attention waits: matrix units for operands that are evaluated, which copies do not hold up; and blocks
-    /// of an attention for their first keys and for stores.
-    fn waiting(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
-        // Operands that come tile by tile, how long they are along what is summed over, how many blocks have results, and what these wait besides.
-        let (bodies, along, blocks, besides): (&[&Body], _, _, _) = match &kernel.anchor {
-            AnchorKernel::Contraction { lhs, rhs, axes } => {
-                let (batch, matrix) = kernel.body.domain.split_at(axes.batch);
-                let [rows, columns] = [&matrix[..axes.rows], &matrix[axes.rows..]].map(points);
-                // Narrow results are cut into smaller tiles.
-                let side = if rows.min(columns) <= 64.0 { 64.0 } else { 128.0 };
-                let blocks = points(batch) * (rows / side).ceil() * (columns / side).ceil();
-                let besides = match () {
-                    () if rows <= FEW && !steps_by_one(rhs, axes.batch + axes.depth) => self.across,
-                    () if rows.min(columns) <= FEW => 0.0,
-                    () => self.product,
-                };
-                (&[lhs, rhs], &lhs.domain[axes.batch + axes.rows..], blocks, besides)
-            }
-            AnchorKernel::Attention { query, key, value, axes, .. } => {
-                let blocks = points(&query.domain[..axes.batch + axes.queries]) * stored(kernel) / 64.0;
-                let besides = self.attention_block * (blocks / (RESIDENT * shape.processors as f64)).max(1.0);
-                (&[query, key, value], &key.domain[axes.batch..axes.batch + axes.keys], blocks, besides)
-            }
-            _ => return 0.0,
-        };
-        let on_units = |body: &&Body| {
-            let dtype = body.results.first().map_or(DType::F32, |&result| body.instrs[result].dtype());
-            dtype.is_half() || body.before_tf32().is_some()
-        };
-        if !bodies.iter().all(on_units) {
-            return besides;
-        }
-        // Matrix units take queries, keys and values whose terms lie side by side.
-        let is_attention = matches!(kernel.anchor, AnchorKernel::Attention { .. });
-        let lies = |body: &Body| is_copied(body) && (!is_attention || lies_along_its_last_axis(body));
-        let evaluated = bodies.iter().filter(|body| !lies(body)).count() as f64;
-        let waves = (blocks / shape.processors as f64).max(1.0);
-        self.evaluated * evaluated * points(along) / 64.0 * waves + besides
-    }
-
-    /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
-    fn anchor(&self, kernel: &Kernel) -> (f64, f64, f64) {
-        let domain = points(&kernel.body.domain);
-        let rate = |bodies: &[&Body], [wide, matrix, tf32, fma]: [f64; 4]| {
-            let dtype = |body: &&Body| body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype());
-            match () {
-                () if bodies.iter().any(|b| dtype(b) == DType::F64) => wide,
-                () if bodies.iter().all(|b| dtype(b).is_half()) => matrix,
-                () if bodies.iter().all(|b| b.before_tf32().is_some()) => tf32,
-                () => fma,
-            }
-        };
-        match &kernel.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => (0.0, 0.0, (domain / 2048.0).max(1.0)),
-            AnchorKernel::Contraction { lhs, rhs, axes } => {
-                let depth = points(&lhs.domain[axes.batch + axes.rows..]);
-                let flops = 2.0 * domain * depth;
-                let (rows, columns) = kernel.body.domain[axes.batch..].split_at(axes.rows);
-                let full = [rows, columns].map(|extents| full_tiles(points(extents))).iter().product::<f64>();
-                // Where results are few, parts of the depth go to processors of their own.
-                let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
-                let rate = rate(&[lhs, rhs], [self.wide, self.matrix, self.tf32, self.fma]);
-                (flops, flops / (rate * full), blocks.max(1.0))
-            }
-            AnchorKernel::Attention { query, key, value, axes, .. } => {
-                let groups = points(&query.domain[..axes.batch]);
-                // Of queries, those whose results are stored.
-                let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]) * stored(kernel);
-                let depth = points(&query.domain[axes.batch + axes.queries..]);
-                let keys = points(&key.domain[axes.batch..axes.batch + axes.keys]);
-                let columns = points(&value.domain[axes.batch + axes.keys..]);
-                let flops = groups * queries * keys * (2.0 * depth + 2.0 * columns + 8.0) * shares(kernel).visible;
-                let rates = [0.5 * self.wide, self.matrix_attention, self.tf32_attention, self.attention];
-                let seconds = flops / rate(&[query, key, value], rates);
-                (flops, seconds, (groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0)).max(1.0))
-            }
-        }
-    }
-
-    /// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.
-    fn prologues(&self, kernel: &Kernel) -> f64 {
-        let result = points(&kernel.body.domain);
-        let bare = |body: &Body| if is_loaded(body) { 0.0 } else { self.expressions(body, &[]) };
-        match &kernel.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
-            AnchorKernel::Contraction { lhs, rhs, axes } => {
-                let depth = points(&lhs.domain[axes.batch + axes.rows..]).max(1.0);
-                // How many tiles of 128 read an element: those across the other operand.
-                let again = |body: &Body| (result * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
-                bare(lhs) * again(lhs) + bare(rhs) * again(rhs)
-            }
-            AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
-                let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
-                let again = (queries / 64.0).max(1.0);
-                // Threads read it element by element; what many scores have in common is read once, or near.
-                let of = |bias: &Body| {
-                    let elements = |instr: &Instr| match instr {
-                        Instr::Load(load) => touched(&load.at, &bias.domain),
-                        _ => 0.0,
-                    };
-                    self.expressions(bias, &[]) + bias.instrs.iter().map(elements).sum::<f64>() * self.score_bias
-                };
-                let bias = bias.as_ref().map_or(0.0, of) * shares(kernel).mixed;
-                bare(query) + (bare(key) + bare(value)) * again + bias
-            }
-        }
-    }
-
     /// Operations of a body's expressions over its domain.
-    fn expressions(&self, body: &Body, stores: &[Store]) -> f64 {
+    pub(crate) fn expressions(&self, body: &Body, stores: &[Store]) -> f64 {
         let inner = body.domain.len().saturating_sub(1);
         let whole = body.domain.last().map_or(1.0, |extent| f64::from(extent.trailing_zeros()).exp2());
         let share = 1.0 / whole.min(self.lanes).max(1.0);
@@ -294,61 +178,15 @@ impl Costs {
     }
 }
 
-/// Which part of the tiles of a product has results; a few rows or columns are not cut into tiles.
-fn full_tiles(extent: f64) -> f64 {
-    if extent <= FEW { 1.0 } else { (extent / 64.0).min(1.0) }
-}
-
-/// Whether an operand is what memory has.
-fn is_loaded(body: &Body) -> bool {
-    let value = body.before_tf32().or(body.results.first().copied());
-    value.is_some_and(|value| matches!(body.instrs[value], Instr::Load(_)))
-}
-
-/// Whether an operand is what memory has, in steps of the same size along each axis, of whole copies but along one: what copies bring.
-fn is_copied(body: &Body) -> bool {
-    let is_stepped = |load: &Load| {
-        let whole = |step: &i64| (step.unsigned_abs() as usize * load.dtype.size()).is_multiple_of(COPIED);
-        load.at.affine(body.domain.len()).is_some_and(|steps| steps.iter().all(|step| *step == 1 || whole(step)))
-    };
-    let is_plain = |instr: &Instr| match instr {
-        Instr::Load(load) => load.guards.is_empty() && is_stepped(load),
-        _ => true,
-    };
-    is_loaded(body) && body.instrs.iter().all(is_plain)
-}
-
-/// Whether what a body loads lies side by side along its innermost axis.
-fn lies_along_its_last_axis(body: &Body) -> bool {
-    let step = |map: &Index| map.affine(body.domain.len()).and_then(|strides| strides.last().copied());
-    body.instrs.iter().all(|instr| !matches!(instr, Instr::Load(load) if step(&load.at) != Some(1)))
-}
-
-/// Whether anything that a body loads lies side by side along the last of its first axes.
-fn steps_by_one(body: &Body, first: usize) -> bool {
-    let step = |map: &Index| map.affine(body.domain.len())?.get(first.checked_sub(1)?).copied();
-    body.instrs.iter().any(|instr| matches!(instr, Instr::Load(load) if step(&load.at) == Some(1)))
-}
-
-fn points(domain: &[usize]) -> f64 {
+pub(crate) fn points(domain: &[usize]) -> f64 {
     domain.iter().map(|&n| n as f64).product()
 }
 
 /// How many elements a map can reach over a domain.
-fn touched(map: &Index, domain: &[usize]) -> f64 {
+pub(crate) fn touched(map: &Index, domain: &[usize]) -> f64 {
     let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
     let axes = domain.iter().enumerate().filter(|(axis, _)| indirect || map.mentions(*axis));
     axes.map(|(_, &n)| n as f64).product()
-}
-
-/// The shares of an attention's scores that are not hidden, and of which the bias is not plain.
-fn shares(kernel: &Kernel) -> Shares {
-    match &kernel.anchor {
-        AnchorKernel::Attention { bias: Some(bias), axes, .. } => {
-            Shares::of(bias, [axes.batch, axes.queries, axes.keys])
-        }
-        _ => Shares::ALL,
-    }
 }
 
 #[cfg(test)]

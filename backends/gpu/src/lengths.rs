@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, NO_CHECK, Store, ValueId};
+use eutectic_backend::{Body, Guard, Instr, Kernel, Load, NO_CHECK, Store, ValueId, anchors::place};
 use eutectic_ir::{
     DType, Dim, Op, Symbol,
     attr::Number,
@@ -28,46 +28,24 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
     let mut new = kernel.clone();
     let slot = new.slots.len();
     new.slots.push((LENGTH, symbols.len()));
-    let operand = |body: &mut Body, hidden: Range<usize>, fill: f64| {
-        let mut writer = Writer::of(body, (slot, &symbols), 0..0, &[]);
-        let result = writer.hide(body.results[0], |axis| hidden.contains(&axis), fill.into());
+    make_absent(kernel, &mut new);
+    let (groups, layouts, anchor) = (new.groups(), new.layouts(), &mut new.anchor);
+    let operands = anchor.kind.def().operands;
+    for ((body, def), layout) in anchor.operands.iter_mut().zip(operands).zip(layouts) {
+        let mut writer = Writer::of(body, (slot, &symbols), 0..0, (&[], 0.0));
+        let mut result = writer.at[body.results[0]];
+        for beyond in def.beyond.iter().filter(|beyond| (beyond.counts)(&anchor.attrs)) {
+            let first = place(layout, &groups, beyond.group).expect("operands are over these groups");
+            let guards = writer.inside(|axis| (first..first + groups[beyond.group]).contains(&axis));
+            result = writer.select(guards, result, beyond.value.into());
+        }
         let instrs = std::mem::take(&mut writer.instrs);
         *body = Body { domain: body.domain.clone(), lengths: Vec::new(), instrs, results: vec![result] };
-    };
-    match &mut new.anchor {
-        AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
-        AnchorKernel::Contraction { lhs, rhs, axes } => {
-            let depth = axes.batch + axes.rows;
-            operand(lhs, depth..depth + axes.depth, 0.0);
-            operand(rhs, axes.batch..axes.batch + axes.depth, 0.0);
-        }
-        AnchorKernel::Attention { query, key, value, bias, axes, empty, .. } => {
-            let (of_keys, of_scores) = (axes.batch..axes.batch + axes.keys, axes.batch + axes.queries);
-            let lengths = key.lengths.iter().filter(|(axis, _)| of_keys.contains(axis));
-            let lengths: Vec<_> = lengths.map(|(axis, length)| (axis + axes.queries, length.clone())).collect();
-            if bias.is_none() && !lengths.is_empty() {
-                let domain = [&query.domain[..of_scores], &key.domain[of_keys.clone()]].concat();
-                let dtype = query.instrs[query.results[0]].dtype();
-                let nothing = Instr::Constant { value: 0.0.into(), dtype };
-                *bias = Some(Body { domain, lengths, instrs: vec![nothing], results: vec![0] });
-            }
-            operand(query, 0..0, 0.0);
-            // Memory that was never written may make a score NaN, and adding the bias keeps that NaN.
-            operand(key, if empty.selects() { 0..0 } else { of_keys.clone() }, 0.0);
-            // A score that is −∞ weighs nothing, but nothing times what was never written may be NaN.
-            operand(value, of_keys, 0.0);
-            if let Some(bias) = bias {
-                operand(bias, of_scores..of_scores + axes.keys, f64::NEG_INFINITY);
-            }
-        }
     }
     let rank = new.body.domain.len();
-    let row = match new.anchor {
-        AnchorKernel::Rows { axes } => rank - axes..rank,
-        _ => rank..rank,
-    };
-    let none = lengths_of_keys(kernel);
-    let mut writer = Writer::of(&kernel.body, (slot, &symbols), row, &none);
+    let row = rank - new.row_axes().unwrap_or(0)..rank;
+    let none = lengths_of_none(kernel);
+    let mut writer = Writer::of(&kernel.body, (slot, &symbols), row, (&none.0, none.1));
     let stores = kernel.stores.iter().map(|store| writer.store(store)).collect();
     let instrs = std::mem::take(&mut writer.instrs);
     new.body = Body { domain: new.body.domain.clone(), lengths: Vec::new(), instrs, results: Vec::new() };
@@ -75,12 +53,38 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
     (Cow::Owned(new), symbols)
 }
 
-/// The lengths of an attention's keys that may be 0: what it gives there are zeros.
-fn lengths_of_keys(kernel: &Kernel) -> Vec<Dim> {
-    let AnchorKernel::Attention { key, axes, .. } = &kernel.anchor else { return Vec::new() };
-    let of_keys = key.lengths.iter().filter(|(axis, _)| (axes.batch..axes.batch + axes.keys).contains(axis));
+/// Gives an operand that is left out the value that this stands for, where it must have another beyond the extent of a run.
+fn make_absent(kernel: &Kernel, new: &mut Kernel) {
+    let def = kernel.anchor.def();
+    for operand in &def.operands[kernel.anchor.operands.len()..] {
+        let counted = operand.beyond.iter().filter(|beyond| (beyond.counts)(&kernel.anchor.attrs));
+        let varies = |group| kernel.group(group).is_some_and(|(_, lengths)| !lengths.is_empty());
+        let (Some(value), Some(dtypes), true) =
+            (operand.absent, kernel.anchor.dtypes(), counted.clone().any(|beyond| varies(beyond.group)))
+        else {
+            return;
+        };
+        let (mut domain, mut lengths) = (Vec::new(), Vec::new());
+        for &group in operand.layout {
+            let Some((extents, of_group)) = kernel.group(group) else { continue };
+            if counted.clone().any(|beyond| beyond.group == group) {
+                lengths.extend(of_group.into_iter().map(|(axis, length)| (domain.len() + axis, length.clone())));
+            }
+            domain.extend(extents);
+        }
+        let instrs = vec![Instr::Constant { value: value.into(), dtype: dtypes[0] }];
+        new.anchor.operands.push(Body { domain, lengths, instrs, results: vec![0] });
+    }
+}
+
+/// Returns the extents that may be 0 where the anchor has another result then than what kernels compute, and this result.
+fn lengths_of_none(kernel: &Kernel) -> (Vec<Dim>, f64) {
+    let none = kernel.anchor.def().results.first().and_then(|result| result.none);
+    let Some((lengths, value)) = none.and_then(|(group, value)| Some((kernel.group(group)?.1, value))) else {
+        return Default::default();
+    };
     let may_be_none = |length: &&Dim| length.range().is_none_or(|(least, _)| least < 1);
-    of_keys.map(|(_, length)| length).filter(may_be_none).cloned().collect()
+    (lengths.into_iter().map(|(_, length)| length).filter(may_be_none).cloned().collect(), value)
 }
 
 /// Writes a body anew, in order.
@@ -88,7 +92,7 @@ struct Writer<'a> {
     domain: &'a [usize],
     lengths: &'a [(usize, Dim)],
     row: Range<usize>,
-    none: &'a [Dim],
+    none: (&'a [Dim], f64),
     slot: usize,
     symbols: &'a [Symbol],
     instrs: Vec<Instr>,
@@ -100,9 +104,14 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// With all of a body written, whose axes `row` are those that it reduces over, and whose anchor gives zeros where one of the lengths
-    /// `none` is 0.
-    fn of(body: &'a Body, (slot, symbols): (usize, &'a [Symbol]), row: Range<usize>, none: &'a [Dim]) -> Writer<'a> {
+    /// With all of a body written, whose axes `row` are those that it reduces over, and whose anchor has the value of `none` where one of its lengths
+    /// is 0.
+    fn of(
+        body: &'a Body,
+        (slot, symbols): (usize, &'a [Symbol]),
+        row: Range<usize>,
+        none: (&'a [Dim], f64),
+    ) -> Writer<'a> {
         let mut writer = Writer {
             domain: &body.domain,
             lengths: &body.lengths,
@@ -213,10 +222,10 @@ impl<'a> Writer<'a> {
         let id = match &mut new {
             Instr::Anchor { .. } => {
                 let anchor = self.push(new);
-                let lengths = self.none;
+                let (lengths, value) = self.none;
                 let guards: Vec<Guard> =
                     lengths.iter().map(|length| (self.map(&Index::extent(length)), 1..FAR)).collect();
-                self.select(guards, anchor, 0.0.into())
+                self.select(guards, anchor, value.into())
             }
             Instr::Load(load) => {
                 if !load.at.values().is_empty() {

@@ -4,24 +4,18 @@
 //! elements at once where [`lanes`] shows neighbours. [`map`] and [`rows`] are whole kernels; backends put products and attention around
 //! the bodies of theirs. A backend implements [`device::Device`] and is wrapped in a [`Gpu`].
 
-pub mod attention;
 mod backend;
 mod bounds;
 pub mod cache;
 pub mod cost;
 pub mod device;
 pub mod dialect;
-pub mod emit;
-pub mod lanes;
+mod kernels;
 pub mod launch;
 pub mod lengths;
-pub mod map;
 pub mod measure;
-pub mod ops;
-pub mod rows;
 mod runtime;
-mod split_rows;
-pub mod stored_queries;
 
 pub use backend::Gpu;
+pub use kernels::{attention, emit, lanes, map, ops, rows, stored_queries};
 use runtime::FAULT_BYTES;

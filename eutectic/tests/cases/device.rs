@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eutectic::Backend;
-use eutectic_backend::{AnchorKernel, BackendError, Body, Cost, Executable, Kernel, Limits, Program};
+use eutectic_backend::{Attention, BackendError, Body, Contraction, Cost, Executable, Kernel, Limits, Program};
 
 const LAUNCH: f64 = 3e-7;
 const BYTES_A_SECOND: f64 = 2e10;
@@ -73,17 +73,15 @@ impl Backend for Device {
 fn products(kernel: &Kernel) -> f64 {
     let inner = |body: &Body, axes: usize| body.domain.iter().rev().take(axes).product::<usize>() as f64;
     let points = |body: &Body| body.domain.iter().product::<usize>() as f64;
-    match &kernel.anchor {
-        AnchorKernel::Map | AnchorKernel::Rows { .. } => 0.0,
-        // Wide products are faster: that is why products of one value are merged.
-        AnchorKernel::Contraction { lhs, rhs, axes } => {
-            let (depth, columns) = (inner(lhs, axes.depth), inner(rhs, axes.columns));
-            2.0 * points(&kernel.body) * depth * (1.0 + HALF_SPEED / columns)
-        }
-        AnchorKernel::Attention { query, key, axes, .. } => {
-            let (depth, columns) = (inner(query, axes.depth), inner(&kernel.body, axes.columns));
-            let keys: usize = key.domain[axes.batch..axes.batch + axes.keys].iter().product();
-            2.0 * points(query) / depth * keys as f64 * (depth + columns)
-        }
+    // Wide products are faster: that is why products of one value are merged.
+    if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
+        let (depth, columns) = (inner(lhs, axes.depth), inner(rhs, axes.columns));
+        return 2.0 * points(&kernel.body) * depth * (1.0 + HALF_SPEED / columns);
     }
+    if let Some(Attention { query, key, axes, .. }) = kernel.attention() {
+        let (depth, columns) = (inner(query, axes.depth), inner(&kernel.body, axes.columns));
+        let keys: usize = key.domain[axes.batch..axes.batch + axes.keys].iter().product();
+        return 2.0 * points(query) / depth * keys as f64 * (depth + columns);
+    }
+    0.0
 }

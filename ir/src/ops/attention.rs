@@ -25,6 +25,7 @@ pub(super) const OPS: &[OpDef] = &[
         attrs: &[SCALE, SOFTCAP, EMPTY],
         legal: "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[B.. S T]? -> F[B.. S E]",
         flops: attention_flops,
+        leaves_out: true,
         ..op(
             "attention",
             "softmax(cap(scale · q kᵀ) + bias) v, where cap(x) = softcap · tanh(x / softcap), or x where softcap is 0. \
@@ -32,7 +33,7 @@ pub(super) const OPS: &[OpDef] = &[
              −∞ (−2¹¹⁷ and less, in `f64` −2¹⁴⁶) replaces the score. A row whose scores are all −∞ gives NaN or zeros, as \
              `empty` says. With `guarded`, a row gives zeros if one of its weights is NaN; the bias is then added to every \
              score and hides nothing.",
-            Class::Anchor(Anchor::Attention),
+            Class::Anchor(Anchor::Named("attention")),
             "(F float) F[B.. S D] F[B.. T D] F[B.. T E] F[A..]? -> F[B.. S E] (broadcasts-to A [B.. S T])",
             tensors!(attention),
         )
@@ -41,10 +42,11 @@ pub(super) const OPS: &[OpDef] = &[
         attrs: &[SCALE, SOFTCAP, EMPTY],
         prologue: &["tf32", "tf32", "tf32"],
         flops: attention_flops,
+        leaves_out: true,
         ..op(
             "attention-tf32",
             "`attention` of operands and weights that go through `tf32`.",
-            Class::Anchor(Anchor::Attention),
+            Class::Anchor(Anchor::Named("attention")),
             "f32[B.. S D] f32[B.. T D] f32[B.. T E] f32[B.. S T]? -> f32[B.. S E]",
             tensors!(attention_tf32),
         )

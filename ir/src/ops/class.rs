@@ -65,12 +65,10 @@ impl Leaf {
 /// The kernel families.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
-    /// Batched matrix product.
-    Contraction,
+    /// The anchor of this name in the backends' table of anchors.
+    Named(&'static str),
     /// An operation over the elements of rows, which are trailing axes: part of a row group.
     Row(RowOp),
-    /// Scaled dot-product attention with online softmax.
-    Attention,
 }
 
 /// How a reduction combines elements.

@@ -17,7 +17,7 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "matmul",
             "Σ_k a[.. m k] · b[.. k n]; outer axes broadcast.",
-            Class::Anchor(Anchor::Contraction),
+            Class::Anchor(Anchor::Named("matmul")),
             "(F float) F[A.. M K] F[B.. K N] -> F[C.. M N] (broadcast A B C)",
             tensors!(matmul),
         )
@@ -28,7 +28,7 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "matmul-tf32",
             "Σ_k tf32(a[.. m k]) · tf32(b[.. k n]), summed in f32.",
-            Class::Anchor(Anchor::Contraction),
+            Class::Anchor(Anchor::Named("matmul")),
             "f32[B.. M K] f32[B.. K N] -> f32[B.. M N]",
             tensors!(matmul_tf32),
         )

@@ -97,6 +97,8 @@ pub struct OpDef {
     /// Whether its result shows the rounding of a floating operand in full: a function of the element types of operand and result.
     /// Steps and comparisons do; a conversion does where the result is an integer, or of a type that holds more digits.
     pub observes: fn(DType, DType) -> bool,
+    /// Whether it leaves out elements that an operand hides, whatever they hold.
+    pub leaves_out: bool,
     /// The reference evaluation.
     pub eval: Eval,
     /// What it gives where its operands are known to lie in intervals.
@@ -274,6 +276,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         along: None,
         prologue: &[],
         observes: |_, _| false,
+        leaves_out: false,
         eval,
         interval: interval::any,
         flops: |_, _| 0.0,

@@ -9,10 +9,9 @@ use place::Placed;
 pub use positions::Positions;
 use scope::{BodyScope, KernelBuilder, attr};
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Instr, Kernel, Store};
+use eutectic_backend::{AnchorKernel, AnchorKind, Instr, Kernel, Store};
 use eutectic_ir::{
     Attr, Dim, Op, Shape,
-    attr::FloatBits,
     eclasses::{ClassId, EClasses, ENode},
     index::{Index, flatten},
     ops::{Access, Anchor, Class, ViewCall},
@@ -143,9 +142,14 @@ impl<'a> KernelBuilder<'a> {
 
     fn anchor_kernel(&mut self, scope: &BodyScope) -> Result<AnchorKernel, String> {
         let Some(class) = self.anchor else {
-            return Ok(if self.row.is_some() { AnchorKernel::Rows { axes: 1 } } else { AnchorKernel::Map });
+            return Ok(if self.row.is_some() { AnchorKernel::rows(1) } else { AnchorKernel::map() });
         };
         let node = self.node(class);
+        let kind = match node.op.def().class {
+            Class::Anchor(Anchor::Named(name)) => AnchorKind::named(name),
+            _ => None,
+        };
+        let kind = kind.ok_or_else(|| format!("`{}` is not built around", node.op))?;
         let mut prologue = node.op.def().prologue.iter();
         let mut bodies = Vec::new();
         for &operand in &node.operands {
@@ -162,29 +166,19 @@ impl<'a> KernelBuilder<'a> {
             inner.body.results.push(value);
             bodies.push(inner.body);
         }
-        let without = || format!("`{}` without rows and columns", node.op);
-        let batch = scope.body.domain.len().checked_sub(2).ok_or_else(without)?;
-        let mut bodies = bodies.into_iter();
-        let mut next = || bodies.next().ok_or_else(|| format!("`{}` lacks an operand", node.op));
-        let number = |name: &str| FloatBits::from(attr(node, name).and_then(Attr::float).unwrap_or(0.0));
-        match node.op.def().class {
-            Class::Anchor(Anchor::Contraction) => Ok(AnchorKernel::product(next()?, next()?)),
-            Class::Anchor(Anchor::Attention) => Ok(AnchorKernel::Attention {
-                query: next()?,
-                key: next()?,
-                value: next()?,
-                bias: bodies.next(),
-                axes: AttentionAxes::matrices(batch),
-                scale: number("scale"),
-                softcap: number("softcap"),
-                empty: match attr(node, "empty").and_then(Attr::word) {
-                    Some("zeros") => EmptyRow::Zeros,
-                    Some("guarded") => EmptyRow::Guarded,
-                    _ => EmptyRow::Nan,
-                },
-            }),
-            _ => Err(format!("`{}` is not built around", node.op)),
+        let def = kind.def();
+        let own = def.results.first().map_or(0, |result| result.layout.len());
+        if scope.body.domain.len() + 1 < own {
+            return Err(format!("`{}` has a result of fewer axes than it computes over", node.op));
         }
+        let given = bodies.len();
+        let needed = def.operands.iter().filter(|operand| operand.absent.is_none()).count();
+        if !(needed..=def.operands.len()).contains(&given) {
+            return Err(format!("`{}` has {given} operands, not those of `{}`", node.op, def.name));
+        }
+        let value = |name: &&str| attr(node, name).cloned().ok_or_else(|| format!("`{}` has no :{name}", node.op));
+        let attrs = def.attrs.iter().map(value).collect::<Result<_, String>>()?;
+        Ok(AnchorKernel::new(kind, bodies, attrs))
     }
 
     fn finish(

@@ -4,7 +4,7 @@ pub mod graphs;
 
 use std::sync::Arc;
 
-use eutectic_backend::{AnchorKernel, Backend, BackendError, Cost, Executable, Instr, Kernel, Program};
+use eutectic_backend::{Backend, BackendError, Contraction, Cost, Executable, Instr, Kernel, Program};
 
 /// 2 µs a launch, 10 GB/s, 50 GFLOP/s; builds everything.
 pub struct Roofline;
@@ -28,7 +28,7 @@ impl Backend for Roofline {
         let bytes: f64 = kernel.slots.iter().map(|(d, n)| (d.size() * n) as f64).sum();
         let mut flops: f64 =
             kernel.bodies().iter().map(|b| points(&b.domain) * b.instrs.iter().filter(arithmetic).count() as f64).sum();
-        if let AnchorKernel::Contraction { lhs, axes, .. } = &kernel.anchor {
+        if let Some(Contraction { lhs, axes, .. }) = kernel.contraction() {
             flops += 2.0 * points(&kernel.body.domain) * points(&lhs.domain[axes.batch + axes.rows..]);
         }
         Cost { seconds: 2e-6 + (bytes / 10e9).max(flops / 50e9), flops, bytes }

@@ -3,13 +3,10 @@
 pub use eutectic::verify::Element;
 use eutectic::{Graph, Tensor};
 use eutectic_ir::{
-    Bounded, Class, InterpError, Op,
+    Bounded, Class, InterpError,
     graph::Node,
     interpret,
-    ops::{
-        Anchor,
-        eval::{Data, Value},
-    },
+    ops::eval::{Data, Value},
 };
 use eutectic_rewrites::{Contract, Rule, Sides};
 
@@ -117,8 +114,7 @@ pub fn judge(
     let ranged = numbers.iter().all(|x| types().all(|dtype| moderate(*x, dtype)));
     let pointwise = is_pointwise(&sides.written) && is_pointwise(&sides.right);
     let (strict, numbers_round) = (finite || pointwise, style == Style::Numbers && pointwise);
-    let attends = |op: Op| matches!(op.def().class, Class::Anchor(Anchor::Attention));
-    let selects = sides.right.nodes().any(|(_, node)| attends(node.op));
+    let selects = sides.right.nodes().any(|(_, node)| node.op.def().leaves_out);
     let parts = sides.written.nodes().any(|(_, node)| has_parts(node));
     let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
     let extreme =

@@ -137,7 +137,7 @@ fn mixes(rule: &Rule) -> bool {
         side.visit(&mut |term| {
             if let Term::Call(AppliedOp { op: OpTerm::Named(op), .. }) = term {
                 let class = op.def().class;
-                found |= matches!(class, Class::Composite | Class::Anchor(Anchor::Contraction | Anchor::Attention));
+                found |= matches!(class, Class::Composite | Class::Anchor(Anchor::Named(_)));
             }
         });
     }

@@ -4,14 +4,13 @@
 use std::{any::Any, collections::HashMap, sync::Arc};
 
 use eutectic_backend::{
-    AnchorKernel, Backend, BackendError, Body, Buffer, Cost, DTypes, DeviceBuffer, EmptyRow, Executable, Guard, Input,
-    Instr, Kernel, Limits, Loaded, Memory, Output, Place, Port, Program, Refusal, RowLimits, Session, Step, Store,
-    ValueId, extents::Placement,
+    AnchorCall, Backend, BackendError, Body, Buffer, Cost, DTypes, DeviceBuffer, Executable, Guard, Input, Instr,
+    Kernel, Limits, Loaded, Memory, Output, Place, Port, Program, Refusal, RowLimits, Session, Step, Store, ValueId,
+    extents::Placement,
 };
 use eutectic_ir::{
-    Attrs, DType, Op, Scalar, Tensor, Type,
+    Attrs, DType, Op, Tensor, Type,
     attr::Number,
-    bounded::hides,
     index::Index,
     ops::{
         Ids, OutOfRange, Reduction, Writes,
@@ -280,23 +279,11 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], step: &Step) -> Result<Vec<E
         points(&body.domain).map(|point| Ok(number(eval.value(body.results[0], &point)?))).collect()
     });
     let operands: Vec<Vec<f64>> = operands.collect::<Result<_, BackendError>>()?;
-    let (anchor, row_axes) = match &kernel.anchor {
-        AnchorKernel::Map => (Vec::new(), 0),
-        AnchorKernel::Rows { axes } => (Vec::new(), *axes),
-        AnchorKernel::Contraction { lhs, axes, .. } => {
-            let [batch, rows, columns] = extents(&kernel.body.domain, [axes.batch, axes.rows, axes.columns]);
-            let [.., depth] = extents(&lhs.domain, [axes.batch, axes.rows, axes.depth]);
-            (product(&operands[0], &operands[1], [batch, rows, columns, depth]), 0)
-        }
-        AnchorKernel::Attention { query, key, axes, scale, softcap, empty, .. } => {
-            let [batch, queries, columns] = extents(&kernel.body.domain, [axes.batch, axes.queries, axes.columns]);
-            let [.., depth] = extents(&query.domain, [axes.batch, axes.queries, axes.depth]);
-            let [_, keys, _] = extents(&key.domain, [axes.batch, axes.keys, axes.depth]);
-            let dtype = key.instrs[key.results[0]].dtype();
-            let scores = Scores { scale: scale.get(), softcap: softcap.get(), empty: *empty, dtype };
-            (attention(&operands, [batch, queries, keys, depth, columns], &scores), 0)
-        }
-    };
+    let (def, dtypes) = (kernel.anchor.def(), kernel.anchor.dtypes().unwrap_or_default());
+    let (extents, attrs) = (kernel.extents(), &kernel.anchor.attrs);
+    let call = AnchorCall { operands: &operands, dtypes: &dtypes, extents: &extents, attrs };
+    let anchor = (def.eval)(&call).into_iter().next().unwrap_or_default();
+    let row_axes = kernel.row_axes().unwrap_or(0);
     let mut eval = Evaluator::new(&kernel.body, slots, step, row_axes, &anchor);
     // What no point writes stays.
     let mut stored: Vec<Elements> = kernel.stores.iter().map(|s| slots[s.slot].clone()).collect();
@@ -324,13 +311,6 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], step: &Step) -> Result<Vec<E
         }
     }
     Ok(stored)
-}
-
-/// How many points three groups of so many axes have: what an anchor does is the same along all axes of a group.
-fn extents(domain: &[usize], groups: [usize; 3]) -> [usize; 3] {
-    let (first, rest) = domain.split_at(groups[0]);
-    let (second, third) = rest.split_at(groups[1]);
-    [first, second, third].map(|group| group.iter().product())
 }
 
 fn points(domain: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
@@ -469,59 +449,4 @@ fn combined(how: Reduction, elements: [Element<f64>; 2], dtype: DType) -> Elemen
 
 fn constant(x: Number, dtype: DType) -> Element<f64> {
     if dtype.is_float() { Element::Real(x.get()).store(dtype) } else { Element::Int(Some(x.int())) }
-}
-
-fn product(lhs: &[f64], rhs: &[f64], [batch, rows, columns, depth]: [usize; 4]) -> Vec<f64> {
-    let mut out = Vec::with_capacity(batch * rows * columns);
-    for b in 0..batch {
-        for m in 0..rows {
-            for n in 0..columns {
-                let term = |k| lhs[(b * rows + m) * depth + k] * rhs[(b * depth + k) * columns + n];
-                out.push((0..depth).map(term).sum());
-            }
-        }
-    }
-    out
-}
-
-struct Scores {
-    scale: f64,
-    softcap: f64,
-    empty: EmptyRow,
-    dtype: DType,
-}
-
-fn attention(operands: &[Vec<f64>], [batch, rows, keys, depth, width]: [usize; 5], how: &Scores) -> Vec<f64> {
-    let mut out = Vec::with_capacity(batch * rows * width);
-    for b in 0..batch {
-        for s in 0..rows {
-            let biases = |t: usize| operands.get(3).map_or(0.0, |bias| bias[(b * rows + s) * keys + t]);
-            let read = |t: &usize| !how.empty.selects() || biases(*t) != f64::NEG_INFINITY;
-            let score = |t: usize| {
-                let dot: f64 = (0..depth)
-                    .map(|d| operands[0][(b * rows + s) * depth + d] * operands[1][(b * keys + t) * depth + d])
-                    .sum();
-                let x = dot * how.scale;
-                let x = if how.softcap == 0.0 { x } else { how.softcap * (x / how.softcap).tanh() };
-                let bias = biases(t);
-                if how.empty.selects() && hides(bias, how.dtype) { bias } else { x + bias }
-            };
-            let scores: Vec<f64> = (0..keys).map(score).collect();
-            let most = scores.iter().copied().fold(f64::NEG_INFINITY, Scalar::larger);
-            let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
-            let total: f64 = weights.iter().sum();
-            for e in 0..width {
-                let sum: f64 =
-                    (0..keys).filter(read).map(|t| weights[t] * operands[2][(b * keys + t) * width + e]).sum();
-                let zeros = match how.empty {
-                    _ if keys == 0 => true,
-                    EmptyRow::Nan => false,
-                    EmptyRow::Zeros => most == f64::NEG_INFINITY,
-                    EmptyRow::Guarded => total.is_nan(),
-                };
-                out.push(if zeros { 0.0 } else { sum / total });
-            }
-        }
-    }
-    out
 }

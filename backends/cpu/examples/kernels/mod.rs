@@ -1,8 +1,8 @@
 //! Kernels as programs have them, and programs of one kernel with data: what is measured.
 
 use eutectic_backend::{
-    AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Instr, Kernel, Load, Place, Program, Session, Step,
-    Store,
+    AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Instr, Kernel, Load, Place, Program, ScoreForm,
+    Session, Step, Store,
 };
 use eutectic_cpu::Cpu;
 use eutectic_ir::{
@@ -98,16 +98,8 @@ pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
     let mut b = body(&[h, s, d]);
     let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
     let out = Index::coord(1).times((h * d) as i64).plus(&Index::coord(0).times(d as i64)).plus(&Index::coord(2));
-    let anchor = AnchorKernel::Attention {
-        query,
-        key,
-        value,
-        bias,
-        axes: AttentionAxes::matrices(1),
-        scale: (1.0 / (d as f64).sqrt()).into(),
-        softcap: 0.0.into(),
-        empty: EmptyRow::Nan,
-    };
+    let form = ScoreForm { scale: 1.0 / (d as f64).sqrt(), softcap: 0.0, empty: EmptyRow::Nan };
+    let anchor = AnchorKernel::attention([query, key, value], bias, AttentionAxes::matrices(1), form);
     let stores = vec![Store::new(2, out, y)];
     Kernel { anchor, body: b, stores, slots: [s * 3 * h * d, s, s * h * d].map(|c| (DType::F32, c)).to_vec() }
 }
@@ -139,7 +131,7 @@ pub fn layernorm(m: usize, n: usize, of_softmax: bool) -> Kernel {
     let x = normalised(&mut b, x, n);
     let stores = vec![Store::new(3, dense(&[m, n]), x)];
     Kernel {
-        anchor: AnchorKernel::Rows { axes: 1 },
+        anchor: AnchorKernel::rows(1),
         body: b,
         stores,
         slots: [m * n, n, n, m * n].map(|c| (DType::F32, c)).to_vec(),
@@ -158,7 +150,7 @@ pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
     let stores = vec![Store::new(3, dense(&[m, n]), x)];
     let mut slots = [words * n, n, n, m * n].map(|c| (DType::F32, c)).to_vec();
     slots.push((DType::I64, m));
-    Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body: b, stores, slots }
+    Kernel { anchor: AnchorKernel::rows(1), body: b, stores, slots }
 }
 
 /// gelu(x·a + b)·sigmoid(c) + d.
@@ -172,7 +164,7 @@ pub fn pointwise(n: usize) -> Kernel {
     let y = map(&mut b, "mul", &[], &[y, gate]);
     let y = map(&mut b, "add", &[], &[y, d]);
     let stores = vec![Store::new(5, Index::coord(0), y)];
-    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, n); 6] }
+    Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, n); 6] }
 }
 
 /// The softmax of rows of x.
@@ -190,7 +182,7 @@ pub fn softmax(m: usize, n: usize) -> Kernel {
     let x = weights(&mut b, x);
     let stores = vec![Store::new(1, dense(&[m, n]), x)];
     let slots = [m * n, m * n].map(|c| (DType::F32, c)).to_vec();
-    Kernel { anchor: AnchorKernel::Rows { axes: 1 }, body: b, stores, slots }
+    Kernel { anchor: AnchorKernel::rows(1), body: b, stores, slots }
 }
 
 /// `times` applications of a function of one argument to n elements.
@@ -201,14 +193,14 @@ pub fn chain(op: &str, attrs: &[Attr], times: usize, n: usize) -> Kernel {
         x = map(&mut b, op, attrs, &[x]);
     }
     let stores = vec![Store::new(1, Index::coord(0), x)];
-    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, n); 2] }
+    Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, n); 2] }
 }
 
 pub fn transpose(m: usize, n: usize) -> Kernel {
     let mut b = body(&[m, n]);
     let x = load(&mut b, 0, Index::coord(1).times(m as i64).plus(&Index::coord(0)));
     let stores = vec![Store::new(1, dense(&[m, n]), x)];
-    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, m * n); 2] }
+    Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, m * n); 2] }
 }
 
 /// An image [c h w] as [h w c], with a margin of zeros.
@@ -223,7 +215,7 @@ pub fn margin(c: usize, h: usize, w: usize) -> Kernel {
     }
     let stores = vec![Store::new(1, dense(&b.domain), x)];
     let slots = [c * h * w, (h + 2) * (w + 2) * c].map(|n| (DType::F32, n)).to_vec();
-    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots }
+    Kernel { anchor: AnchorKernel::map(), body: b, stores, slots }
 }
 
 /// The largest of each 3 × 3 window, two apart, of [2h+1 2w+1 c].
@@ -235,7 +227,7 @@ pub fn max_pool(h: usize, w: usize, c: usize) -> Kernel {
     let x = reduce(&mut b, Reduction::Max, x);
     let stores = vec![Store::new(1, dense(&[h, w, c]), x)];
     let slots = [(2 * h + 1) * (2 * w + 1) * c, h * w * c].map(|n| (DType::F32, n)).to_vec();
-    Kernel { anchor: AnchorKernel::Rows { axes: 2 }, body: b, stores, slots }
+    Kernel { anchor: AnchorKernel::rows(2), body: b, stores, slots }
 }
 
 /// A program of one kernel, with data.
@@ -254,7 +246,7 @@ impl Single {
         let mut program = Program { kernels: vec![kernel.clone()], ..Program::default() };
         let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
         // Weights do not change between runs.
-        let constant = |slot: usize| slot == 1 && matches!(kernel.anchor, AnchorKernel::Contraction { .. });
+        let constant = |slot: usize| slot == 1 && kernel.contraction().is_some();
         // Of a table, no more is read than there are points.
         let points = |slot: usize| {
             let reads = |body: &&Body| body.instrs.iter().any(|i| matches!(i, Instr::Load(load) if load.slot == slot));

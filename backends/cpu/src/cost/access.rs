@@ -1,12 +1,13 @@
 //! What reading and writing costs, besides the bytes that go through the caches: how elements lie beside each other.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Kernel, Load, Store,
+    Body, Kernel, Load, Store,
     reach::{AxisSet, held, is_dense, line, masks, of_place, points, row_mask},
 };
 use eutectic_ir::ops::Writes;
 
 use super::{
+    kernels::stores_tiles,
     lines::{SQUARE, run},
     model::{CostModel, Walk},
 };
@@ -85,10 +86,10 @@ impl CostModel {
             let beside = store.at.affine(domain.len()).is_some_and(|strides| [0, 1].contains(&strides[lane]));
             return if beside { 0.0 } else { n * e.strided };
         }
-        match (line(&store.at, domain), &kernel.anchor) {
+        match (line(&store.at, domain), stores_tiles(kernel)) {
             (Some(line), _) if line >= SHORTEST_LINE as f64 || line >= n => 0.0,
             (Some(line), _) => n / line * e.short + n * e.cheap,
-            (None, AnchorKernel::Contraction { .. }) => {
+            (None, true) => {
                 let strides = store.at.affine(domain.len()).unwrap_or_default();
                 let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n >= SQUARE);
                 // Rows of a product are an axis, whose last coordinates are those of a tile: what lies beside an element is stored with it,
@@ -98,7 +99,7 @@ impl CostModel {
                 let near = n * 4.0 <= self.costs().memory.l2_bytes;
                 n * if together || near { e.strided } else { e.scattered }
             }
-            (None, _) => {
+            (None, false) => {
                 let (strides, row) = (store.at.affine(domain.len()).unwrap_or_default(), row_mask(kernel));
                 let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n > 1);
                 match beside.is_some_and(|d| row != 0 && row >> d & 1 == 0) {

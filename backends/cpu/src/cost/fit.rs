@@ -82,7 +82,7 @@ mod tests {
             body.instrs.push(Instr::Map { op, attrs: [].into_iter().collect(), args: vec![arg], dtype: DType::F32 });
         }
         let stores = vec![Store::new(1, Index::coord(0), times)];
-        Kernel { anchor: AnchorKernel::Map, body, stores, slots: vec![(DType::F32, n); 2] }
+        Kernel { anchor: AnchorKernel::map(), body, stores, slots: vec![(DType::F32, n); 2] }
     }
 
     #[test]

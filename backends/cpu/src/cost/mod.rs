@@ -3,8 +3,10 @@
 mod access;
 mod coefficients;
 mod fit;
+mod kernels;
 mod lines;
 mod model;
+mod price;
 mod registers;
 
 pub use coefficients::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts};

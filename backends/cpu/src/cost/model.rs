@@ -1,70 +1,48 @@
-//! What a kernel costs: a model that is linear in the work that thunks do, with coefficients from a file.
+//! The model of one thread's work: the bodies of kernels, linear in what thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    AnchorKernel, Body, Cost, Guard, Instr, Kernel, Load, Store, ValueId,
+    Body, Guard, Instr, Load, Store, ValueId,
     axes::Nest,
-    reach::{
-        AxisSet, inside, is_of_box, is_of_matrices, known, line, masks, mentioned, of_place, points, row_mask, stored,
-        together,
-    },
+    reach::{AxisSet, inside, is_of_box, is_of_matrices, known, line, masks, mentioned, points},
     reductions::RowValues,
-    scores::Shares,
-    traffic,
-    unroll::unrolled,
 };
 use eutectic_ir::{
     Attr, DType, Op,
     index::{Atom, Index},
-    ops::Writes,
 };
 use rustc_hash::FxHashMap;
 
 use super::{
     coefficients::{Costs, ElementCosts},
     lines::{SQUARE, box_line, run},
-    registers,
 };
 use crate::{
-    gemm::kept::keeps,
     kernels::{
-        attention,
         chosen::ChosenMatrix,
-        contraction::tasks,
         lanes::{
             cut::{FLOPS_A_CYCLE, Tiles},
             form::LaneForm,
         },
-        operand::kept,
         row_blocks,
     },
     machine::Caches,
     simd::table,
-    tile::{MAX_RANK, grid::LONGEST_ROW, shape::SHORTEST_LINE},
+    tile::{grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
-
-/// Bytes of a page of memory, whose address waits for memory as well.
-const PAGE: f64 = 4096.0;
 
 /// The model: coefficients, with ops resolved.
 pub struct CostModel {
     costs: Costs,
-    threads: usize,
+    pub(super) threads: usize,
     /// Seconds of an element, for each op and element type that there is a function for.
     by_op: FxHashMap<(Op, DType), f64>,
     /// As `by_op`, of the kinds of activation.
     by_kind: FxHashMap<(&'static str, DType), f64>,
 }
 
-/// Rows of a table that come from memory: how often memory is waited for, and how much comes.
-#[derive(Clone, Copy)]
-struct FarRows {
-    waits: f64,
-    bytes: f64,
-}
-
 /// How an operand is used that is not read in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum OperandUse {
+pub(super) enum OperandUse {
     /// By several tasks: it is evaluated before.
     Whole,
     /// A block of rows by one task, which evaluates it.
@@ -96,13 +74,13 @@ impl Walk {
 
 /// What is known of a body from the kernel that it is the body of.
 #[derive(Default)]
-struct Around<'a> {
+pub(super) struct Around<'a> {
     /// Instructions that the anchor takes over.
-    taken: &'a [ValueId],
-    stores: &'a [Store],
+    pub(super) taken: &'a [ValueId],
+    pub(super) stores: &'a [Store],
     /// Of a product of matrices: how many axes its batch, rows and columns are. Its kernel goes through the rows, and the columns, as one
     /// axis each.
-    groups: Option<[usize; 3]>,
+    pub(super) groups: Option<[usize; 3]>,
 }
 
 impl Around<'_> {
@@ -126,11 +104,11 @@ impl Around<'_> {
 
 /// What was counted so far.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     /// Seconds of one thread.
-    seconds: f64,
-    flops: f64,
-    bytes: f64,
+    pub(super) seconds: f64,
+    pub(super) flops: f64,
+    pub(super) bytes: f64,
 }
 
 impl CostModel {
@@ -164,170 +142,13 @@ impl CostModel {
         CostModel { costs, threads, by_op, by_kind }
     }
 
-    /// The cost of a kernel. What cannot be compiled costs infinitely much where that shows at a glance (an op or element type
-    /// without a function); `supports` is the judge.
-    pub fn cost(&self, kernel: &Kernel) -> Cost {
-        self.price(kernel, None)
-    }
-
-    /// The cost of a kernel in a program where some of the slots that it reads hold constants, and the others do not.
-    pub fn cost_among(&self, kernel: &Kernel, constants: &[usize]) -> Cost {
-        let cost = self.price(kernel, Some(constants));
-        Cost { seconds: cost.seconds + self.cold(kernel, constants), ..cost }
-    }
-
-    /// The cost of a kernel; where it is not known which slots hold constants, a right operand that would be kept packed does.
-    fn price(&self, kernel: &Kernel, constants: Option<&[usize]>) -> Cost {
-        let unrolled = unrolled(kernel);
-        let kernel = unrolled.as_ref().unwrap_or(kernel);
-        let mut work = Tally { bytes: traffic::bytes(kernel), ..Tally::default() };
-        let m = &self.costs.memory;
-        let passes = matches!(kernel.anchor, AnchorKernel::Map | AnchorKernel::Rows { .. });
-        let walk = if passes { Walk::Tiles } else { Walk::Within };
-        let form = LaneForm::of(kernel);
-        let taken = match kernel.anchor {
-            AnchorKernel::Contraction { .. } => registers::taken(&kernel.body, form.is_some()),
-            _ => Vec::new(),
-        };
-        let groups = match &kernel.anchor {
-            AnchorKernel::Contraction { axes, .. } if form.is_none() => Some([axes.batch, axes.rows, axes.columns]),
-            _ => None,
-        };
-        let around = Around { taken: &taken, stores: &kernel.stores, groups };
-        self.body_within(&kernel.body, row_mask(kernel), walk, &around, &mut work);
-        // Tables that no cache holds.
-        work.seconds += self.far_rows(kernel, |_, table, read| (table.bytes > m.l3_bytes).then_some(read));
-        let domain = &kernel.body.domain;
-        let elements = |store: &Store| points(domain, of_place(store, &kernel.body));
-        work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
-        // Guards that hold in no box of a tile are asked for each run.
-        let of_stores = if matches!(kernel.anchor, AnchorKernel::Attention { .. }) { Walk::Blocks } else { walk };
-        let in_runs =
-            |s: &&Store| s.writes == Writes::Apart && !s.guards.iter().all(|guard| of_stores.is_of_box(guard));
-        for store in kernel.stores.iter().filter(in_runs) {
-            work.seconds += elements(store) / domain.last().map_or(1.0, |&n| n.max(1) as f64) * self.costs.element.run;
-        }
-        match &kernel.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => {}
-            AnchorKernel::Contraction { lhs, rhs, axes } => {
-                if let Some(form) = &form {
-                    self.lanes(form, &mut work);
-                } else {
-                    self.operand(lhs, [axes.batch, axes.rows, axes.depth], OperandUse::Left, &mut work);
-                    let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
-                    let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
-                    let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
-                    let kept = kept_panels(kernel, rhs).filter(|load| constant(load.slot) && columns > 1.0);
-                    match kept {
-                        // Packed once, and widened where it is read.
-                        Some(load) => work.seconds += self.decoding(load, &rhs.domain),
-                        None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, &mut work),
-                    }
-                    let of = (dtype(lhs), kept.map(|load| load.dtype));
-                    self.product([batch, rows, columns, depth], of, &mut work);
-                    // Beside vectors, nothing is packed.
-                    let matrix = if rows.min(columns) > 1.0 { self.costs.product.matrix } else { self.costs.launch };
-                    work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
-                }
-                let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
-                if maps > taken.len() || kernel.stores.len() > 1 {
-                    work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs.product.tile;
-                }
-            }
-            AnchorKernel::Attention { query, key, value, bias, axes, .. } => {
-                let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
-                // Those of which nothing is stored are left out.
-                let wanted = queries * stored(kernel);
-                // Where there are more queries, several tasks use a key.
-                let block = attention::query_block(batch as usize, queries as usize);
-                let of_keys = if queries <= block as f64 { OperandUse::Blocks } else { OperandUse::Whole };
-                self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, &mut work);
-                self.operand(key, [axes.batch, axes.keys, axes.depth], of_keys, &mut work);
-                self.operand(value, [axes.batch, axes.keys, axes.columns], of_keys, &mut work);
-                let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
-                let shares =
-                    bias.as_ref().map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
-                self.product([batch * shares.visible, wanted, keys, depth], (dtype(query), None), &mut work);
-                self.product([batch * shares.visible, wanted, columns, keys], (dtype(query), None), &mut work);
-                let count = batch * wanted * keys * shares.visible;
-                let float = dtype(query).is_float();
-                let each = if float { self.costs.element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
-                work.seconds += count.max(1.0) * each;
-                work.flops += 8.0 * count;
-                if let Some(bias) = bias {
-                    let mut of_bias = Tally::default();
-                    self.body(bias, 0, Walk::Within, &mut of_bias);
-                    work.seconds += of_bias.seconds * shares.mixed;
-                    work.flops += of_bias.flops * shares.mixed;
-                }
-            }
-        }
-        let threads = self.speedup(kernel);
-        let shared = work.seconds / threads + self.costs.wake;
-        let compute = if threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
-        let rate = match work.bytes {
-            b if b <= m.l2_bytes => m.l2 * threads,
-            b if b <= m.l3_bytes => m.l3 * threads,
-            _ => (m.dram * threads).min(m.dram_all.max(m.dram)),
-        };
-        let memory = work.bytes / rate;
-        // Products wait for memory while they compute; passes over elements only in part.
-        let seen = match kernel.anchor {
-            AnchorKernel::Map | AnchorKernel::Rows { .. } => 1.0 - m.hidden,
-            AnchorKernel::Contraction { .. } | AnchorKernel::Attention { .. } => 0.0,
-        };
-        let seconds = self.costs.launch + compute.max(memory) + seen * compute.min(memory);
-        if seconds.is_infinite() || is_refused(kernel) {
-            return Cost::IMPOSSIBLE;
-        }
-        Cost { seconds, flops: work.flops, bytes: work.bytes }
-    }
-
-    /// Seconds beyond the cost where caches do not hold some of the slots, though they could: rows that lie wherever an index says wait for
-    /// memory once for each page that has some.
-    fn cold(&self, kernel: &Kernel, slots: &[usize]) -> f64 {
-        let read = |slot: usize, table: FarRows, read: FarRows| {
-            let once = FarRows { waits: read.waits.min(table.waits), bytes: read.bytes.min(table.bytes) };
-            (slots.contains(&slot) && table.bytes <= self.costs.memory.l3_bytes).then_some(once)
-        };
-        self.far_rows(kernel, read) / self.speedup(kernel)
-    }
-
-    /// How many times as fast threads are.
-    fn speedup(&self, kernel: &Kernel) -> f64 {
-        1.0 + (parallelism(kernel).min(self.threads as f64).max(1.0) - 1.0) * self.costs.thread
-    }
-
-    /// What rows take that lie wherever an index says: they wait for memory one by one, however few they are. Of a slot, all of it and what is
-    /// read, `far` says what comes from memory, if anything does.
-    fn far_rows(&self, kernel: &Kernel, far: impl Fn(usize, FarRows, FarRows) -> Option<FarRows>) -> f64 {
-        let of_body = |body: &Body| -> f64 {
-            let mut loads = indirect(body).peekable();
-            // Few kernels have any.
-            if loads.peek().is_none() {
-                return 0.0;
-            }
-            let masks = masks(body, 0);
-            let seconds = |(id, load): (usize, &Load)| {
-                let (dtype, count) = kernel.slots[load.slot];
-                let n = points(&body.domain, masks[id]);
-                let [bytes, all] = [n, count as f64].map(|n| n * dtype.size() as f64);
-                let read = FarRows { waits: n / run(&load.at, body, &masks), bytes };
-                let far = far(load.slot, FarRows { waits: (all / PAGE).ceil(), bytes: all }, read);
-                far.map_or(0.0, |far| far.waits * self.costs.element.far + far.bytes / self.costs.memory.dram)
-            };
-            loads.map(seconds).sum()
-        };
-        kernel.bodies().into_iter().map(of_body).sum()
-    }
-
     /// The passes over a body's values.
-    fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
+    pub(super) fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
         self.body_within(body, row, walk, &Around::default(), work);
     }
 
     /// As [`CostModel::body`], of the body of a kernel.
-    fn body_within(&self, body: &Body, row: u64, walk: Walk, around: &Around<'_>, work: &mut Tally) {
+    pub(super) fn body_within(&self, body: &Body, row: u64, walk: Walk, around: &Around<'_>, work: &mut Tally) {
         let e = &self.costs.element;
         let least = if walk == Walk::Within { 0.0 } else { points(&body.domain, u64::MAX) * e.step };
         let masks = around.masks(body, masks(body, row));
@@ -394,7 +215,7 @@ impl CostModel {
 
     /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
     /// index map. Another is evaluated, and copied in the caches where each task evaluates its own part; else written and read back.
-    fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut Tally) {
+    pub(super) fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut Tally) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
                 load.guards.is_empty() && load.dtype.size() >= 4 && is_of_matrices(&load.at, &body.domain, groups)
@@ -473,7 +294,7 @@ impl CostModel {
     }
 
     /// Sums side by side: operands that are not read in place are evaluated tile by tile, and with them what neighbours evaluate too.
-    fn lanes(&self, form: &LaneForm, work: &mut Tally) {
+    pub(super) fn lanes(&self, form: &LaneForm, work: &mut Tally) {
         let tiles = Tiles::of(form, Caches::default());
         for (side, again) in form.sides.iter().zip(tiles.again).filter(|(side, _)| !side.in_place()) {
             let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
@@ -497,13 +318,13 @@ impl CostModel {
     }
 
     /// Seconds per element of converting a packed operand while it is read.
-    fn decoding(&self, load: &Load, domain: &[usize]) -> f64 {
+    pub(super) fn decoding(&self, load: &Load, domain: &[usize]) -> f64 {
         let each = if load.dtype.size() == 1 { self.costs.product.decode } else { 0.0 };
         points(domain, mentioned(&load.at)) * each
     }
 
     /// So many products `[m k] · [k n]` on a type; where the right operand is kept packed in a shorter one, that is given too.
-    fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<DType>), work: &mut Tally) {
+    pub(super) fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<DType>), work: &mut Tally) {
         let p = &self.costs.product;
         let flops = 2.0 * count * m * n * k;
         let most = match dtype {
@@ -535,7 +356,7 @@ impl CostModel {
         known.copied().unwrap_or(f64::INFINITY)
     }
 
-    fn factor(&self, dtype: DType) -> f64 {
+    pub(super) fn factor(&self, dtype: DType) -> f64 {
         factor(&self.costs.element, dtype)
     }
 }
@@ -550,27 +371,6 @@ fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
     let all = RowValues::of(&body.instrs).passes(stored.iter().map(|store| store.value));
     all.iter().flatten().for_each(|&id| times[id] += 1);
     times
-}
-
-/// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.
-fn parallelism(kernel: &Kernel) -> f64 {
-    let domain = &kernel.body.domain;
-    match &kernel.anchor {
-        // One thread goes through the points that may write one element.
-        AnchorKernel::Map => {
-            let meet = kernel.stores.iter().map(|store| together(store, domain)).fold(0, |all, axes| all | axes);
-            if meet == 0 { f64::INFINITY } else { points(domain, !meet) }
-        }
-        AnchorKernel::Rows { .. } => points(domain, !row_mask(kernel)),
-        AnchorKernel::Contraction { axes, .. } => {
-            let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
-            batch * (rows / tasks::ROWS as f64).max(1.0) * (columns / tasks::FEW_COLUMNS as f64).max(1.0)
-        }
-        AnchorKernel::Attention { axes, .. } => {
-            let [batch, queries, _] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
-            batch * (queries / attention::query_block(batch as usize, queries as usize) as f64).ceil()
-        }
-    }
 }
 
 /// Whether the matrices of an operand, one for each point of the first `batch` axes, are evaluated one by one: see
@@ -590,39 +390,13 @@ fn factor(element: &ElementCosts, dtype: DType) -> f64 {
     }
 }
 
-/// What `supports` refuses must not look cheap: domains of many axes, and results that are stored neither by strides, the columns of
-/// products as one axis, nor where guards or integers of the body say.
-fn is_refused(kernel: &Kernel) -> bool {
-    let rank = kernel.body.domain.len();
-    let columns = if let AnchorKernel::Contraction { axes, .. } = &kernel.anchor { axes.columns } else { 0 };
-    let groups = [rank - columns, 0, columns];
-    let scattered = |s: &Store| !s.guards.is_empty() || !s.at.values().is_empty();
-    let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || scattered(s);
-    kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
-}
-
 /// How many points three groups of so many axes have.
-fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
+pub(super) fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
     let (first, rest) = body.domain.split_at(groups[0]);
     let (second, third) = rest.split_at(groups[1]);
     [first, second, third].map(|group| group.iter().map(|&n| n as f64).product())
 }
 
-/// Returns the load of a right operand that is kept packed in a shorter type where it is constant.
-fn kept_panels<'a>(kernel: &Kernel, rhs: &'a Body) -> Option<&'a Load> {
-    let load = kept(&rhs.instrs, *rhs.results.first()?)?;
-    let keeps = keeps(kernel.accumulator()?, load.dtype) && load.guards.is_empty();
-    (keeps && load.at.affine(rhs.domain.len()).is_some()).then_some(load)
-}
-
-fn dtype(body: &Body) -> DType {
+pub(super) fn dtype(body: &Body) -> DType {
     body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype())
-}
-
-/// The loads of a body that go wherever an index says.
-fn indirect(body: &Body) -> impl Iterator<Item = (ValueId, &Load)> {
-    body.instrs.iter().enumerate().filter_map(|(id, instr)| match instr {
-        Instr::Load(load) if !load.at.values().is_empty() => Some((id, load)),
-        _ => None,
-    })
 }

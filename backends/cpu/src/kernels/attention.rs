@@ -17,7 +17,7 @@ mod shared_keys;
 use std::ops::Range;
 
 use eutectic_backend::{
-    EmptyRow,
+    EmptyRow, ScoreForm,
     grouped::{COLUMNS, Grouped, ROWS},
     intervals::Visibility,
 };
@@ -60,17 +60,6 @@ const SHORT: usize = 256;
 const WORTH: f64 = 0.125;
 /// Elements of a register of the bias and the epilogue.
 const REGISTER: usize = 4096;
-
-/// What is done to the scores.
-#[derive(Clone, Copy, Debug)]
-pub struct ScoreForm {
-    /// Factor of the scores.
-    pub scale: f64,
-    /// Bound of the scores, if not 0.
-    pub softcap: f64,
-    /// What a row without a finite score gives.
-    pub empty: EmptyRow,
-}
 
 /// Compiles attention that accumulates in `acc`. `operands` are query, key and value.
 ///

@@ -5,7 +5,7 @@ mod sides;
 pub mod tasks;
 
 use eutectic_backend::{
-    AnchorKernel, Kernel,
+    Contraction, Kernel,
     axes::Nest,
     grouped::{COLUMNS, Grouped, ROWS},
 };
@@ -58,7 +58,7 @@ impl Packing {
     /// That of a kernel whose runs have different lengths: each finds the operand as it was packed for all of them, unless it is another
     /// one in each run.
     pub fn of(kernel: &Kernel) -> Packing {
-        let AnchorKernel::Contraction { rhs, axes, .. } = &kernel.anchor else { return Packing::Best };
+        let Some(Contraction { rhs, axes, .. }) = kernel.contraction() else { return Packing::Best };
         let nest = Nest::of(rhs.clone());
         if nest.lengths.iter().any(|(axis, _)| nest.depends_on(*axis)) || nest.indices().any(Index::varies) {
             return Packing::Never;

@@ -341,7 +341,7 @@ mod tests {
         let domain = [channels, count, count];
         let stores = at(&[(0, count * count), (1, count), (2, 1)], 0);
         Kernel {
-            anchor: AnchorKernel::Contraction { lhs, rhs, axes },
+            anchor: AnchorKernel::contraction(lhs, rhs, axes),
             body: body(&domain, vec![Instr::Anchor { dtype }], Vec::new()),
             stores: vec![Store::new(2, stores, 0)],
             slots: vec![(dtype, channels * size * size), (dtype, channels * 9), (dtype, domain.iter().product())],

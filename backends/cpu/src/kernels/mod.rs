@@ -9,7 +9,9 @@ pub mod operand;
 pub mod row_blocks;
 mod slots;
 
-use eutectic_backend::{AnchorKernel, Kernel, axes::Nest, extents::Lengths, grouped::Grouped, unroll::unrolled};
+use eutectic_backend::{
+    Attention, Contraction, Kernel, axes::Nest, extents::Lengths, grouped::Grouped, unroll::unrolled,
+};
 
 use self::{contraction::Packing, lanes::form::LaneForm, slots::Slots};
 use crate::{machine::Machine, runtime::thunk::Thunk};
@@ -58,32 +60,32 @@ fn thunk(
     let isa = machine.isa;
     let accumulator =
         kernel.accumulator().ok_or_else(|| vec![format!("a `{}` operand without a result", kernel.kind())]);
-    match &kernel.anchor {
-        AnchorKernel::Map => Ok(Box::new(map_rows::Tiles::compile(&body, 0, &slots.types, isa)?)),
-        AnchorKernel::Rows { axes } => Ok(Box::new(map_rows::Tiles::compile(&body, *axes, &slots.types, isa)?)),
-        AnchorKernel::Contraction { lhs, rhs, axes } => {
-            let acc = accumulator?;
-            let by_lanes = lanes.as_ref().and_then(|form| lanes::compile(form, &body, acc, &slots, machine).ok());
-            if let Some(thunk) = by_lanes {
-                return Ok(thunk);
-            }
-            // At other lengths it may be in that form, which packs nothing.
-            let packing = if lanes.is_some() { Packing::Never } else { packing };
-            let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
-            let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
-            let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
-            contraction::compile(lhs, rhs, body, acc, &mut slots, (packing, machine))
-        }
-        AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } => {
-            let operands = [
-                Grouped::operand(query, [axes.batch, axes.queries, axes.depth]),
-                Grouped::operand(key, [axes.batch, axes.keys, axes.depth]),
-                Grouped::operand(value, [axes.batch, axes.keys, axes.columns]),
-            ];
-            let bias = bias.as_ref().map(|b| Grouped::operand(b, [axes.batch, axes.queries, axes.keys]));
-            let body = Grouped { nest: body, groups: [axes.batch, axes.queries, axes.columns] };
-            let form = attention::ScoreForm { scale: scale.get(), softcap: softcap.get(), empty: *empty };
-            attention::compile(operands, bias, body, form, accumulator?, &mut slots, isa)
-        }
+    if kernel.operands().is_empty() {
+        let rows = kernel.row_axes().unwrap_or(0);
+        return Ok(Box::new(map_rows::Tiles::compile(&body, rows, &slots.types, isa)?));
     }
+    if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
+        let acc = accumulator?;
+        let by_lanes = lanes.as_ref().and_then(|form| lanes::compile(form, &body, acc, &slots, machine).ok());
+        if let Some(thunk) = by_lanes {
+            return Ok(thunk);
+        }
+        // At other lengths it may be in that form, which packs nothing.
+        let packing = if lanes.is_some() { Packing::Never } else { packing };
+        let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
+        let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
+        let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
+        return contraction::compile(lhs, rhs, body, acc, &mut slots, (packing, machine));
+    }
+    if let Some(Attention { query, key, value, bias, axes, form }) = kernel.attention() {
+        let operands = [
+            Grouped::operand(query, [axes.batch, axes.queries, axes.depth]),
+            Grouped::operand(key, [axes.batch, axes.keys, axes.depth]),
+            Grouped::operand(value, [axes.batch, axes.keys, axes.columns]),
+        ];
+        let bias = bias.map(|b| Grouped::operand(b, [axes.batch, axes.queries, axes.keys]));
+        let body = Grouped { nest: body, groups: [axes.batch, axes.queries, axes.columns] };
+        return attention::compile(operands, bias, body, form, accumulator?, &mut slots, isa);
+    }
+    Err(vec![format!("there is no kernel for `{}`", kernel.kind())])
 }

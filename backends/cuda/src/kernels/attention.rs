@@ -1,6 +1,8 @@
 //! Attention: tiles of scores, the largest of each row so far kept; the bias is any expression, and blocks that it hides are left out.
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Kernel, axes::Nest, scores::Shares};
+use eutectic_backend::{
+    Attention, AttentionAxes, Body, EmptyRow, Instr, Kernel, ScoreForm, axes::Nest, scores::Shares,
+};
 use eutectic_gpu::{
     attention::{Sees, parts_of_keys, seen},
     device::DeviceShape,
@@ -58,11 +60,10 @@ pub struct AttentionProblem<'a> {
 impl<'a> AttentionProblem<'a> {
     /// That of a kernel, if it is one.
     pub fn of(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
-        let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
-            return None;
-        };
+        let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
         let is_wide = wide(&kernel.bodies());
-        let &AttentionAxes { batch, queries, keys, depth, columns } = axes;
+        let ScoreForm { scale, softcap, empty } = form;
+        let AttentionAxes { batch, queries, keys, depth, columns } = axes;
         let nests = [
             flat(&Nest::of(query.clone()), [batch, queries, depth]),
             flat(&Nest::of(key.clone()), [batch, keys, depth]),
@@ -74,15 +75,15 @@ impl<'a> AttentionProblem<'a> {
              constexpr double SCALE = {:?}, SOFTCAP = {:?};\nconstexpr bool EMPTY_IS_ZERO = {}, GUARDED = {};\n\
              template <int WHICH> struct Operand;\n",
             u8::from(bias.is_some()),
-            scale.get(),
-            softcap.get(),
-            *empty == EmptyRow::Zeros,
-            *empty == EmptyRow::Guarded,
+            scale,
+            softcap,
+            empty == EmptyRow::Zeros,
+            empty == EmptyRow::Guarded,
         );
         Some(AttentionProblem {
             shape,
             extents: [b, s, d, t, e],
-            bias: bias.as_ref().map(|bias| (flat(&Nest::of(bias.clone()), [batch, queries, keys]), bias.results[0])),
+            bias: bias.map(|bias| (flat(&Nest::of(bias.clone()), [batch, queries, keys]), bias.results[0])),
             kernel,
             nests,
             bodies: [query, key, value],
@@ -92,7 +93,7 @@ impl<'a> AttentionProblem<'a> {
             constants,
             hides: empty.selects(),
             stored: StoredQueries::of(kernel),
-            shares: bias.as_ref().map_or(Shares::ALL, |bias| Shares::of(bias, [batch, queries, keys])),
+            shares: bias.map_or(Shares::ALL, |bias| Shares::of(bias, [batch, queries, keys])),
         })
     }
 

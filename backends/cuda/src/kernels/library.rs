@@ -65,7 +65,7 @@ fn print(
     let out = MatrixLayout { slot: kernel.slots.len(), offset: 0, strides: [m * n, n, 1] };
     let workspace = (b * m * n * result.size()).next_multiple_of(256) + LIBRARY_BYTES;
     let product = Product { extents, operands, tf32, result, lhs, rhs, out, finish: Finish::default() };
-    let epilogue = Kernel { anchor: AnchorKernel::Map, ..over(kernel, result) };
+    let epilogue = Kernel { anchor: AnchorKernel::map(), ..over(kernel, result) };
     let launch = map::print(&CudaC, shape, &epilogue)?;
     Ok(vec![Launch::product(product, workspace), Launch { workspace, ..launch }])
 }

@@ -13,7 +13,7 @@ mod tiles;
 mod warpgroup_attention;
 mod warpgroups;
 
-use eutectic_backend::{AnchorKernel, Kernel};
+use eutectic_backend::Kernel;
 use eutectic_gpu::{device::DeviceShape, launch::Launch, map, ops, rows};
 
 pub use self::{
@@ -31,11 +31,12 @@ pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<St
     if !lacking.is_empty() {
         return Err(lacking);
     }
-    match &kernel.anchor {
-        AnchorKernel::Map => map::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
-        AnchorKernel::Rows { .. } => rows::print(&CudaC, shape, kernel),
-        AnchorKernel::Contraction { .. } => contraction::print(shape, kernel),
-        AnchorKernel::Attention { .. } => attention_ways::print(shape, kernel),
+    match kernel.kind() {
+        "map" => map::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
+        "rows" => rows::print(&CudaC, shape, kernel),
+        "matmul" => contraction::print(shape, kernel),
+        "attention" => attention_ways::print(shape, kernel),
+        other => Err(vec![format!("there is no kernel for `{other}`")]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A product to be printed, and what every way to print it needs.
 
-use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, axes::Nest};
+use eutectic_backend::{Body, Contraction, Instr, Kernel, axes::Nest};
 use eutectic_gpu::{device::DeviceShape, launch::Launch};
 
 use super::parts::{PrintedOperand, UnitElement, flat, multiplied, wide};
@@ -55,7 +55,7 @@ pub struct ProductProblem<'a> {
 impl<'a> ProductProblem<'a> {
     /// That of a kernel, if it is one.
     pub fn new(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<ProductProblem<'a>> {
-        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
+        let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let sum = if wide(&kernel.bodies()) { "double" } else { "float" };
         let left = flat(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
         let right = flat(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);

@@ -1,6 +1,6 @@
 //! Attention to be printed: what its ways share, whichever units multiply.
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, Instr, Kernel, axes::Nest};
+use eutectic_backend::{Attention, AttentionAxes, EmptyRow, Instr, Kernel, ScoreForm, axes::Nest};
 use eutectic_gpu::{
     dialect::Dialect,
     emit::Emitter,
@@ -102,10 +102,9 @@ impl AttentionPoints<'_> {
 impl<'a> AttentionProblem<'a> {
     /// That of a kernel, if it is one.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
-        let AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty } = &kernel.anchor else {
-            return None;
-        };
-        let &AttentionAxes { batch, queries, keys, depth, columns } = axes;
+        let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
+        let ScoreForm { scale, softcap, empty } = form;
+        let AttentionAxes { batch, queries, keys, depth, columns } = axes;
         let operands = [
             (matrix(&Nest::of(query.clone()), [batch, queries, depth]), query.results[0]),
             (matrix(&Nest::of(key.clone()), [batch, keys, depth]), key.results[0]),
@@ -113,7 +112,7 @@ impl<'a> AttentionProblem<'a> {
         ];
         let [b, s, d] = [0, 1, 2].map(|n| operands[0].0.domain[n]);
         let (t, e) = (operands[1].0.domain[1], operands[2].0.domain[2]);
-        let bias = bias.as_ref().map(|bias| (matrix(&Nest::of(bias.clone()), [batch, queries, keys]), bias.results[0]));
+        let bias = bias.map(|bias| (matrix(&Nest::of(bias.clone()), [batch, queries, keys]), bias.results[0]));
         Some(AttentionProblem {
             dialect,
             kernel,
@@ -122,9 +121,9 @@ impl<'a> AttentionProblem<'a> {
             operands,
             own: matrix(&Nest::new(&kernel.body, &kernel.stores), [batch, queries, columns]),
             bias,
-            scale: scale.get(),
-            softcap: softcap.get(),
-            empty: if t == 0 { EmptyRow::Zeros } else { *empty },
+            scale,
+            softcap,
+            empty: if t == 0 { EmptyRow::Zeros } else { empty },
             stored: StoredQueries::of(kernel),
         })
     }

@@ -12,7 +12,7 @@ mod matrix_attention;
 mod parts;
 mod product;
 
-use eutectic_backend::{AnchorKernel, Kernel};
+use eutectic_backend::Kernel;
 use eutectic_gpu::{device::DeviceShape, launch::Launch, map, ops, rows};
 use eutectic_ir::DType;
 
@@ -23,11 +23,12 @@ use crate::{dialect::Wgsl, library};
 /// # Errors
 /// What cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    match &kernel.anchor {
-        AnchorKernel::Map => map::print(dialect, shape, kernel).map(|launch| vec![launch]),
-        AnchorKernel::Rows { .. } => rows::print(dialect, shape, kernel),
-        AnchorKernel::Contraction { .. } => contraction::print(dialect, shape, kernel),
-        AnchorKernel::Attention { .. } => attention::print(dialect, shape, kernel),
+    match kernel.kind() {
+        "map" => map::print(dialect, shape, kernel).map(|launch| vec![launch]),
+        "rows" => rows::print(dialect, shape, kernel),
+        "matmul" => contraction::print(dialect, shape, kernel),
+        "attention" => attention::print(dialect, shape, kernel),
+        other => Err(vec![format!("there is no kernel for `{other}`")]),
     }
 }
 
@@ -41,7 +42,7 @@ pub fn supports(dialect: &Wgsl, kernel: &Kernel) -> Result<(), Vec<String>> {
         return Err(lacking);
     }
     let mut problems: Vec<String> = kernel.bodies().into_iter().flat_map(|body| ops::missing(dialect, body)).collect();
-    if matches!(kernel.anchor, AnchorKernel::Attention { .. }) && parts::sums(&kernel.bodies()) == DType::F64 {
+    if kernel.attention().is_some() && parts::sums(&kernel.bodies()) == DType::F64 {
         problems.push("attention in f64, for which it has no exponential".into());
     }
     if problems.is_empty() { Ok(()) } else { Err(problems) }

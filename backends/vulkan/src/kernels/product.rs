@@ -1,6 +1,6 @@
 //! A product to be printed: what its ways share, whichever units multiply.
 
-use eutectic_backend::{AnchorKernel, Kernel, axes::Nest};
+use eutectic_backend::{Contraction, Kernel, axes::Nest};
 use eutectic_gpu::dialect::Dialect;
 use eutectic_ir::DType;
 
@@ -72,7 +72,7 @@ impl TilePoints<'_> {
 impl<'a> Product<'a> {
     /// That of a kernel, if it is one.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<Product<'a>> {
-        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
+        let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let left = matrix(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
         let right = matrix(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
         Some(Product {

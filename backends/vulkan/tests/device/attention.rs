@@ -1,7 +1,6 @@
 //! Attention whose keys are cut into parts, and whose hidden tiles are left out, against the reference.
 
 use eutectic::Compiler;
-use eutectic_backend::AnchorKernel;
 use eutectic_checker::run::check;
 use eutectic_gpu::device::Device;
 use eutectic_vulkan::{Features, VulkanOptions, on};
@@ -33,7 +32,7 @@ fn hidden_tiles_and_parts_of_keys_change_no_result() {
             let right = check(&compiler, &graph, n as u64).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert!(right.is_ok(), "{text}: {:?}", right.err().map(|all| all.into_iter().next()));
             let program = compiler.plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
-            for kernel in program.kernels.iter().filter(|k| matches!(k.anchor, AnchorKernel::Attention { .. })) {
+            for kernel in program.kernels.iter().filter(|k| k.attention().is_some()) {
                 let printed = printer.device().print(kernel).unwrap_or_else(|why| panic!("{why:?}"));
                 cut += usize::from(printed.len() > 1);
                 hidden += usize::from(printed[0].source().is_some_and(|source| source.contains("SEEN")));

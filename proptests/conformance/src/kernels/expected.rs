@@ -1,6 +1,6 @@
 //! The meaning of kernels, point by point, as `eutectic_backend` documents it.
 
-use eutectic_backend::{AnchorKernel, Body, EmptyRow, Guard, Instr, Kernel};
+use eutectic_backend::{Attention, Body, Contraction, EmptyRow, Guard, Instr, Kernel};
 use eutectic_ir::{DType, Tensor, bounded::hides, ops::Reduction};
 
 use super::elements::{Val, eval, wrap, zero};
@@ -29,23 +29,23 @@ pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
         all[body.results[0]].iter().map(|v| v.real()).collect::<Vec<f64>>()
     };
     let domain = &kernel.body.domain;
-    let anchor = match &kernel.anchor {
-        AnchorKernel::Map | AnchorKernel::Rows { .. } => Vec::new(),
-        AnchorKernel::Contraction { lhs, rhs, axes } => {
+    let anchor = match (kernel.contraction(), kernel.attention()) {
+        (Some(Contraction { lhs, rhs, axes }), _) => {
             let [b, m, n] = extents(domain, [axes.batch, axes.rows, axes.columns]);
             let [.., k] = extents(&lhs.domain, [axes.batch, axes.rows, axes.depth]);
             let float = lhs.instrs[lhs.results[0]].dtype().is_float();
             product([b, m, n, k], &operand(lhs), &operand(rhs), float)
         }
-        AnchorKernel::Attention { query, key, value, bias, scale, softcap, empty, axes } => attention(
+        (_, Some(Attention { query, key, value, bias, axes, form })) => attention(
             extents(domain, [axes.batch, axes.queries, axes.columns]),
             extents(&key.domain, [axes.batch, axes.keys, axes.depth]),
             [&operand(query), &operand(key), &operand(value)],
-            bias.as_ref().map(operand),
-            (scale.get(), softcap.get(), *empty, key.instrs[key.results[0]].dtype()),
+            bias.map(operand),
+            (form.scale, form.softcap, form.empty, key.instrs[key.results[0]].dtype()),
         ),
+        _ => Vec::new(),
     };
-    let rows = if let AnchorKernel::Rows { axes } = kernel.anchor { axes } else { 0 };
+    let rows = kernel.row_axes().unwrap_or(0);
     let all = evaluate(&kernel.body, &buffers, &anchor, rows);
     let mut written: Vec<Vec<Option<f64>>> = kernel.slots.iter().map(|s| vec![None; s.1]).collect();
     for store in &kernel.stores {

@@ -40,7 +40,7 @@ fn ids(build: &mut Build, b: &mut Body, axes: &[usize], extent: usize, dtype: DT
 
 fn store(device: &Device, mut build: Build, b: Body, value: ValueId, dtype: DType) {
     build.store(&b.domain, dtype, value);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
     device.check(&kernel, &inputs, 4.0);
 }
 
@@ -151,7 +151,7 @@ fn matrices_that_numbers_choose(device: &Device) {
                 let y = push(&mut own, Instr::Anchor { dtype });
                 build.store(&domain, dtype, y);
                 let axes = ContractionAxes { batch: 2, rows: 1, columns: 1, depth: 1 };
-                let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
+                let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), own);
                 for params in [0, 2] {
                     device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
                 }

@@ -6,7 +6,9 @@ use crate::{
     kernels::build::{Build, body, constant, map, map_with, push, row_major},
     suites::{Check, checks},
 };
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, ContractionAxes, EmptyRow, Instr, Load, ValueId};
+use eutectic_backend::{
+    AnchorKernel, Attention, AttentionAxes, Body, ContractionAxes, EmptyRow, Instr, Load, ScoreForm, ValueId,
+};
 use eutectic_ir::{
     Attr, DType,
     index::{Index, flatten},
@@ -74,7 +76,7 @@ fn contractions(device: &Device) {
         let lhs = operand(&mut build, &[&*b, &m, &k].concat());
         let rhs = operand(&mut build, &[&*b, &k, &n].concat());
         let own = own(&mut build, &[&*b, &m, &n].concat());
-        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
+        let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), own);
         device.check(&kernel, &inputs, 200.0);
     }
 }
@@ -153,8 +155,8 @@ fn attentions(device: &Device) {
             _ => own(&mut build, &domain),
         };
         let empty = build.random.pick(&[EmptyRow::Zeros, EmptyRow::Nan]);
-        let (scale, softcap) = (0.4.into(), build.random.pick(&[0.0, 0.0, 3.0]).into());
-        let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
+        let (scale, softcap) = (0.4, build.random.pick(&[0.0, 0.0, 3.0]));
+        let anchor = AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale, softcap, empty });
         let (kernel, inputs) = build.kernel(anchor, own);
         device.check(&kernel, &inputs, 400.0);
     }
@@ -244,8 +246,8 @@ fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
                 b
             });
             let own = if cropped { windows.cropped(&mut build, &domain) } else { own(&mut build, &domain) };
-            let (scale, softcap, empty) = (0.4.into(), 0.0.into(), EmptyRow::Zeros);
-            let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
+            let (scale, softcap, empty) = (0.4, 0.0, EmptyRow::Zeros);
+            let anchor = AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale, softcap, empty });
             let (kernel, inputs) = build.kernel(anchor, own);
             device.check(&kernel, &inputs, 400.0);
         }
@@ -257,7 +259,7 @@ fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
         rhs.results = vec![build.dense(&mut rhs, DType::F32)];
         let own = own(&mut build, &[&[batch], &*rows, &[*e]].concat());
         let axes = ContractionAxes { batch: 1, rows: 4, columns: 1, depth: 1 };
-        let (kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
+        let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), own);
         device.check(&kernel, &inputs, 200.0);
     }
 }
@@ -286,12 +288,12 @@ fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend(_: &Device) {
         build.store(&[1, 32, 9, 8], DType::F32, y);
         let (axes, bias, empty) = (AttentionAxes::matrices(2), None, EmptyRow::Nan);
         let anchor =
-            AnchorKernel::Attention { query, key, value, bias, axes, scale: 1.0.into(), softcap: 0.0.into(), empty };
+            AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale: 1.0, softcap: 0.0, empty });
         build.kernel(anchor, own).0
     };
     kernel.normalise();
-    let AnchorKernel::Attention { key, axes, .. } = &kernel.anchor else { unreachable!("it was one") };
-    assert_eq!(*axes, AttentionAxes { batch: 2, queries: 1, keys: 1, depth: 1, columns: 1 });
+    let Some(Attention { key, axes, .. }) = kernel.attention() else { unreachable!("it was one") };
+    assert_eq!(axes, AttentionAxes { batch: 2, queries: 1, keys: 1, depth: 1, columns: 1 });
     assert_eq!((&key.domain, &kernel.body.domain), (&vec![8, 4, 7, 8], &vec![8, 4, 9, 8]));
     let Instr::Load(load) = &key.instrs[0] else { unreachable!("it was one") };
     assert_eq!(load.at.affine(4), Some(vec![56, 0, 8, 1]));
@@ -343,7 +345,7 @@ fn few_columns_are_few_rows(device: &Device) {
         let y = push(&mut own, Instr::Anchor { dtype: DType::F32 });
         build.store(&[2, rows, columns], DType::F32, y);
         let axes = ContractionAxes { batch: 1, rows: 1, columns: 1, depth: 1 };
-        let (mut kernel, inputs) = build.kernel(AnchorKernel::Contraction { lhs, rhs, axes }, own);
+        let (mut kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), own);
         device.check(&kernel, &inputs, 200.0);
         kernel.normalise();
         assert_eq!(kernel.body.domain, [2, becomes[0], becomes[1]]);

@@ -5,7 +5,7 @@ use crate::{
     kernels::build::{Build, body, constant, map, map_with, push, row_major},
     suites::{Check, checks},
 };
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Load};
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Load, ScoreForm};
 use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![
@@ -91,7 +91,7 @@ fn maps(device: &Device) {
             let coords: Vec<_> = (0..domain.len()).rev().map(Index::coord).collect();
             let at = eutectic_ir::index::flatten(&coords, &reversed);
             build.store_at(domain.iter().product(), at, DType::F32, b.instrs.len() - 2);
-            let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+            let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
             device.check(&kernel, &inputs, 60.0);
         }
     }
@@ -131,7 +131,7 @@ fn lines_of_padded_windows(device: &Device) {
         // The rows beside the columns: in lines.
         let turned = eutectic_ir::index::flatten(&[0, 2, 1, 3].map(Index::coord), &[3, 7, 6, channels]);
         build.store_at(3 * 7 * 6 * channels, turned, DType::F32, results[0]);
-        let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
         device.check(&kernel, &inputs, 4.0);
     }
 }
@@ -173,7 +173,7 @@ fn pieces_of_pieces(device: &Device) {
             build.store(&domain, DType::F32, inner);
             build.store(&domain, DType::F32, all);
         }
-        let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
         device.check(&kernel, &inputs, 4.0);
     }
 }
@@ -186,7 +186,7 @@ fn a_value_that_is_stored_for_each_point_of_another_axis(device: &Device) {
     let x = build.load(&mut b, slot, at);
     let y = map(&mut b, "mul", &[x, x], DType::F32);
     build.store(&[4, 5, 33], DType::F32, y);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
     device.check(&kernel, &inputs, 4.0);
 }
 
@@ -202,7 +202,7 @@ fn results_past_the_caches(device: &Device) {
     let transposed = Index::coord(1).times(domain[0] as i64).plus(&Index::coord(0));
     build.store_at(domain.iter().product(), transposed, DType::F32, z);
     build.store(&domain, DType::F32, x);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
     device.check(&kernel, &inputs, 4.0);
 }
 
@@ -217,7 +217,7 @@ fn a_result_past_the_caches_beside_a_copied_load(device: &Device) {
     let t = map(&mut b, "abs", &[z], DType::F32);
     let y = map(&mut b, "mul", &[t, x], DType::F32);
     build.store(&[n], DType::F32, y);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
     device.check(&kernel, &inputs, 4.0);
 }
 
@@ -242,7 +242,7 @@ fn strips_of_values_of_several_sizes(device: &Device) {
             }
         }
         build.store(&domain, DType::F32, x);
-        let anchor = if axes == 0 { AnchorKernel::Map } else { AnchorKernel::Rows { axes } };
+        let anchor = if axes == 0 { AnchorKernel::map() } else { AnchorKernel::rows(axes) };
         let (kernel, inputs) = build.kernel(anchor, b);
         device.check(&kernel, &inputs, 60.0);
     }
@@ -256,7 +256,7 @@ fn rows(device: &Device) {
                 let b = random_body(&mut build, domain, true);
                 let row: usize = domain[domain.len() - axes..].iter().product();
                 build.store(domain, DType::F32, b.instrs.len() - 1);
-                let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes }, b);
+                let (kernel, inputs) = build.kernel(AnchorKernel::rows(axes), b);
                 device.check(&kernel, &inputs, 60.0 + row as f64);
             }
         }
@@ -300,7 +300,7 @@ fn layer_norms_of_short_and_very_long_rows(device: &Device) {
     ] {
         let mut build = Build::new(7);
         let b = layernorm(&mut build, domain, axes);
-        let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes }, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::rows(axes), b);
         device.check(&kernel, &inputs, 200.0);
     }
 }
@@ -324,7 +324,7 @@ fn rows_that_lie_beside_each_other(device: &Device) {
                 sum = push(&mut b, Instr::reduce(Reduction::Sum, square, DType::F32));
             }
             build.store_at(count, Index::coord(0), DType::F32, sum);
-            let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
+            let (kernel, inputs) = build.kernel(AnchorKernel::rows(1), b);
             device.check(&kernel, &inputs, 60.0 + row as f64);
         }
     }
@@ -336,7 +336,7 @@ fn empty_rows_reduce_to_the_identity(device: &Device) {
     let x = build.dense(&mut b, DType::F32);
     let sum = push(&mut b, Instr::reduce(Reduction::Product, x, DType::F32));
     build.store_at(4, Index::coord(0), DType::F32, sum);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::rows(1), b);
     device.check(&kernel, &inputs, 0.0);
 }
 
@@ -509,9 +509,10 @@ fn attentions(device: &Device) {
                 let (dims, at): (Vec<_>, Vec<_>) = axes.iter().map(|&d| (domain[d], Index::coord(d))).unzip();
                 build.store_at(domain.iter().product(), eutectic_ir::index::flatten(&at, &dims), dtype, y);
                 let empty = if seed % 2 == 1 { EmptyRow::Zeros } else { EmptyRow::Nan };
-                let (scale, softcap) = (0.4.into(), c.softcap.into());
+                let (scale, softcap) = (0.4, c.softcap);
                 let axes = AttentionAxes::matrices(c.batch.len());
-                let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
+                let anchor =
+                    AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale, softcap, empty });
                 let (kernel, inputs) = build.kernel(anchor, b);
                 let loose = if dtype.size() == 2 { 2f64.powi(16) } else { 400.0 };
                 device.check(&kernel, &inputs, loose);
@@ -525,7 +526,7 @@ fn zero_sized_domains_do_nothing(device: &Device) {
     let mut b = body(&[0, 5]);
     let x = build.dense(&mut b, DType::F32);
     build.store(&[0, 5], DType::F32, x);
-    let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+    let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
     device.check(&kernel, &inputs, 0.0);
 }
 
@@ -537,7 +538,7 @@ fn reductions_of_every_type(device: &Device) {
             let x = build.dense(&mut b, dtype);
             let y = push(&mut b, Instr::reduce(how, x, dtype));
             build.store_at(3, Index::coord(0), dtype, y);
-            let (kernel, mut inputs) = build.kernel(AnchorKernel::Rows { axes: 1 }, b);
+            let (kernel, mut inputs) = build.kernel(AnchorKernel::rows(1), b);
             if dtype.is_float() && how == Reduction::Product {
                 inputs[0] = Tensor::from_f64(dtype, &[210], (0..210).map(|i| if i % 2 == 0 { 1.5 } else { 0.625 }));
             }

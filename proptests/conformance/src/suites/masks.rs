@@ -1,6 +1,6 @@
 //! Attention with keys and values under a mask that are NaN, infinite or huge: no kernel of a backend reads a hidden key.
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, ValueId};
+use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, ScoreForm, ValueId};
 use eutectic_ir::{DType, Tensor, index::Index};
 
 use super::{Check, checks};
@@ -91,9 +91,9 @@ impl Case {
         let mut own = body(&[b, s, e]);
         let y = push(&mut own, Instr::Anchor { dtype: self.dtype });
         build.store(&[b, s, e], self.dtype, y);
-        let (axes, scale, softcap) = (AttentionAxes::matrices(1), 0.25.into(), [0.0, 0.0, 5.0][seed % 3].into());
+        let (axes, scale, softcap) = (AttentionAxes::matrices(1), 0.25, [0.0, 0.0, 5.0][seed % 3]);
         let (bias, empty) = (Some(of_bias), self.empty);
-        let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
+        let anchor = AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale, softcap, empty });
         let (kernel, inputs) = build.kernel(anchor, own);
         let loose = if self.dtype.size() == 2 || self.is_tf32 { 2f64.powi(16) } else { 400.0 };
         device.check(&kernel, &inputs, loose);

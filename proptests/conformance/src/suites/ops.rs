@@ -81,7 +81,7 @@ fn functions_of_one_argument(device: &Device) {
             let to = if name == "is-nan" { DType::Bool } else { dtype };
             let y = map(&mut b, name, &[x], to);
             build.store(&[3, 41], to, y);
-            let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+            let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
             device.check(&kernel, &inputs, tolerance(dtype));
         }
     }
@@ -96,7 +96,7 @@ fn activations_and_clamp(device: &Device) {
             let attrs: Vec<Attr> = if kind == "clamp" { vec![(-0.5).into(), 1.0.into()] } else { vec![kind.into()] };
             let y = map_with(&mut b, if kind == "clamp" { "clamp" } else { "act" }, &attrs, &[x], dtype);
             build.store(&[3, 41], dtype, y);
-            let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+            let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
             device.check(&kernel, &inputs, tolerance(dtype));
         }
     }
@@ -141,7 +141,7 @@ fn functions_of_two_and_three_arguments(device: &Device) {
                 let to = if truth { DType::Bool } else { dtype };
                 let z = map(&mut b, name, &args, to);
                 build.store(&domain, to, z);
-                let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+                let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
                 device.check(&kernel, &inputs, tolerance(dtype));
             }
         }
@@ -168,7 +168,7 @@ fn casts_between_all_types(device: &Device) {
             let x = build.load(&mut b, slot, Index::coord(0));
             let y = map_with(&mut b, "cast", &[to.into()], &[x], to);
             build.store(&[15], to, y);
-            let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+            let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
             device.check(&kernel, &inputs, 0.0);
         }
     }
@@ -185,7 +185,7 @@ fn nan_wins_in_maximum_and_minimum(device: &Device) {
             let (x, y) = (build.load(&mut b, a, Index::coord(0)), build.load(&mut b, c, Index::coord(0)));
             let z = map(&mut b, name, &[x, y], dtype);
             build.store(&[4], dtype, z);
-            let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+            let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
             device.check(&kernel, &inputs, 0.0);
         }
     }
@@ -206,7 +206,7 @@ fn gather(ids: Tensor, (rows, from_end): (usize, bool), columns: usize) -> (eute
     let load = Load { slot: table, at, guards: Vec::new(), dtype: DType::F32 };
     let x = push(&mut b, Instr::Load(load));
     build.store(&[n, columns], DType::F32, x);
-    build.kernel(AnchorKernel::Map, b)
+    build.kernel(AnchorKernel::map(), b)
 }
 
 fn gathers_read_in_range_only(device: &Device) {
@@ -253,7 +253,7 @@ fn pieces_and_fill(device: &Device) {
         let z = push(&mut b, Instr::Select { pieces, fill: (-7.5).into(), dtype: DType::F32 });
         let at = Index::coord(1).times(rows as i64).plus(&Index::coord(0));
         build.store_at(domain[0] * domain[1], at, DType::F32, z);
-        let (kernel, inputs) = build.kernel(AnchorKernel::Map, b);
+        let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
         device.check(&kernel, &inputs, 0.0);
     }
 }
@@ -267,7 +267,7 @@ fn what_is_not_supported_is_named(device: &Device) {
     let t = map(&mut b, "mul", &[t, t], DType::Bool);
     build.store(&[4], DType::I32, y);
     build.store(&[4], DType::Bool, t);
-    let (kernel, _) = build.kernel(AnchorKernel::Map, b);
+    let (kernel, _) = build.kernel(AnchorKernel::map(), b);
     let backend = device.backend();
     let Err(why) = backend.supports(&kernel) else {
         return assert!(device.compile(&**backend, &program(&kernel)).is_some());
@@ -285,7 +285,7 @@ fn loads_and_stores_outside_of_a_buffer_are_refused(device: &Device) {
     let slot = build.input(DType::F32, 4);
     let x = build.load(&mut b, slot, Index::coord(0).plus(&Index::constant(1)));
     build.store_at(4, Index::coord(0).times(2), DType::F32, x);
-    let (kernel, _) = build.kernel(AnchorKernel::Map, b);
+    let (kernel, _) = build.kernel(AnchorKernel::map(), b);
     let refused = device.backend().supports(&kernel).expect_err("it would read and write what is not the buffer's");
     assert_eq!(refused.len(), 2, "{refused:?}");
 }

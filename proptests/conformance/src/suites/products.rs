@@ -410,7 +410,7 @@ fn sums_replace_what_is_added_to_them(device: &Device) {
         let x = build.dense(&mut b, DType::F32);
         build.store(&[m * n], DType::F32, x);
         let mut program = program(&kernel);
-        program.kernels.push(build.kernel(AnchorKernel::Map, b).0);
+        program.kernels.push(build.kernel(AnchorKernel::map(), b).0);
         let shared = Buffer { dtype: DType::F32, count: m * n, place: Place::Arena(0) };
         program.buffers.extend([shared.clone(), shared]);
         program.arena_bytes = m * n * 4;

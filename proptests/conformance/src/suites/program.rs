@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eutectic_backend::{
     AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Executable, Instr, Kernel, Load, Place, Program,
-    Session, Step, Store,
+    ScoreForm, Session, Step, Store,
 };
 use eutectic_ir::{DType, Origin, Tensor, Type, index::Index, ops::Reduction};
 
@@ -42,7 +42,7 @@ fn pointwise() -> Kernel {
     let c = push(&mut b, Instr::Coordinate { index: Index::coord(1), dtype: DType::F32 });
     let y = map(&mut b, "sub", &[x, c], DType::F32);
     let y = map_with(&mut b, "act", &["gelu-erf".into()], &[y], DType::F32);
-    kernel(AnchorKernel::Map, b, 1, y, &[N, N])
+    kernel(AnchorKernel::map(), b, 1, y, &[N, N])
 }
 
 /// slot 2 = softmax(slot 0 · slot 1 over rows)
@@ -56,7 +56,7 @@ fn softmax() -> Kernel {
     let x = map(&mut b, "exp", &[x], DType::F32);
     let sum = push(&mut b, Instr::reduce(Reduction::Sum, x, DType::F32));
     let x = map(&mut b, "div", &[x, sum], DType::F32);
-    kernel(AnchorKernel::Rows { axes: 1 }, b, 2, x, &[N, WIDTH, N])
+    kernel(AnchorKernel::rows(1), b, 2, x, &[N, WIDTH, N])
 }
 
 fn operand(slot: usize, domain: &[usize]) -> Body {
@@ -81,9 +81,9 @@ fn attention() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
     let [query, key, value] = [0, 1, 2].map(|slot| operand(slot, &[ROWS, WIDTH]));
-    let (scale, softcap) = (0.125.into(), 0.0.into());
+    let (scale, softcap) = (0.125, 0.0);
     let (axes, bias, empty) = (AttentionAxes::matrices(0), None, EmptyRow::Nan);
-    let anchor = AnchorKernel::Attention { query, key, value, bias, axes, scale, softcap, empty };
+    let anchor = AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale, softcap, empty });
     kernel(anchor, b, 3, y, &[N, N, N, N])
 }
 
@@ -93,7 +93,7 @@ fn double() -> Kernel {
     let x = load(&mut b, 0, Index::coord(0));
     let two = constant(&mut b, 2.0, DType::F32);
     let y = map(&mut b, "mul", &[x, two], DType::F32);
-    kernel(AnchorKernel::Map, b, 1, y, &[WIDTH, WIDTH])
+    kernel(AnchorKernel::map(), b, 1, y, &[WIDTH, WIDTH])
 }
 
 fn step(kernel: usize, buffers: &[usize]) -> Step {
@@ -223,7 +223,7 @@ fn a_value_stored_in_place_is_read_before(device: &Device) {
     let one = constant(&mut b, 1.0, DType::F32);
     let y = map(&mut b, "add", &[x, one], DType::F32);
     let z = map(&mut b, "mul", &[x, x], DType::F32);
-    let mut both = kernel(AnchorKernel::Map, b, 1, y, &[N, N, N]);
+    let mut both = kernel(AnchorKernel::map(), b, 1, y, &[N, N, N]);
     both.stores.push(Store::new(2, at, z));
     let mut program = program(false);
     program.kernels.push(both);

@@ -43,7 +43,7 @@ fn pointwise(op: &str, count: usize) -> Kernel {
     let args = [load(&mut b, 0, &[count]), load(&mut b, 1, &[count])];
     let value = map(&mut b, op, &args, DType::F32);
     let stores = vec![Store::new(2, row_major(&[count]), value)];
-    Kernel { anchor: AnchorKernel::Map, body: b, stores, slots: vec![(DType::F32, count); 3] }
+    Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, count); 3] }
 }
 
 /// slot 2 = slot 0 · slot 1

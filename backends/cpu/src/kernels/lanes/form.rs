@@ -2,7 +2,7 @@
 //! one of an operand too. Of a depthwise convolution that is the channels, or what lies side by side in space.
 
 use eutectic_backend::{
-    AnchorKernel, ContractionAxes, Instr, Kernel,
+    Contraction, ContractionAxes, Instr, Kernel,
     axes::{Nest, is_load_of_matrix},
     reach::{is_of_matrices, line, masks},
     windows::Window,
@@ -78,8 +78,8 @@ pub struct SideAxis {
 impl LaneForm {
     /// The form of a kernel of fixed extents, if it is better computed so.
     pub fn of(kernel: &Kernel) -> Option<LaneForm> {
-        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
-        let as_product = as_product(kernel, lhs, rhs, axes);
+        let Contraction { lhs, rhs, axes } = kernel.contraction()?;
+        let as_product = as_product(kernel, lhs, rhs, &axes);
         // Most products are such that no form can be better.
         let terms: f64 = lhs.domain[axes.batch + axes.rows..].iter().map(|&n| n as f64).product();
         if terms * TERM / VECTOR as f64 >= as_product {
@@ -95,7 +95,7 @@ impl LaneForm {
 
     /// The best form, and about how many cycles a sum takes.
     fn best(kernel: &Kernel) -> Option<(f64, LaneForm)> {
-        let AnchorKernel::Contraction { lhs, rhs, axes } = &kernel.anchor else { return None };
+        let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let domain = &kernel.body.domain;
         let (rows, columns) = (axes.batch..axes.batch + axes.rows, axes.batch + axes.rows..domain.len());
         let points = |range: std::ops::Range<usize>| domain[range].iter().product::<usize>();

@@ -5,7 +5,7 @@
 //! of a row do not, neighbouring threads work on neighbouring rows.
 
 use eutectic_backend::{
-    AnchorKernel, Instr, Kernel, Load, ValueId,
+    Instr, Kernel, Load, ValueId,
     axes::Nest,
     order::needed,
     reductions::{RowValues, varying},
@@ -16,9 +16,9 @@ use crate::{
     device::DeviceShape,
     dialect::{Dialect, Team},
     emit::Emitter,
+    kernels::split_rows::split,
     lanes::SplitAxis,
     launch::Launch,
-    split_rows::split,
 };
 
 /// Threads of a block whose rows are shorter than it.
@@ -55,7 +55,7 @@ pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Res
 }
 
 fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
-    let AnchorKernel::Rows { axes } = kernel.anchor else { return Err(vec!["no row group".into()]) };
+    let Some(axes) = kernel.row_axes() else { return Err(vec!["no row group".into()]) };
     let outer = kernel.body.domain.len() - axes;
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
     let schedule = Schedule::of(&nest, &kernel.slots, shape);

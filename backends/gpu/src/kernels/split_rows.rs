@@ -18,7 +18,7 @@ const PARTS: usize = 32;
 /// The kernels of these launches: the buffer after those of the kernel is the workspace. None where a block a row does as well, where
 /// an operation on rows is no reduction, or where results are not of one type of 32 bits.
 pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
-    let AnchorKernel::Rows { axes } = kernel.anchor else { return None };
+    let axes = kernel.row_axes()?;
     let outer = kernel.body.domain.len() - axes;
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
     let &[rows, points] = &nest.domain[..] else { return None };
@@ -93,7 +93,7 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
             nest.stores.iter().map(stored).collect()
         };
         Some(Kernel {
-            anchor: AnchorKernel::Rows { axes: 1 },
+            anchor: AnchorKernel::rows(1),
             body: Body { domain: nest.domain.clone(), instrs, ..Body::default() },
             stores,
             slots: kernel.slots.iter().copied().chain([(dtype, reductions.len() * rows * parts)]).collect(),
@@ -116,7 +116,7 @@ mod tests {
         let op = eutectic_ir::Op::named("sub").expect("an op");
         let apart = Instr::Map { op, attrs: Attrs::default(), args: vec![0, 1], dtype: DType::F32 };
         Kernel {
-            anchor: AnchorKernel::Rows { axes: 1 },
+            anchor: AnchorKernel::rows(1),
             body: Body { domain: vec![rows, points], instrs: vec![load, reduce, apart], ..Body::default() },
             stores: vec![Store::new(1, at, 2), Store::new(2, Index::coord(0), 1)],
             slots: vec![(DType::F32, rows * points), (DType::F32, rows * points), (DType::F32, rows)],

@@ -1,6 +1,6 @@
 //! The queries of attention whose results are stored: where guards leave a box of them at each point of the batch, tiles hold no others.
 
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, Guard, Instr, Kernel, axes::Nest, intervals::Mask};
+use eutectic_backend::{Attention, AttentionAxes, Body, Guard, Instr, Kernel, axes::Nest, intervals::Mask};
 use eutectic_ir::{
     DType,
     index::{Index, unflatten},
@@ -45,12 +45,12 @@ impl StoredQueries {
     /// Those of a kernel of attention; `None` where guards do not leave a box, or where blocks of neighbouring queries matter: those of which
     /// the bias hides keys by their places.
     pub fn of(kernel: &Kernel) -> Option<StoredQueries> {
-        let AnchorKernel::Attention { bias, axes, .. } = &kernel.anchor else { return None };
+        let Attention { bias, axes, .. } = kernel.attention()?;
         let is_mask = |bias: &Body| Mask::new(&bias.instrs, &bias.results).is_some();
-        if bias.as_ref().is_some_and(is_mask) {
+        if bias.is_some_and(is_mask) {
             return None;
         }
-        let &AttentionAxes { batch, queries, .. } = axes;
+        let AttentionAxes { batch, queries, .. } = axes;
         let domain = &kernel.body.domain;
         let points = domain[..batch].iter().product();
         let of_batch = unflatten(&Index::coord(0), &domain[..batch], &[points]);
@@ -143,7 +143,7 @@ pub fn functions(stored: Option<&StoredQueries>, queries: usize, dialect: &dyn D
 
 #[cfg(test)]
 mod tests {
-    use eutectic_backend::{EmptyRow, Store};
+    use eutectic_backend::{AnchorKernel, AttentionAxes, EmptyRow, ScoreForm, Store};
 
     use super::*;
 
@@ -155,17 +155,9 @@ mod tests {
             .map(|(axis, each)| Index::coord(axis).times(each as i64).plus(&Index::coord(3 + axis)));
         let guards = vec![(y, 0..image[0]), (x, 0..image[1])];
         let axes = AttentionAxes { batch: 3, queries: 2, keys: 2, depth: 1, columns: 1 };
+        let form = ScoreForm { scale: 1.0, softcap: 0.0, empty: EmptyRow::Nan };
         Kernel {
-            anchor: AnchorKernel::Attention {
-                query: operand(&domain),
-                key: operand(&domain),
-                value: operand(&domain),
-                bias: None,
-                axes,
-                scale: 1.0.into(),
-                softcap: 0.0.into(),
-                empty: EmptyRow::Nan,
-            },
+            anchor: AnchorKernel::attention([0; 3].map(|_| operand(&domain)), None, axes, form),
             body: Body { domain, ..Body::default() },
             stores: vec![Store { guards, ..Store::new(0, Index::default(), 0) }],
             slots: vec![(DType::F32, 1)],

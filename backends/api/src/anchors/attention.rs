@@ -1,0 +1,210 @@
+//! `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
+//! over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
+//! group of any number of axes. A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias
+//! that stands for −∞ ([`eutectic_ir::bounded::hides`]) replaces the score.
+
+use eutectic_ir::{Attr, Scalar, bounded::hides};
+
+use crate::{
+    body::Body,
+    kernel::{Along, AnchorCall, AnchorDef, AnchorKernel, Beyond, GroupDef, Kernel, OperandDef, ResultDef},
+};
+
+const BATCH: usize = 0;
+const QUERIES: usize = 1;
+const KEYS: usize = 2;
+const DEPTH: usize = 3;
+const COLUMNS: usize = 4;
+
+const BEYOND_DEPTH: Beyond = Beyond { group: DEPTH, value: 0.0, counts: |_| true };
+
+pub(super) static DEF: AnchorDef = AnchorDef {
+    name: "attention",
+    groups: &[
+        GroupDef { name: "batch", along: Along::Free },
+        GroupDef { name: "queries", along: Along::Free },
+        GroupDef { name: "keys", along: Along::Combined },
+        GroupDef { name: "depth", along: Along::Combined },
+        GroupDef { name: "columns", along: Along::Free },
+    ],
+    operands: &[
+        OperandDef { name: "query", layout: &[BATCH, QUERIES, DEPTH], absent: None, beyond: &[BEYOND_DEPTH] },
+        OperandDef {
+            name: "key",
+            layout: &[BATCH, KEYS, DEPTH],
+            absent: None,
+            // Memory that was never written may make a score NaN, and adding the bias keeps that NaN.
+            beyond: &[
+                Beyond { group: KEYS, value: 0.0, counts: |attrs| !ScoreForm::of(attrs).empty.selects() },
+                BEYOND_DEPTH,
+            ],
+        },
+        OperandDef {
+            name: "value",
+            layout: &[BATCH, KEYS, COLUMNS],
+            absent: None,
+            // A score that is −∞ weighs nothing, but nothing times what was never written may be NaN.
+            beyond: &[Beyond { group: KEYS, value: 0.0, counts: |_| true }],
+        },
+        OperandDef {
+            name: "bias",
+            layout: &[BATCH, QUERIES, KEYS],
+            absent: Some(0.0),
+            beyond: &[Beyond { group: KEYS, value: f64::NEG_INFINITY, counts: |_| true }],
+        },
+    ],
+    results: &[ResultDef { layout: &[BATCH, QUERIES, COLUMNS], none: Some((KEYS, 0.0)) }],
+    attrs: &["scale", "softcap", "empty"],
+    accumulator: |dtypes| dtypes.first().map(|dtype| dtype.register()),
+    // A score takes two operations for each element of a query, and about eight for its weight.
+    flops: |points| {
+        let scores = points[BATCH] * points[QUERIES] * points[KEYS];
+        scores * (2.0 * points[DEPTH] + 2.0 * points[COLUMNS] + 8.0)
+    },
+    normalise: |_| {},
+    eval,
+};
+
+/// How many axes each group of an attention has; a group of none counts as one axis of extent 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionAxes {
+    /// Those along which there are separate attentions: batches and heads.
+    pub batch: usize,
+    /// Those of the queries.
+    pub queries: usize,
+    /// Those of the keys and the values.
+    pub keys: usize,
+    /// Those that the products of queries and keys are summed over.
+    pub depth: usize,
+    /// Those of a value.
+    pub columns: usize,
+}
+
+impl AttentionAxes {
+    /// Those of attention on a matrix of queries, of keys and of values for each point of `batch` axes.
+    pub fn matrices(batch: usize) -> AttentionAxes {
+        AttentionAxes { batch, queries: 1, keys: 1, depth: 1, columns: 1 }
+    }
+}
+
+/// How scores are made of products of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScoreForm {
+    /// The factor of products.
+    pub scale: f64,
+    /// The limit of scores; 0 for none.
+    pub softcap: f64,
+    /// The result where every score of a row is −∞.
+    pub empty: EmptyRow,
+}
+
+/// What attention gives for a row in which every score is −∞; where there are no keys at all, it is zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EmptyRow {
+    /// Zeros: nothing is attended to.
+    Zeros,
+    /// NaN, as the primitives give.
+    Nan,
+    /// Zeros, and so for a row with a weight that is NaN; the bias is added to every score and hides no key.
+    Guarded,
+}
+
+impl EmptyRow {
+    const WORDS: [(EmptyRow, &'static str); 3] =
+        [(EmptyRow::Nan, "nan"), (EmptyRow::Zeros, "zeros"), (EmptyRow::Guarded, "guarded")];
+
+    /// Whether a bias of −∞ hides a key instead of being added to its score.
+    pub fn selects(self) -> bool {
+        self != EmptyRow::Guarded
+    }
+}
+
+impl ScoreForm {
+    /// Returns the form that attributes state, in the order of [`DEF`].
+    fn of(attrs: &[Attr]) -> ScoreForm {
+        let number = |n: usize| attrs.get(n).and_then(Attr::float).unwrap_or_default();
+        let word = attrs.get(2).and_then(Attr::word);
+        let empty = EmptyRow::WORDS.iter().find(|(_, known)| Some(*known) == word);
+        ScoreForm { scale: number(0), softcap: number(1), empty: empty.map_or(EmptyRow::Nan, |(empty, _)| *empty) }
+    }
+
+    fn attrs(self) -> [Attr; 3] {
+        let word = EmptyRow::WORDS.iter().find(|(empty, _)| *empty == self.empty).map_or("nan", |(_, word)| word);
+        [self.scale.into(), self.softcap.into(), word.into()]
+    }
+}
+
+/// A kernel of an attention.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention<'a> {
+    /// Over `[b.. s.. d..]`.
+    pub query: &'a Body,
+    /// Over `[b.. t.. d..]`.
+    pub key: &'a Body,
+    /// Over `[b.. t.. e..]`.
+    pub value: &'a Body,
+    /// Over `[b.. s.. t..]`.
+    pub bias: Option<&'a Body>,
+    /// How many axes each group has.
+    pub axes: AttentionAxes,
+    /// How scores are made.
+    pub form: ScoreForm,
+}
+
+impl AnchorKernel {
+    /// Returns an attention of queries, keys and values.
+    pub fn attention(operands: [Body; 3], bias: Option<Body>, axes: AttentionAxes, form: ScoreForm) -> AnchorKernel {
+        let axes = [axes.queries, axes.keys, axes.depth, axes.columns];
+        AnchorKernel::of(&DEF, &axes, operands.into_iter().chain(bias).collect(), form.attrs().into_iter().collect())
+    }
+}
+
+impl Kernel {
+    /// Returns the attention that it is built around, if it is one.
+    pub fn attention(&self) -> Option<Attention<'_>> {
+        let ([query, key, value, bias @ ..], true) = (&self.anchor.operands[..], self.anchor.kind.is(&DEF)) else {
+            return None;
+        };
+        let [batch, queries, keys, depth, columns] = self.groups()[..] else { return None };
+        let axes = AttentionAxes { batch, queries, keys, depth, columns };
+        Some(Attention { query, key, value, bias: bias.first(), axes, form: ScoreForm::of(&self.anchor.attrs) })
+    }
+}
+
+fn eval(call: &AnchorCall<'_>) -> Vec<Vec<f64>> {
+    let ([query, key, value, bias @ ..], &[batch, rows, keys, depth, width], [_, dtype, ..]) =
+        (call.operands, call.extents, call.dtypes)
+    else {
+        return Vec::new();
+    };
+    let form = ScoreForm::of(call.attrs);
+    let mut out = Vec::with_capacity(batch * rows * width);
+    for b in 0..batch {
+        for s in 0..rows {
+            let biases = |t: usize| bias.first().map_or(0.0, |bias| bias[(b * rows + s) * keys + t]);
+            let read = |t: &usize| !form.empty.selects() || biases(*t) != f64::NEG_INFINITY;
+            let score = |t: usize| {
+                let term = |d| query[(b * rows + s) * depth + d] * key[(b * keys + t) * depth + d];
+                let x = (0..depth).map(term).sum::<f64>() * form.scale;
+                let x = if form.softcap == 0.0 { x } else { form.softcap * (x / form.softcap).tanh() };
+                let bias = biases(t);
+                if form.empty.selects() && hides(bias, *dtype) { bias } else { x + bias }
+            };
+            let scores: Vec<f64> = (0..keys).map(score).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, Scalar::larger);
+            let weights: Vec<f64> = scores.iter().map(|x| (x - most).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let zeros = match form.empty {
+                _ if keys == 0 => true,
+                EmptyRow::Nan => false,
+                EmptyRow::Zeros => most == f64::NEG_INFINITY,
+                EmptyRow::Guarded => total.is_nan(),
+            };
+            out.extend((0..width).map(|e| {
+                let sum: f64 = (0..keys).filter(read).map(|t| weights[t] * value[(b * keys + t) * width + e]).sum();
+                if zeros { 0.0 } else { sum / total }
+            }));
+        }
+    }
+    vec![out]
+}

@@ -1,0 +1,125 @@
+//! `out[b.. m.. n..] = Σ_k.. lhs[b.. m.. k..] · rhs[b.. k.. n..]` over the domain `[b.. m.. n..]`, where each letter is a group of any
+//! number of axes.
+
+use crate::{
+    axes::{FEW, Nest, is_load_of_matrix},
+    body::{Body, Instr, Store},
+    kernel::{Along, AnchorCall, AnchorDef, AnchorKernel, Beyond, GroupDef, Kernel, OperandDef, ResultDef},
+};
+
+const BATCH: usize = 0;
+const ROWS: usize = 1;
+const COLUMNS: usize = 2;
+const DEPTH: usize = 3;
+
+const BEYOND: &[Beyond] = &[Beyond { group: DEPTH, value: 0.0, counts: |_| true }];
+
+pub(super) static DEF: AnchorDef = AnchorDef {
+    name: "matmul",
+    groups: &[
+        GroupDef { name: "batch", along: Along::Free },
+        GroupDef { name: "rows", along: Along::Free },
+        GroupDef { name: "columns", along: Along::Free },
+        GroupDef { name: "depth", along: Along::Combined },
+    ],
+    operands: &[
+        OperandDef { name: "lhs", layout: &[BATCH, ROWS, DEPTH], absent: None, beyond: BEYOND },
+        OperandDef { name: "rhs", layout: &[BATCH, DEPTH, COLUMNS], absent: None, beyond: BEYOND },
+    ],
+    results: &[ResultDef { layout: &[BATCH, ROWS, COLUMNS], none: None }],
+    attrs: &[],
+    accumulator: |dtypes| dtypes.first().map(|dtype| dtype.register()),
+    flops: |points| 2.0 * points[BATCH] * points[ROWS] * points[COLUMNS] * points[DEPTH],
+    normalise: transpose_few_columns,
+    eval,
+};
+
+/// How many axes each group of a contraction has; a group of none counts as one axis of extent 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContractionAxes {
+    /// Those along which there are separate products.
+    pub batch: usize,
+    /// Those of the left operand and the result.
+    pub rows: usize,
+    /// Those of the right operand and the result.
+    pub columns: usize,
+    /// Those that are summed over.
+    pub depth: usize,
+}
+
+/// A kernel of a contraction.
+#[derive(Clone, Copy, Debug)]
+pub struct Contraction<'a> {
+    /// Over `[b.. m.. k..]`.
+    pub lhs: &'a Body,
+    /// Over `[b.. k.. n..]`.
+    pub rhs: &'a Body,
+    /// How many axes each group has.
+    pub axes: ContractionAxes,
+}
+
+impl AnchorKernel {
+    /// Returns a product of matrices for each point of the outer axes: `lhs` is over `[b.. m k]`, `rhs` over `[b.. k n]`.
+    pub fn product(lhs: Body, rhs: Body) -> AnchorKernel {
+        AnchorKernel::of(&DEF, &[1, 1, 1], vec![lhs, rhs], Default::default())
+    }
+
+    /// Returns a contraction of operands over groups of several axes.
+    pub fn contraction(lhs: Body, rhs: Body, axes: ContractionAxes) -> AnchorKernel {
+        AnchorKernel::of(&DEF, &[axes.rows, axes.columns, axes.depth], vec![lhs, rhs], Default::default())
+    }
+}
+
+impl Kernel {
+    /// Returns the contraction that it is built around, if it is one.
+    pub fn contraction(&self) -> Option<Contraction<'_>> {
+        let ([lhs, rhs], true) = (&self.anchor.operands[..], self.anchor.kind.is(&DEF)) else { return None };
+        let [batch, rows, columns, depth] = self.groups()[..] else { return None };
+        Some(Contraction { lhs, rhs, axes: ContractionAxes { batch, rows, columns, depth } })
+    }
+}
+
+fn eval(call: &AnchorCall<'_>) -> Vec<Vec<f64>> {
+    let ([lhs, rhs], &[batch, rows, columns, depth]) = (call.operands, call.extents) else { return Vec::new() };
+    let mut out = Vec::with_capacity(batch * rows * columns);
+    for b in 0..batch {
+        for m in 0..rows {
+            for n in 0..columns {
+                let term = |k| lhs[(b * rows + m) * depth + k] * rhs[(b * depth + k) * columns + n];
+                out.push((0..depth).map(term).sum());
+            }
+        }
+    }
+    vec![out]
+}
+
+/// Makes a product of many rows and few columns one of few rows.
+fn transpose_few_columns(kernel: &mut Kernel) {
+    let Some(Contraction { lhs, axes, .. }) = kernel.contraction() else { return };
+    let ContractionAxes { batch, rows, columns, depth } = axes;
+    let points = |axes: &[usize]| axes.iter().product::<usize>();
+    let (of_rows, of_columns) = kernel.body.domain[batch..].split_at(rows);
+    if rows > 1 || points(of_rows) <= FEW || points(of_columns) > FEW || !is_matrix(lhs, &kernel.slots) {
+        return;
+    }
+    // Groups of axes behind those of batches: the second before the first.
+    let exchanged = |body: &mut Body, stores: &mut Vec<Store>, first: usize, second: usize| {
+        let order: Vec<usize> =
+            (0..batch).chain(batch + first..batch + first + second).chain(batch..batch + first).collect();
+        let nest = Nest { stores: std::mem::take(stores), ..Nest::of(std::mem::take(body)) }.permuted(&order);
+        *stores = nest.stores;
+        *body = Body { domain: nest.domain, lengths: nest.lengths, instrs: nest.instrs, results: nest.results };
+    };
+    let operands = &mut kernel.anchor.operands;
+    exchanged(&mut operands[0], &mut Vec::new(), rows, depth);
+    exchanged(&mut operands[1], &mut Vec::new(), depth, columns);
+    operands.swap(0, 1);
+    exchanged(&mut kernel.body, &mut kernel.stores, rows, columns);
+    kernel.anchor.axes.swap(ROWS - 1, COLUMNS - 1);
+}
+
+/// Whether a body is a matrix: every load in it is one of a matrix.
+fn is_matrix(body: &Body, slots: &[(eutectic_ir::DType, usize)]) -> bool {
+    let of_matrix = |load| is_load_of_matrix(load, &body.domain, slots);
+    body.instrs.iter().all(|instr| if let Instr::Load(load) = instr { of_matrix(load) } else { true })
+}

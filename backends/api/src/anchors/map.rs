@@ -1,0 +1,29 @@
+//! No anchor: pointwise ops and views only.
+
+use crate::kernel::{Along, AnchorDef, AnchorKernel, GroupDef, Kernel, ResultDef};
+
+pub(super) static DEF: AnchorDef = AnchorDef {
+    name: "map",
+    groups: &[GroupDef { name: "points", along: Along::Free }],
+    operands: &[],
+    results: &[ResultDef { layout: &[0], none: None }],
+    attrs: &[],
+    accumulator: |_| None,
+    flops: |_| 0.0,
+    normalise: |_| {},
+    eval: |_| Vec::new(),
+};
+
+impl AnchorKernel {
+    /// Returns that of pointwise ops and views.
+    pub fn map() -> AnchorKernel {
+        AnchorKernel::of(&DEF, &[], Vec::new(), Default::default())
+    }
+}
+
+impl Kernel {
+    /// Whether the body is all there is: no anchor, and no rows.
+    pub fn is_map(&self) -> bool {
+        self.anchor.kind.is(&DEF)
+    }
+}

@@ -1,0 +1,138 @@
+//! What products and attentions cost: they are priced as their thunks compute them.
+
+use eutectic_backend::{
+    Attention, Body, Contraction, Instr, Kernel, Load, ValueId,
+    reach::{points, stored},
+    scores::Shares,
+};
+
+use super::{
+    model::{CostModel, OperandUse, Tally, Walk, dtype, extents},
+    registers,
+};
+use crate::{
+    gemm::kept::keeps,
+    kernels::{attention, contraction::tasks as cut, lanes::form::LaneForm, operand::kept},
+};
+
+/// Returns the values of a product's epilogue that registers hold, and the groups of axes that its tiles are over.
+pub(super) fn tiles(kernel: &Kernel, lanes: bool) -> (Vec<ValueId>, Option<[usize; 3]>) {
+    let Some(Contraction { axes, .. }) = kernel.contraction() else { return (Vec::new(), None) };
+    let groups = (!lanes).then_some([axes.batch, axes.rows, axes.columns]);
+    (registers::taken(&kernel.body, lanes), groups)
+}
+
+/// Returns how results are stored where a body is walked in such a way.
+pub(super) fn walk_of_stores(kernel: &Kernel, walk: Walk) -> Walk {
+    if kernel.attention().is_some() { Walk::Blocks } else { walk }
+}
+
+/// Returns into how many tasks an anchor can be cut; none where there is no anchor.
+pub(super) fn tasks(kernel: &Kernel) -> Option<f64> {
+    if let Some(Contraction { axes, .. }) = kernel.contraction() {
+        let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
+        return Some(batch * (rows / cut::ROWS as f64).max(1.0) * (columns / cut::FEW_COLUMNS as f64).max(1.0));
+    }
+    if let Some(Attention { axes, .. }) = kernel.attention() {
+        let [batch, queries, _] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
+        return Some(batch * (queries / attention::query_block(batch as usize, queries as usize) as f64).ceil());
+    }
+    None
+}
+
+/// Returns how many axes are stored as the columns of a product.
+pub(super) fn columns(kernel: &Kernel) -> usize {
+    kernel.contraction().map_or(0, |contraction| contraction.axes.columns)
+}
+
+/// Whether elements that lie apart are stored from the tiles of a product.
+pub(super) fn stores_tiles(kernel: &Kernel) -> bool {
+    kernel.contraction().is_some()
+}
+
+impl CostModel {
+    /// Adds what the anchor itself and its operands take, of a product in such a form whose epilogue has `taken` values in
+    /// registers.
+    pub(super) fn anchor(
+        &self,
+        kernel: &Kernel,
+        taken: usize,
+        (form, constants): (Option<&LaneForm>, Option<&[usize]>),
+        work: &mut Tally,
+    ) {
+        if let Some(contraction) = kernel.contraction() {
+            self.contraction(kernel, contraction, taken, (form, constants), work);
+        }
+        if let Some(attention) = kernel.attention() {
+            self.attention(kernel, attention, work);
+        }
+    }
+
+    fn contraction(
+        &self,
+        kernel: &Kernel,
+        Contraction { lhs, rhs, axes }: Contraction<'_>,
+        taken: usize,
+        (form, constants): (Option<&LaneForm>, Option<&[usize]>),
+        work: &mut Tally,
+    ) {
+        if let Some(form) = form {
+            self.lanes(form, work);
+        } else {
+            self.operand(lhs, [axes.batch, axes.rows, axes.depth], OperandUse::Left, work);
+            let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
+            let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
+            let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
+            let kept = kept_panels(kernel, rhs).filter(|load| constant(load.slot) && columns > 1.0);
+            match kept {
+                // Packed once, and widened where it is read.
+                Some(load) => work.seconds += self.decoding(load, &rhs.domain),
+                None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, work),
+            }
+            let of = (dtype(lhs), kept.map(|load| load.dtype));
+            self.product([batch, rows, columns, depth], of, work);
+            // Beside vectors, nothing is packed.
+            let matrix = if rows.min(columns) > 1.0 { self.costs().product.matrix } else { self.costs().launch };
+            work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
+        }
+        let maps = kernel.body.instrs.iter().filter(|i| matches!(i, Instr::Map { .. })).count();
+        if maps > taken || kernel.stores.len() > 1 {
+            work.seconds += points(&kernel.body.domain, u64::MAX) * self.costs().product.tile;
+        }
+    }
+
+    fn attention(&self, kernel: &Kernel, of: Attention<'_>, work: &mut Tally) {
+        let Attention { query, key, value, bias, axes, .. } = of;
+        let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
+        // Those of which nothing is stored are left out.
+        let wanted = queries * stored(kernel);
+        // Where there are more queries, several tasks use a key.
+        let block = attention::query_block(batch as usize, queries as usize);
+        let of_keys = if queries <= block as f64 { OperandUse::Blocks } else { OperandUse::Whole };
+        self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, work);
+        self.operand(key, [axes.batch, axes.keys, axes.depth], of_keys, work);
+        self.operand(value, [axes.batch, axes.keys, axes.columns], of_keys, work);
+        let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
+        let shares = bias.map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
+        self.product([batch * shares.visible, wanted, keys, depth], (dtype(query), None), work);
+        self.product([batch * shares.visible, wanted, columns, keys], (dtype(query), None), work);
+        let count = batch * wanted * keys * shares.visible;
+        let float = dtype(query).is_float();
+        let each = if float { self.costs().element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
+        work.seconds += count.max(1.0) * each;
+        work.flops += 8.0 * count;
+        if let Some(bias) = bias {
+            let mut of_bias = Tally::default();
+            self.body(bias, 0, Walk::Within, &mut of_bias);
+            work.seconds += of_bias.seconds * shares.mixed;
+            work.flops += of_bias.flops * shares.mixed;
+        }
+    }
+}
+
+/// Returns the load of a right operand that is kept packed in a shorter type where it is constant.
+fn kept_panels<'a>(kernel: &Kernel, rhs: &'a Body) -> Option<&'a Load> {
+    let load = kept(&rhs.instrs, *rhs.results.first()?)?;
+    let keeps = keeps(kernel.accumulator()?, load.dtype) && load.guards.is_empty();
+    (keeps && load.at.affine(rhs.domain.len()).is_some()).then_some(load)
+}

@@ -1,0 +1,11 @@
+//! Kernels, printed from their description in some dialect, and what they cost.
+
+pub mod attention;
+mod cost;
+pub mod emit;
+pub mod lanes;
+pub mod map;
+pub mod ops;
+pub mod rows;
+mod split_rows;
+pub mod stored_queries;
