@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .evaluate import Noise, evaluate
-from .facts import observed, weights
+from .facts import biases, observed, weights
 from .rounding import same_bits, spacing, wide
 from .values import is_float
 
@@ -56,8 +56,9 @@ class Judge:
             noise.other = draw == 2
             noise.masks = contract != 'exact' and draw == 3
             noise.light = draw == 3
-            noise.parts = contract == 'exact' and draw == 6
-            noise.weights = weights(expected.case.nodes) if contract != 'exact' else frozenset()
+            noise.parts = draw == 6
+            noise.weights = weights(expected.case.nodes) if contract != 'exact' else {}
+            noise.biases = biases(expected.case.nodes)
             noise.types = expected.types
             noise.wide = contract != 'exact' and draw == 1
             noise.zeros = contract != 'exact' and draw == 4
