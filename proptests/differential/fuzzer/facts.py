@@ -69,6 +69,16 @@ GlobalLpPool ReduceL2 ReduceSumSquare
 # Roots of sums of squares: those of small numbers are subnormal.
 ROOTS = set('LpPool GlobalLpPool ReduceL2'.split())
 
+# Ops with a pole: where rounding moves a divisor to 0, their result is infinite.
+DIVIDING = set('''
+Div Reciprocal Pow Mod Log Tan Atanh Softsign LpNormalization LayerNormalization RMSNormalization InstanceNormalization GroupNormalization
+BatchNormalization MeanVarianceNormalization LRN ReduceLogSum ReduceLogSumExp
+'''.split())
+
+# Ops of differences to the largest element: those between numbers this large are 0 or huge.
+OF_DIFFERENCES = {'Softmax', 'LogSoftmax'}
+HUGE = 2.0**92
+
 # Ops whose operands after the first decide about the shape of the result.
 SHAPED = {'Resize', 'Upsample'}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .evaluate import Noise, evaluate
-from .facts import biases, observed, weights
+from .facts import DIVIDING, biases, observed, weights
 from .rounding import same_bits, spacing, wide
 from .values import is_float
 
@@ -91,7 +91,8 @@ class Judge:
         want = expected.values[name]
         if got.shape != want.shape or got.dtype != want.dtype:
             return Verdict(name, 'type', f'{got.dtype}{list(got.shape)}, not {want.dtype}{list(want.shape)}', (), want, got)
-        bad = ~agrees(got, want, spread, contract)
+        divides = any(node.op in DIVIDING for node in expected.case.nodes)
+        bad = ~agrees(got, want, spread, contract, divides)
         if not bad.any():
             return None
         at = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -113,8 +114,8 @@ def distance(a, b):
         return np.where((x == y) | (np.isnan(x) & np.isnan(y)), np.where(np.signbit(x) != np.signbit(y), 5e-324, 0.0) * (x == 0), apart)
 
 
-def agrees(got, want, spread, contract):
-    """Says which elements agree within what rounding moves them."""
+def agrees(got, want, spread, contract, divides=False):
+    """Says which elements agree within what rounding moves them; `divides` where a quotient may have a pole."""
     if not is_float(want.dtype):
         return (got == want) | (spread > 0)
     x, y = wide(got), wide(want)
@@ -122,7 +123,7 @@ def agrees(got, want, spread, contract):
         units = UNITS * spacing(y, want.dtype)
         near = np.abs(x - y) <= FACTOR * spread + units
         # Where rounding moves a divisor to zero, the quotient may be infinite.
-        pole = np.isinf(x) & (FACTOR * spread >= np.abs(y))
+        pole = divides & np.isinf(x) & (FACTOR * spread >= np.abs(y)) & (np.abs(y) > 2.0**-40)
         loose = pole | same_bits(got, want) | (x == y) | (np.isnan(x) & np.isnan(y)) | near | np.isinf(spread)
         if contract != 'exact':
             return loose
