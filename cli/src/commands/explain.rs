@@ -23,12 +23,15 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, pattern, print_json, whole},
+    args::{CommonArgs, pattern, print_json},
     fault::{Fault, in_one_line, input},
-    files, output,
+    files,
+    format::Format,
+    output,
     report::{Numbers, candidates_json, stretches},
     table::{bytes, count, faint, hanging, heading, seconds},
     timing::progress,
+    values::whole,
 };
 
 const EXAMPLES: &str = "\
