@@ -16,6 +16,10 @@ const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)]
 /// Those where neighbouring terms are: of 16-bit elements, and of wider ones, of which a thread has half as many at once.
 const ALONG: [[(usize, f64); 4]; 2] =
     [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
+/// The same where the operand's buffers have fewer bytes than its elements, which threads decode: registers of more columns leave fewer warps.
+const DECODED: [(usize, f64); 4] = [(16, 0.5), (8, 0.72), (4, 1.0), (2, 0.97)];
+/// Elements a second that all processors decode and multiply, of buffers that are narrower than the elements.
+const ELEMENTS: f64 = 2.2e12;
 /// Bytes a second, from memory: what few rows are multiplied with are weights, which no kernel before has left in the cache.
 const READ: f64 = 4.2e12;
 /// What rows of 16-bit columns come to of these rates: half as many bytes lie side by side.
@@ -38,8 +42,16 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let Ok(operands) = problem.operands() else { return Vec::new() };
     let [_, right] = &operands;
     let processors = problem.shape.processors;
+    let elements = (b * n * k) as f64;
+    let bytes = elements * problem.right_width() as f64;
+    let is_decoded = problem.right_width() < problem.size();
+    let rates = match right.is_along {
+        true if is_decoded => DECODED,
+        true => ALONG[usize::from(problem.size() > 2)],
+        false => ABREAST,
+    };
     let mut ways = Vec::new();
-    for (columns, rate) in if right.is_along { ALONG[usize::from(problem.size() > 2)] } else { ABREAST } {
+    for (columns, rate) in rates {
         if !right.is_along && columns < right.lanes || right.is_along && m * columns > 64 {
             continue;
         }
@@ -47,10 +59,10 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let blocks = b * n.div_ceil(columns) * splits;
             let full = (blocks as f64 / processors as f64).min(1.0);
             let own = (b * m * n * k) as f64 / (RATE * processors as f64);
-            let bytes = (b * n * k * problem.size()) as f64;
             let rows = if right.is_along { 1.0 + ROW * (m - 1) as f64 / columns as f64 } else { 1.0 };
             let rate = if !right.is_along && problem.size() == 2 { HALF * rate } else { rate };
-            let reading = bytes * rows / (rate * READ);
+            let decoding = if is_decoded { elements * rows / (rate * ELEMENTS) } else { 0.0 };
+            let reading = (bytes * rows / (rate * READ)).max(decoding);
             // Terms that one thread takes one after the other.
             let abreast = if right.is_along { 1 } else { columns / right.lanes };
             let deep = if right.is_along { right.lanes } else { terms(m) };
