@@ -22,6 +22,13 @@ def _scores(case):
     return {'MatMul', 'Softmax'} <= {node.op for node in case.nodes} and _beyond(case, 40)
 
 
+def _hidden_scores(case):
+    """Says whether scores may overflow under a finite number that stands for -inf (`eutectic_ir::bounded::hides`)."""
+    leaves = [v for v in case.leaves().values() if is_float(v.dtype)]
+    least = [v.astype(np.float64) for v in leaves if v.size]
+    return {'MatMul', 'Softmax'} <= {node.op for node in case.nodes} and any((np.isfinite(v) & (v <= -2.0**117)).any() for v in least)
+
+
 def _resized(case):
     return any(node.op in ('Resize', 'Upsample') for node in case.nodes)
 
@@ -30,6 +37,8 @@ def _resized(case):
 EXPLAINED = [
     (None, ('infinity made', 'NaN made', 'infinity lost', 'NaN lost', 'value'), '', _products,
      'a product in another order overflows or vanishes on the way; contracts promise nothing beyond 2^40, and ONNX no order'),
+    ('default', ('infinity lost', 'NaN lost'), '', _hidden_scores,
+     'a finite number that stands for -inf hides a score of inf or NaN in attention; a sum with it would keep the score'),
     ('default', ('infinity made', 'NaN made', 'infinity lost', 'NaN lost', 'value'), '', _scores,
      'attention scales scores after their product, which overflows; contracts promise nothing for products beyond 2^40'),
     (None, ('NaN lost',), '', _resized,
