@@ -125,15 +125,12 @@ HIDES = {F64: -2.0**146}
 
 
 def hidden(scores, bias):
-    """Returns the sum of scores and a bias in which a hidden key is not read: it is −∞, whatever its score is.
-
-    A finite bias hides only where its row has a key that is not hidden.
-    """
+    """Returns the sum of scores and a bias in which a hidden key is not read: the bias replaces a score that is not finite."""
     with np.errstate(all='ignore'):
         total = scores + bias
-    hides = np.broadcast_to(bias <= HIDES.get(bias.dtype, -2.0**117), total.shape)
-    open_ = (bias == -np.inf) | ~hides.all(-1, keepdims=True)
-    return np.where(hides & open_ & ~np.isfinite(np.broadcast_to(scores, total.shape)), -np.inf, total).astype(total.dtype)
+    bias = np.broadcast_to(bias, total.shape)
+    hides = bias <= HIDES.get(bias.dtype, -2.0**117)
+    return np.where(hides & ~np.isfinite(np.broadcast_to(scores, total.shape)), bias, total).astype(total.dtype)
 
 
 def masked_product(a, b):

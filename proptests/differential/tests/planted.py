@@ -13,9 +13,13 @@ LEAST = float(np.finfo(F32).min)
 
 @dataclass
 class Planted:
-    """A case, the elements of its result that a contract leaves open, and whether the sign of a zero is exact."""
+    """A case, the elements of its result that contracts leave open, and whether the sign of a zero is exact.
+
+    The level `exact` leaves those of `loose` as they are.
+    """
     case: Case
     open: tuple = ()
+    loose: tuple = ()
     signed: bool = False
 
 
@@ -75,7 +79,8 @@ CASES = {
     'attention, a hidden key': Planted(attention([0, -INF, 0])),
     'attention, a key hidden by a finite number': Planted(attention([0, LEAST, 0])),
     'attention, all keys hidden by a finite number': Planted(attention([LEAST] * 3)),
-    'attention, an infinite score under a scalar bias': Planted(attention(LEAST, replaced(numbers(2, 3), _0_0=INF))),
+    'attention, an infinite score under a scalar bias': Planted(attention(LEAST, replaced(numbers(2, 3), _0_0=INF)),
+        loose=((0, 0), (0, 1), (1, 0), (1, 1))),
     'attention, an infinite score of a key that is not hidden': Planted(attention([0, LEAST, 0], replaced(numbers(2, 3), _0_0=INF))),
     'attention, a large value': Planted(attention([0, 0.5, -1], replaced(numbers(2, 3, seed=7), _0_0=2.0**50))),
     'sum of three': Planted(one('Sum', [numbers(2, 3), numbers(2, 3, seed=6), numbers(3, seed=7)])),

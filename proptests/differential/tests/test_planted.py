@@ -23,7 +23,7 @@ class PlantedFaults(unittest.TestCase):
                 self.assertEqual([], judge.compare(expected, right, contract), name)
                 for output, value in right.items():
                     for fault, at, wrong in faults(value, entry.signed and contract == 'exact'):
-                        if at in entry.open:
+                        if at in entry.open or contract != 'exact' and at in entry.loose:
                             continue
                         planted += 1
                         if not judge.compare(expected, {**right, output: wrong}, contract):
@@ -54,15 +54,16 @@ class Excuses(unittest.TestCase):
         case.constants['zero'], case.outputs = F32.type(0), ['z']
         self.assertEqual(['truth'], self.verdicts(case, np.array([True, False])))
 
-    def test_a_finite_number_hides_no_infinite_score_of_a_whole_row(self):
+    def test_a_finite_number_hides_an_infinite_score_unless_exact(self):
         key = np.array([[INF, 1, 1], [1, 1, 1]], F32)
         case = attention(LEAST, key)
-        self.assertEqual(['NaN lost'], self.verdicts(case, np.full((2, 2), 0.5, F32)))
+        uniform = np.full((2, 2), 0.5, F32)
+        self.assertEqual(['NaN lost'], self.verdicts(case, uniform, 'exact'))
 
-    def test_a_hidden_key_is_not_read_where_another_one_is_not_hidden(self):
+    def test_a_hidden_key_is_not_read(self):
         scores = np.array([[1, INF, NAN], [1, 2, 3]], F32)
         bias = np.array([[0, LEAST, -INF], [LEAST, LEAST, LEAST]], F32)
-        wanted = np.array([[1, -INF, -INF], [LEAST, LEAST, LEAST]], F32)
+        wanted = np.array([[1, LEAST, -INF], [LEAST, LEAST, LEAST]], F32)
         np.testing.assert_array_equal(wanted, hidden(scores, bias))
         # No bias hides a NaN of its own.
         self.assertTrue(np.isnan(hidden(np.array([1, 1], F32), np.array([NAN, 0], F32))[0]))
