@@ -152,6 +152,19 @@ def log_sum_exp(node, args, opset):
         return [narrow(total + most.reshape(total.shape), args[0].dtype)]
 
 
+def log_softmax(node, args, opset):
+    """Computes LogSoftmax in float64 from differences; the reference takes the logarithm of a weight that may have vanished."""
+    x = args[0].astype(F64)
+    axis = node.attrs.get('axis', -1 if opset >= 13 else 1)
+    axis += x.ndim if axis < 0 else 0
+    # Before op set 13, all axes from this one on are one.
+    rows = x if opset >= 13 else x.reshape(int(np.prod(x.shape[:axis])), -1)
+    over = {'axis': axis if opset >= 13 else 1, 'keepdims': True}
+    with np.errstate(all='ignore'):
+        below = rows - rows.max(**over, initial=-np.inf)
+        return [narrow((below - np.log(np.exp(below).sum(**over))).reshape(x.shape), args[0].dtype)]
+
+
 def conv_transpose(node, args, opset):
     """Computes a ConvTranspose with SAME whose result is longer than its windows reach: the padding is negative.
 
@@ -255,7 +268,7 @@ OPS = {
     'MeanVarianceNormalization': mean_variance,
     'TensorScatter': tensor_scatter, 'OneHot': one_hot, 'EyeLike': eye_like, 'LRN': local_response,
     'ArgMax': ranking, 'ArgMin': ranking, 'Hardmax': ranking, 'QuantizeLinear': quantised, 'DequantizeLinear': quantised,
-    'ReduceLogSumExp': log_sum_exp, 'ConvTranspose': conv_transpose, 'GlobalMaxPool': over_all, 'GlobalAveragePool': over_all, 'Attention': attention,
+    'ReduceLogSumExp': log_sum_exp, 'LogSoftmax': log_softmax, 'ConvTranspose': conv_transpose, 'GlobalMaxPool': over_all, 'GlobalAveragePool': over_all, 'Attention': attention,
 }
 
 # Where float64 hides an overflow, native arithmetic of ONNX Runtime is asked too.
