@@ -29,6 +29,8 @@ pub enum DType {
     Bool,
     /// 8-bit float with 5 bits of exponent and infinities, for storage.
     F8E5M2,
+    /// 8-bit float with 4 bits of exponent, one NaN a sign and no infinities, for storage.
+    F8E4M3,
 }
 
 /// The kind of numbers that an element type has.
@@ -103,6 +105,7 @@ static TABLE: &[(DType, DTypeDef)] = &[
     (DType::U32, def("u32", 32, UNSIGNED, ("<u4", "", "U32", 12))),
     (DType::Bool, def("bool", 8, Kind::Bool, ("|b1", "Bool", "BOOL", 9))),
     (DType::F8E5M2, stored(def("f8e5m2", 8, Kind::Float(FloatFormat::ieee(5, 2)), ("", "", "F8_E5M2", 19)))),
+    (DType::F8E4M3, stored(def("f8e4m3", 8, Kind::Float(FloatFormat::finite(4, 3)), ("", "", "F8_E4M3", 17)))),
 ];
 
 impl DType {

@@ -168,7 +168,7 @@ macro_rules! bytes {
         }
     )*};
 }
-bytes!(F8E5M2);
+bytes!(F8E5M2, F8E4M3);
 
 /// To a shorter float, held as `f32`: one rounding, from `f64`.
 struct Rounded<S, H>(PhantomData<(S, H)>);
@@ -242,6 +242,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
             DType::U32 => unary_baseline::<Cast<S, u32>>(isa),
             DType::Bool => unary_baseline::<Truth<S>>(isa),
             DType::F8E5M2 => unary_baseline::<Rounded<S, F8E5M2>>(isa),
+            DType::F8E4M3 => unary_baseline::<Rounded<S, F8E4M3>>(isa),
         }
     }
     match (from.register(), to) {
@@ -312,6 +313,7 @@ pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
         DType::F16 => Some(unary::<Widen<f16>>(isa)),
         DType::Bf16 => Some(unary::<Widen<bf16>>(isa)),
         DType::F8E5M2 => Some(unary_baseline::<Widen<F8E5M2>>(isa)),
+        DType::F8E4M3 => Some(unary_baseline::<Widen<F8E4M3>>(isa)),
         _ => None,
     }
 }
@@ -324,6 +326,7 @@ pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
         DType::F16 => Some(unary::<Narrow<f16>>(isa)),
         DType::Bf16 => Some(unary::<Narrow<bf16>>(isa)),
         DType::F8E5M2 => Some(unary_baseline::<Narrow<F8E5M2>>(isa)),
+        DType::F8E4M3 => Some(unary_baseline::<Narrow<F8E4M3>>(isa)),
         _ => None,
     }
 }
