@@ -1,10 +1,10 @@
-//! Conversion between element types, as the op `cast` documents it, and between `f16`/`bf16` in memory and the `f32` that
+//! Conversion between element types, as the op `cast` documents it, and between shorter floats in memory and the `f32` that
 //! registers hold.
 
 use std::marker::PhantomData;
 
 use eutectic_ir::{
-    DType,
+    DType, FloatFormat,
     round::{of_integer, to_bf16, to_f16},
 };
 use half::{bf16, f16};
@@ -106,7 +106,7 @@ impl Wide for i64 {
     }
 }
 
-/// A 16-bit float type.
+/// A float type that registers hold as `f32`.
 trait Half: Copy {
     fn narrow(x: f64) -> Self;
     fn narrow_f32(x: f32) -> Self;
@@ -132,7 +132,45 @@ macro_rules! halves {
 }
 halves!(f16: to_f16, bf16: to_bf16);
 
-/// To a 16-bit float, held as `f32`: one rounding, from `f64`.
+/// 8-bit float types, by the name of their element types.
+macro_rules! bytes {
+    ($($name:ident),*) => {$(
+        #[derive(Clone, Copy)]
+        struct $name(u8);
+
+        impl $name {
+            const FORMAT: FloatFormat = DType::$name.float().expect("a floating type");
+            /// Every number by its bits.
+            const NUMBERS: [f32; 256] = {
+                let mut numbers = [0.0; 256];
+                let mut bits = 0;
+                while bits < numbers.len() {
+                    numbers[bits] = Self::FORMAT.decode(bits as u64) as f32;
+                    bits += 1;
+                }
+                numbers
+            };
+        }
+
+        impl Half for $name {
+            #[inline(always)]
+            fn narrow(x: f64) -> $name {
+                $name(Self::FORMAT.encode(x) as u8)
+            }
+            #[inline(always)]
+            fn narrow_f32(x: f32) -> $name {
+                Self::narrow(x.into())
+            }
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                Self::NUMBERS[usize::from(self.0)]
+            }
+        }
+    )*};
+}
+bytes!(F8E5M2, F8E4M3);
+
+/// To a shorter float, held as `f32`: one rounding, from `f64`.
 struct Rounded<S, H>(PhantomData<(S, H)>);
 impl<S: Wide, H: Half> Unary for Rounded<S, H> {
     type In = S;
@@ -203,6 +241,8 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
             DType::I64 => unary_baseline::<Cast<S, i64>>(isa),
             DType::U32 => unary_baseline::<Cast<S, u32>>(isa),
             DType::Bool => unary_baseline::<Truth<S>>(isa),
+            DType::F8E5M2 => unary_baseline::<Rounded<S, F8E5M2>>(isa),
+            DType::F8E4M3 => unary_baseline::<Rounded<S, F8E4M3>>(isa),
         }
     }
     match (from.register(), to) {
@@ -272,6 +312,8 @@ pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
         DType::F16 if isa >= Isa::Avx2 => Some(PointFn::plain(f16c::widen)),
         DType::F16 => Some(unary::<Widen<f16>>(isa)),
         DType::Bf16 => Some(unary::<Widen<bf16>>(isa)),
+        DType::F8E5M2 => Some(unary_baseline::<Widen<F8E5M2>>(isa)),
+        DType::F8E4M3 => Some(unary_baseline::<Widen<F8E4M3>>(isa)),
         _ => None,
     }
 }
@@ -283,6 +325,8 @@ pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
         DType::F16 if isa >= Isa::Avx2 => Some(PointFn::plain(f16c::narrow)),
         DType::F16 => Some(unary::<Narrow<f16>>(isa)),
         DType::Bf16 => Some(unary::<Narrow<bf16>>(isa)),
+        DType::F8E5M2 => Some(unary_baseline::<Narrow<F8E5M2>>(isa)),
+        DType::F8E4M3 => Some(unary_baseline::<Narrow<F8E4M3>>(isa)),
         _ => None,
     }
 }

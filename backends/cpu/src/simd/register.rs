@@ -25,7 +25,7 @@ impl Register {
     /// Returns the type for an element type.
     pub const fn of(dtype: DType) -> Register {
         match dtype.register() {
-            DType::F32 | DType::F16 | DType::Bf16 => Register::F32,
+            DType::F32 | DType::F16 | DType::Bf16 | DType::F8E5M2 | DType::F8E4M3 => Register::F32,
             DType::F64 => Register::F64,
             DType::I8 => Register::I8,
             DType::U8 | DType::Bool => Register::U8,

@@ -7,7 +7,9 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one,
+    OpRow,
+    arithmetic::narrowed,
+    one,
 };
 
 pub(super) const OPS: &[OpRow] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];
@@ -48,6 +50,10 @@ fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let zero = param(c, 2, x)?;
     let to = zero.map_or(c.dtype_attr("output_dtype")?.unwrap_or(DType::U8), |zero| c.dtype(zero));
     let scaled = c.apply("div", [x, scale])?;
+    if to.is_float() {
+        // The zero point of floats is 0.
+        return narrowed(c, scaled, to);
+    }
     let number = c.apply("round", [scaled])?;
     saturated(c, number, zero, to)
 }
