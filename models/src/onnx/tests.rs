@@ -3,6 +3,7 @@
 mod decompositions;
 mod elementary;
 mod files;
+mod float8;
 mod forms;
 mod ids;
 mod loops;

@@ -88,8 +88,8 @@ fn entries(dtype: DType) -> Vec<NamedKernel> {
         DType::I64 => [any::<i64, Lowest>(), numbers::<i64, Lowest>()].concat(),
         DType::U32 => [any::<u32, Rare>(), numbers::<u32, Rare>()].concat(),
         DType::Bool => [any::<u8, Lowest>(), logic()].concat(),
-        // Registers hold no elements of other types.
-        _ => Vec::new(),
+        // Registers hold these as `f32`.
+        DType::F16 | DType::Bf16 | DType::F8E5M2 | DType::F8E4M3 => Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::random::Rng;
 
 /// The results of a graph for values of its inputs.
-fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
+pub(super) fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
     let params = imported.params().unwrap();
     let value =
         |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, t)| t.clone()).or(params.get(name).cloned());
@@ -16,7 +16,7 @@ fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
 }
 
 /// The result of one node on x and constants, in which the node's other inputs are.
-fn one(op: NodeProto, x: &Tensor, constants: Vec<TensorProto>, opset: i64) -> Tensor {
+pub(super) fn one(op: NodeProto, x: &Tensor, constants: Vec<TensorProto>, opset: i64) -> Tensor {
     let dims: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
     results(&imported(op, x.dtype(), &dims, constants, opset).unwrap_or_else(|e| panic!("{e}")), &[("x", x.clone())])
         .remove(0)
@@ -37,16 +37,16 @@ fn imported(
 }
 
 /// An output without a declared type.
-fn open(name: &str) -> ValueInfoProto {
+pub(super) fn open(name: &str) -> ValueInfoProto {
     ValueInfoProto { name: Some(name.into()), ..Default::default() }
 }
 
-fn code(dtype: DType) -> i32 {
+pub(super) fn code(dtype: DType) -> i32 {
     dtype.def().names.onnx
 }
 
 /// A port of that type, whose extents may be 0.
-fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
+pub(super) fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|t| t.value.as_mut()) {
         tensor.elem_type = Some(code(dtype));
@@ -58,7 +58,7 @@ fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
 }
 
 /// A tensor of the file.
-fn stored(name: &str, value: &Tensor) -> TensorProto {
+pub(super) fn stored(name: &str, value: &Tensor) -> TensorProto {
     TensorProto {
         name: Some(name.into()),
         dims: value.dims().iter().map(|&n| n as i64).collect(),
@@ -428,92 +428,5 @@ fn powers_are_as_exact_as_their_exponents() {
         for (got, want) in got.to_f64().into_iter().zip(want.to_f64()) {
             assert!(got == want || got.is_nan() && want.is_nan(), "{got}, not {want}");
         }
-    }
-}
-
-/// The float types of 8 bits.
-fn float_bytes() -> impl Iterator<Item = DType> {
-    DType::ALL.into_iter().filter(|dtype| dtype.is_float() && dtype.bits() == 8)
-}
-
-/// All numbers of a type of 8 bits.
-fn all(dtype: DType) -> Tensor {
-    Tensor::new(dtype, &[256], (0..=255).collect::<Vec<u8>>()).unwrap()
-}
-
-#[test]
-fn floats_of_8_bits_are_written_with_and_without_saturation() {
-    let given = [0.0, -0.0, 1.0625, -3.3, 0.001, 1e-9, 448.0, 464.0, 464.1, 61e3, 62e3, -1e6, f64::INFINITY, f64::NAN];
-    for dtype in float_bytes() {
-        let numbers = all(dtype).to_f64();
-        let most = numbers.iter().copied().filter(|x| x.is_finite()).fold(0.0, f64::max);
-        for (attrs, saturates) in [(vec![], true), (vec![int("saturate", 1)], true), (vec![int("saturate", 0)], false)]
-        {
-            for from in [DType::F32, DType::F64] {
-                let x = Tensor::from_f64(from, &[given.len()], given);
-                let op = node("Cast", &["x"], &["y"], [vec![int("to", code(dtype).into())], attrs.clone()].concat());
-                let y = one(op, &x, Vec::new(), 19);
-                assert_eq!(y.dtype(), dtype);
-                for (x, y) in x.to_f64().into_iter().zip(y.to_f64()) {
-                    if x.is_nan() || saturates && x.abs() >= most {
-                        let want = if x.is_nan() { x } else { most.copysign(x) };
-                        assert!(y == want || y.is_nan() && want.is_nan(), "{x} as {dtype} is {y}");
-                    } else if y.is_finite() {
-                        let nearest = numbers.iter().filter(|n| n.is_finite()).map(|n| (n - x).abs());
-                        assert_eq!((y - x).abs(), nearest.fold(f64::INFINITY, f64::min), "{x} as {dtype} is {y}");
-                        assert_eq!(y.is_sign_negative(), x.is_sign_negative());
-                    } else {
-                        assert!(x.abs() > most, "{x} as {dtype} is {y}");
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn floats_of_8_bits_are_read_from_files() {
-    for dtype in float_bytes() {
-        let bits = all(dtype);
-        let raw = stored("w", &bits);
-        let listed = TensorProto { raw_data: None, int32_data: (0..256).collect(), ..raw.clone() };
-        for w in [raw, listed] {
-            let op = node("Add", &["x", "f"], &["y"], Vec::new());
-            let cast = node("Cast", &["w"], &["f"], vec![int("to", 1)]);
-            let input = vec![typed("x", DType::F32, &[256])];
-            let graph = GraphProto {
-                input,
-                output: vec![open("y")],
-                initializer: vec![w],
-                node: vec![cast, op],
-                ..Default::default()
-            };
-            let imported = import(&model(graph)).unwrap_or_else(|e| panic!("{e}"));
-            let y = results(&imported, &[("x", Tensor::from_f64(DType::F32, &[256], [0.0; 256]))]).remove(0);
-            for (got, want) in y.to_f64().into_iter().zip(bits.to_f64()) {
-                assert!(got == want || got.is_nan() && want.is_nan(), "{dtype}: {got} for {want}");
-            }
-        }
-    }
-}
-
-#[test]
-fn floats_of_8_bits_are_quantised_by_a_scale() {
-    for dtype in float_bytes() {
-        let x = Tensor::from_f64(DType::F32, &[6], [0.0, 0.5, -3.0, 7.25, 1e9, -1e9]);
-        let scale = stored("scale", &Tensor::from_f64(DType::F32, &[], [0.25]));
-        let zero = stored("zero", &Tensor::from_f64(dtype, &[], [0.0]));
-        let y = one(
-            node("QuantizeLinear", &["x", "scale", "zero"], &["y"], Vec::new()),
-            &x,
-            vec![scale.clone(), zero.clone()],
-            19,
-        );
-        let most = dtype.normal_range().1;
-        // 7.25 / 0.25 is 29, which has four digits: the nearest are 28 and 30 or 32, the even one of two.
-        assert_eq!(y.to_f64(), [0.0, 2.0, -12.0, 28.0, most, -most], "{dtype}");
-        let back =
-            one(node("DequantizeLinear", &["x", "scale", "zero"], &["y"], Vec::new()), &y, vec![scale, zero], 19);
-        assert_eq!(back.to_f64(), [0.0, 0.5, -3.0, 7.0, most / 4.0, -most / 4.0], "{dtype}");
     }
 }

@@ -23,7 +23,8 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 const SHAPES: &[[usize; 3]] =
     &[[1, 1, 1], [2, 3, 1], [1, 1, 9], [3, 5, 7], [2, 4, 33], [7, 1, 64], [2, 9, 300], [1, 2, 1030], [40, 6, 3]];
 
-const TYPES: [DType; 6] = [DType::F32, DType::F64, DType::F16, DType::U8, DType::I64, DType::F8E5M2];
+const TYPES: [DType; 7] =
+    [DType::F32, DType::F64, DType::F16, DType::U8, DType::I64, DType::F8E5M2, DType::F8E4M3];
 
 /// Numbers below an extent that are read at some axes of the domain, as an index.
 fn ids(build: &mut Build, b: &mut Body, axes: &[usize], extent: usize, dtype: DType) -> Index {
