@@ -31,6 +31,10 @@ pub enum DType {
     F8E5M2,
     /// 8-bit float with 4 bits of exponent, one NaN a sign and no infinities, for storage.
     F8E4M3,
+    /// 16-bit signed integer.
+    I16,
+    /// 16-bit unsigned integer.
+    U16,
 }
 
 /// The kind of numbers that an element type has.
@@ -106,6 +110,8 @@ static TABLE: &[(DType, DTypeDef)] = &[
     (DType::Bool, def("bool", 8, Kind::Bool, ("|b1", "Bool", "BOOL", 9))),
     (DType::F8E5M2, stored(def("f8e5m2", 8, Kind::Float(FloatFormat::ieee(5, 2)), ("", "", "F8_E5M2", 19)))),
     (DType::F8E4M3, stored(def("f8e4m3", 8, Kind::Float(FloatFormat::finite(4, 3)), ("", "", "F8_E4M3", 17)))),
+    (DType::I16, def("i16", 16, SIGNED, ("<i2", "Short", "I16", 5))),
+    (DType::U16, def("u16", 16, UNSIGNED, ("<u2", "", "U16", 4))),
 ];
 
 impl DType {
@@ -261,12 +267,12 @@ mod tests {
                 let dtype = DType::$dtype;
                 assert_eq!(dtype.size(), size_of::<$rust>());
                 assert_eq!(dtype.integers(), (i64::from(<$rust>::MIN), i64::from(<$rust>::MAX)));
-                for n in [0, 1, -1, 127, 128, 255, 256, -129, 1 << 31, (1 << 31) - 1, 1 << 32, i64::MIN, i64::MAX] {
+                for n in [0, 1, -1, 127, 128, 255, 256, -129, 32_767, 32_768, 65_536, -32_769, 1 << 31, (1 << 31) - 1, 1 << 32, i64::MIN, i64::MAX] {
                     assert_eq!(dtype.wrap(n), i64::from(n as $rust), "{n} in {dtype}");
                 }
             )*};
         }
-        integers!(I8 i8, U8 u8, I32 i32, U32 u32, I64 i64);
+        integers!(I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64);
         assert_eq!((DType::Bool.integers(), DType::Bool.wrap(-2), DType::Bool.wrap(0)), ((0, 1), 1, 0));
         assert_eq!(DType::F32.normal_range(), (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)));
         assert_eq!(DType::F64.normal_range(), (f64::MIN_POSITIVE, f64::MAX));
@@ -299,6 +305,7 @@ mod tests {
             assert!(def.names.onnx == 0 || DType::of_format(def.names.onnx, |names| names.onnx) == Some(dtype));
         }
     }
+
     #[test]
     fn types_of_storage_are_moved_and_cast_but_not_computed_with() {
         for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.computes()) {

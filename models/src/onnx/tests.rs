@@ -6,6 +6,7 @@ mod files;
 mod float8;
 mod forms;
 mod ids;
+mod int16;
 mod loops;
 mod pairs;
 mod resize;
