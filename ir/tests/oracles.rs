@@ -45,6 +45,25 @@ fn elements_are_written_where_ids_say() {
     assert_close(&scattered("scatter-min"), &[1.0, 2.0, 3.0, nan, -30.0, nan]);
 }
 
+/// Each update is added in turn: −0 + −0 is −0, −0 + 0 is 0, and a place without updates is kept.
+#[test]
+fn adding_by_index_keeps_the_sign_of_zeros() {
+    let (x, part, ids) =
+        ([-0.0, -0.0, -0.0, -0.0, 0.0, -0.0, 1.0], [-0.0, 0.0, -0.0, -0.0, -0.0, 0.0, -0.0], [0, 1, 2, 2, 3, 3, 4]);
+    for dtype in [DType::F16, DType::F32, DType::F64] {
+        let mut graph = Graph::new("zeros");
+        let of = |x: &[f64]| Tensor::from_f64(dtype, &[1, x.len(), 1], x.iter().copied());
+        let operands = [of(&x), of(&part), Tensor::from_i64(DType::I64, &[1, 7, 1], ids)];
+        let operands = operands.map(|tensor| graph.constant(tensor).unwrap());
+        let y = graph.apply("scatter-sum", &operands, &[]).unwrap();
+        graph.output("y", y).unwrap();
+        let mut want = x;
+        ids.iter().zip(part).for_each(|(&place, part)| want[place as usize] += part);
+        let got = interpret::<f64>(&graph, &|_| None).unwrap()[0].to_tensor().to_f64();
+        assert_eq!(got.iter().map(|y| y.to_bits()).collect::<Vec<_>>(), want.map(f64::to_bits), "{dtype}");
+    }
+}
+
 #[test]
 fn places_of_elements_in_their_row() {
     let row: (&[usize], &[f64]) = (&[2, 4], &[3.0, f64::NAN, 3.0, -1.0, 0.0, -0.0, f64::INFINITY, 0.0]);

@@ -363,6 +363,48 @@ def near():
             {"x": row, "i": place, "u": part},
             {"e": np.array([True, False, False]), "a": np.array([0]), "h": np.array([1, 0, 0], F16)},
         )
+    # A score of infinity under the least number: the sum of both is infinity, and the row is NaN. Attention hides the score, where it may.
+    attention = [
+        ("MatMul", ["q", "k"], ["s"], {}),
+        ("Add", ["s", "m"], ["b"], {}),
+        ("Softmax", ["b"], ["p"], {"axis": -1}),
+        ("MatMul", ["p", "v"], ["y"], {}),
+    ]
+    least = np.finfo(F32).min
+    keys = np.array([[1e20, 1e-20, 2e-20]] * 4, F32)
+    values = np.arange(12, dtype=F32).reshape(3, 4)
+    masks = np.array([[least, 0, 0], [0, 0, 0]], F32)
+    case(
+        "near_score_of_infinity_under_least_exact",
+        attention,
+        {"q": np.array([[1e20] * 4, [0.0] * 4], F32), "k": keys, "v": values, "m": masks},
+        {"y": np.array([[np.nan] * 4, values.mean(0)], F32)},
+        rtol=1e-6,
+        args=["--fp", "exact"],
+    )
+    # An update of −0 changes nothing, and neither does none: −0 stays −0. Each update is added in turn.
+    for dtype in [F32, F16, np.float64]:
+        for along in ["elements", "nd"]:
+            x = np.array([-0.0, -0.0, -0.0, -0.0, 0.0, -0.0, 1.0], dtype)
+            ids = np.array([0, 1, 2, 2, 3, 3, 4], np.int64)
+            updates = np.array([-0.0, 0.0, -0.0, -0.0, -0.0, 0.0, -0.0], dtype)
+            added = x.copy()
+            for place, update in zip(ids, updates):
+                added[place] = added[place] + update
+            op, ids = ("ScatterElements", ids) if along == "elements" else ("ScatterND", ids[:, None])
+            with np.errstate(divide="ignore"):
+                case(
+                    f"near_zeros_scatter_{along}_f{8 * x.itemsize}_exact",
+                    [(op, ["x", "i", "u"], ["s"], {"reduction": "add"}), ("Reciprocal", ["s"], ["y"], {})],
+                    {"x": x, "i": ids, "u": updates},
+                    {"y": dtype(1) / added},
+                    args=["--fp", "exact"],
+                )
+    # A repetition of more axes than a kernel walks.
+    for rank in [5, 6, 8]:
+        x = np.arange(2 * 3**2 * 2 ** (rank - 4), dtype=F32).reshape([2, 3, 1, 3, *[2] * (rank - 4)])
+        times = np.array([2, 3, 2, 1, *[2] * (rank - 4)], np.int64)
+        case(f"near_tile_of_{rank}_axes", [("Tile", ["x", "t"], ["y"], {})], {"x": x}, {"y": np.tile(x, times)}, {"t": times})
 
 
 if __name__ == "__main__":

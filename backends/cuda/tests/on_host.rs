@@ -116,6 +116,26 @@ fn weights_of_few_rows_lie_along_the_sums() {
     }
 }
 
+/// The first candidate is the one that is printed, and its price is the kernel's.
+#[test]
+fn the_first_candidate_is_printed() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let mut several = 0;
+    for case in [cases::PRODUCTS, cases::ATTENTIONS].concat() {
+        for kernel in compiler.plan(&cases::graph(case)).unwrap().lowered.program.kernels {
+            let candidates = compiler.backend().candidates(&kernel, &[]).unwrap_or_else(|why| panic!("{why:?}"));
+            assert_eq!(candidates[0].cost, compiler.backend().cost(&kernel), "{}", case.0);
+            let ways = kernels::ways(&host::SHAPE, &kernel);
+            let named = ways.into_iter().find(|way| way.name == candidates[0].name);
+            if let Some(way) = named {
+                assert_eq!(way.printed, kernels::print(&host::SHAPE, &kernel), "{}: {}", case.0, way.name);
+                several += usize::from(candidates.len() > 1);
+            }
+        }
+    }
+    assert!(several > 20, "{several}");
+}
+
 /// A kernel may start before those before it have ended, and what it reads may not be there: each waits, once, before it does anything.
 #[test]
 fn every_printed_kernel_waits() {

@@ -19,6 +19,10 @@ fn least_hiding(unit: f64) -> f64 {
 
 /// Whether a number stands for −∞ among scores of a type: each of them added to it rounds to the number itself, so that a row that is
 /// masked throughout is uniform. The type is that in which kernels compute, which for 16-bit elements is `f32`.
+///
+/// As a bias of attention, such a number replaces its score, which is not read: a score of ∞ or NaN under it counts as the number. Models
+/// write masks so, and what a mask hides must not reach a row. A sum of score and bias would be ∞ or NaN there. So a rule that makes
+/// attention of a sum promises no more than `reassoc`, and `--fp exact` keeps the sum.
 pub fn hides(number: f64, dtype: DType) -> bool {
     number <= hiding(dtype)
 }

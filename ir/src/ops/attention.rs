@@ -30,7 +30,7 @@ pub(super) const OPS: &[OpDef] = &[
             "attention",
             "softmax(cap(scale · q kᵀ) + bias) v, where cap(x) = softcap · tanh(x / softcap), or x where softcap is 0. \
              A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias that stands for \
-             −∞ (−2¹¹⁷ and less, in `f64` −2¹⁴⁶) replaces the score. A row whose scores are all −∞ gives NaN or zeros, as \
+             −∞ (−2¹¹⁷ and less, in `f64` −2¹⁴⁶) replaces the score, also one of ∞ or NaN. A row whose scores are all −∞ gives NaN or zeros, as \
              `empty` says. With `guarded`, a row gives zeros if one of its weights is NaN; the bias is then added to every \
              score and hides nothing.",
             Class::Anchor(Anchor::Named("attention")),

@@ -34,7 +34,8 @@ pub(super) const OPS: &[OpDef] = &[
     ),
     combined(
         "scatter-sum",
-        "x with part[p, m, q] added to element [p, ids[p, m, q], q], for each m. What would lie outside of x is left out.",
+        "x with part[p, m, q] added to element [p, ids[p, m, q], q], for each m. What would lie outside of x is left out. An element \
+         that nothing is added to, or only −0, is kept with the sign of its zero.",
         Reduction::Sum,
         tensors!(sum),
     ),
@@ -142,7 +143,12 @@ fn combine<S: Scalar>(call: &OpCall<'_, S>, how: Reduction) -> Vec<Value<S>> {
         let Some(updates) = updates else { return Element::open(x.dtype) };
         match (&x.data, &part.data) {
             (Data::Real(x), Data::Real(part)) => {
-                Element::Real(reduction::reals(how, [x[n]].into_iter().chain(updates.iter().map(|&m| part[m]))))
+                let counts = |m: &&usize| how != Reduction::Sum || !is_minus_zero(part[**m]);
+                let mut told = updates.iter().filter(counts).map(|&m| part[m]).peekable();
+                match told.peek() {
+                    Some(_) => Element::Real(reduction::reals(how, [x[n]].into_iter().chain(told))),
+                    None => Element::Real(x[n]),
+                }
             }
             (Data::Int(old), Data::Int(part)) => {
                 let all = [old[n]].into_iter().chain(updates.iter().map(|&m| part[m]));
@@ -152,6 +158,11 @@ fn combine<S: Scalar>(call: &OpCall<'_, S>, how: Reduction) -> Vec<Value<S>> {
         }
     };
     vec![Value::from_elements(x.dtype, &x.dims, updates(call).into_iter().enumerate().map(element))]
+}
+
+/// Whether a number is surely −0, which changes nothing that it is added to: a sum that starts from 0 loses its sign.
+fn is_minus_zero<S: Scalar>(x: S) -> bool {
+    x.certain().is_some_and(|x| x == 0.0 && x.is_sign_negative())
 }
 
 fn sum<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {

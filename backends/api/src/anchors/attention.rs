@@ -1,7 +1,7 @@
 //! `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
 //! over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
 //! group of any number of axes. A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias
-//! that stands for −∞ ([`eutectic_ir::bounded::hides`]) replaces the score.
+//! that stands for −∞ replaces the score, also one of ∞ or NaN; [`eutectic_ir::bounded::hides`] states why.
 
 use eutectic_ir::{Attr, Scalar, bounded::hides};
 

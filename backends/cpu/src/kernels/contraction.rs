@@ -377,6 +377,10 @@ impl<T: ProductElement> Matmul<T> {
 }
 
 impl<T: ProductElement> Thunk for Matmul<T> {
+    fn name(&self) -> &'static str {
+        "packed panels"
+    }
+
     unsafe fn run(&self, launch: &ThunkContext<'_>) {
         if self.empty {
             return;

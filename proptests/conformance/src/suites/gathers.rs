@@ -4,7 +4,7 @@
 use crate::{
     device::Device,
     kernels::build::{Build, body, map, push},
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, Body, ContractionAxes, Instr, Load, ValueId};
 use eutectic_ir::{

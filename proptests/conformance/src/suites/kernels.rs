@@ -3,7 +3,7 @@
 use crate::{
     device::Device,
     kernels::build::{Build, body, constant, map, map_with, push, row_major},
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Load, ScoreForm};
 use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};

@@ -3,7 +3,7 @@
 use crate::{
     device::{Device, program},
     kernels::build::{Build, body, constant, map, map_with, push, row_major},
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, BackendError, Instr, Load};
 use eutectic_ir::{

@@ -1,6 +1,6 @@
 //! Shapes: reshape and its kin, transposition, repetition, joining.
 
-use eutectic_ir::DType;
+use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::{
@@ -106,7 +106,40 @@ fn expand(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.expand(x, &dims)
 }
 
-/// Each axis n times: an axis of extent 1 before it, repeated.
+/// The most axes that the kernels of a backend walk.
+const WALKED: usize = 8;
+
+/// Returns the number of axes of a repetition, where axes that are not repeated are one with those before them.
+fn walked(dims: &[usize], times: &[usize]) -> usize {
+    let (mut count, mut is_apart) = (0, true);
+    for (&n, &t) in dims.iter().zip(times) {
+        is_apart |= t != 1;
+        count += usize::from(t != 1) + usize::from(n != 1 && is_apart);
+        is_apart &= n == 1;
+    }
+    count
+}
+
+/// Splits repetitions into steps: each repeats as many axes, from the last one on, as kernels walk.
+fn steps(dims: &[usize], times: &[usize]) -> Vec<Vec<usize>> {
+    let (mut dims, mut step) = (dims.to_vec(), vec![1; dims.len()]);
+    let mut steps = Vec::new();
+    for axis in (0..dims.len()).rev().filter(|&axis| times[axis] != 1) {
+        let before = step.clone();
+        step[axis] = times[axis];
+        if walked(&dims, &step) > WALKED {
+            dims.iter_mut().zip(&before).for_each(|(n, t)| *n = n.saturating_mul(*t));
+            step = vec![1; dims.len()];
+            step[axis] = times[axis];
+            steps.push(before);
+        }
+    }
+    steps.push(step);
+    steps
+}
+
+/// Repeats each axis: an axis of extent 1 before it has the repetitions. Where these are more axes than kernels walk, some axes are
+/// repeated after the others.
 fn tile(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, repeats) = (c.input(0)?, c.known_ints(1)?);
     let dims = c.dims(x);
@@ -115,12 +148,17 @@ fn tile(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if times.len() != dims.len() {
         return Err(format!("{} repetitions for {} axes", times.len(), dims.len()).into());
     }
+    steps(&dims, &times).iter().try_fold(x, |x, times| repeated(c, x, times))
+}
+
+fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, times: &[usize]) -> NodeResult {
+    let dims = c.dims(x);
     let pairs = |outer: fn(usize) -> usize| -> Vec<usize> {
-        dims.iter().zip(&times).flat_map(|(&n, &t)| [outer(t), n]).collect()
+        dims.iter().zip(times).flat_map(|(&n, &t)| [outer(t), n]).collect()
     };
     let apart = c.reshape(x, &pairs(|_| 1))?;
     let repeated = c.expand(apart, &pairs(|t| t))?;
-    let all: Vec<usize> = dims.iter().zip(&times).map(|(n, t)| n.saturating_mul(*t)).collect();
+    let all: Vec<usize> = dims.iter().zip(times).map(|(n, t)| n.saturating_mul(*t)).collect();
     c.reshape(repeated, &all)
 }
 

@@ -4,7 +4,7 @@
 use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
-use crate::random::Rng;
+use eutectic_models::random::Rng;
 
 /// The results of a graph for values of its inputs.
 pub(super) fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
