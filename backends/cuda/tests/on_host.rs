@@ -6,7 +6,7 @@ mod host;
 
 use std::sync::Arc;
 
-use eutectic::{Compiler, Strategy};
+use eutectic::{Compiler, DType, Strategy};
 use eutectic_backend::{Contraction, Instr, axes::FEW};
 use eutectic_checker::run::check;
 use eutectic_conformance::{device::Device, program::programs, suites::SUITES};
@@ -61,6 +61,16 @@ fn cases() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn types_without_a_name_in_the_language_are_refused_by_name() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    for dtype in [DType::F8E5M2, DType::F8E4M3, DType::I16, DType::U16] {
+        let text = format!("(input x {dtype}[6]) (output y (cast x :to f32))");
+        let error = compiler.compile(&cases::graph(("lacking", &text))).map(drop).unwrap_err().to_string();
+        assert!(error.contains(&format!("{dtype}; the device does not have it")), "{error}");
+    }
 }
 
 #[test]

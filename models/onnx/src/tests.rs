@@ -3,8 +3,10 @@
 mod decompositions;
 mod elementary;
 mod files;
+mod float8;
 mod forms;
 mod ids;
+mod int16;
 mod loops;
 mod pairs;
 mod resize;
