@@ -116,6 +116,25 @@ fn weights_of_few_rows_lie_along_the_sums() {
     }
 }
 
+/// Weights that are decoded where they are read are transposed once, in the type in which they are stored.
+#[test]
+fn decoded_weights_of_few_rows_lie_along_the_depth() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let scaled = "(param s f32[4096]) (output y (matmul x (mul (cast w :to f32) s)))";
+    let plain = "(output y (matmul x (cast w :to f32)))";
+    for (stored, rest) in [("i8", scaled), ("u8", plain), ("f16", plain)] {
+        let text = format!("(input x f32[1 4096]) (param w {stored}[4096 4096]) {rest}");
+        let program = compiler.plan(&cases::graph(("decoded", &text))).unwrap().lowered.program;
+        let [step] = program.run.as_slice() else { panic!("{stored}: {} kernels", program.run.len()) };
+        let kernel = &program.kernels[step.kernel];
+        let Some(Contraction { rhs, axes, .. }) = kernel.contraction() else { panic!("{stored}: no product") };
+        let weights =
+            rhs.instrs.iter().find_map(|i| if let Instr::Load(load) = i { Some(load) } else { None }).unwrap();
+        assert_eq!(weights.at.affine(rhs.domain.len()).unwrap()[axes.depth - 1], 1, "{stored}");
+        assert_eq!(kernel.slots[weights.slot].0.name(), stored);
+    }
+}
+
 /// The first candidate is the one that is printed, and its price is the kernel's.
 #[test]
 fn the_first_candidate_is_printed() {
