@@ -147,6 +147,8 @@ pub trait ExactSum<S>: Copy + Default {
     fn add(&mut self, x: S);
     /// Adds a product.
     fn add_product(&mut self, a: S, b: S);
+    /// Multiplies the sum by a factor, which its terms may be multiplied by one by one.
+    fn scale(&mut self, factor: S);
     /// The sum.
     fn total(self) -> S;
 }
@@ -158,6 +160,10 @@ impl ExactSum<f64> for f64 {
 
     fn add_product(&mut self, a: f64, b: f64) {
         *self += a * b;
+    }
+
+    fn scale(&mut self, factor: f64) {
+        *self *= factor;
     }
 
     fn total(self) -> f64 {

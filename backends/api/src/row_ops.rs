@@ -41,7 +41,7 @@ impl Instr {
 pub struct RowLimits {
     reductions: usize,
     others: usize,
-    /// By name of the op.
+    /// By family.
     known: &'static [(&'static str, usize)],
 }
 
@@ -52,15 +52,16 @@ impl RowLimits {
     /// Reductions alone, of rows of any length.
     pub const REDUCTIONS: RowLimits = RowLimits { others: 0, ..RowLimits::ANY };
 
-    /// Reductions, and the operations of these names on rows that are no longer.
+    /// Reductions, and the operations of these families on rows that are no longer.
     pub const fn and(known: &'static [(&'static str, usize)]) -> RowLimits {
         RowLimits { known, ..RowLimits::REDUCTIONS }
     }
 
     /// Returns the most elements that a row of an operation may have.
     pub fn longest(&self, op: Op) -> usize {
-        let known = self.known.iter().find(|(name, _)| *name == op.name());
-        let other = if op.row().and_then(RowOp::reduction).is_some() { self.reductions } else { self.others };
+        let row = op.row();
+        let known = self.known.iter().find(|(family, _)| row.is_some_and(|row| row.family == *family));
+        let other = if row.and_then(RowOp::reduction).is_some() { self.reductions } else { self.others };
         known.map_or(other, |(_, longest)| *longest)
     }
 }
@@ -70,11 +71,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_found_by_name() {
-        let limits = RowLimits::and(&[("ranking", 8)]);
+    fn limits_are_found_by_family() {
+        let limits = RowLimits::and(&[("ranking", 8), ("scan", 9)]);
         let longest = |limits: RowLimits, name| limits.longest(Op::named(name).expect("an op"));
         assert_eq!([limits, RowLimits::REDUCTIONS].map(|limits| longest(limits, "ranking")), [8, 0]);
         assert_eq!(longest(limits, "reduce-sum"), usize::MAX);
+        assert_eq!([longest(limits, "scan-sum"), longest(limits, "scan-linear")], [9; 2]);
         assert_eq!(longest(RowLimits::ANY, "ranking"), usize::MAX);
     }
 

@@ -9,7 +9,7 @@ use eutectic_backend::{
 };
 use eutectic_gpu::{
     cost::Costs,
-    device::{Device, DeviceShape, combined},
+    device::{Device, DeviceShape, ROWS, combined},
     launch::{Launch, Work},
 };
 use rayon::prelude::*;
@@ -163,6 +163,7 @@ impl Device for Cuda {
             arguments: 4000,
             dtypes: dtypes(),
             combined: combined(),
+            rows: ROWS,
             ..Limits::default()
         }
     }

@@ -158,6 +158,22 @@ impl Dialect for CudaC {
         format!("reduce_{which}<{how:?}, {}, {}>({value})", team.threads, team.rows)
     }
 
+    fn together(&self, _: DType) -> usize {
+        32
+    }
+
+    fn shuffle(&self, value: &str, from: &str) -> String {
+        format!("value_of({value}, {from})")
+    }
+
+    fn leave(&self, (table, _, count): (usize, DType, usize), value: &str, at: &str, when: &str) -> String {
+        format!("leave<{table}, {count}>({value}, {at}, {when});")
+    }
+
+    fn left(&self, (table, dtype, count): (usize, DType, usize), at: &str) -> String {
+        format!("left<{table}, {count}, {}>()[{at}]", self.register(dtype))
+    }
+
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {
         arguments(slots, "", &method("void run()", body)) + &short_entry(block, "slots.run();")
     }

@@ -264,6 +264,35 @@ fn one_program_serves_every_length() {
     suites(&["extents"]);
 }
 
+/// Scans whose threads exchange values within warps and beyond them, along rows and across them, in turns that not all threads have elements for.
+#[test]
+fn scans() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let texts = [
+        "(input x f32[3 1]) (output y (scan-sum x))",
+        "(input x f32[7 19]) (output y (scan-max x :exclusive true))",
+        "(input x f32[2 64]) (output y (scan-sum x :reverse true))",
+        "(input x f32[2 5000]) (output y (scan-sum x))",
+        "(input x f32[1 4099]) (output y (scan-min x :reverse true :exclusive true))",
+        "(input x i64[1 2100]) (output y (scan-prod x))",
+        "(input x f16[2 3000]) (output y (scan-linear (tanh x) x))",
+        "(input x f64[1 1030]) (output y (scan-linear (tanh x) x :reverse true :exclusive true))",
+        "(input x f32[300 70]) (output y (scan-sum x :axis 0))",
+        "(input x f32[37 5]) (output y (scan-linear (tanh x) x :axis 0 :reverse true))",
+        "(input x f32[6 90]) (output y (softmax (scan-sum (exp (neg x))) :axis -1))",
+        "(input x f32[6 90]) (output y (scan-sum (scan-max (neg x) :exclusive true)))",
+    ];
+    let mut wrong = Vec::new();
+    for text in texts {
+        match check(&compiler, &cases::graph(("scan", text)), 1) {
+            Ok(Ok(())) => {}
+            Ok(Err(differences)) => wrong.push(format!("{text}: {:?}", differences[0])),
+            Err(error) => wrong.push(format!("{text}: {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn decoding_and_precision() {
     suites(&["decode", "precision", "ops/loads"]);

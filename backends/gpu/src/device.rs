@@ -3,7 +3,7 @@
 use std::{any::Any, time::Duration};
 
 use eutectic_backend::{
-    BackendError, Cost, DTypes, Kernel, Limits, Memory,
+    BackendError, Cost, DTypes, Kernel, Limits, Memory, RowLimits,
     fit::{Fitted, Measured},
 };
 
@@ -15,6 +15,9 @@ use crate::launch::Launch;
 pub fn combined() -> DTypes {
     DTypes::of([DType::F32, DType::I32, DType::U32])
 }
+
+/// The row operations that kernels have: reductions and scans, of rows of any length.
+pub const ROWS: RowLimits = RowLimits::and(&[("scan", usize::MAX)]);
 
 /// What schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -116,6 +116,19 @@ pub trait Dialect: Send + Sync {
     /// A value of a type reduced over the threads of a row: `threads` neighbours each, of all `blocks`, or each `rows`th thread of a block.
     fn reduce(&self, how: Reduction, value: (&str, DType), team: Team) -> String;
 
+    /// Returns how many neighbouring threads exchange values of a type in registers, a power of two; 1 where they do not.
+    fn together(&self, dtype: DType) -> usize;
+
+    /// Returns the value that a thread of those has, by its number among them.
+    fn shuffle(&self, value: &str, from: &str) -> String;
+
+    /// Leaves a value at a place of a table of so many that the threads of a block share, where a condition holds. All threads of the block meet before and
+    /// after it. Tables are told apart by number, type and size.
+    fn leave(&self, table: (usize, DType, usize), value: &str, at: &str, when: &str) -> String;
+
+    /// Returns what was left there.
+    fn left(&self, table: (usize, DType, usize), at: &str) -> String;
+
     /// A kernel of blocks of so many threads, by the statements of its body.
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String;
 

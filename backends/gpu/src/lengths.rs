@@ -243,11 +243,11 @@ impl<'a> Writer<'a> {
                 self.push(new)
             }
             Instr::Row { op, args, dtype, .. } => {
-                let (row, monoid) = (self.row.clone(), op.row().and_then(|row| row.monoid));
-                for arg in args.iter_mut() {
-                    *arg = match monoid {
-                        Some(how) => self.hide(*arg, |axis| row.contains(&axis), how.identity(*dtype)),
-                        // Kernels that take an operation without an identity must read the length themselves.
+                let (row, facts) = (self.row.clone(), op.row());
+                for (operand, arg) in args.iter_mut().enumerate() {
+                    *arg = match facts.and_then(|facts| facts.absent(operand, *dtype)) {
+                        Some(absent) => self.hide(*arg, |axis| row.contains(&axis), absent),
+                        // Kernels that take an operation without such an element must read the length themselves.
                         None => self.at[*arg],
                     };
                 }

@@ -19,7 +19,7 @@ use eutectic_backend::{
 use eutectic_gpu::{
     cache::Cache,
     cost::Costs,
-    device::{Device, DeviceShape, combined},
+    device::{Device, DeviceShape, ROWS, combined},
     launch::{Launch, Work},
 };
 use eutectic_ir::DType;
@@ -306,6 +306,7 @@ impl Device for Vulkan {
             extent: i32::MAX as usize,
             dtypes: features.lacks().into_iter().fold(library::dtypes(), |all, (dtype, _)| all.without(dtype)),
             combined: combined(),
+            rows: ROWS,
             subnormals: self.shared.found.kept.contains(&(32, FloatControl::SUBNORMALS)),
             ..Limits::default()
         }

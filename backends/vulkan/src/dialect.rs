@@ -35,6 +35,9 @@ impl Wgsl {
         for name in called.iter().filter(|name| name.starts_with("along_") || name.starts_with("across_")) {
             own += &self.reduction(name, block, &mut seen);
         }
+        for name in called.iter().filter(|name| name.starts_with("left_")) {
+            own += &table(name);
+        }
         if called.iter().any(|name| name.starts_with("within_")) {
             own += &format!("@group(0) @binding({FAULT}) {REPORT}");
         }
@@ -110,6 +113,14 @@ impl Wgsl {
         }
         text + &format!("fn {name}(x: {ty}) -> {ty} {{\n{body}return {leave_as};\n}}\n")
     }
+}
+
+/// Declares the table that a name of [`Dialect::left`] stands for.
+fn table(name: &str) -> String {
+    let parts: Vec<&str> = name.split('_').collect();
+    let dtype = DType::ALL.into_iter().find(|dtype| parts.get(2) == Some(&dtype.name())).unwrap_or(DType::F32);
+    let count = parts.get(3).copied().unwrap_or("1");
+    format!("var<workgroup> {name}: array<{}, {count}>;\n", register(dtype))
 }
 
 /// What a text has that reports faults; the runtime's report is of 64-bit numbers.
@@ -227,6 +238,25 @@ impl Dialect for Wgsl {
         }
         let which = if team.along { "along" } else { "across" };
         format!("{which}_{how:?}_{}_{}_{}({value})", team.threads, team.rows, suffix(dtype))
+    }
+
+    fn together(&self, dtype: DType) -> usize {
+        self.subgroup.filter(|_| dtype.size() <= 4).unwrap_or(1)
+    }
+
+    fn shuffle(&self, value: &str, from: &str) -> String {
+        format!("subgroupShuffle({value}, u32({from}))")
+    }
+
+    fn leave(&self, (table, dtype, count): (usize, DType, usize), value: &str, at: &str, when: &str) -> String {
+        format!(
+            "workgroupBarrier();\nif ({when}) {{ left_{table}_{}_{count}[{at}] = {value}; }}\nworkgroupBarrier();",
+            dtype.name()
+        )
+    }
+
+    fn left(&self, (table, dtype, count): (usize, DType, usize), at: &str) -> String {
+        format!("left_{table}_{}_{count}[{at}]", dtype.name())
     }
 
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {

@@ -55,6 +55,23 @@ impl ExactSum<Bounded> for BoundedSum {
         self.add(Bounded { value, err, unit: a.unit.max(b.unit) });
     }
 
+    fn scale(&mut self, factor: Bounded) {
+        // Each term may get a factor of its own before it is added.
+        let before = Bounded { value: self.value, err: self.err, unit: factor.unit };
+        self.err = product_error(before, factor) + lost_in_product(self.value, factor.value);
+        self.value *= factor.value;
+        if factor.value.is_finite() {
+            self.magnitude *= factor.value.abs() + factor.err;
+        }
+        if self.least.is_finite() {
+            self.least *= (factor.value.abs() - factor.err).max(0.0);
+        }
+        self.unit = self.unit.max(factor.unit);
+        self.terms += 1.0;
+        self.products = true;
+        self.whole &= factor.value.fract() == 0.0;
+    }
+
     fn total(self) -> Bounded {
         let (smallest, largest) = range(self.unit);
         // In some order all terms of one sign come first: they may overflow though the total does not, and then meet an infinity of the

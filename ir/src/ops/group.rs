@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{AttrDef, Class, Op, table};
+use super::{AttrDef, Class, Op, RowOp, table};
 
 /// What a pointwise op of one operand does to the order and the sign of reals, for every argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ enum Kind {
     Odd,
     Even,
     Reduction,
+    Scan,
 }
 
 const KINDS: &[(&str, Kind)] = &[
@@ -37,6 +38,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("odd", Kind::Odd),
     ("even", Kind::Even),
     ("reduction", Kind::Reduction),
+    ("scan", Kind::Scan),
 ];
 
 impl Group {
@@ -91,6 +93,7 @@ impl Group {
             Kind::Odd => def.traits.contains(&Trait::Odd),
             Kind::Even => def.traits.contains(&Trait::Even),
             Kind::Reduction => op.row().is_some_and(|row| row.reduction().is_some()),
+            Kind::Scan => op.row().is_some_and(RowOp::is_scan),
         };
         fits && op.signature().operands.len() == self.operands
     }

@@ -23,6 +23,7 @@ mod reduction;
 mod rounding;
 mod row;
 mod sample;
+mod scan;
 mod update;
 mod view;
 
@@ -60,6 +61,7 @@ const FAMILIES: &[&[OpDef]] = &[
     convolution::OPS,
     reduction::OPS,
     ranking::OPS,
+    scan::OPS,
     normalisation::OPS,
     attention::OPS,
     layer::OPS,

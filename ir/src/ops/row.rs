@@ -3,7 +3,7 @@
 //! Analyses, lowering and backends read these facts, so that a new row operation is a declaration and a function in the kernels of backends.
 
 use super::{Anchor, AttrKind, Class, Op, Reduction};
-use crate::{Attr, Attrs};
+use crate::{Attr, Attrs, DType, attr::Number};
 
 /// The facts of a row operation.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct RowOp {
     pub result: RowResult,
     /// Which elements of the row a result is computed from.
     pub needs: RowNeeds,
-    /// The monoid that combines elements. Its identity changes no result, so that it can stand for elements that a row lacks.
+    /// The monoid that combines elements. A scan without one is the linear recurrence of its two operands.
     pub monoid: Option<Reduction>,
     /// Elementary steps for a row of so many elements.
     pub steps: fn(f64, &[Attr]) -> f64,
@@ -53,6 +53,21 @@ impl RowOp {
         self.monoid.filter(|_| self.is_per_row() && self.needs == RowNeeds::AnyOrder)
     }
 
+    /// Whether each element has a result that is computed from those up to it.
+    pub fn is_scan(&self) -> bool {
+        !self.is_per_row() && self.needs == RowNeeds::Prefix
+    }
+
+    /// Returns the element of an operand that changes no result, so that it can stand for elements that a row lacks.
+    pub fn absent(&self, operand: usize, dtype: DType) -> Option<Number> {
+        match self.monoid {
+            Some(how) => Some(how.identity(dtype)),
+            // The state times one, plus zero.
+            None if self.is_scan() => Some(if operand == 0 { 1.into() } else { 0.into() }),
+            None => None,
+        }
+    }
+
     /// Returns its name in printed plans.
     pub fn name(&self) -> String {
         self.monoid.map_or(self.family.into(), |monoid| format!("{}-{}", self.family, monoid.def().name))
@@ -72,6 +87,7 @@ impl Op {
     pub fn row_attrs(self, attrs: &[Attr]) -> Attrs {
         let of_row = |(at, attr): (usize, &Attr)| match self.def().attrs[at].kind {
             AttrKind::Axes => Attr::from(&[-1][..]),
+            AttrKind::Axis => (-1).into(),
             AttrKind::Bool if self.attr("keep") == Some(at) => true.into(),
             _ => attr.clone(),
         };
@@ -82,7 +98,7 @@ impl Op {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Type};
+    use crate::Type;
 
     fn rows() -> impl Iterator<Item = (Op, &'static RowOp)> {
         Op::all().filter_map(|op| Some((op, op.row()?)))

@@ -138,8 +138,10 @@ impl KernelBuilder<'_> {
     fn check_own_element(&self, class: ClassId, at: &[Index]) -> Result<(), String> {
         let (outer, _) = self.row_of(class)?;
         let along = self.row.as_ref().map(|(axis, _)| Index::coord(*axis));
-        let extent = self.dims(class)?.last().copied();
-        if at.get(outer.len()) != along.as_ref() && extent != Some(1) {
+        let dims = self.dims(class)?;
+        // A single element is read everywhere, and no element nowhere.
+        let one = dims.last() == Some(&1) || dims.contains(&0);
+        if at.get(outer.len()) != along.as_ref() && !one {
             return Err(format!("a result of `{}` is read elsewhere than at its element", self.node(class).op));
         }
         Ok(())

@@ -50,6 +50,7 @@ suites! {
     sessions on BEST,
     states on BEST,
     scatters on BEST,
+    scans on BEST,
     ids on ALL,
     failures on BEST,
     extents on BEST,

@@ -87,12 +87,14 @@ impl Tiles {
             }
             tile
         };
+        let reverse = self.program.is_reverse() == Some(true);
+        let number = |n: usize| if reverse { parts.count() - 1 - n } else { n };
         for pass in 0..self.program.passes.len() {
             for n in 0..parts.count() {
                 let part = RowPart { pass: Some(pass), first: n == 0, last: n + 1 == parts.count() };
-                let next = (!part.last).then(|| part_of_tile(n + 1));
+                let next = (!part.last).then(|| part_of_tile(number(n + 1)));
                 // SAFETY: as above.
-                unsafe { self.program.run_and_prefetch(frame, &part_of_tile(n), part, next.as_ref()) };
+                unsafe { self.program.run_and_prefetch(frame, &part_of_tile(number(n)), part, next.as_ref()) };
             }
         }
     }

@@ -13,6 +13,7 @@ pub mod prefetch;
 pub mod ranking;
 pub mod reduce;
 pub mod register;
+pub mod scan;
 pub mod softmax;
 pub mod stored;
 pub mod stream;

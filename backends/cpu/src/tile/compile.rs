@@ -27,7 +27,7 @@ use crate::simd::{
     convert::{cast, narrow, widen},
     ranking,
     reduce::{self, Combining},
-    table,
+    scan, table,
 };
 
 /// Compiles a nest. `rows` is how many of its innermost axes form a row; `slots` are the buffers' types and sizes. Registers
@@ -222,15 +222,17 @@ impl TileCompiler<'_> {
                 }
             }
             Instr::Row { op, attrs, args, dtype: result } => {
-                let args: Vec<_> = args.iter().map(|&arg| self.along_row(arg)).collect();
-                let order = ranking::Order::of(*op, attrs);
-                match (args.as_slice(), instr.reduction(), order) {
-                    (&[arg], Some((how, _)), _) => {
+                let masks = args.iter().map(|&arg| self.mask(self.at(arg)));
+                let all = masks.fold(self.program.row, |all, mask| all | mask);
+                let args: Vec<_> = args.iter().map(|&arg| self.spread(arg, all)).collect();
+                let scan = op.row().zip(scan::Order::of(*op, attrs));
+                match (args.as_slice(), instr.reduction(), ranking::Order::of(*op, attrs), scan) {
+                    (&[arg], Some((how, _)), ..) => {
                         let (accumulate, finish) = reduce::find(how, dtype, self.isa);
                         let mask = self.mask(arg) & !self.program.row;
                         self.push(TileStep::Reduce { arg, accumulate, finish, offset: 0 }, dtype, mask)
                     }
-                    (&[arg], None, Some(order)) => {
+                    (&[arg], None, Some(order), _) => {
                         let rank = ranking::find(self.program.values[arg].dtype, order.descending);
                         let step = TileStep::Ranking { arg, most: order.most, rank, offset: 0 };
                         let step = self.push(step, DType::I32, self.mask(arg));
@@ -239,6 +241,10 @@ impl TileCompiler<'_> {
                             _ => self.point(cast(DType::I32, *result, self.isa), [0.0; 2], vec![step], dtype),
                         }
                     }
+                    (_, None, None, Some((row, order))) => {
+                        let function = scan::find(row.monoid, dtype);
+                        self.push(TileStep::Scan { args, function, order, offset: 0 }, dtype, all)
+                    }
                     _ => self.problem(format!("`{op}` of rows"), dtype),
                 }
             }
@@ -246,10 +252,10 @@ impl TileCompiler<'_> {
         }
     }
 
-    /// A value, repeated along the row where it is the same for all of it.
-    fn along_row(&mut self, value: ValueId) -> usize {
+    /// A value, repeated along axes on which it does not depend.
+    fn spread(&mut self, value: ValueId, axes: AxisMask) -> usize {
         let arg = self.at(value);
-        match self.program.row & !self.mask(arg) {
+        match axes & !self.mask(arg) {
             0 => arg,
             missing => {
                 let (of, mask) = (self.program.values[arg].dtype, self.mask(arg) | missing);

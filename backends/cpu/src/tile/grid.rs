@@ -27,7 +27,7 @@ pub const LONGEST_ROW: usize = 1 << 15;
 /// The longest row that is kept because its elements are ordered: a thread has 16 to 32 bytes for each.
 const LONGEST_ORDERED: usize = 1 << 22;
 /// The row operations that tiles are compiled of.
-pub const ROWS: RowLimits = RowLimits::and(&[("ranking", LONGEST_ORDERED)]);
+pub const ROWS: RowLimits = RowLimits::and(&[("ranking", LONGEST_ORDERED), ("scan", usize::MAX)]);
 
 /// A domain cut into tiles, along each axis by itself.
 #[derive(Clone, Debug)]
@@ -162,8 +162,9 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
     let across = program.across();
     let line: usize = (0..rank).filter(|d| across >> d & 1 == 1).map(|d| CROSS.min(limit[d])).product();
     let most = if across != 0 && program.passes.len() == 1 { *REGISTER.end() } else { LONGEST_ROW };
-    // Elements of a row are ordered where all of them are.
-    let ordered = program.steps.iter().any(|step| matches!(step, TileStep::Ranking { .. }));
+    // Elements of a row are ordered where all of them are, and parts of a row are gone through in one direction.
+    let ordered =
+        program.steps.iter().any(|step| matches!(step, TileStep::Ranking { .. })) || program.is_reverse().is_none();
     let whole = ordered || row.saturating_mul(line) <= most;
     let mut len = [1; MAX_RANK];
     // Rows are gone over again and again: most of the cache is for them.

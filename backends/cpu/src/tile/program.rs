@@ -15,6 +15,7 @@ use crate::{
         Isa, PointFn,
         ranking::RankFn,
         reduce::{Accumulate, Combining, FinishFn},
+        scan::{Order, ScanFn},
         stream,
     },
 };
@@ -134,6 +135,17 @@ pub enum TileStep {
         /// Byte offset of the keys.
         offset: usize,
     },
+    /// A scan along the row.
+    Scan {
+        /// Its operands, one or two.
+        args: Vec<usize>,
+        /// The function of a part of rows.
+        function: ScanFn,
+        /// Where results are.
+        order: Order,
+        /// Byte offset of the states.
+        offset: usize,
+    },
     /// The first piece whose box a point lies in.
     Pieces {
         /// The pieces.
@@ -161,7 +173,7 @@ impl TileStep {
             TileStep::Coordinate(access) => access.values(),
             TileStep::Walk { access, guards, .. } => [access.values(), of_guards(guards)].concat(),
             TileStep::Within { arg, guards, .. } => [vec![*arg], of_guards(guards)].concat(),
-            TileStep::Point { args, .. } => args.clone(),
+            TileStep::Point { args, .. } | TileStep::Scan { args, .. } => args.clone(),
             TileStep::Spread(arg) | TileStep::Reduce { arg, .. } | TileStep::Ranking { arg, .. } => vec![*arg],
             TileStep::Select { pieces, .. } => {
                 pieces.iter().flat_map(|(guards, value)| [vec![*value], of_guards(guards)].concat()).collect()
@@ -188,6 +200,16 @@ impl TileProgram {
             }
         }
         Region::outermost(regions.into_iter()).cloned()
+    }
+
+    /// Whether its scans go from the last element of a row to the first; none where some do and some do not.
+    pub fn is_reverse(&self) -> Option<bool> {
+        let mut orders = self.steps.iter().filter_map(|step| match step {
+            TileStep::Scan { order, .. } => Some(order.reverse),
+            _ => None,
+        });
+        let first = orders.next().unwrap_or(false);
+        orders.all(|reverse| reverse == first).then_some(first)
     }
 
     /// The steps whose values stores read.

@@ -49,6 +49,9 @@ impl TileProgram {
                 TileStep::Ranking { offset, rank, .. } => {
                     *offset = places.take(None, largest.count(value.mask & self.row) * rank.1, n);
                 }
+                TileStep::Scan { offset, .. } => {
+                    *offset = places.take(None, largest.count(value.mask & !self.row) * 8, n);
+                }
                 _ => {}
             }
         }

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::simd::{
     prefetch::Prefetch,
+    scan::ScanRows,
     stream::{LINE, prefetch},
 };
 /// A check of the integers that a value has.
@@ -266,6 +267,18 @@ impl TileRun<'_> {
                     for r in 0..walk.rows {
                         rank(from.add(r * n * size), n, *most, keys, register.cast::<i32>().add(r * n));
                     }
+                    self.point_to(id, register);
+                }
+                TileStep::Scan { args, function, order, offset } => {
+                    function(&ScanRows {
+                        args: [0, args.len() - 1].map(|n| self.at(args[n]).cast_const()),
+                        out: register,
+                        rows: walk.rows,
+                        count: walk.n,
+                        states: self.frame.scratch.add(*offset),
+                        first: self.part.first,
+                        order: *order,
+                    });
                     self.point_to(id, register);
                 }
                 TileStep::Pieces { pieces, fill, disjoint } => {

@@ -35,6 +35,7 @@ FN double as_double(u64 bits) { return __longlong_as_double((i64)bits); }
 
 // Values of 4 or 8 bytes.
 template <class T> FN T shuffle(T x, int with) { return __shfl_xor_sync(~0u, x, with); }
+template <class T> FN T shuffle_from(T x, int from) { return __shfl_sync(~0u, x, from); }
 
 FN unsigned char* shared_memory() {
     extern __shared__ __align__(1024) unsigned char memory[];

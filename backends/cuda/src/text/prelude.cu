@@ -189,6 +189,21 @@ template <class T> FN T exchange(T x, int with) {
     if constexpr (sizeof(T) < 4) return (T)shuffle((int)x, with);
     else return shuffle(x, with);
 }
+// The value of a thread of the warp.
+template <class T> FN T value_of(T x, int from) {
+    if constexpr (sizeof(T) < 4) return (T)shuffle_from((int)x, from);
+    else return shuffle_from(x, from);
+}
+// A table that the threads of a block share; each number has its own.
+template <int NUMBER, int COUNT, class T> FN T* left() {
+    __shared__ T table[COUNT];
+    return table;
+}
+template <int NUMBER, int COUNT, class T> FN void leave(T x, int at, bool when) {
+    __syncthreads();
+    if (when) left<NUMBER, COUNT, T>()[at] = x;
+    __syncthreads();
+}
 // Over COUNT threads of a warp that are APART from each other; each has the result.
 template <class How, int COUNT, int APART, class T> FN T reduce_within_warp(T x) {
 #pragma unroll

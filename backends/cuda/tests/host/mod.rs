@@ -12,7 +12,7 @@ use std::{
 use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
 use eutectic_cuda::kernels;
 use eutectic_gpu::{
-    device::{Device, DeviceMemory, DeviceShape, Stream},
+    device::{Device, DeviceMemory, DeviceShape, ROWS, Stream},
     launch::{BEFORE_SLOTS, Boxes, Launch, MatrixLayout, Product, Work},
 };
 use eutectic_ir::{DType, Tensor};
@@ -130,7 +130,7 @@ impl Device for Host {
     }
 
     fn limits(&self) -> Limits {
-        Limits::default()
+        Limits { rows: ROWS, ..Limits::default() }
     }
 
     fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {

@@ -134,6 +134,13 @@ template <class T> FN T shuffle(T x, int with) {
     shim::meet();
     return x;
 }
+template <class T> FN T shuffle_from(T x, int from) {
+    memcpy(shim::warp()[shim::lane()], &x, sizeof(T));
+    shim::meet();
+    memcpy(&x, shim::warp()[from], sizeof(T));
+    shim::meet();
+    return x;
+}
 // They arrive at once; what must wait for them is for racing threads to find.
 FN void copy_async(void* to, const void* from, bool there) { if (there) memcpy(to, from, 16); else memset(to, 0, 16); }
 FN void copy_commit() {}

@@ -4,6 +4,9 @@
 //! (`split_rows`). What later passes ask for of short rows stays in registers. Where neighbouring rows lie side by side in memory and the points
 //! of a row do not, neighbouring threads work on neighbouring rows.
 
+mod scans;
+mod team_scan;
+
 use eutectic_backend::{
     Instr, Kernel, Load, ValueId,
     axes::Nest,
@@ -20,6 +23,8 @@ use crate::{
     lanes::SplitAxis,
     launch::Launch,
 };
+use scans::{direction, needed_scans};
+use team_scan::{GROUPS, Scan};
 
 /// Threads of a block whose rows are shorter than it.
 const BLOCK: usize = 128;
@@ -58,7 +63,9 @@ fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> R
     let Some(axes) = kernel.row_axes() else { return Err(vec!["no row group".into()]) };
     let outer = kernel.body.domain.len() - axes;
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
-    let schedule = Schedule::of(&nest, &kernel.slots, shape);
+    // Each thread of a row goes through the totals of all groups that exchange values in registers.
+    let most = nest.instrs.iter().filter_map(Scan::of).map(|scan| GROUPS * dialect.together(scan.dtype)).min();
+    let schedule = Schedule::of(&nest, &kernel.slots, shape, most);
     let mut printer = RowPrinter::new(dialect, kernel, &nest, &schedule);
     printer.print();
     if !printer.emitter.problems.is_empty() {
@@ -75,7 +82,8 @@ fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> R
 }
 
 impl Schedule {
-    fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape) -> Schedule {
+    /// Shares out the rows of a nest; `scanned` is the most threads of a row that is scanned.
+    fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape, scanned: Option<usize>) -> Schedule {
         // Sizes of elements whose neighbours along an axis lie side by side.
         let size_beside = |axis: usize, slot: usize, map: &Index| {
             let mut at = [0, 0];
@@ -99,9 +107,13 @@ impl Schedule {
             let threads = points.div_ceil(4).next_power_of_two().min(shape.threads);
             // Few rows, so long that several blocks have enough of one.
             let fits = |blocks: usize| {
-                blocks <= shape.cluster && rows * blocks <= shape.processors && points >= blocks * shape.threads * LEAST
+                scanned.is_none()
+                    && blocks <= shape.cluster
+                    && rows * blocks <= shape.processors
+                    && points >= blocks * shape.threads * LEAST
             };
             let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
+            let threads = threads.min(scanned.unwrap_or(threads));
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
             // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
@@ -116,6 +128,7 @@ impl Schedule {
             }
             let wanted = (shape.processors * shape.threads / rows).next_power_of_two();
             let threads = wanted.min(points.next_power_of_two()).clamp(1, shape.column_threads / beside);
+            let threads = threads.min(scanned.map_or(threads, |_| GROUPS));
             Team { threads, rows: beside.max(BLOCK / threads), along, blocks: 1 }
         };
         Schedule { team, lanes }
@@ -134,6 +147,10 @@ struct RowPrinter<'a> {
     needed: Vec<bool>,
     /// How often a thread goes round if values stay in registers; none if they do not.
     items: Option<usize>,
+    /// How many loops over the row were printed.
+    loops: usize,
+    /// The direction of scans, if there are any: all threads of a block take the same turns then.
+    reverse: Option<bool>,
     /// Which values stay, and which are there by now.
     keeps: Vec<bool>,
     kept: Vec<bool>,
@@ -157,9 +174,15 @@ impl<'a> RowPrinter<'a> {
             level,
             needed,
             items: None,
+            loops: 0,
+            reverse: None,
             keeps: vec![false; count],
             kept: vec![false; count],
         };
+        match direction(&nest.instrs, &printer.needed) {
+            Ok(reverse) => printer.reverse = reverse,
+            Err(why) => printer.emitter.problems.push(why),
+        }
         printer.keeps = printer.computed_before();
         let groups = lanes.domain(&nest.domain)[1];
         let items = groups.div_ceil(team.threads * team.blocks);
@@ -182,7 +205,10 @@ impl<'a> RowPrinter<'a> {
     fn computed_before(&self) -> Vec<bool> {
         let count = self.nest.instrs.len();
         let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(Instr::reduction).map(|(_, arg)| arg).collect();
-        let is_worth = |id: ValueId| matches!(self.nest.instrs[id], Instr::Load(_)) || all.contains(&id);
+        let is_worth = |id: ValueId| {
+            let instr = &self.nest.instrs[id];
+            matches!(instr, Instr::Load(_)) || Scan::of(instr).is_some() || all.contains(&id)
+        };
         let (mut known, mut keeps) = (vec![false; count], vec![false; count]);
         for pass in 0..=self.passes() {
             let mut asked: Vec<ValueId> = if pass < self.passes() {
@@ -260,14 +286,18 @@ impl<'a> RowPrinter<'a> {
         }
     }
 
-    /// Does something with each group of points of a thread; what it prints is the same for all.
-    fn for_groups(&mut self, visit: impl FnOnce(&mut Self)) {
+    /// Does something with each group of points of a thread, after the scans that `roots` need; what it prints is the same for all.
+    fn for_groups(&mut self, roots: Vec<ValueId>, visit: impl FnOnce(&mut Self)) {
+        let known = |id: ValueId| !self.varies[id] || self.kept[id];
+        let scans = needed_scans(&self.nest.instrs, roots, known);
+        scans.iter().for_each(|&id| self.start(id));
         let before = std::mem::take(&mut self.emitter.text);
         for id in (0..self.kept.len()).filter(|&id| self.kept[id]) {
             let width = self.emitter.width(id);
             let names = (0..width).map(|lane| format!("k{id}[i * {width} + {lane}]")).collect();
             self.emitter.set(id, names);
         }
+        scans.into_iter().for_each(|id| self.scan(id));
         visit(self);
         if self.items.is_some() {
             for id in (0..self.kept.len()).filter(|&id| self.keeps[id] && !self.kept[id]).collect::<Vec<_>>() {
@@ -283,17 +313,26 @@ impl<'a> RowPrinter<'a> {
         let body = std::mem::replace(&mut self.emitter.text, before);
         let groups = self.lanes.domain(&self.nest.domain)[1];
         let threads = self.team.threads * self.team.blocks;
-        let text = match self.items {
-            Some(items) => {
+        let text = match (self.reverse, self.items) {
+            (Some(_), Some(items)) => {
+                let turn = self.turn("i");
+                self.dialect.unrolled("i", items, &format!("{turn}{body}"))
+            }
+            (Some(_), None) => {
+                let turns = groups.div_ceil(threads);
+                format!("{}\n{}{body}}}\n", self.dialect.each("turn", "0", turns, 1), self.turn("turn"))
+            }
+            (None, Some(items)) => {
                 let at = self.dialect.declare(self.dialect.index(false), "c", &format!("t + i * {threads}"));
                 let body = if items * threads == groups { body } else { format!("if (c < {groups}) {{\n{body}}}\n") };
                 self.dialect.unrolled("i", items, &format!("{at}\n{body}"))
             }
-            None => self.dialect.in_turns(("c", "t"), groups, threads, TURNS, &body),
+            (None, None) => self.dialect.in_turns(("c", "t"), groups, threads, TURNS, &body),
         };
         self.emitter.text.push_str(&text);
         let varies = &self.varies;
         self.emitter.forget(|id| varies[id]);
+        self.loops += 1;
     }
 
     fn pass(&mut self, pass: usize) {
@@ -311,12 +350,16 @@ impl<'a> RowPrinter<'a> {
                 self.emitter.line(&line);
             }
         }
-        self.for_groups(|this| {
+        let roots = reductions.iter().map(|(_, _, arg, _)| *arg).collect();
+        self.for_groups(roots, |this| {
+            let partial = this.is_partial();
             for (id, how, arg, dtype) in &reductions {
                 for lane in 0..lanes {
                     let value = this.emitter.lane(*arg, lane);
-                    let both = this.dialect.combine(*how, *dtype, &format!("a{id}_{lane}"), &value);
-                    this.emitter.line(&format!("a{id}_{lane} = {both};"));
+                    let sum = format!("a{id}_{lane}");
+                    let both = this.dialect.combine(*how, *dtype, &sum, &value);
+                    let both = if partial { this.dialect.choose("within", &both, &sum) } else { both };
+                    this.emitter.line(&format!("{sum} = {both};"));
                 }
             }
         });
@@ -346,14 +389,27 @@ impl<'a> RowPrinter<'a> {
         let (each, once): (Vec<usize>, Vec<usize>) =
             (0..self.nest.stores.len()).partition(|&n| self.store_varies(&self.nest.stores[n]));
         if !each.is_empty() {
-            self.emitter.line("if (live) {");
-            self.for_groups(|this| {
-                // A point reads what it writes before it writes.
-                let values: Vec<_> = each.iter().flat_map(|&n| this.nest.stores[n].values()).collect();
-                values.into_iter().for_each(|value| _ = this.emitter.value(value));
-                each.into_iter().for_each(|n| this.emitter.store(n));
-            });
-            self.emitter.line("}");
+            let values: Vec<_> = each.iter().flat_map(|&n| self.nest.stores[n].values()).collect();
+            let store = |this: &mut Self| each.into_iter().for_each(|n| this.emitter.store(n));
+            // A point reads what it writes before it writes.
+            let read = |this: &mut Self| values.iter().for_each(|&value| _ = this.emitter.value(value));
+            match self.reverse {
+                // Threads that have nothing to store scan with the others.
+                Some(_) => self.for_groups(values.clone(), |this| {
+                    read(this);
+                    this.emitter.line(if this.is_partial() { "if (live && within) {" } else { "if (live) {" });
+                    store(this);
+                    this.emitter.line("}");
+                }),
+                None => {
+                    self.emitter.line("if (live) {");
+                    self.for_groups(values.clone(), |this| {
+                        read(this);
+                        store(this);
+                    });
+                    self.emitter.line("}");
+                }
+            }
         }
         if !once.is_empty() {
             self.emitter.line("if (live && t == 0) {");
@@ -378,7 +434,7 @@ mod tests {
         let slots = [(dtype, lines * columns), (DType::F32, columns)];
         let body = Body { domain: vec![columns, lines], instrs: vec![load, sum], ..Body::default() };
         let nest = Nest::new(&body, &[Store::new(1, Index::coord(0), 1)]);
-        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &DeviceShape::OF_TESTS)
+        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &DeviceShape::OF_TESTS, None)
     }
 
     #[test]

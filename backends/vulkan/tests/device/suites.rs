@@ -72,7 +72,9 @@ macro_rules! long_suites {
 }
 
 suites!(ops, program, sessions, states, failures);
-long_suites!(kernels, groups, products, halves, windows, extents, precision, decode, graphs, programs, rules);
+long_suites!(
+    kernels, groups, products, halves, windows, scatters, scans, extents, precision, decode, graphs, programs, rules
+);
 
 #[test]
 fn bert() {

@@ -121,6 +121,17 @@ pub(super) const RELATIONS: &[Relation] = &[
         },
     },
     Relation {
+        name: "last",
+        doc: "The axis is the last one: -1.",
+        parameters: &["axis"],
+        solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::int) {
+            Some(-1) => Ok(Status::Done),
+            Some(axis) => Err(format!("{axis} is not the last axis")),
+            None => Ok(Status::Later),
+        },
+        sample: |args, sampler| sampler.set_attr(&args[0], -1_i64),
+    },
+    Relation {
         name: "axes-last",
         doc: "The permutation moves the axes of A behind the others, both in their order; there they are `last`.",
         parameters: &["A", "axes", "perm", "last"],

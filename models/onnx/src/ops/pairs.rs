@@ -1,4 +1,4 @@
-//! Running totals, and the largest of a row, part by part.
+//! Running combinations along an axis, and the largest elements of a row, part by part.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -7,94 +7,23 @@ use super::{
     OpRow, Outputs,
     index::elements_at,
     many, one,
-    scatter::apart,
 };
 
 pub(super) const OPS: &[OpRow] = &[
-    one("CumSum", 11, |c| cumulative(c, Monoid { reduction: "reduce-sum", op: "add", neutral: 0.0 })),
-    one("CumProd", 26, |c| cumulative(c, Monoid { reduction: "reduce-prod", op: "mul", neutral: 1.0 })),
+    one("CumSum", 11, |c| cumulative(c, "scan-sum")),
+    one("CumProd", 26, |c| cumulative(c, "scan-prod")),
     many("TopK", 10, top_k),
 ];
 
 /// How long the parts of ranked rows are at least: devices that do not sort compare each element of a part with each.
 const PART: usize = 1024;
-/// How long the parts of rows are of which totals are taken.
-const TOTALS: usize = 16;
 
-/// An associative op.
-#[derive(Clone, Copy)]
-struct Monoid {
-    reduction: &'static str,
-    op: &'static str,
-    neutral: f64,
-}
-
-/// The dims with one axis in two: so many parts, of equal length.
-fn in_parts(dims: &[usize], axis: usize, parts: usize, length: usize) -> Vec<usize> {
-    [&dims[..axis], &[parts, length], &dims[axis + 1..]].concat()
-}
-
-fn with_extent(dims: &[usize], axis: usize, extent: usize) -> Vec<usize> {
-    let mut dims = dims.to_vec();
-    dims[axis] = extent;
-    dims
-}
-
-fn cumulative(c: &mut NodeCall<'_, '_>, monoid: Monoid) -> NodeResult {
+/// The combination of the elements up to each one, by the scan of this name.
+fn cumulative(c: &mut NodeCall<'_, '_>, scan: &str) -> NodeResult {
     let x = c.input(0)?;
     let axis = c.axis(c.known_int(1)?, c.rank(x))?;
     let (reverse, exclusive) = (c.flag("reverse")?, c.flag("exclusive")?);
-    running(c, x, axis, monoid, Running { reverse, exclusive })
-}
-
-/// Which elements a running total takes.
-#[derive(Clone, Copy)]
-struct Running {
-    /// Those after an element instead of those before it.
-    reverse: bool,
-    /// Not the element itself.
-    exclusive: bool,
-}
-
-/// The total up to each element: that of its part, and of all parts before.
-fn running(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, monoid: Monoid, which: Running) -> NodeResult {
-    let dims = c.dims(x);
-    let extent = dims[axis];
-    if extent <= TOTALS {
-        return doubled(c, x, axis, monoid, which);
-    }
-    let parts = extent.div_ceil(TOTALS);
-    let rest = with_extent(&dims, axis, parts * TOTALS - extent);
-    let rest = c.full(monoid.neutral, c.dtype(x), &rest)?;
-    let whole = c.concat(&[x, rest], axis)?;
-    let split = c.reshape(whole, &in_parts(&dims, axis, parts, TOTALS))?;
-    let inside = doubled(c, split, axis + 1, monoid, which)?;
-    let totals = c.reduce(monoid.reduction, split, &[axis + 1])?;
-    let totals = c.reshape(totals, &with_extent(&dims, axis, parts))?;
-    let before = running(c, totals, axis, monoid, Running { exclusive: true, ..which })?;
-    let before = apart(c, before, axis + 1)?;
-    let all = c.apply(monoid.op, [before, inside])?;
-    let all = c.reshape(all, &with_extent(&dims, axis, parts * TOTALS))?;
-    c.slice(all, axis, 0, extent)
-}
-
-/// The same in steps, each of which doubles how many elements a total is of (Hillis and Steele, 1986).
-fn doubled(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, monoid: Monoid, which: Running) -> NodeResult {
-    let extent = c.dims(x)[axis];
-    let moved = |c: &mut NodeCall<'_, '_>, x: NodeId, by: usize| {
-        let (from, before, after) = if which.reverse { (by, 0, by) } else { (0, by, 0) };
-        let kept = c.slice(x, axis, from, extent - by)?;
-        let (axis, before, after) = ((axis as i64).into(), (before as i64).into(), (after as i64).into());
-        c.op("pad", &[kept], &[("axis", axis), ("before", before), ("after", after), ("value", monoid.neutral.into())])
-    };
-    let mut totals = if which.exclusive && extent > 0 { moved(c, x, 1)? } else { x };
-    let mut of = 1;
-    while of < extent {
-        let before = moved(c, totals, of)?;
-        totals = c.apply(monoid.op, [before, totals])?;
-        of *= 2;
-    }
-    Ok(totals)
+    c.op(scan, &[x], &[("axis", (axis as i64).into()), ("reverse", reverse.into()), ("exclusive", exclusive.into())])
 }
 
 /// The k largest or smallest of each row, in order, the first of equal ones first.

@@ -52,13 +52,6 @@ fn placed(
     placed.written(c, data, updates, &dims, combine).map(Some)
 }
 
-/// With an axis of extent 1 put in.
-pub(super) fn apart(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize) -> NodeResult {
-    let mut dims = c.dims(x);
-    dims.insert(axis, 1);
-    c.reshape(x, &dims)
-}
-
 /// out[.. ids[.. j ..] ..] = updates[.. j ..]; ids and updates may be shorter than the data along the other axes.
 fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);

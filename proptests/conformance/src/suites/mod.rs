@@ -19,6 +19,7 @@ mod products;
 pub mod program;
 pub mod programs;
 mod rules;
+mod scans;
 mod scatters;
 mod sessions;
 pub mod states;
@@ -45,6 +46,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "sessions", checks: sessions::CHECKS },
     Suite { name: "states", checks: states::CHECKS },
     Suite { name: "scatters", checks: scatters::CHECKS },
+    Suite { name: "scans", checks: scans::CHECKS },
     Suite { name: "ids", checks: ids::CHECKS },
     Suite { name: "failures", checks: failures::CHECKS },
     Suite { name: "extents", checks: extents::CHECKS },

@@ -169,7 +169,7 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[TileWalk], free
             let n = tile.count(program.values[*arg].mask & program.row);
             TileWalk { n, rows: tile.count(value.mask), ..TileWalk::default() }
         }
-        TileStep::Ranking { .. } => {
+        TileStep::Ranking { .. } | TileStep::Scan { .. } => {
             let n = tile.count(value.mask & program.row);
             TileWalk { n, rows: tile.count(value.mask & !program.row), ..TileWalk::default() }
         }

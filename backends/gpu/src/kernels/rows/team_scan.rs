@@ -1,0 +1,186 @@
+//! What the threads of a row do together for a scan: each finds the combination of what the threads before it have.
+
+use eutectic_backend::Instr;
+use eutectic_ir::{
+    Attr, DType,
+    ops::{Reduction, RowOp},
+};
+
+use crate::dialect::{Dialect, Team};
+
+/// Most groups of threads that exchange values in registers, whose totals each thread goes through.
+pub(super) const GROUPS: usize = 8;
+
+/// A scan of a body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scan {
+    /// Its facts.
+    pub row: &'static RowOp,
+    /// The element type.
+    pub dtype: DType,
+    /// Whether it goes from the last element to the first.
+    pub reverse: bool,
+    /// Whether a result leaves out its own element.
+    pub exclusive: bool,
+}
+
+impl Scan {
+    /// Returns the scan that an instruction is.
+    pub fn of(instr: &Instr) -> Option<Scan> {
+        let Instr::Row { op, attrs, dtype, .. } = instr else { return None };
+        let row = op.row().filter(|row| row.is_scan())?;
+        let flag = |name| op.attr(name).and_then(|at| attrs.get(at)).and_then(Attr::bool).unwrap_or(false);
+        Some(Scan { row, dtype: *dtype, reverse: flag("reverse"), exclusive: flag("exclusive") })
+    }
+
+    /// Returns how many numbers a state in the middle of a row has: those of a pair for a recurrence.
+    pub fn width(&self) -> usize {
+        if self.row.monoid.is_some() { 1 } else { 2 }
+    }
+
+    /// Returns the number that changes no result, for each operand.
+    pub fn identity(&self, dialect: &dyn Dialect) -> Vec<String> {
+        let of = |operand| self.row.absent(operand, self.dtype).map(|number| dialect.number(number, self.dtype));
+        (0..self.width()).filter_map(of).collect()
+    }
+
+    /// Returns a state after elements, given those before: their combination, or the recurrence's step h = a · h + b.
+    pub fn after(&self, dialect: &dyn Dialect, state: &str, elements: &[String]) -> String {
+        let both = |how, a: &str, b: &str| dialect.combine(how, self.dtype, a, b);
+        match (self.row.monoid, elements) {
+            (Some(how), [x, ..]) => both(how, state, x),
+            (_, [a, b, ..]) => {
+                // The product of many factors may overflow where the state has been 0 all along.
+                let zero = dialect.literal(0.0, self.dtype);
+                let next = both(Reduction::Sum, &both(Reduction::Product, a, state), b);
+                dialect.choose(&format!("{state} == {zero}"), b, &next)
+            }
+            _ => state.into(),
+        }
+    }
+
+    /// Returns elements combined with those after them.
+    pub fn combined(&self, dialect: &dyn Dialect, first: &[String], then: &[String]) -> Vec<String> {
+        match (first, then) {
+            ([a, h], [b, _]) => {
+                vec![dialect.combine(Reduction::Product, self.dtype, a, b), self.after(dialect, h, then)]
+            }
+            ([x], _) => vec![self.after(dialect, x, then)],
+            _ => first.to_vec(),
+        }
+    }
+}
+
+/// What the threads of a row have found together.
+pub(super) struct Together {
+    /// The elements of the threads before; none where there are none.
+    pub before: Option<Vec<String>>,
+    /// The elements of all.
+    pub all: Vec<String>,
+}
+
+/// Prints what threads do together for a scan.
+pub(super) struct TeamScan<'a> {
+    pub dialect: &'a dyn Dialect,
+    pub team: Team,
+    pub scan: Scan,
+    /// A prefix of names that no other has.
+    pub name: String,
+    pub text: String,
+}
+
+impl TeamScan<'_> {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// Names values.
+    fn declare(&mut self, name: &str, values: &[String]) -> Vec<String> {
+        let ty = self.dialect.register(self.scan.dtype);
+        let names = (0..values.len()).map(|n| format!("{}_{name}{n}", self.name)).collect::<Vec<_>>();
+        for (name, value) in names.iter().zip(values) {
+            let line = self.dialect.declare(ty, name, value);
+            self.line(&line);
+        }
+        names
+    }
+
+    /// Chooses values by a condition.
+    fn choose(&self, when: &str, then: &[String], otherwise: &[String]) -> Vec<String> {
+        then.iter().zip(otherwise).map(|(then, otherwise)| self.dialect.choose(when, then, otherwise)).collect()
+    }
+
+    /// Scans the totals of the threads of each row.
+    pub fn print(&mut self, total: &[String]) -> Together {
+        let Team { threads, rows, along, .. } = self.team;
+        if threads == 1 {
+            return Together { before: None, all: total.to_vec() };
+        }
+        let size = self.dialect.together(self.scan.dtype);
+        let apart = if along { 1 } else { rows };
+        let group = (size / apart).clamp(1, threads);
+        // The value that a thread before this one has; that of another row where there is none.
+        let dialect = self.dialect;
+        let earlier = |values: &[String], by: usize| -> Vec<String> {
+            let from = format!("(thread + {}) % {size}", size - by * apart % size);
+            values.iter().map(|value| dialect.shuffle(value, &from)).collect()
+        };
+        let mut sum = total.to_vec();
+        let mut by = 1;
+        while by < group {
+            let other = self.declare(&format!("o{by}_"), &earlier(&sum, by));
+            let both = self.scan.combined(self.dialect, &other, &sum);
+            let next = self.choose(&format!("t % {group} >= {by}"), &both, &sum);
+            sum = self.declare(&format!("s{by}_"), &next);
+            by *= 2;
+        }
+        let identity = self.scan.identity(self.dialect);
+        let groups = threads / group;
+        let mut before = match group {
+            1 => None,
+            _ => {
+                let other = self.declare("e", &earlier(&sum, 1));
+                let own = self.choose(&format!("t % {group} >= 1"), &other, &identity);
+                Some(self.declare("b", &own))
+            }
+        };
+        if groups == 1 {
+            let last = format!("(thread + {} - t % {group} * {apart}) % {size}", size + (group - 1) * apart);
+            let all: Vec<String> = sum.iter().map(|value| self.dialect.shuffle(value, &last)).collect();
+            return Together { before, all: self.declare("a", &all) };
+        }
+        let count = groups * rows;
+        // Each row has its groups' totals side by side, or rows do.
+        let (row, place) = match along {
+            true => (format!("thread / {threads} * {groups}"), 1),
+            false => (format!("thread % {rows}"), rows),
+        };
+        for (n, sum) in sum.iter().enumerate() {
+            let at = format!("{row} + t / {group} * {place}");
+            let when = format!("t % {group} == {}", group - 1);
+            let line = self.dialect.leave((n, self.scan.dtype, count), sum, &at, &when);
+            self.line(&line);
+        }
+        let mut all = identity.clone();
+        let mut of_groups = identity;
+        for g in 0..groups {
+            let at = format!("{row} + {}", g * place);
+            let left: Vec<String> =
+                (0..sum.len()).map(|n| self.dialect.left((n, self.scan.dtype, count), &at)).collect();
+            let left = self.declare(&format!("l{g}_"), &left);
+            let both = self.scan.combined(self.dialect, &all, &left);
+            all = self.declare(&format!("a{g}_"), &both);
+            let next = self.choose(&format!("t / {group} > {g}"), &all, &of_groups);
+            of_groups = self.declare(&format!("g{g}_"), &next);
+        }
+        before = Some(match before {
+            Some(own) => {
+                let both = self.scan.combined(self.dialect, &of_groups, &own);
+                self.declare("h", &both)
+            }
+            None => of_groups,
+        });
+        Together { before, all }
+    }
+}

@@ -1,0 +1,128 @@
+//! Scans through the whole engine: alone along each axis, between what a kernel computes before and after them, and several in one kernel.
+
+use eutectic_ir::{lang::sexp::Source, text::parse};
+
+use crate::{
+    device::Device,
+    suite::{Check, checks},
+    sweep::{Sweep, Way},
+};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    rows_are_scanned,
+    columns_are_scanned,
+    what_is_scanned_is_computed_and_results_are_read,
+    several_scans_are_one_kernel,
+    infinities_and_nan_stay_from_where_they_are,
+];
+
+const OPS: [&str; 5] = ["scan-sum", "scan-prod", "scan-max", "scan-min", "scan-linear"];
+
+/// Compares a graph with the interpreter, in every way.
+fn agree(device: &Device, text: &str) {
+    let sweep = Sweep::new(device);
+    let graph = parse(&Source::new("scan.graph", format!("(graph \"g\" {text})")));
+    let graph = graph.unwrap_or_else(|e| panic!("{text}: {e:?}"));
+    for (seed, way) in (0..).zip(Way::ALL) {
+        sweep.agrees(way, &graph, seed).unwrap_or_else(|e| panic!("{text}, {way:?}: {e}"));
+    }
+}
+
+/// Returns a scan of `x`, with factors near one where it is a recurrence.
+fn scan(op: &str, x: &str, attrs: &str) -> String {
+    match op {
+        "scan-linear" => format!("({op} (tanh {x}) {x} {attrs})"),
+        // Products of many elements overflow.
+        "scan-prod" => format!("({op} (cos (tanh {x})) {attrs})"),
+        _ => format!("({op} {x} {attrs})"),
+    }
+}
+
+/// Returns a scan of integers `x`.
+fn scan_of_integers(op: &str, attrs: &str) -> String {
+    if op == "scan-linear" { format!("({op} x x {attrs})") } else { format!("({op} x {attrs})") }
+}
+
+const ORDERS: [&str; 4] = ["", ":reverse true", ":exclusive true", ":reverse true :exclusive true"];
+
+/// Rows of one element, of less and more than a block of the scan, many rows, and rows of more than a tile.
+fn rows_are_scanned(device: &Device) {
+    let floats: &[&str] = &["f32", "f16", "f64"];
+    let shapes = [([1, 1], 1), ([3, 5], 1), ([2, 64], 3), ([70, 19], 1), ([5, 333], 3), ([1, 5000], 1)];
+    for ([rows, row], dtypes) in shapes {
+        for op in OPS {
+            for order in ORDERS {
+                for dtype in &floats[..dtypes] {
+                    agree(device, &format!("(input x {dtype}[{rows} {row}]) (output y {})", scan(op, "x", order)));
+                }
+                if dtypes > 1 {
+                    let dtype = if rows > 2 { "i8" } else { "i64" };
+                    let scan = scan_of_integers(op, order);
+                    agree(device, &format!("(input x {dtype}[{rows} {row}]) (output y {scan})"));
+                }
+            }
+        }
+    }
+    agree(device, "(input x f32[1 40000]) (output y (scan-sum x)) (output z (scan-sum x :reverse true))");
+    agree(device, "(input x f32[3 0]) (input z f32[0 3]) (output y (scan-sum x)) (output w (scan-max z))");
+}
+
+/// Rows that are a tensor's first axis, or one in the middle.
+fn columns_are_scanned(device: &Device) {
+    for [outer, row, inner] in [[1, 3, 2], [2, 70, 33], [3, 5, 130], [1, 700, 9]] {
+        for op in OPS {
+            for order in ORDERS {
+                let scan = scan(op, "x", &format!(":axis -2 {order}"));
+                agree(device, &format!("(input x f32[{outer} {row} {inner}]) (output y {scan})"));
+            }
+        }
+    }
+    agree(device, "(input x f32[300 70]) (output y (scan-sum x :axis -2))");
+}
+
+/// The elements are computed, factors of a recurrence depend on fewer axes, results go into reductions and other scans, and are read elsewhere.
+fn what_is_scanned_is_computed_and_results_are_read(device: &Device) {
+    for order in ORDERS {
+        let text = [
+            format!("(input x f32[6 90]) (output y (softmax (scan-sum (exp (neg x)) {order}) :axis -1))"),
+            format!("(input x f32[6 90]) (output y (scan-sum (scan-max (neg x) {order}) {order}))"),
+            format!("(input x f32[6 90]) (output y (scan-sum (scan-max (neg x) {order})))"),
+            format!("(input x f32[6 90]) (output y (mul x (reduce-max (scan-sum x {order}) :axes [-1] :keep true)))"),
+            format!("(input x f32[6 90]) (output y (slice (scan-sum x {order}) :axis -1 :at 89 :len 1))"),
+            format!("(input x f32[6 90]) (output y (slice (scan-sum x {order}) :axis -1 :at 89 :len 90 :step -1))"),
+            format!(
+                "(input a f32[6 1 1]) (input b f32[6 5 90]) (let f (expand (tanh a) :shape [6 5 90])) \
+                 (output y (transpose (scan-linear f b {order}) :perm [0 2 1]))"
+            ),
+            format!(
+                "(input a f32[90]) (input b f32[6 5 90]) (output y (scan-linear (expand (tanh a) :shape [6 5 90]) b {order}))"
+            ),
+            format!("(input x bool[6 90]) (output y (scan-sum (cast x :to i32) {order}))"),
+        ];
+        text.iter().for_each(|text| agree(device, text));
+    }
+}
+
+/// Scans in one direction and in both, and a selective scan: states of several channels that are summed up.
+fn several_scans_are_one_kernel(device: &Device) {
+    agree(device, "(input x f32[9 200]) (output y (add (scan-sum x) (scan-sum x :reverse true)))");
+    agree(device, "(input x f32[9 200]) (output y (sub (scan-max x) (scan-min x :exclusive false)))");
+    agree(
+        device,
+        "(input a f32[4 3 50]) (input b f32[4 3 50]) (input c f32[4 3 50]) \
+         (output y (reduce-sum (mul c (scan-linear (tanh a) b)) :axes [-2] :keep false))",
+    );
+}
+
+/// Elements after an infinity, and after infinities of both signs.
+fn infinities_and_nan_stay_from_where_they_are(device: &Device) {
+    let at = "(lt (iota :shape [3 80] :axis -1 :dtype i32) (const i32[] { 40 }))";
+    for special in ["inf", "-inf", "nan"] {
+        for op in OPS {
+            for order in ORDERS {
+                let x = format!("(where {at} x (const f32[] {{ {special} }}))");
+                agree(device, &format!("(input x f32[3 80]) (output y {})", scan(op, &x, order)));
+            }
+        }
+    }
+}
