@@ -120,6 +120,9 @@ impl Generator<'_> {
     }
 
     pub(super) fn reduction(&mut self, x: NodeId) -> Option<NodeId> {
+        if self.below(4) == 0 {
+            return self.scan(x);
+        }
         let op = self.pick(&["reduce-sum", "reduce-max", "reduce-min", "reduce-mean"]);
         let rank = self.dims(x).len();
         let first = self.below(rank);
@@ -127,5 +130,19 @@ impl Generator<'_> {
         let axes: Vec<i64> = (first..first + count).map(|a| a as i64).collect();
         let keep = self.below(2) == 0;
         self.apply(op, &[x], &[("axes", axes.as_slice().into()), ("keep", keep.into())])
+    }
+
+    /// A scan along some axis. Factors of products and recurrences are at most 1, so that results stay in the range.
+    fn scan(&mut self, x: NodeId) -> Option<NodeId> {
+        let op = self.pick(&["scan-sum", "scan-prod", "scan-max", "scan-min", "scan-linear"]);
+        let operands = match op {
+            "scan-prod" => vec![self.apply("cos", &[x], &[])?],
+            "scan-linear" => vec![self.apply("cos", &[x], &[])?, x],
+            _ => vec![x],
+        };
+        let axis = self.below(self.dims(x).len());
+        let [reverse, exclusive] = [self.below(2), self.below(2)].map(|n| n == 0);
+        let attrs = [("axis", (axis as i64).into()), ("reverse", reverse.into()), ("exclusive", exclusive.into())];
+        self.apply(op, &operands, &attrs)
     }
 }
