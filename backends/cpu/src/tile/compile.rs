@@ -36,16 +36,22 @@ use crate::simd::{
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<TileProgram, Vec<String>> {
-    compile_for(nest, rows, 0, slots, isa)
+    compile_for(nest, innermost(nest, rows), 0, slots, isa)
 }
 
-/// As [`compile`], for tiles that have one point along the axes of `single`: more guards are of boxes then.
+/// The innermost axes of a nest.
+pub fn innermost(nest: &Nest, count: usize) -> AxisMask {
+    let rank = nest.domain.len().min(MAX_RANK);
+    (rank - count.min(rank)..rank).fold(0, |mask, axis| mask | 1 << axis)
+}
+
+/// As [`compile`], with the axes that form a row, and for tiles that have one point along the axes of `single`: more guards are of boxes then.
 ///
 /// # Errors
 /// Everything that stands in the way.
 pub fn compile_for(
     nest: &Nest,
-    rows: usize,
+    row: AxisMask,
     single: AxisMask,
     slots: &[(DType, usize)],
     isa: Isa,
@@ -58,7 +64,6 @@ pub fn compile_for(
         return Err(vec![format!("a domain of {rank} axes that do not merge; at most {MAX_RANK} can be walked")]);
     }
     let all = if rank == 0 { 0 } else { u8::MAX >> (8 - rank) };
-    let row = all & !((1_u16 << (rank - rows)) - 1) as AxisMask;
     let mut builder = TileCompiler {
         program: TileProgram {
             domain: nest.domain.clone(),
@@ -242,7 +247,7 @@ impl TileCompiler<'_> {
                         }
                     }
                     (_, None, None, Some((row, order))) => {
-                        let function = scan::find(row.monoid, dtype);
+                        let function = scan::find(row.monoid, dtype, self.isa);
                         self.push(TileStep::Scan { args, function, order, offset: 0 }, dtype, all)
                     }
                     _ => self.problem(format!("`{op}` of rows"), dtype),

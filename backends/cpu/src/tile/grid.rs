@@ -22,6 +22,8 @@ const MOST_PLACES: usize = 8;
 /// Nanoseconds, about: of a step of a tile, and of an element that is copied because a box of a step does not cover the tile.
 const STEP: f64 = 60.0;
 const COPIED: f64 = 0.05;
+/// Neighbouring rows that are scanned at the same time: some lines of a page.
+const BESIDE: usize = 512;
 /// The longest row that is kept in registers; longer ones are passed over several times.
 pub const LONGEST_ROW: usize = 1 << 15;
 /// The longest row that is kept because its elements are ordered: a thread has 16 to 32 bytes for each.
@@ -165,7 +167,7 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
     // Elements of a row are ordered where all of them are, and parts of a row are gone through in one direction.
     let ordered =
         program.steps.iter().any(|step| matches!(step, TileStep::Ranking { .. })) || program.is_reverse().is_none();
-    let whole = ordered || row.saturating_mul(line) <= most;
+    let whole = program.beside() == 0 && (ordered || row.saturating_mul(line) <= most);
     let mut len = [1; MAX_RANK];
     // Rows are gone over again and again: most of the cache is for them.
     let mut left = program.register(if program.row != 0 && whole { cache * 8 / 9 } else { cache * 2 / 3 });
@@ -176,8 +178,9 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
         }
         left = left.max(line);
     } else {
-        for d in (0..rank).filter(|d| across >> d & 1 == 1) {
-            len[d] = CROSS.min(limit[d]).min(left).max(1);
+        let most = if program.beside() == 0 { CROSS } else { BESIDE };
+        for d in (0..rank).filter(|d| (across | program.beside()) >> d & 1 == 1) {
+            len[d] = most.min(limit[d]).min(left).max(1);
             left /= len[d];
         }
     }

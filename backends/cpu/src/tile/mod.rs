@@ -15,7 +15,7 @@ mod run;
 pub mod shape;
 pub mod span;
 
-pub use compile::{compile, compile_for, number};
+pub use compile::{compile, compile_for, innermost, number};
 pub use domain::{MAX_RANK, Tile};
 pub use grid::Grid;
 pub use program::{Frame, RowPart, TileProgram, Word};

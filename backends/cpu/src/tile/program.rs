@@ -212,6 +212,16 @@ impl TileProgram {
         orders.all(|reverse| reverse == first).then_some(first)
     }
 
+    /// The axes within those of a row: neighbouring elements along them are of different rows.
+    pub fn beside(&self) -> AxisMask {
+        let last = self.row.checked_ilog2().map_or(0, |last| last + 1);
+        if self.row == 0 {
+            0
+        } else {
+            (0..self.domain.len()).filter(|&d| d >= last as usize).fold(0, |mask, d| mask | 1 << d)
+        }
+    }
+
     /// The steps whose values stores read.
     pub fn stored(&self) -> Vec<usize> {
         self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()

@@ -274,6 +274,7 @@ impl TileRun<'_> {
                         args: [0, args.len() - 1].map(|n| self.at(args[n]).cast_const()),
                         out: register,
                         rows: walk.rows,
+                        lanes: walk.lanes,
                         count: walk.n,
                         states: self.frame.scratch.add(*offset),
                         first: self.part.first,

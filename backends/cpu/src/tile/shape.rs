@@ -57,8 +57,10 @@ pub struct TileWalk {
     pub lines: Option<usize>,
     /// Elements of a row that is reduced, or of all that a dense load reads.
     pub n: usize,
-    /// Rows that are reduced.
+    /// Rows that are reduced, or groups of rows that are scanned.
     pub rows: usize,
+    /// Rows of a group, whose elements of one number are neighbours.
+    pub lanes: usize,
     /// Of a pointwise step.
     pub loops: Loops,
     /// Whether an argument lies in lines only where a box covers the tile.

@@ -171,7 +171,9 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[TileWalk], free
         }
         TileStep::Ranking { .. } | TileStep::Scan { .. } => {
             let n = tile.count(value.mask & program.row);
-            TileWalk { n, rows: tile.count(value.mask & !program.row), ..TileWalk::default() }
+            let lanes = tile.count(value.mask & program.beside());
+            let rows = tile.count(value.mask & !program.row & !program.beside());
+            TileWalk { n, rows, lanes, ..TileWalk::default() }
         }
         TileStep::Point { args, .. } => {
             let place = value.direct.map_or(TileLayout::Apart, |write| {
