@@ -177,6 +177,9 @@ impl CostModel {
                     let of_args = args.iter().fold(0, |mask, &arg| mask | masks[arg]);
                     let [rows, all] = [!row, AxisSet::MAX].map(|axes| points(&body.domain, of_args & axes));
                     work.seconds += match op.row() {
+                        Some(facts) if facts.is_scan() => {
+                            4.0 * (facts.steps)(all, attrs) * e.reduce * self.factor(*dtype)
+                        }
                         Some(facts) if facts.reduction().is_none() => {
                             rows * e.gather * (facts.steps)(all / rows.max(1.0), attrs)
                         }

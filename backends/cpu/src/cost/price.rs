@@ -1,19 +1,25 @@
 //! Prices whole kernels: the work of one thread, the threads that share it, and the time that memory takes.
 
+use std::borrow::Cow;
+
 use eutectic_backend::{
     Body, Cost, Instr, Kernel, Load, Store, ValueId,
-    reach::{is_of_matrices, masks, of_place, points, row_mask, together},
+    axes::Nest,
+    reach::{AxisSet, is_of_matrices, masks, of_place, points, row_mask, together},
     traffic,
     unroll::unrolled,
 };
-use eutectic_ir::ops::Writes;
+use eutectic_ir::ops::{RowOp, Writes};
 
 use super::{
     kernels,
     lines::run,
     model::{Around, CostModel, Tally, Walk},
 };
-use crate::{kernels::lanes::form::LaneForm, tile::MAX_RANK};
+use crate::{
+    kernels::lanes::form::LaneForm,
+    tile::{MAX_RANK, scan_order},
+};
 
 /// Bytes of a page of memory, whose address waits for memory as well.
 const PAGE: f64 = 4096.0;
@@ -42,6 +48,8 @@ impl CostModel {
     fn price(&self, kernel: &Kernel, constants: Option<&[usize]>) -> Cost {
         let unrolled = unrolled(kernel);
         let kernel = unrolled.as_ref().unwrap_or(kernel);
+        let across = scanned_across(kernel);
+        let (kernel, row) = across.as_ref().map_or((kernel, row_mask(kernel)), |(kernel, row)| (kernel, *row));
         let mut work = Tally { bytes: traffic::bytes(kernel), ..Tally::default() };
         let m = &self.costs().memory;
         let passes = kernel.operands().is_empty();
@@ -49,7 +57,7 @@ impl CostModel {
         let form = LaneForm::of(kernel);
         let (taken, groups) = kernels::tiles(kernel, form.is_some());
         let around = Around { taken: &taken, stores: &kernel.stores, groups };
-        self.body_within(&kernel.body, row_mask(kernel), walk, &around, &mut work);
+        self.body_within(&kernel.body, row, walk, &around, &mut work);
         // Tables that no cache holds.
         work.seconds += self.far_rows(kernel, |_, table, read| (table.bytes > m.l3_bytes).then_some(read));
         let domain = &kernel.body.domain;
@@ -64,7 +72,7 @@ impl CostModel {
                 elements(store) / domain.last().map_or(1.0, |&n| n.max(1) as f64) * self.costs().element.run;
         }
         self.anchor(kernel, taken.len(), (form.as_ref(), constants), &mut work);
-        let threads = self.speedup(kernel);
+        let threads = self.speedup(kernel, row);
         let shared = work.seconds / threads + self.costs().wake;
         let compute = if threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
         let rate = match work.bytes {
@@ -89,12 +97,12 @@ impl CostModel {
             let once = FarRows { waits: read.waits.min(table.waits), bytes: read.bytes.min(table.bytes) };
             (slots.contains(&slot) && table.bytes <= self.costs().memory.l3_bytes).then_some(once)
         };
-        self.far_rows(kernel, read) / self.speedup(kernel)
+        self.far_rows(kernel, read) / self.speedup(kernel, row_mask(kernel))
     }
 
     /// How many times as fast threads are.
-    fn speedup(&self, kernel: &Kernel) -> f64 {
-        1.0 + (parallelism(kernel).min(self.threads as f64).max(1.0) - 1.0) * self.costs().thread
+    fn speedup(&self, kernel: &Kernel, row: AxisSet) -> f64 {
+        1.0 + (parallelism(kernel, row).min(self.threads as f64).max(1.0) - 1.0) * self.costs().thread
     }
 
     /// What rows take that lie wherever an index says: they wait for memory one by one, however few they are. Of a slot, all of it and what is
@@ -121,14 +129,27 @@ impl CostModel {
     }
 }
 
+/// Returns a kernel with the axes in the order in which rows are scanned, and the axes that form a row, if that is another order.
+fn scanned_across(kernel: &Kernel) -> Option<(Kernel, AxisSet)> {
+    let rows = kernel.row_axes()?;
+    if !kernel.body.instrs.iter().any(|instr| instr.row().is_some_and(RowOp::is_scan)) {
+        return None;
+    }
+    let nest = Nest::new(&kernel.body, &kernel.stores);
+    let (Cow::Owned(nest), row) = scan_order(&nest, rows, &kernel.slots) else { return None };
+    let Nest { domain, lengths, instrs, results, stores } = nest;
+    let (body, anchor) = (Body { domain, lengths, instrs, results }, kernel.anchor.clone());
+    Some((Kernel { anchor, body, stores, slots: kernel.slots.clone() }, AxisSet::from(row)))
+}
+
 /// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.
-fn parallelism(kernel: &Kernel) -> f64 {
+fn parallelism(kernel: &Kernel, row: AxisSet) -> f64 {
     let domain = &kernel.body.domain;
     if let Some(tasks) = kernels::tasks(kernel) {
         return tasks;
     }
     if kernel.row_axes().is_some() {
-        return points(domain, !row_mask(kernel));
+        return points(domain, !row);
     }
     // One thread goes through the points that may write one element.
     let meet = kernel.stores.iter().map(|store| together(store, domain)).fold(0, |all, axes| all | axes);

@@ -1,14 +1,12 @@
 //! Maps and row groups: a tile program over the whole domain.
 
-use std::borrow::Cow;
-
-use eutectic_backend::{Instr, axes::Nest};
-use eutectic_ir::{DType, index::Index, ops::Writes};
+use eutectic_backend::axes::Nest;
+use eutectic_ir::DType;
 
 use crate::{
     machine::Caches,
     runtime::thunk::{Thunk, ThunkContext},
-    simd::{Isa, scan::Order, stream},
+    simd::{Isa, stream},
     tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram, domain::AxisMask},
 };
 
@@ -24,42 +22,6 @@ const TASKS: usize = 32;
 /// holds ([`STREAMS_OF_CACHE`]). Whoever reads it next gains too, as long as it does not fit into the second level.
 const STREAMS: usize = 8 << 20;
 const STREAMS_OF_CACHE: usize = 4;
-
-/// Puts the axis along which rows are neighbours behind those of rows, if elements of different rows are neighbours more often than those of a row;
-/// and says which axes form a row. Only scans go through rows that lie so.
-fn scanned_across<'n>(nest: &'n Nest, rows: usize, slots: &[(DType, usize)]) -> (Cow<'n, Nest>, AxisMask) {
-    let rank = nest.domain.len();
-    let row = tile::innermost(nest, rows);
-    let of_rows = || nest.instrs.iter().filter(|instr| instr.row().is_some());
-    let mut orders = of_rows().map(|instr| match instr {
-        Instr::Row { op, attrs, .. } => Order::of(*op, attrs),
-        _ => None,
-    });
-    let first = orders.next().flatten();
-    let alike = |order: Option<Order>| order.map(|order| order.reverse) == first.map(|first| first.reverse);
-    let is_apart = nest.stores.iter().all(|store| store.writes == Writes::Apart);
-    if first.is_none() || !orders.all(alike) || !is_apart || rows == 0 || rank > MAX_RANK {
-        return (Cow::Borrowed(nest), row);
-    }
-    let loads = nest.instrs.iter().filter_map(|instr| match instr {
-        Instr::Load(load) => Some((&load.at, load.slot)),
-        _ => None,
-    });
-    let places: Vec<_> = loads.chain(nest.stores.iter().map(|store| (&store.at, store.slot))).collect();
-    let dense = |axis: usize| -> usize {
-        let is_dense = |at: &Index| at.affine(rank).is_some_and(|strides| strides[axis] == 1);
-        places
-            .iter()
-            .filter(|(at, _)| is_dense(at))
-            .map(|(_, slot)| slots.get(*slot).map_or(0, |slot| slot.0.size()))
-            .sum()
-    };
-    let along: usize = (rank - rows..rank).map(dense).max().unwrap_or(0);
-    let lanes = (0..rank - rows).filter(|&axis| dense(axis) > along).max_by_key(|&axis| dense(axis));
-    let Some(lanes) = lanes else { return (Cow::Borrowed(nest), row) };
-    let order: Vec<usize> = (0..rank).filter(|&axis| axis != lanes).chain([lanes]).collect();
-    (Cow::Owned(nest.permuted(&order)), row >> 1)
-}
 
 /// A compiled map or row group.
 pub struct Tiles {
@@ -80,7 +42,7 @@ impl Tiles {
     /// # Errors
     /// Everything that stands in the way.
     pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<Tiles, Vec<String>> {
-        let (nest, row) = scanned_across(nest, rows, slots);
+        let (nest, row) = tile::scan_order(nest, rows, slots);
         let nest = &*nest;
         let mut program = tile::compile_for(nest, row, 0, slots, isa)?;
         let mut limit = [1; MAX_RANK];

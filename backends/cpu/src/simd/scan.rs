@@ -1,6 +1,6 @@
 //! Scans of dense rows, a part of a row at a time.
 //!
-//! A block of neighbouring elements is scanned within a vector, and then combined with what comes before it. What comes before is kept in `f64` for
+//! Neighbouring elements are scanned within a vector, and then combined with what comes before them. What comes before is kept in `f64` for
 //! floats and in `i64` for integers, as sums of rows are. Rows whose elements of one number are neighbours are scanned at the same time.
 
 use std::marker::PhantomData;
@@ -8,10 +8,10 @@ use std::marker::PhantomData;
 use eutectic_ir::{Attr, DType, Op, ops::Reduction};
 
 use super::{
-    arithmetic::Arithmetic,
     level::{Baseline, Isa, Level, per_level},
     reduce::{Combine, Max, Min, Product, Sum, Wide},
-    register::{Register, with_register},
+    register::{Register, integer_types, with_register},
+    vector::Vector,
 };
 
 /// Scans rows.
@@ -56,150 +56,323 @@ impl Order {
     }
 }
 
-/// Elements that are scanned at once, in steps that double how many elements each has.
-const BLOCK: usize = 16;
-
-/// Moves elements behind others, which there are none of.
-#[inline(always)]
-fn moved<T: Copy, const BY: usize>(x: [T; BLOCK], identity: T) -> [T; BLOCK] {
-    std::array::from_fn(|n| if n >= BY { x[n - BY] } else { identity })
-}
-
-/// Combines elements one by one.
-#[inline(always)]
-fn both<T: Arithmetic, C: Combine>(a: [T; BLOCK], b: [T; BLOCK]) -> [T; BLOCK] {
-    std::array::from_fn(|n| C::combine(a[n], b[n]))
-}
-
-/// Scans the elements of a block.
-#[inline(always)]
-fn scan_block<T: Arithmetic, C: Combine>(mut x: [T; BLOCK], identity: T) -> [T; BLOCK] {
-    x = both::<T, C>(moved::<T, 1>(x, identity), x);
-    x = both::<T, C>(moved::<T, 2>(x, identity), x);
-    x = both::<T, C>(moved::<T, 4>(x, identity), x);
-    both::<T, C>(moved::<T, 8>(x, identity), x)
-}
-
-/// Elements of a row or of several, and their results.
-struct Line<T> {
+/// Elements and results, in which direction they are gone through.
+#[derive(Clone, Copy)]
+pub struct Line<T> {
     from: *const T,
     to: *mut T,
     count: usize,
     order: Order,
 }
 
+impl<T> Line<T> {
+    /// The number of the first of `width` neighbours that are number `n` on in the order of the scan.
+    #[inline(always)]
+    fn place(&self, n: usize, width: usize) -> usize {
+        if self.order.reverse { self.count - n - width } else { n }
+    }
+}
+
 impl<T: Wide> Line<T> {
-    /// Scans a dense row after what comes before it, and returns what comes before the next part.
+    /// Scans a dense row from element `from` on after what comes before it, and returns what comes after it.
     ///
     /// # Safety
     /// There must be as many elements and results.
     #[inline(always)]
-    unsafe fn scan<C: Combine>(&self, mut before: T::Acc) -> T::Acc {
-        let &Line { from, to, count, order: Order { reverse, exclusive } } = self;
-        let identity = T::narrow(T::identity(C::HOW));
-        let whole = count / BLOCK * BLOCK;
-        // SAFETY: blocks and single elements lie in the row; unaligned reads and writes are of arrays of elements.
-        unsafe {
-            for n in (0..whole).step_by(BLOCK) {
-                let at = if reverse { count - n - BLOCK } else { n };
-                let mut x = from.add(at).cast::<[T; BLOCK]>().read_unaligned();
-                if reverse {
-                    x.reverse();
-                }
-                let sums = scan_block::<T, C>(x, identity);
-                let own = if exclusive { moved::<T, 1>(sums, identity) } else { sums };
-                let mut results = both::<T, C>([T::narrow(before); BLOCK], own);
-                if reverse {
-                    results.reverse();
-                }
-                to.add(at).cast::<[T; BLOCK]>().write_unaligned(results);
-                before = C::combine(before, sums[BLOCK - 1].wide());
-            }
-            for n in whole..count {
-                let at = if reverse { count - n - 1 } else { n };
-                let next = C::combine(before, from.add(at).read().wide());
-                to.add(at).write(T::narrow(if exclusive { before } else { next }));
+    unsafe fn scan<C: Combine>(&self, from: usize, mut before: T::Acc) -> T::Acc {
+        for n in from..self.count {
+            let at = self.place(n, 1);
+            // SAFETY: passed on from the caller.
+            unsafe {
+                let next = C::combine(before, self.from.add(at).read().wide());
+                self.to.add(at).write(T::narrow(if self.order.exclusive { before } else { next }));
                 before = next;
             }
         }
         before
     }
 
-    /// Scans `N` neighbouring rows, whose elements of one number are neighbours in lines of `lanes` elements.
+    /// As [`Line::scan`], of all elements, by vectors of a level that the machine has. Lanes are combined in steps, each of which doubles how many
+    /// elements a lane has (Hillis and Steele, 1986).
     ///
     /// # Safety
-    /// There must be as many elements and results, and states.
+    /// As [`Line::scan`].
     #[inline(always)]
-    unsafe fn across<S: Clone, const N: usize>(
-        &self,
-        lanes: usize,
-        mut states: [S; N],
-        step: impl Fn(&mut S, usize),
-        value: impl Fn(&S) -> T,
-    ) -> [S; N] {
+    unsafe fn scan_vectors<C: Combine, V: Vector<Element = T>>(&self, mut before: T::Acc) -> T::Acc {
         let Order { reverse, exclusive } = self.order;
-        for n in 0..self.count {
-            let at = if reverse { self.count - n - 1 } else { n } * lanes;
-            let before: [T; N] = std::array::from_fn(|lane| value(&states[lane]));
-            states.iter_mut().enumerate().for_each(|(lane, state)| step(state, at + lane));
-            let after: [T; N] = std::array::from_fn(|lane| value(&states[lane]));
-            // SAFETY: passed on from the caller.
-            unsafe { self.to.add(at).cast::<[T; N]>().write_unaligned(if exclusive { before } else { after }) };
+        let whole = self.count / V::LANES * V::LANES;
+        // SAFETY: vectors lie in the row.
+        unsafe {
+            let identity = V::splat(T::narrow(T::identity(C::HOW)));
+            for n in (0..whole).step_by(V::LANES) {
+                let at = self.place(n, V::LANES);
+                let x = V::load(self.from.add(at));
+                let mut sums = if reverse { x.turned() } else { x };
+                sums = both::<C, V>(sums.behind::<1>(identity), sums);
+                if V::LANES > 2 {
+                    sums = both::<C, V>(sums.behind::<2>(identity), sums);
+                }
+                if V::LANES > 4 {
+                    sums = both::<C, V>(sums.behind::<4>(identity), sums);
+                }
+                if V::LANES > 8 {
+                    sums = both::<C, V>(sums.behind::<8>(identity), sums);
+                }
+                let own = if exclusive { sums.behind::<1>(identity) } else { sums };
+                let results = both::<C, V>(V::splat(T::narrow(before)), own);
+                if reverse { results.turned() } else { results }.store(self.to.add(at));
+                before = C::combine(before, sums.turned().first().wide());
+            }
+            self.scan::<C>(whole, before)
         }
-        states
+    }
+
+    /// Scans neighbouring rows, a vector of them, whose elements of one number are in lines of `lanes`. What comes before is combined with each
+    /// result, so that it is rounded once.
+    ///
+    /// # Safety
+    /// There must be as many elements, results and states.
+    #[inline(always)]
+    unsafe fn scan_across<C: Combine, V: Vector<Element = T>>(&self, lanes: usize, states: *mut T::Acc) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let mut before = [T::narrow(T::identity(C::HOW)); WIDEST];
+            before.iter_mut().take(V::LANES).enumerate().for_each(|(n, x)| *x = T::narrow(states.add(n).read()));
+            let before = V::load(before.as_ptr());
+            let mut sums = V::splat(T::narrow(T::identity(C::HOW)));
+            for n in 0..self.count {
+                let at = self.place(n, 1) * lanes;
+                let next = both::<C, V>(sums, V::load(self.from.add(at)));
+                let own = if self.order.exclusive { sums } else { next };
+                both::<C, V>(before, own).store(self.to.add(at));
+                sums = next;
+            }
+            let mut after = [T::narrow(T::identity(C::HOW)); WIDEST];
+            sums.store(after.as_mut_ptr());
+            for (n, x) in after.into_iter().take(V::LANES).enumerate() {
+                states.add(n).write(C::combine(states.add(n).read(), x.wide()));
+            }
+        }
     }
 }
 
+/// The most lanes of a vector.
+const WIDEST: usize = 16;
+
+/// Two vectors combined; NaN where one is NaN, if they are compared.
+///
+/// # Safety
+/// As the functions of [`Vector`].
+#[inline(always)]
+unsafe fn both<C: Combine, V: Vector>(a: V, b: V) -> V {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let both = C::vector(a, b);
+        if C::COMPARES { both.or_nan(b) } else { both }
+    }
+}
+
+/// How elements of a type are scanned at a level.
+trait ScanElement: Wide {
+    /// As [`Line::scan`], of all elements.
+    ///
+    /// # Safety
+    /// As [`Line::scan`].
+    unsafe fn scan<C: Combine, L: Level>(line: &Line<Self>, before: Self::Acc) -> Self::Acc;
+
+    /// Scans as many neighbouring rows as there may be, of which there are `lanes`, and returns how many.
+    ///
+    /// # Safety
+    /// As [`Line::scan_across`].
+    unsafe fn scan_across<C: Combine, L: Level>(
+        line: &Line<Self>,
+        lanes: usize,
+        left: usize,
+        states: *mut Self::Acc,
+    ) -> usize;
+
+    /// As [`ScanElement::scan_across`], of recurrences with these factors.
+    ///
+    /// # Safety
+    /// As [`Line::scan_across`].
+    unsafe fn recur_across<L: Level>(
+        line: &Line<Self>,
+        factors: *const Self,
+        lanes: usize,
+        left: usize,
+        states: *mut Self::Acc,
+    ) -> usize;
+}
+
+/// As [`Line::scan_across`], of one row.
+///
+/// # Safety
+/// As [`Line::scan_across`].
+#[inline(always)]
+unsafe fn scan_alone<T: Wide, C: Combine>(line: &Line<T>, lanes: usize, state: *mut T::Acc) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut before = state.read();
+        for n in 0..line.count {
+            let at = line.place(n, 1) * lanes;
+            let next = C::combine(before, line.from.add(at).read().wide());
+            line.to.add(at).write(T::narrow(if line.order.exclusive { before } else { next }));
+            before = next;
+        }
+        state.write(before);
+    }
+}
+
+/// One step of a recurrence of one row after another, whose states are kept as the type has them.
+///
+/// # Safety
+/// As [`Line::scan_across`].
+#[inline(always)]
+unsafe fn recur_alone<T: Wide>(line: &Line<T>, factors: *const T, lanes: usize, state: *mut T) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut h = state.read();
+        for n in 0..line.count {
+            let at = line.place(n, 1) * lanes;
+            let next = factors.add(at).read().times(h).plus(line.from.add(at).read());
+            line.to.add(at).write(if line.order.exclusive { h } else { next });
+            h = next;
+        }
+        state.write(h);
+    }
+}
+
+macro_rules! by_vectors {
+    ($t:ty, $vector:ident) => {
+        impl ScanElement for $t {
+            #[inline(always)]
+            unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: f64) -> f64 {
+                // SAFETY: passed on from the caller.
+                unsafe { line.scan_vectors::<C, L::$vector>(before) }
+            }
+            #[inline(always)]
+            unsafe fn scan_across<C: Combine, L: Level>(
+                line: &Line<$t>,
+                lanes: usize,
+                left: usize,
+                states: *mut f64,
+            ) -> usize {
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    if left < L::$vector::LANES {
+                        scan_alone::<$t, C>(line, lanes, states);
+                        return 1;
+                    }
+                    line.scan_across::<C, L::$vector>(lanes, states);
+                }
+                L::$vector::LANES
+            }
+            #[inline(always)]
+            unsafe fn recur_across<L: Level>(
+                line: &Line<$t>,
+                factors: *const $t,
+                lanes: usize,
+                left: usize,
+                states: *mut f64,
+            ) -> usize {
+                // SAFETY: passed on from the caller; states have eight bytes each.
+                unsafe {
+                    if left < L::$vector::LANES {
+                        recur_alone(line, factors, lanes, states.cast());
+                        return 1;
+                    }
+                    let mut held: [$t; WIDEST] = [0.0; WIDEST];
+                    held.iter_mut()
+                        .take(L::$vector::LANES)
+                        .enumerate()
+                        .for_each(|(n, h)| *h = states.add(n).cast::<$t>().read());
+                    let mut h = L::$vector::load(held.as_ptr());
+                    for n in 0..line.count {
+                        let at = line.place(n, 1) * lanes;
+                        let next = L::$vector::load(factors.add(at)).mul_add(h, L::$vector::load(line.from.add(at)));
+                        if line.order.exclusive { h } else { next }.store(line.to.add(at));
+                        h = next;
+                    }
+                    h.store(held.as_mut_ptr());
+                    held.into_iter()
+                        .take(L::$vector::LANES)
+                        .enumerate()
+                        .for_each(|(n, h)| states.add(n).cast::<$t>().write(h));
+                }
+                L::$vector::LANES
+            }
+        }
+    };
+}
+by_vectors!(f32, Floats);
+by_vectors!(f64, Doubles);
+
+macro_rules! one_by_one {
+    ($($t:ty),*) => {$(
+        impl ScanElement for $t {
+            #[inline(always)]
+            unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: i64) -> i64 {
+                // SAFETY: passed on from the caller.
+                unsafe { line.scan::<C>(0, before) }
+            }
+            #[inline(always)]
+            unsafe fn scan_across<C: Combine, L: Level>(line: &Line<$t>, lanes: usize, _: usize, states: *mut i64) -> usize {
+                // SAFETY: passed on from the caller.
+                unsafe { scan_alone::<$t, C>(line, lanes, states) };
+                1
+            }
+            #[inline(always)]
+            unsafe fn recur_across<L: Level>(line: &Line<$t>, factors: *const $t, lanes: usize, _: usize, states: *mut i64) -> usize {
+                // SAFETY: passed on from the caller; states have eight bytes each.
+                unsafe { recur_alone(line, factors, lanes, states.cast()) };
+                1
+            }
+        }
+    )*};
+}
+integer_types!(one_by_one);
+
 /// A scan of elements of a type.
 pub trait Scan {
-    /// Scans a row whose elements are neighbours.
+    /// Scans rows.
     ///
     /// # Safety
-    /// As [`ScanFn`], of a row that there is.
-    unsafe fn rows(rows: &ScanRows);
+    /// As [`ScanFn`]; the machine must have the level.
+    unsafe fn run<L: Level>(rows: &ScanRows);
+}
 
-    /// Scans `N` neighbouring rows whose elements of one number are neighbours.
-    ///
-    /// # Safety
-    /// As [`ScanFn`], of rows that there are.
-    unsafe fn lanes<const N: usize>(rows: &ScanRows, row: usize, lane: usize);
+/// The lines of rows of a type: those of group `row` from row `lane` on, and their states.
+#[inline(always)]
+fn line<T: Wide>(rows: &ScanRows, row: usize, lane: usize) -> (Line<T>, *mut T::Acc) {
+    let &ScanRows { args: [_, from], out, count, lanes, order, .. } = rows;
+    let at = row * count * lanes + lane;
+    let line = Line { from: from.cast::<T>().wrapping_add(at), to: out.cast::<T>().wrapping_add(at), count, order };
+    (line, rows.states.cast::<T::Acc>().wrapping_add(row * lanes + lane))
 }
 
 struct Of<T, C>(PhantomData<(T, C)>);
 
-impl<T: Wide, C: Combine> Of<T, C> {
-    /// What comes before a row, and its elements.
+impl<T: ScanElement, C: Combine> Scan for Of<T, C> {
     #[inline(always)]
-    fn of(rows: &ScanRows, row: usize, lane: usize) -> (*mut T::Acc, Line<T>) {
-        let &ScanRows { args: [from, _], out, count, lanes, order, .. } = rows;
-        let (state, at) = (row * lanes + lane, row * count * lanes + lane);
-        let line = Line { from: from.cast::<T>().wrapping_add(at), to: out.cast::<T>().wrapping_add(at), count, order };
-        (rows.states.cast::<T::Acc>().wrapping_add(state), line)
-    }
-}
-
-impl<T: Wide, C: Combine> Scan for Of<T, C> {
-    #[inline(always)]
-    unsafe fn rows(rows: &ScanRows) {
-        for row in 0..rows.rows {
-            let (state, line) = Self::of(rows, row, 0);
-            // SAFETY: passed on from the caller.
-            unsafe {
-                let before = if rows.first { T::identity(C::HOW) } else { state.read() };
-                state.write(line.scan::<C>(before));
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn lanes<const N: usize>(rows: &ScanRows, row: usize, lane: usize) {
-        let (state, line) = Self::of(rows, row, lane);
-        let state = state.cast::<[T::Acc; N]>();
-        // SAFETY: passed on from the caller.
+    unsafe fn run<L: Level>(rows: &ScanRows) {
+        // SAFETY: the caller gives rows of so many elements and a state for each.
         unsafe {
-            let before = if rows.first { [T::identity(C::HOW); N] } else { state.read_unaligned() };
-            let step = |state: &mut T::Acc, at: usize| *state = C::combine(*state, line.from.add(at).read().wide());
-            state.write_unaligned(line.across(rows.lanes, before, step, |state| T::narrow(*state)));
+            if rows.first {
+                let (_, states) = line::<T>(rows, 0, 0);
+                (0..rows.rows * rows.lanes).for_each(|n| states.add(n).write(T::identity(C::HOW)));
+            }
+            for row in 0..rows.rows {
+                if rows.lanes == 1 {
+                    let (line, state) = line::<T>(rows, row, 0);
+                    state.write(T::scan::<C, L>(&line, state.read()));
+                    continue;
+                }
+                let mut lane = 0;
+                while lane < rows.lanes {
+                    let (line, states) = line::<T>(rows, row, lane);
+                    lane += T::scan_across::<C, L>(&line, rows.lanes, rows.lanes - lane, states);
+                }
+            }
         }
     }
 }
@@ -209,25 +382,22 @@ struct Recurrence<T>(PhantomData<T>);
 /// Rows whose recurrences run at the same time, so that none waits for its own last step.
 const ROWS: usize = 8;
 
-impl<T: Wide> Recurrence<T> {
+impl<T: ScanElement> Recurrence<T> {
     /// # Safety
     /// As [`ScanFn`]; there must be as many rows from one on.
     #[inline(always)]
     unsafe fn side_by_side<const N: usize>(rows: &ScanRows, from: usize) {
-        let &ScanRows { args: [a, b], out, count, order, .. } = rows;
-        let (a, b, out) = (a.cast::<T>(), b.cast::<T>(), out.cast::<T>());
+        let (of_first, states) = line::<T>(rows, from, 0);
+        let factors = rows.args[0].cast::<T>().wrapping_add(from * rows.count);
         // SAFETY: the caller gives rows of so many elements and a state for each.
         unsafe {
-            let states = rows.states.cast::<[u8; 8]>().add(from);
-            let zero = T::narrow(T::identity(Reduction::Sum));
-            let mut h: [T; N] =
-                std::array::from_fn(|row| if rows.first { zero } else { states.add(row).cast::<T>().read() });
-            for n in 0..count {
-                let n = if order.reverse { count - 1 - n } else { n };
+            let mut h: [T; N] = std::array::from_fn(|row| states.add(row).cast::<T>().read());
+            for n in 0..rows.count {
+                let n = of_first.place(n, 1);
                 for (row, h) in h.iter_mut().enumerate() {
-                    let at = (from + row) * count + n;
-                    let next = a.add(at).read().times(*h).plus(b.add(at).read());
-                    out.add(at).write(if order.exclusive { *h } else { next });
+                    let at = row * rows.count + n;
+                    let next = factors.add(at).read().times(*h).plus(of_first.from.add(at).read());
+                    of_first.to.add(at).write(if rows.order.exclusive { *h } else { next });
                     *h = next;
                 }
             }
@@ -236,35 +406,32 @@ impl<T: Wide> Recurrence<T> {
     }
 }
 
-impl<T: Wide> Scan for Recurrence<T> {
+impl<T: ScanElement> Scan for Recurrence<T> {
     #[inline(always)]
-    unsafe fn rows(rows: &ScanRows) {
-        for from in (0..rows.rows).step_by(ROWS) {
-            // SAFETY: passed on from the caller.
-            unsafe {
-                match rows.rows - from {
-                    ROWS.. => Self::side_by_side::<ROWS>(rows, from),
-                    left => (from..from + left).for_each(|row| Self::side_by_side::<1>(rows, row)),
+    unsafe fn run<L: Level>(rows: &ScanRows) {
+        let factors = rows.args[0].cast::<T>();
+        // SAFETY: the caller gives rows of so many elements and a state for each, of eight bytes.
+        unsafe {
+            if rows.first {
+                rows.states.write_bytes(0, rows.rows * rows.lanes * 8);
+            }
+            if rows.lanes == 1 {
+                for from in (0..rows.rows).step_by(ROWS) {
+                    match rows.rows - from {
+                        ROWS.. => Self::side_by_side::<ROWS>(rows, from),
+                        left => (from..from + left).for_each(|row| Self::side_by_side::<1>(rows, row)),
+                    }
+                }
+                return;
+            }
+            for row in 0..rows.rows {
+                let mut lane = 0;
+                while lane < rows.lanes {
+                    let (line, states) = line::<T>(rows, row, lane);
+                    let factors = factors.wrapping_add(row * rows.count * rows.lanes + lane);
+                    lane += T::recur_across::<L>(&line, factors, rows.lanes, rows.lanes - lane, states);
                 }
             }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn lanes<const N: usize>(rows: &ScanRows, row: usize, lane: usize) {
-        let &ScanRows { args, out, count, lanes, order, .. } = rows;
-        let (state, at) = (row * lanes + lane, row * count * lanes + lane);
-        let [a, b] = args.map(|arg| arg.cast::<T>().wrapping_add(at));
-        let line = Line { from: b, to: out.cast::<T>().wrapping_add(at), count, order };
-        // SAFETY: passed on from the caller.
-        unsafe {
-            let states = rows.states.cast::<[u8; 8]>().add(state);
-            let zero = T::narrow(T::identity(Reduction::Sum));
-            let h: [T; N] =
-                std::array::from_fn(|lane| if rows.first { zero } else { states.add(lane).cast::<T>().read() });
-            let step = |h: &mut T, at: usize| *h = a.add(at).read().times(*h).plus(b.add(at).read());
-            let h = line.across(lanes, h, step, |h| *h);
-            h.into_iter().enumerate().for_each(|(lane, h)| states.add(lane).cast::<T>().write(h));
         }
     }
 }
@@ -274,16 +441,7 @@ impl<T: Wide> Scan for Recurrence<T> {
 #[inline(always)]
 unsafe fn run<S: Scan, L: Level>(rows: &ScanRows) {
     // SAFETY: passed on from the caller.
-    unsafe {
-        if rows.lanes == 1 {
-            return S::rows(rows);
-        }
-        for row in 0..rows.rows {
-            let whole = rows.lanes / BLOCK * BLOCK;
-            (0..whole).step_by(BLOCK).for_each(|lane| S::lanes::<BLOCK>(rows, row, lane));
-            (whole..rows.lanes).for_each(|lane| S::lanes::<1>(rows, row, lane));
-        }
-    }
+    unsafe { S::run::<L>(rows) }
 }
 
 per_level! {
@@ -293,7 +451,7 @@ per_level! {
 
 /// Returns the function of a scan over what registers hold for an element type; of recurrences for no monoid.
 pub fn find(how: Option<Reduction>, dtype: DType, isa: Isa) -> ScanFn {
-    fn of<T: Wide>(how: Option<Reduction>) -> ScanFn {
+    fn of<T: ScanElement>(how: Option<Reduction>) -> ScanFn {
         match how {
             Some(Reduction::Sum) => run::<Of<T, Sum>, Baseline>,
             Some(Reduction::Product) => run::<Of<T, Product>, Baseline>,

@@ -47,6 +47,10 @@ pub trait Vector: Copy {
     unsafe fn zip(self, b: Self) -> (Self, Self);
     /// The lanes from number `N` on, which is 1, 2, 4 or 8, to as many first ones.
     unsafe fn upper<const N: usize>(self) -> Self;
+    /// The lanes moved up by `N`, which is 1, 2, 4 or 8 and fewer than there are, behind the last lanes of another vector.
+    unsafe fn behind<const N: usize>(self, other: Self) -> Self;
+    /// The lanes in the opposite order.
+    unsafe fn turned(self) -> Self;
     /// The first lane.
     unsafe fn first(self) -> Self::Element;
     /// All lanes, of which the upper half is combined with the lower one, and so on.
@@ -161,6 +165,15 @@ macro_rules! portable {
                 Lanes(std::array::from_fn(|i| self.0[(i + LANE).min(N - 1)]))
             }
             #[inline(always)]
+            unsafe fn behind<const LANE: usize>(self, other: Self) -> Self {
+                let at = |i: usize| if i >= LANE { self.0[i - LANE] } else { other.0[(N + i).saturating_sub(LANE)] };
+                Lanes(std::array::from_fn(at))
+            }
+            #[inline(always)]
+            unsafe fn turned(self) -> Self {
+                Lanes(std::array::from_fn(|i| self.0[N - 1 - i]))
+            }
+            #[inline(always)]
             unsafe fn first(self) -> $t {
                 self.0[0]
             }
@@ -213,6 +226,19 @@ mod tests {
     use super::*;
     use crate::simd::Isa;
 
+    /// Moves lanes up behind others, unless there are too few.
+    #[inline(always)]
+    unsafe fn exercise_moves<V: Vector<Element = f32>, const N: usize>(numbers: *const f32) {
+        let n = V::LANES;
+        if N >= n {
+            return;
+        }
+        let mut got = vec![0.0; n];
+        // SAFETY: passed on from the caller.
+        unsafe { V::load(numbers.add(n)).behind::<N>(V::load(numbers)).store(got.as_mut_ptr()) };
+        assert!((0..n).all(|i| got[i] == (n - N + i) as f32), "{N} of {n}: {got:?}");
+    }
+
     /// Loads, stores, sums, zips and transposes numbers that tell their place.
     #[inline(always)]
     unsafe fn exercise<V: Vector<Element = f32>>() {
@@ -230,6 +256,11 @@ mod tests {
             let all = V::load(at(0));
             assert_eq!(all.sum(), (n * (n - 1) / 2) as f32);
             assert_eq!(all.fold(|a, b| a.at_least(b)), (n - 1) as f32);
+            assert!(all.turned().first() == (n - 1) as f32);
+            exercise_moves::<V, 1>(at(0));
+            exercise_moves::<V, 2>(at(0));
+            exercise_moves::<V, 4>(at(0));
+            exercise_moves::<V, 8>(at(0));
             let (nan, five) = (V::splat(f32::NAN), V::splat(5.0));
             assert_eq!(all.at_most(five).fold(|a, b| a.at_least(b)), 5.0_f32.min((n - 1) as f32));
             assert_eq!([five.at_least(nan), five.at_most(nan), five.or_nan(all)].map(|v| v.first()), [5.0; 3]);

@@ -12,10 +12,12 @@ pub mod program;
 pub mod region;
 mod registers;
 mod run;
+mod scan_order;
 pub mod shape;
 pub mod span;
 
-pub use compile::{compile, compile_for, innermost, number};
+pub use compile::{compile, compile_for, number};
 pub use domain::{MAX_RANK, Tile};
 pub use grid::Grid;
 pub use program::{Frame, RowPart, TileProgram, Word};
+pub use scan_order::scan_order;

@@ -14,6 +14,8 @@ macro_rules! vector {
         ($to:ident, $x:ident, $m:ident) $store_part:expr,
         ($a:ident, $b:ident) $or_nan:expr, $zip:expr,
         ($s:ident) $($lane:literal => $from:expr,)*
+        ($u:ident, $o:ident) $($by:literal => $moved:expr,)*
+        turned $turned:expr,
     ) => {
         impl Vector for $v {
             type Element = $t;
@@ -104,6 +106,23 @@ macro_rules! vector {
                 }
             }
             #[inline(always)]
+            unsafe fn behind<const N: usize>(self, $o: Self) -> Self {
+                let $u = self;
+                // SAFETY: as above.
+                unsafe {
+                    match N {
+                        $($by => $moved,)*
+                        _ => unreachable!("a vector has fewer lanes"),
+                    }
+                }
+            }
+            #[inline(always)]
+            unsafe fn turned(self) -> Self {
+                let $u = self;
+                // SAFETY: as above.
+                unsafe { $turned }
+            }
+            #[inline(always)]
             unsafe fn first(self) -> $t {
                 // SAFETY: as above.
                 unsafe { $first(self) }
@@ -137,6 +156,12 @@ vector!(
     4 => _mm512_shuffle_f32x4::<0b01>(x, x),
     2 => _mm512_permute_ps::<0b11_10>(x),
     1 => _mm512_permute_ps::<0b01>(x),
+    (x, other)
+    8 => words_behind::<8>(x, other),
+    4 => words_behind::<12>(x, other),
+    2 => words_behind::<14>(x, other),
+    1 => words_behind::<15>(x, other),
+    turned _mm512_permutexvar_ps(_mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), x),
 );
 vector!(
     __m512d, f64, 8, _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_mul_pd _mm512_max_pd _mm512_min_pd _mm512_cvtsd_f64,
@@ -152,6 +177,11 @@ vector!(
     4 => _mm512_shuffle_f64x2::<0b11_10>(x, x),
     2 => _mm512_shuffle_f64x2::<0b01>(x, x),
     1 => _mm512_permute_pd::<0b01>(x),
+    (x, other)
+    4 => _mm512_castps_pd(words_behind::<8>(_mm512_castpd_ps(x), _mm512_castpd_ps(other))),
+    2 => _mm512_castps_pd(words_behind::<12>(_mm512_castpd_ps(x), _mm512_castpd_ps(other))),
+    1 => _mm512_castps_pd(words_behind::<14>(_mm512_castpd_ps(x), _mm512_castpd_ps(other))),
+    turned _mm512_permutexvar_pd(_mm512_setr_epi64(7, 6, 5, 4, 3, 2, 1, 0), x),
 );
 vector!(
     __m256, f32, 8, _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_mul_ps _mm256_max_ps _mm256_min_ps _mm256_cvtss_f32,
@@ -166,6 +196,11 @@ vector!(
     4 => _mm256_permute2f128_ps::<1>(x, x),
     2 => _mm256_permute_ps::<0b11_10>(x),
     1 => _mm256_permute_ps::<0b01>(x),
+    (x, other)
+    4 => _mm256_permute2f128_ps::<0x21>(other, x),
+    2 => bytes_behind::<8>(x, _mm256_permute2f128_ps::<0x21>(other, x)),
+    1 => bytes_behind::<12>(x, _mm256_permute2f128_ps::<0x21>(other, x)),
+    turned _mm256_permute_ps::<0b00_01_10_11>(_mm256_permute2f128_ps::<1>(x, x)),
 );
 vector!(
     __m256d, f64, 4, _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_mul_pd _mm256_max_pd _mm256_min_pd _mm256_cvtsd_f64,
@@ -179,7 +214,37 @@ vector!(
     (x)
     2 => _mm256_permute2f128_pd::<1>(x, x),
     1 => _mm256_permute_pd::<0b01>(x),
+    (x, other)
+    2 => _mm256_permute2f128_pd::<0x21>(other, x),
+    1 => _mm256_shuffle_pd::<0b01_01>(_mm256_permute2f128_pd::<0x21>(other, x), x),
+    turned _mm256_permute_pd::<0b01_01>(_mm256_permute2f128_pd::<1>(x, x)),
 );
+
+/// The words of two vectors behind each other, from number `FROM` of the second one on.
+///
+/// # Safety
+/// The machine must have AVX-512.
+#[inline(always)]
+unsafe fn words_behind<const FROM: i32>(x: __m512, other: __m512) -> __m512 {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let words = _mm512_alignr_epi32::<FROM>(_mm512_castps_si512(x), _mm512_castps_si512(other));
+        _mm512_castsi512_ps(words)
+    }
+}
+
+/// In each half, the bytes of two vectors behind each other, from number `FROM` of the second one on.
+///
+/// # Safety
+/// The machine must have AVX2.
+#[inline(always)]
+unsafe fn bytes_behind<const FROM: i32>(x: __m256, other: __m256) -> __m256 {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let bytes = _mm256_alignr_epi8::<FROM>(_mm256_castps_si256(x), _mm256_castps_si256(other));
+        _mm256_castsi256_ps(bytes)
+    }
+}
 
 /// The lowest `n` bits.
 #[inline(always)]
