@@ -22,8 +22,10 @@ const MOST_PLACES: usize = 8;
 /// Nanoseconds, about: of a step of a tile, and of an element that is copied because a box of a step does not cover the tile.
 const STEP: f64 = 60.0;
 const COPIED: f64 = 0.05;
-/// Neighbouring rows that are scanned at the same time: some lines of a page.
-const BESIDE: usize = 512;
+/// Neighbouring rows that are scanned at the same time, and their elements in a tile: memory is read in long runs, and states are
+/// read and written once for several elements.
+const BESIDE: usize = 1 << 12;
+const ELEMENTS_BESIDE: usize = 1 << 14;
 /// The longest row that is kept in registers; longer ones are passed over several times.
 pub const LONGEST_ROW: usize = 1 << 15;
 /// The longest row that is kept because its elements are ordered: a thread has 16 to 32 bytes for each.
@@ -179,6 +181,9 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
         left = left.max(line);
     } else {
         let most = if program.beside() == 0 { CROSS } else { BESIDE };
+        if program.beside() != 0 {
+            left = ELEMENTS_BESIDE;
+        }
         for d in (0..rank).filter(|d| (across | program.beside()) >> d & 1 == 1) {
             len[d] = most.min(limit[d]).min(left).max(1);
             left /= len[d];
