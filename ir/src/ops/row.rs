@@ -70,7 +70,11 @@ impl RowOp {
 
     /// Returns its name in printed plans.
     pub fn name(&self) -> String {
-        self.monoid.map_or(self.family.into(), |monoid| format!("{}-{}", self.family, monoid.def().name))
+        match self.monoid {
+            Some(monoid) => format!("{}-{}", self.family, monoid.def().name),
+            None if self.is_scan() => format!("{}-linear", self.family),
+            None => self.family.into(),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use eutectic_ir::{
     Attr, Dim, Op, Shape,
     eclasses::{ClassId, EClasses, ENode},
     index::{Index, flatten},
-    ops::{Access, Anchor, Class, ViewCall},
+    ops::{Access, Anchor, Class, RowOp, ViewCall},
 };
 use rustc_hash::FxHashSet;
 
@@ -68,6 +68,7 @@ pub fn kernel(
         checks,
         anchor: None,
         row: None,
+        along: None,
     };
     builder.build()
 }
@@ -96,6 +97,15 @@ impl<'a> KernelBuilder<'a> {
         let (domain, outer) = match (self.anchor, rows) {
             (Some(_), Some(_)) => return Err("it would hold an anchor and a row group".into()),
             (Some(anchor), None) => (self.shape(anchor)?.clone(), self.shape(anchor)?.rank()),
+            (None, Some(_)) if let Some((outer, along)) = self.reduced_scan() => {
+                let mut domain: Vec<Dim> = outer.to_vec();
+                let count = domain.remove(along);
+                domain.push(count.clone());
+                self.along = Some(along);
+                self.row = Some((domain.len() - 1, count));
+                let outer = domain.len() - 1;
+                (domain.into_iter().collect(), outer)
+            }
             (None, Some(reduction)) => {
                 let (outer, row) = self.row_of(reduction)?;
                 let count = row_extent(&row)?;
@@ -111,6 +121,27 @@ impl<'a> KernelBuilder<'a> {
         let places = self.place_stores(&mut scope, &domain, outer)?;
         let anchor = self.anchor_kernel(&scope)?;
         self.finish(scope, anchor, places)
+    }
+
+    /// Returns the outer extents of a reduction of scans' results across their rows, and the axis of these that runs along the rows. Such a reduction is
+    /// written out where it is short, so that states of a recurrence are summed up where they are computed.
+    fn reduced_scan(&self) -> Option<(Vec<Dim>, usize)> {
+        let is_scan = |class: ClassId| self.node(class).op.row().is_some_and(RowOp::is_scan);
+        let inside = || self.parts.interior.iter().rev().filter(|class| self.classes.classes[**class].scalar.is_none());
+        if !inside().any(|&class| is_scan(class)) {
+            return None;
+        }
+        inside().filter(|class| self.node(**class).op.row().is_some_and(|row| row.reduction().is_some())).find_map(
+            |&class| {
+                let operand = self.node(class).operands[0];
+                let (outer, _) = self.row_of(class).ok()?;
+                let dims = self.dims(operand).ok()?;
+                let coords = (0..dims.len()).map(Index::coord).collect();
+                let (_, at) = self.find_anchor(operand, coords, &dims).filter(|(met, _)| is_scan(*met))?;
+                let along = (0..outer.len()).find(|&axis| at.last() == Some(&Index::coord(axis)))?;
+                Some((outer, along))
+            },
+        )
     }
 
     /// The outer extents and the row extents of a reduction, or of what is ordered along the last axis.

@@ -153,8 +153,18 @@ impl KernelBuilder<'_> {
         let extents = domain.capacity().ok_or_else(|| format!("{domain} has open dimensions"))?;
         let why = || format!("{dims:?} does not follow from the anchor's domain {domain} by a bijection");
         let Some((whole, starts)) = self.part(met) else {
-            at.truncate(outer.len());
-            let row = self.row.as_ref().map(|(axis, _)| extents[*axis]);
+            let (outer, row) = match self.along {
+                Some(along) if at.len() > outer.len() => {
+                    at.truncate(extents.len());
+                    let of_row = at.remove(along);
+                    at.push(of_row);
+                    (&extents[..], None)
+                }
+                _ => {
+                    at.truncate(outer.len());
+                    (outer, self.row.as_ref().map(|(axis, _)| extents[*axis]))
+                }
+            };
             let at = invert(&at, &dims, outer, row).ok_or_else(why)?;
             return Ok(Some(Where { at, guards: Vec::new() }));
         };
@@ -201,7 +211,12 @@ impl KernelBuilder<'_> {
 
     /// Which anchor, or which part of what lies above it, an expression reads first, and at which coordinates, looking through pointwise ops
     /// and views.
-    fn find_anchor(&self, class: ClassId, at: Vec<Index>, domain: &[usize]) -> Option<(ClassId, Vec<Index>)> {
+    pub(super) fn find_anchor(
+        &self,
+        class: ClassId,
+        at: Vec<Index>,
+        domain: &[usize],
+    ) -> Option<(ClassId, Vec<Index>)> {
         if !self.above.contains(&class) {
             return None;
         }

@@ -34,6 +34,8 @@ pub(super) struct KernelBuilder<'a> {
     pub anchor: Option<ClassId>,
     /// The axis of the domain that runs along a row, and its extent, in a row group.
     pub row: Option<(usize, Dim)>,
+    /// The axis of a written-out reduction's result that runs along the row of the scan that it reduces.
+    pub along: Option<usize>,
 }
 
 /// Coordinates of a value over the domain, where all guards hold.

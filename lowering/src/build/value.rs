@@ -5,7 +5,7 @@ use eutectic_ir::{
     Attr, Attrs, Dim, Op, Shape,
     eclasses::ClassId,
     index::{Atom, Index, flatten, unflatten},
-    ops::{Access, Anchor, Class, Leaf},
+    ops::{Access, Anchor, Class, Leaf, Reduction, RowOp},
 };
 
 use super::{
@@ -13,6 +13,9 @@ use super::{
     scope::{BodyScope, KernelBuilder, Place, Where, attr},
 };
 use crate::plan::is_buffer;
+
+/// The longest reduction across rows that is written out: each of its elements is a scan of its own.
+const MOST_WRITTEN_OUT: usize = 16;
 
 impl KernelBuilder<'_> {
     /// The value of a class at a place.
@@ -107,6 +110,10 @@ impl KernelBuilder<'_> {
                 Ok(ClassValue::from(Instr::Coordinate { index: at[axis].clone(), dtype }))
             }
             Class::Leaf(_) if is_buffer(node.op) => self.load(class, place, scope).map(ClassValue::Value),
+            Class::Anchor(Anchor::Row(row)) if self.is_across(class, at, scope)? => {
+                let how = row.reduction().ok_or_else(|| format!("`{}` of elements of several rows", node.op))?;
+                self.written_out(class, how, place, scope).map(ClassValue::Value)
+            }
             Class::Anchor(Anchor::Row(row)) => {
                 if !row.is_per_row() {
                     self.check_own_element(class, at)?;
@@ -132,6 +139,49 @@ impl KernelBuilder<'_> {
                 Err(format!("`{}` has no kernel form", node.op))
             }
         }
+    }
+
+    /// Whether a row operation takes elements of several rows of the row group: it is read at a place that changes along the row.
+    fn is_across(&self, class: ClassId, at: &[Index], scope: &BodyScope) -> Result<bool, String> {
+        let Some((axis, _)) = self.row.as_ref().filter(|_| scope.above_anchor && self.along.is_some()) else {
+            return Ok(false);
+        };
+        let (outer, _) = self.row_of(class)?;
+        Ok(self.node(class).op.row().is_some_and(RowOp::is_per_row)
+            && at[..outer.len()].iter().any(|index| index.mentions(*axis)))
+    }
+
+    /// A short reduction as a combination of its elements.
+    fn written_out(
+        &mut self,
+        class: ClassId,
+        how: Reduction,
+        place: &Place,
+        scope: &mut BodyScope,
+    ) -> Result<ValueId, String> {
+        let node = self.node(class);
+        let (outer, row) = self.row_of(class)?;
+        let row = row.into_iter().collect::<Shape>();
+        let row = row.capacity().filter(|_| !row.varies()).ok_or("a reduction across rows of an extent that varies")?;
+        let count: usize = row.iter().product();
+        if !(1..=MOST_WRITTEN_OUT).contains(&count) {
+            return Err(format!("a reduction of {count} elements of several rows; {MOST_WRITTEN_OUT} are written out"));
+        }
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not reduced")?;
+        let mut sum = None;
+        for n in 0..count {
+            let mut at = place.at[..outer.len()].to_vec();
+            at.extend(unflatten(&Index::constant(n as i64), &row, &scope.body.domain));
+            let element = scope.place(at, place.guards.clone());
+            let value = self.value(node.operands[0], &element, scope)?;
+            sum = Some(match sum {
+                None => value,
+                Some(sum) => {
+                    scope.push(Instr::Map { op: how.op(), attrs: Attrs::default(), args: vec![sum, value], dtype })?
+                }
+            });
+        }
+        sum.ok_or_else(|| format!("`{}` of no elements", node.op))
     }
 
     /// Checks that a result which each element of a row has is read where the element is.

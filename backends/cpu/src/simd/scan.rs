@@ -191,6 +191,12 @@ trait ScanElement: Wide {
         states: *mut Self::Acc,
     ) -> usize;
 
+    /// Runs a recurrence with these factors over all elements of a dense row, from a state on.
+    ///
+    /// # Safety
+    /// As [`Line::scan`].
+    unsafe fn recur<L: Level>(line: &Line<Self>, factors: *const Self, state: *mut Self);
+
     /// As [`ScanElement::scan_across`], of recurrences with these factors.
     ///
     /// # Safety
@@ -223,22 +229,69 @@ unsafe fn scan_alone<T: Wide, C: Combine>(line: &Line<T>, lanes: usize, state: *
     }
 }
 
-/// One step of a recurrence of one row after another, whose states are kept as the type has them.
+/// Runs a recurrence over elements of a row from one number to another, which are `apart` from each other, from a state on.
 ///
 /// # Safety
-/// As [`Line::scan_across`].
+/// There must be as many factors, elements and results.
 #[inline(always)]
-unsafe fn recur_alone<T: Wide>(line: &Line<T>, factors: *const T, lanes: usize, state: *mut T) {
+unsafe fn recur_part<T: Wide>(
+    line: &Line<T>,
+    factors: *const T,
+    (from, to, apart): (usize, usize, usize),
+    state: *mut T,
+) {
     // SAFETY: passed on from the caller.
     unsafe {
         let mut h = state.read();
-        for n in 0..line.count {
-            let at = line.place(n, 1) * lanes;
+        for n in from..to {
+            let at = line.place(n, 1) * apart;
             let next = factors.add(at).read().times(h).plus(line.from.add(at).read());
             line.to.add(at).write(if line.order.exclusive { h } else { next });
             h = next;
         }
         state.write(h);
+    }
+}
+
+/// As [`recur_part`], of all elements of a dense row: the steps of a vector become one step in as many parts as double how many of them a lane
+/// has. Where a product of factors leaves the range, steps are taken one by one, since the state may be 0 all along.
+///
+/// # Safety
+/// As [`recur_part`].
+#[inline(always)]
+unsafe fn recur_vectors<T: Wide + PartialEq, V: Vector<Element = T>>(line: &Line<T>, factors: *const T, state: *mut T) {
+    let Order { reverse, exclusive } = line.order;
+    let whole = line.count / V::LANES * V::LANES;
+    // SAFETY: vectors lie in the row.
+    unsafe {
+        let zero = T::narrow(T::identity(Reduction::Sum));
+        let (none, one) = (V::zero(), V::splat(T::narrow(T::identity(Reduction::Product))));
+        for n in (0..whole).step_by(V::LANES) {
+            let at = line.place(n, V::LANES);
+            let [a, b] = [factors.add(at), line.from.add(at)].map(|at| V::load(at));
+            let (mut a, mut b) = if reverse { (a.turned(), b.turned()) } else { (a, b) };
+            (a, b) = (a.mul(a.behind::<1>(one)), a.mul_add(b.behind::<1>(none), b));
+            if V::LANES > 2 {
+                (a, b) = (a.mul(a.behind::<2>(one)), a.mul_add(b.behind::<2>(none), b));
+            }
+            if V::LANES > 4 {
+                (a, b) = (a.mul(a.behind::<4>(one)), a.mul_add(b.behind::<4>(none), b));
+            }
+            if V::LANES > 8 {
+                (a, b) = (a.mul(a.behind::<8>(one)), a.mul_add(b.behind::<8>(none), b));
+            }
+            // What is not finite makes a NaN.
+            if a.turned().first().times(zero) != zero {
+                recur_part(line, factors, (n, n + V::LANES, 1), state);
+                continue;
+            }
+            let before = V::splat(state.read());
+            let all = a.mul_add(before, b);
+            let results = if exclusive { all.behind::<1>(before) } else { all };
+            if reverse { results.turned() } else { results }.store(line.to.add(at));
+            state.write(all.turned().first());
+        }
+        recur_part(line, factors, (whole, line.count, 1), state);
     }
 }
 
@@ -268,6 +321,11 @@ macro_rules! by_vectors {
                 L::$vector::LANES
             }
             #[inline(always)]
+            unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
+                // SAFETY: passed on from the caller.
+                unsafe { recur_vectors::<$t, L::$vector>(line, factors, state) }
+            }
+            #[inline(always)]
             unsafe fn recur_across<L: Level>(
                 line: &Line<$t>,
                 factors: *const $t,
@@ -278,7 +336,7 @@ macro_rules! by_vectors {
                 // SAFETY: passed on from the caller; states have eight bytes each.
                 unsafe {
                     if left < L::$vector::LANES {
-                        recur_alone(line, factors, lanes, states.cast());
+                        recur_part(line, factors, (0, line.count, lanes), states.cast());
                         return 1;
                     }
                     let mut held: [$t; WIDEST] = [0.0; WIDEST];
@@ -322,9 +380,14 @@ macro_rules! one_by_one {
                 1
             }
             #[inline(always)]
+            unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
+                // SAFETY: passed on from the caller.
+                unsafe { recur_part(line, factors, (0, line.count, 1), state) }
+            }
+            #[inline(always)]
             unsafe fn recur_across<L: Level>(line: &Line<$t>, factors: *const $t, lanes: usize, _: usize, states: *mut i64) -> usize {
                 // SAFETY: passed on from the caller; states have eight bytes each.
-                unsafe { recur_alone(line, factors, lanes, states.cast()) };
+                unsafe { recur_part(line, factors, (0, line.count, lanes), states.cast()) };
                 1
             }
         }
@@ -379,33 +442,6 @@ impl<T: ScanElement, C: Combine> Scan for Of<T, C> {
 
 struct Recurrence<T>(PhantomData<T>);
 
-/// Rows whose recurrences run at the same time, so that none waits for its own last step.
-const ROWS: usize = 8;
-
-impl<T: ScanElement> Recurrence<T> {
-    /// # Safety
-    /// As [`ScanFn`]; there must be as many rows from one on.
-    #[inline(always)]
-    unsafe fn side_by_side<const N: usize>(rows: &ScanRows, from: usize) {
-        let (of_first, states) = line::<T>(rows, from, 0);
-        let factors = rows.args[0].cast::<T>().wrapping_add(from * rows.count);
-        // SAFETY: the caller gives rows of so many elements and a state for each.
-        unsafe {
-            let mut h: [T; N] = std::array::from_fn(|row| states.add(row).cast::<T>().read());
-            for n in 0..rows.count {
-                let n = of_first.place(n, 1);
-                for (row, h) in h.iter_mut().enumerate() {
-                    let at = row * rows.count + n;
-                    let next = factors.add(at).read().times(*h).plus(of_first.from.add(at).read());
-                    of_first.to.add(at).write(if rows.order.exclusive { *h } else { next });
-                    *h = next;
-                }
-            }
-            h.into_iter().enumerate().for_each(|(row, h)| states.add(row).cast::<T>().write(h));
-        }
-    }
-}
-
 impl<T: ScanElement> Scan for Recurrence<T> {
     #[inline(always)]
     unsafe fn run<L: Level>(rows: &ScanRows) {
@@ -416,11 +452,9 @@ impl<T: ScanElement> Scan for Recurrence<T> {
                 rows.states.write_bytes(0, rows.rows * rows.lanes * 8);
             }
             if rows.lanes == 1 {
-                for from in (0..rows.rows).step_by(ROWS) {
-                    match rows.rows - from {
-                        ROWS.. => Self::side_by_side::<ROWS>(rows, from),
-                        left => (from..from + left).for_each(|row| Self::side_by_side::<1>(rows, row)),
-                    }
+                for row in 0..rows.rows {
+                    let (line, state) = line::<T>(rows, row, 0);
+                    T::recur::<L>(&line, factors.wrapping_add(row * rows.count), state.cast());
                 }
                 return;
             }

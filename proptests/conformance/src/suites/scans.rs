@@ -107,11 +107,18 @@ fn what_is_scanned_is_computed_and_results_are_read(device: &Device) {
 fn several_scans_are_one_kernel(device: &Device) {
     agree(device, "(input x f32[9 200]) (output y (add (scan-sum x) (scan-sum x :reverse true)))");
     agree(device, "(input x f32[9 200]) (output y (sub (scan-max x) (scan-min x :exclusive false)))");
-    agree(
-        device,
-        "(input a f32[4 3 50]) (input b f32[4 3 50]) (input c f32[4 3 50]) \
-         (output y (reduce-sum (mul c (scan-linear (tanh a) b)) :axes [-2] :keep false))",
-    );
+    let inputs = "(input a f32[4 3 50]) (input b f32[4 3 50]) (input c f32[4 3 50]) (let h (scan-linear (tanh a) b))";
+    for last in [
+        "(reduce-sum (mul c h) :axes [-2] :keep false)",
+        "(add (reduce-sum (mul c h) :axes [-2] :keep true) (slice a :axis -2 :at 0 :len 1))",
+        "(reduce-max (mul c h) :axes [-3] :keep false)",
+        "(transpose (reduce-sum h :axes [-2] :keep false) :perm [1 0])",
+        "(softmax (reduce-sum (mul c h) :axes [-2] :keep false) :axis -1)",
+    ] {
+        agree(device, &format!("{inputs} (output y {last})"));
+    }
+    // As many channels as steps.
+    agree(device, "(input a f32[2 5 5]) (output y (reduce-sum (scan-sum a) :axes [-2] :keep false))");
 }
 
 /// Elements after an infinity, and after infinities of both signs.
