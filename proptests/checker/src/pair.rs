@@ -42,6 +42,11 @@ impl Number {
     fn surely_finite(&self) -> bool {
         self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
     }
+
+    /// Whether it is NaN or an infinity in real arithmetic, too.
+    fn surely_not_finite(&self) -> bool {
+        !self.bounded.value.is_finite() && self.bounded.err == 0.0
+    }
 }
 
 /// How elements of one type are compared.
@@ -78,7 +83,8 @@ impl Pair {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
             Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
             Contract::Fast => self.reals(left.bounded, right.bounded),
-            _ if self.parts && right.wild => None,
+            // So do poles and NaN that rounding the parts makes, where real arithmetic has a number.
+            _ if self.parts && (right.wild || !r.is_finite() && !right.surely_not_finite()) => None,
             _ if left.surely_finite() && !last && !r.is_finite() && (self.ranged || !right.over) => {
                 Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
             }
@@ -164,6 +170,20 @@ impl Pair {
         let sure = a.is_finite() && b.is_nan() && self.finite && !self.extreme;
         (self.contract == Contract::Fast && sure).then(|| reals_differ(a, b, "a number".into()))
     }
+}
+
+impl Pair {
+    /// Whether the range is to tell a right side's number from the left side's: both are numbers, and an intermediate result is not in range.
+    pub fn asks_for_range(&self, left: Number, right: Number) -> bool {
+        let (numbers, short) = (left.value.is_finite() && right.value.is_finite(), self.dtype != DType::F64);
+        self.contract == Contract::Reassoc && self.ends && numbers && right.wild && short
+    }
+}
+
+/// Whether the range of a type made a number another one than it is with exponents of any size.
+pub fn left_the_range(x: f64, unlimited: f64) -> bool {
+    let off = (x - unlimited).abs();
+    off.is_nan() || off > unlimited.abs() * LOST
 }
 
 /// Whether a number is another one than the reference, whatever was rounded on its way.
@@ -343,6 +363,10 @@ mod tests {
                 met: false,
             };
             let judged = |l, r| pair.floats(l, r).map(|judged| judged.is_ok());
+            // (x − m)/√v is NaN where rounding makes v 0, and nowhere else.
+            let rounded = |exact: f64| Number { bounded: Bounded::new(exact, 0.0, DType::F32), ..of(f64::NAN, false) };
+            assert_eq!(judged(of(1.0, false), rounded(1.0)), None);
+            assert_eq!(judged(of(1.0, false), rounded(f64::NAN)), Some(false));
             // x + (u + v) is infinite where u + v is; as one op, it is a number.
             assert_eq!(judged(of(1.0, false), of(f64::INFINITY, true)), None);
             assert_eq!(judged(of(1.0, false), of(0.0, true)), None);

@@ -161,8 +161,23 @@ fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand
     [x, -x].into_iter().find(|x| inside(*x)).unwrap_or_else(stored)
 }
 
-/// Values for all inputs and parameters of a graph. `most` bounds integers where they turned out to be indices.
-pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut fastrand::Rng) -> Values {
+/// The extents of what integers index.
+#[derive(Clone, Debug, Default)]
+pub struct Extents {
+    /// For tensors that are ids themselves.
+    pub of: BTreeMap<String, usize>,
+    /// For all integers, where ids are made of some of them.
+    pub all: Option<usize>,
+}
+
+impl Extents {
+    fn most(&self, name: &str) -> Option<usize> {
+        self.of.get(name).copied().into_iter().chain(self.all).min()
+    }
+}
+
+/// Values for all inputs and parameters of a graph. Integers that are indices lie within `extents`.
+pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut fastrand::Rng) -> Values {
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
     // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
     let mixed = leaves.len() > 1
@@ -201,6 +216,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
         } else if dtype == DType::Bool {
             Tensor::from_i64(dtype, &dims, truths(&dims, manner, random))
         } else {
+            let most = extents.most(name);
             let special = special_integers(dtype, manner, most);
             let mut meeting = Meeting::of(&special, at, leaves.len(), count);
             let number = |random: &mut fastrand::Rng| integer(manner.style, most, random);
@@ -293,17 +309,38 @@ pub fn mirrored(values: &Values, name: &str) -> Values {
     values
 }
 
-/// The tensors full of the largest numbers of which something is promised, with the signs that the bits of `n` say: what overflows in one
-/// order of adding up cancels in another one.
+/// The tensors full of the largest numbers of which something is promised, but for one in its turn, which is full of the least: what
+/// overflows in one order cancels, or is small, in another one. The signs are the bits of a number that counts these turns.
 pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {
         let dtype = tensor.dtype();
         let most = if manner.of_tensor(name).moderate { 2_f64.powi(moderate_exponent(dtype)) } else { range(dtype).1 };
-        let number = if n >> (at % 16) & 1 == 0 { most } else { -most };
+        let (least, signs) = (n % (values.len() + 1), n / (values.len() + 1));
+        let size = if least == at { most.recip() } else { most };
+        let number = if signs >> (at % 16) & 1 == 0 { size } else { -size };
         let full = || Tensor::from_f64(dtype, tensor.dims(), vec![number; tensor.count()]);
         (name.clone(), if dtype.is_float() { full() } else { tensor.clone() })
     };
     values.iter().enumerate().map(filled).collect()
+}
+
+/// The values with each pair of the numbers at the ends of the range in its turn, one in each half of the only tensor along its last axis:
+/// a gate meets what it opens. `None` where there are several tensors, or no halves.
+pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
+    let (name, tensor) = values.iter().next().filter(|_| values.len() == 1)?;
+    let width = *tensor.dims().last()?;
+    if width == 0 || !width.is_multiple_of(2) || !tensor.dtype().is_float() || manner.domain(name).is_some() {
+        return None;
+    }
+    let special = special_floats(tensor.dtype(), manner.of_tensor(name));
+    let (half, first) = (width / 2, n * tensor.count() / 2);
+    let number = |at: usize| {
+        let pair = first + at / width * half + at % half;
+        let turn = if at % width < half { pair } else { pair / special.len() };
+        special[turn % special.len()]
+    };
+    let all: Vec<f64> = (0..tensor.count()).map(number).collect();
+    Some([(name.clone(), Tensor::from_f64(tensor.dtype(), tensor.dims(), all))].into())
 }
 
 /// A number below 1 with all the bits of an `f64`.
