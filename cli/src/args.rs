@@ -3,9 +3,8 @@
 use std::{
     collections::BTreeSet,
     io::Write,
-    num::{IntErrorKind, NonZeroUsize, ParseIntError},
+    num::NonZeroUsize,
     path::{Path, PathBuf},
-    str::FromStr,
     sync::Arc,
 };
 
@@ -24,18 +23,10 @@ use serde::Serialize;
 use crate::{
     fault::{Fault, input},
     files,
+    format::Format,
     program::ProgramArgs,
+    values::whole,
 };
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people.
-    #[default]
-    Table,
-    /// One JSON value, for programs.
-    Json,
-}
 
 /// Prints a JSON value and ends the line.
 ///
@@ -276,19 +267,6 @@ pub struct DeviceArgs {
     /// What things cost on this machine, as `eutectic tune` writes it [default: the backend's own]
     #[arg(help_heading = "Device", long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
-}
-
-/// A number of things, or a seed.
-///
-/// # Errors
-/// When it is none, or too large.
-pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|e: ParseIntError| match e.kind() {
-        IntErrorKind::PosOverflow => {
-            format!("it is too large: {} bits hold the largest that is taken", 8 * size_of::<N>())
-        }
-        _ => "expected a whole number that is not negative, as in 8".into(),
-    })
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {

@@ -19,7 +19,7 @@ use miette::{Diagnostic, Report};
 use serde_json::{Value, json};
 
 use crate::{
-    args::Format,
+    format::Format,
     screen,
     table::{hanging, plain},
 };

@@ -10,7 +10,8 @@ use eutectic::{
 
 use crate::{
     fault::{Fault, input},
-    program::{NamedTensors, ProgramArgs, onnx_fault},
+    program::{ProgramArgs, onnx_fault},
+    values::NamedTensors,
 };
 
 /// An array of more elements says no shape.

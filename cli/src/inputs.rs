@@ -17,9 +17,9 @@ use eutectic::{
 use crate::{
     fault::{Fault, input},
     infer::{no_input, solve},
-    npy,
-    program::{NamedTensors, ProgramArgs},
+    program::ProgramArgs,
     timing::progress,
+    values::{NamedTensors, named_file, read_named},
 };
 
 /// Values of inputs.
@@ -44,20 +44,6 @@ impl InputFiles {
     pub fn read(&self) -> Result<NamedTensors, Fault> {
         read_named("--input", &self.files)
     }
-}
-
-/// The arrays of an option that may be repeated.
-///
-/// # Errors
-/// When a file is no usable `.npy` file, or a name is there twice.
-pub fn read_named(flag: &str, files: &[(String, PathBuf)]) -> Result<NamedTensors, Fault> {
-    let mut tensors = NamedTensors::new();
-    for (name, path) in files {
-        if tensors.insert(name.clone(), npy::read(path)?).is_some() {
-            return Err(input(format!("{flag} {name} is given twice"), "give each name once"));
-        }
-    }
-    Ok(tensors)
 }
 
 impl ProgramArgs {
@@ -193,12 +179,4 @@ fn legal_ids(graph: &Graph, input: NodeId) -> usize {
         }
     }
     least.unwrap_or(2)
-}
-
-/// An input by name: `name=@file.npy`.
-pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once("=@") {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
-        _ => Err("expected NAME=@FILE.npy".into()),
-    }
 }

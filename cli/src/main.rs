@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod fault;
 mod files;
+mod format;
 mod infer;
 mod inputs;
 mod npy;
@@ -15,15 +16,16 @@ mod report;
 mod screen;
 mod table;
 mod timing;
+mod values;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    args::Format,
     commands as c,
     fault::{Fault, usage},
+    format::Format,
 };
 
 const EXAMPLES: &str = "\

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     fault::Fault,
-    program::NamedTensors,
     report::origin_in,
     table::{Table, faint, prose, seconds, table},
     timing::{Times, progress},
+    values::NamedTensors,
 };
 
 /// By what factor predictions may be off before the costs should be fitted anew.

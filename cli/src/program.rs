@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    Graph, Tensor,
+    Graph,
     engine::{
         ir::{
             GraphError,
@@ -29,12 +29,10 @@ use eutectic::{
 };
 
 use crate::{
-    args::whole,
     fault::{Fault, input},
-    files,
-    inputs::{named_file, read_named},
-    output,
+    files, output,
     timing::progress,
+    values::{NamedTensors, named_file, read_named, shape, whole},
 };
 
 /// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
@@ -123,21 +121,6 @@ pub struct Opened {
     /// The model.
     pub model: VisionModel,
     weights: Option<(PathBuf, Weights)>,
-}
-
-/// Values by name.
-pub type NamedTensors = BTreeMap<String, Tensor>;
-
-/// `NAME=N`.
-///
-/// # Errors
-/// When it is not of that form.
-pub fn shape(text: &str) -> Result<(String, i64), String> {
-    let (name, number) = text.split_once('=').ok_or("expected NAME=N, as in B=8")?;
-    match number.parse() {
-        Ok(n) if n >= 0 && !name.is_empty() => Ok((name.into(), n)),
-        _ => Err("expected NAME=N with a number that is not negative".into()),
-    }
 }
 
 impl ProgramArgs {

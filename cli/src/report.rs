@@ -137,7 +137,7 @@ pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
         for (at, kernel) in kernels.iter().enumerate() {
             table.add_row([
                 numbers.get(calls.start, at).to_string(),
-                kernel.anchor.to_string(),
+                computed(kernel),
                 kernel.origin.to_string(),
                 fused(kernel),
                 seconds(kernel.cost.seconds),
@@ -162,6 +162,12 @@ fn place(kernels: &[KernelReport]) -> String {
     parts.dedup();
     let name = if common.is_empty() { parts.join(", ") } else { common.join(".") };
     if name.is_empty() { "the program".into() } else { name }
+}
+
+/// The op that a kernel is built around, with the name of the way in which it is computed.
+fn computed(kernel: &KernelReport) -> String {
+    let way = kernel.candidates.first().map(|first| faint(format!("by {}", first.name)));
+    [Some(kernel.anchor.to_string()), way].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// What a kernel computes besides its anchor: ops with what fusing them gains, then views.
@@ -209,7 +215,7 @@ pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
         json!({
             "numbers": calls.clone().map(|call| numbers.get(call, at)).collect::<Vec<_>>(),
             "anchor": k.anchor.name(), "origin": k.origin.path(), "fused": fused, "stores": k.stores, "load": k.load,
-            "predicted_s": k.cost.seconds, "bytes": k.cost.bytes, "flops": k.cost.flops,
+            "candidates": candidates_json(k), "predicted_s": k.cost.seconds, "bytes": k.cost.bytes, "flops": k.cost.flops,
         })
     };
     let stretch = |Repeat { block, calls }: Repeat| {
@@ -217,6 +223,11 @@ pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
         json!({ "times": calls.len(), "kernels": kernels.collect::<Vec<_>>() })
     };
     stretches(planned).into_iter().map(stretch).collect()
+}
+
+/// The ways in which a kernel can be computed, the one that is taken first.
+pub fn candidates_json(kernel: &KernelReport) -> Vec<Value> {
+    kernel.candidates.iter().map(|c| json!({ "name": c.name, "predicted_s": c.cost.seconds })).collect()
 }
 
 /// What a rule did in a whole compilation.

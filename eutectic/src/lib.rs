@@ -81,6 +81,7 @@ mod error;
 mod extents;
 mod extract;
 mod loaded;
+mod open;
 mod ports;
 mod round;
 mod session;

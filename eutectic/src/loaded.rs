@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eutectic_backend::{Executable, Program};
 use eutectic_ir::{Tensor, lang::sexp::did_you_mean};
 
-use crate::{Error, Session};
+use crate::Error;
 
 /// A compiled program with its parameters, which are in memory once however many sessions there are. Cheap to clone.
 #[derive(Clone)]
@@ -19,14 +19,6 @@ impl Loaded {
     /// The program, for reports.
     pub fn program(&self) -> &Program {
         &self.program
-    }
-
-    /// A session, whose states are all zeros.
-    ///
-    /// # Errors
-    /// When the device has no memory left.
-    pub fn session(&self) -> Result<Session, Error> {
-        Ok(Session::on(self.clone(), self.parameters.clone().session()?))
     }
 
     /// The program with some parameters replaced, by name. Only what depends on them is computed anew; the rest is shared with

@@ -24,6 +24,16 @@ pub(crate) struct Running {
     pub(crate) lengths: Vec<usize>,
 }
 
+impl Loaded {
+    /// Opens a session, whose states are all zeros.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn session(&self) -> Result<Session, Error> {
+        Ok(Session::on(self.clone(), self.parameters.clone().session()?))
+    }
+}
+
 impl Session {
     pub(crate) fn new(program: Program, executable: Arc<dyn Executable>) -> Session {
         Session { program: Arc::new(program), executable, running: None }

@@ -27,6 +27,14 @@ pub enum DType {
     U32,
     /// Truth value, one byte, 0 or 1.
     Bool,
+    /// 8-bit float with 5 bits of exponent and infinities, for storage.
+    F8E5M2,
+    /// 8-bit float with 4 bits of exponent, one NaN a sign and no infinities, for storage.
+    F8E4M3,
+    /// 16-bit signed integer.
+    I16,
+    /// 16-bit unsigned integer.
+    U16,
 }
 
 /// The kind of numbers that an element type has.
@@ -65,6 +73,8 @@ pub struct DTypeDef {
     pub bits: u32,
     /// The kind of numbers.
     pub kind: Kind,
+    /// Whether ops compute with such elements. Elements of other types are stored: they are moved, chosen, compared and cast.
+    pub computes: bool,
     /// The names in file formats.
     pub names: FormatNames,
 }
@@ -75,14 +85,19 @@ const fn def(
     kind: Kind,
     (numpy, torch, safetensors, onnx): (&'static str, &'static str, &'static str, i32),
 ) -> DTypeDef {
-    DTypeDef { name, bits, kind, names: FormatNames { numpy, torch, safetensors, onnx } }
+    DTypeDef { name, bits, kind, computes: true, names: FormatNames { numpy, torch, safetensors, onnx } }
+}
+
+/// Declares a type that ops do not compute with.
+const fn stored(def: DTypeDef) -> DTypeDef {
+    DTypeDef { computes: false, ..def }
 }
 
 const SIGNED: Kind = Kind::Int { signed: true };
 const UNSIGNED: Kind = Kind::Int { signed: false };
 
 /// All element types with their declarations, in the order of [`DType`].
-static TABLE: [(DType, DTypeDef); 10] = [
+static TABLE: &[(DType, DTypeDef)] = &[
     (DType::F32, def("f32", 32, Kind::Float(FloatFormat::ieee(8, 23)), ("<f4", "Float", "F32", 1))),
     (DType::F64, def("f64", 64, Kind::Float(FloatFormat::ieee(11, 52)), ("<f8", "Double", "F64", 11))),
     (DType::F16, def("f16", 16, Kind::Float(FloatFormat::ieee(5, 10)), ("<f2", "Half", "F16", 10))),
@@ -93,6 +108,10 @@ static TABLE: [(DType, DTypeDef); 10] = [
     (DType::I64, def("i64", 64, SIGNED, ("<i8", "Long", "I64", 7))),
     (DType::U32, def("u32", 32, UNSIGNED, ("<u4", "", "U32", 12))),
     (DType::Bool, def("bool", 8, Kind::Bool, ("|b1", "Bool", "BOOL", 9))),
+    (DType::F8E5M2, stored(def("f8e5m2", 8, Kind::Float(FloatFormat::ieee(5, 2)), ("", "", "F8_E5M2", 19)))),
+    (DType::F8E4M3, stored(def("f8e4m3", 8, Kind::Float(FloatFormat::finite(4, 3)), ("", "", "F8_E4M3", 17)))),
+    (DType::I16, def("i16", 16, SIGNED, ("<i2", "Short", "I16", 5))),
+    (DType::U16, def("u16", 16, UNSIGNED, ("<u2", "", "U16", 4))),
 ];
 
 impl DType {
@@ -134,6 +153,11 @@ impl DType {
     /// Whether this is one of the floating-point types.
     pub const fn is_float(self) -> bool {
         self.float().is_some()
+    }
+
+    /// Whether ops compute with elements of the type, rather than move and cast them only.
+    pub const fn computes(self) -> bool {
+        self.def().computes
     }
 
     /// Whether this is a floating-point type of 16 bits.
@@ -243,12 +267,12 @@ mod tests {
                 let dtype = DType::$dtype;
                 assert_eq!(dtype.size(), size_of::<$rust>());
                 assert_eq!(dtype.integers(), (i64::from(<$rust>::MIN), i64::from(<$rust>::MAX)));
-                for n in [0, 1, -1, 127, 128, 255, 256, -129, 1 << 31, (1 << 31) - 1, 1 << 32, i64::MIN, i64::MAX] {
+                for n in [0, 1, -1, 127, 128, 255, 256, -129, 32_767, 32_768, 65_536, -32_769, 1 << 31, (1 << 31) - 1, 1 << 32, i64::MIN, i64::MAX] {
                     assert_eq!(dtype.wrap(n), i64::from(n as $rust), "{n} in {dtype}");
                 }
             )*};
         }
-        integers!(I8 i8, U8 u8, I32 i32, U32 u32, I64 i64);
+        integers!(I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64);
         assert_eq!((DType::Bool.integers(), DType::Bool.wrap(-2), DType::Bool.wrap(0)), ((0, 1), 1, 0));
         assert_eq!(DType::F32.normal_range(), (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)));
         assert_eq!(DType::F64.normal_range(), (f64::MIN_POSITIVE, f64::MAX));
@@ -279,6 +303,23 @@ mod tests {
             named(def.names.torch, |names| names.torch);
             named(def.names.safetensors, |names| names.safetensors);
             assert!(def.names.onnx == 0 || DType::of_format(def.names.onnx, |names| names.onnx) == Some(dtype));
+        }
+    }
+
+    #[test]
+    fn types_of_storage_are_moved_and_cast_but_not_computed_with() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.computes()) {
+            let mut graph = crate::Graph::new("storage");
+            let x = graph.input("x", crate::Type::tensor(dtype, &[2, 3])).unwrap();
+            let moved = graph.apply("transpose", &[x], &[("perm", [-1_i64, -2].as_slice().into())]).unwrap();
+            graph.apply("cast", &[moved], &[("to", DType::F32.into())]).unwrap();
+            graph.apply("eq", &[x, x], &[]).unwrap();
+            for (op, operands) in
+                [("add", vec![x, x]), ("exp", vec![x]), ("matmul", vec![moved, x]), ("scatter-sum", vec![x; 3])]
+            {
+                let why = graph.apply(op, &operands, &[]).unwrap_err().to_string();
+                assert!(why.contains(dtype.name()), "{why}");
+            }
         }
     }
 }

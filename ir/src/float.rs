@@ -32,6 +32,11 @@ impl FloatFormat {
         FloatFormat { exponent, mantissa, specials: Specials::Ieee }
     }
 
+    /// Returns the format with such fields that has one NaN for each sign and no infinities.
+    pub const fn finite(exponent: u32, mantissa: u32) -> FloatFormat {
+        FloatFormat { exponent, mantissa, specials: Specials::NanOnly }
+    }
+
     /// Whether it has infinities.
     pub const fn has_infinities(self) -> bool {
         matches!(self.specials, Specials::Ieee)
@@ -78,17 +83,17 @@ impl FloatFormat {
     }
 
     /// Returns the number of some bits. A NaN becomes quiet, and keeps its sign and the other bits of its significand.
-    pub fn decode(self, bits: u64) -> f64 {
-        if self == FloatFormat::ieee(11, DIGITS) {
+    pub const fn decode(self, bits: u64) -> f64 {
+        if self.mantissa == DIGITS {
             return f64::from_bits(bits);
         }
-        let sign = u64::from(bits & self.sign() != 0) << 63;
+        let sign = ((bits & self.sign() != 0) as u64) << 63;
         let magnitude = bits & (self.sign() - 1);
         let widened = magnitude << (DIGITS - self.mantissa);
         if magnitude >= self.beyond() {
             let digits = widened & ((1 << DIGITS) - 1);
-            let is_nan = self.specials == Specials::NanOnly || digits != 0;
-            let quiet = u64::from(is_nan) << (DIGITS - 1);
+            let is_nan = !self.has_infinities() || digits != 0;
+            let quiet = (is_nan as u64) << (DIGITS - 1);
             return f64::from_bits(sign | f64::INFINITY.to_bits() | digits | quiet);
         }
         let least = self.least_exponent();
@@ -102,7 +107,7 @@ impl FloatFormat {
     /// Returns the bits of the nearest number, that with an even significand where two are. A number beyond the greatest becomes infinite,
     /// or NaN where the format has no infinities; a NaN becomes quiet, and keeps its sign and the first bits of its significand.
     pub fn encode(self, x: f64) -> u64 {
-        if self == FloatFormat::ieee(11, DIGITS) {
+        if self.mantissa == DIGITS {
             return x.to_bits();
         }
         let sign = if x.is_sign_negative() { self.sign() } else { 0 };
@@ -192,7 +197,7 @@ mod tests {
     #[test]
     fn numbers_without_infinities_end_in_nan() {
         // The 8-bit format of the OCP specification: 448 is the greatest, and 464 the middle to the next number, which is NaN.
-        let format = FloatFormat { exponent: 4, mantissa: 3, specials: Specials::NanOnly };
+        let format = FloatFormat::finite(4, 3);
         assert_eq!((format.least(), format.least_normal(), format.greatest()), (1.0 / 512.0, 1.0 / 64.0, 448.0));
         for bits in 0..=0xff_u64 {
             let x = format.decode(bits);

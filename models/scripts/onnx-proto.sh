@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Generates models/src/onnx/proto.rs anew, in a scratch crate under target/: run it when ONNX adds fields that are wanted.
+# Generates models/onnx/src/proto.rs anew, in a scratch crate under target/: run it when ONNX adds fields that are wanted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 onnx_version=1.23.2
 scratch=target/onnx-proto
-file=models/src/onnx/proto.rs
+file=models/onnx/src/proto.rs
 mkdir -p "$scratch/src"
 
 python3 -m venv "$scratch/venv"

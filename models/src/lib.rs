@@ -12,8 +12,6 @@ pub mod minilm;
 pub mod module;
 pub mod nn;
 pub mod npy;
-#[cfg(feature = "onnx")]
-pub mod onnx;
 pub mod random;
 pub mod sam;
 pub mod sam3;
@@ -27,6 +25,8 @@ mod windows;
 
 pub use bert::{BertConfig, BertOutput, ShapeError};
 pub use config::ConfigError;
+#[cfg(feature = "onnx")]
+pub use eutectic_onnx as onnx;
 pub use llama::LlamaConfig;
 pub use nn::{Activation, Form};
 pub use random::random_weights;

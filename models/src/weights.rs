@@ -1,5 +1,6 @@
 //! Weights: the tensors of a safetensors file or of a torch checkpoint, mapped into memory and matched with a program's parameters.
 
+mod file;
 mod pickle;
 mod safetensors;
 mod torch;
@@ -8,13 +9,14 @@ use std::{
     collections::BTreeMap,
     fmt,
     fs::File,
-    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use eutectic_ir::{DType, Tensor, Type};
+use eutectic_ir::{Tensor, Type};
 use memmap2::Mmap;
+
+use self::file::FileTensor;
 
 /// The tensors of a file by name. The file stays mapped as long as one of its tensors lives; it must not be truncated
 /// meanwhile (as with every memory map, reading would then end the process).
@@ -30,36 +32,6 @@ struct Entry {
     /// The name in the file, which may be another one.
     spelled: String,
     stored: FileTensor,
-}
-
-/// A tensor of the file.
-#[derive(Debug)]
-enum FileTensor {
-    /// Of an element type that programs have.
-    Usable(Tensor),
-    /// Of another one; described as `F8_E4M3[384 384]`.
-    Foreign(String),
-}
-
-impl fmt::Display for FileTensor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FileTensor::Usable(tensor) => tensor.ty().fmt(f),
-            FileTensor::Foreign(text) => f.write_str(text),
-        }
-    }
-}
-
-/// Part of a memory map.
-struct Mapped {
-    map: Arc<Mmap>,
-    range: Range<usize>,
-}
-
-impl AsRef<[u8]> for Mapped {
-    fn as_ref(&self) -> &[u8] {
-        &self.map[self.range.clone()]
-    }
 }
 
 /// Parameters with their values.
@@ -258,26 +230,6 @@ impl Weights {
         let extra = extra.map(|(_, e)| Misfit::Extra { name: e.spelled.clone(), found: e.stored.to_string() });
         let problems: Vec<_> = missing.into_iter().chain(wrong).chain(extra).collect();
         if problems.is_empty() { Ok(bound) } else { Err(WeightsError::Mismatch { path: self.path.clone(), problems }) }
-    }
-}
-
-impl FileTensor {
-    /// A tensor of the file, whose truth values are checked.
-    fn usable(tensor: Tensor) -> Result<FileTensor, String> {
-        if tensor.dtype() == DType::Bool && tensor.bytes().iter().any(|&b| b > 1) {
-            return Err(format!("{} holds a byte that is neither 0 nor 1", tensor.ty()));
-        }
-        Ok(FileTensor::Usable(tensor))
-    }
-
-    /// The type in the file and the tensor in the wider float type that is asked for, where only that differs.
-    fn widened(&self, wanted: &Type) -> Option<(Type, Tensor)> {
-        let (FileTensor::Usable(tensor), Some((to, _))) = (self, wanted.as_tensor()) else {
-            return None;
-        };
-        let exact = tensor.dtype() != to && tensor.dtype().float().zip(to.float()).is_some_and(|(of, to)| of.fits(to));
-        (exact && wanted.dims().as_deref() == Some(tensor.dims()))
-            .then(|| (tensor.ty(), Tensor::from_f64(to, tensor.dims(), tensor.to_f64())))
     }
 }
 

@@ -18,6 +18,8 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 
+use crate::legal::legal_signature;
+
 /// An interned op with its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Head(pub(crate) u32);
@@ -204,7 +206,7 @@ impl Facts {
 
     /// The legal form of an op, if it is narrower than its signature.
     pub(crate) fn legal(&mut self, op: Op) -> Option<Rc<Signature>> {
-        self.legal.entry(op).or_insert_with(|| crate::instantiate::legal_signature(op).map(Rc::new)).clone()
+        self.legal.entry(op).or_insert_with(|| legal_signature(op).map(Rc::new)).clone()
     }
 
     /// Notes a number that a class is known to be.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use eutectic_ir::{
     Attr, Attrs, DType, Dim, Op, Shape, Tensor, Type,
     lang::{
-        Bindings, Signature,
+        Bindings,
         typing::{Bound, DTypePattern, DimPattern, DimsItem, SignatureResult, TypePattern},
     },
     ops::{AttrKind, RowOp},
@@ -437,12 +437,4 @@ fn bind_from_the_end(pattern: &TypePattern, shape: &Shape, bindings: &mut Bindin
             let _ = bindings.bind(*slot, Bound::Dim(dim));
         }
     }
-}
-
-/// The legal form of an op, parsed.
-pub(crate) fn legal_signature(op: Op) -> Option<Signature> {
-    let def = op.def();
-    let attrs: Vec<_> = def.attrs.iter().map(|a| a.name).collect();
-    let source = eutectic_ir::lang::Source::new(format!("<legal form of {}>", def.name), def.legal);
-    if def.legal.is_empty() { None } else { Signature::parse(&source, &attrs).ok() }
 }

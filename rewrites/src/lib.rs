@@ -154,6 +154,7 @@ mod guard;
 mod instance;
 mod instantiate;
 pub mod interop;
+mod legal;
 mod lint;
 mod log;
 mod optimize;

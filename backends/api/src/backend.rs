@@ -27,6 +27,15 @@ impl Cost {
     pub const IMPOSSIBLE: Cost = Cost { seconds: f64::INFINITY, flops: 0.0, bytes: 0.0 };
 }
 
+/// A way in which a backend can compute a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Its name, with the sizes that it chooses: `warpgroups 128×256 of 2 in 1`.
+    pub name: String,
+    /// What it is predicted to take.
+    pub cost: Cost,
+}
+
 /// A device that programs can be compiled for.
 pub trait Backend: Send + Sync {
     /// Its name: `cpu`, `cuda`, `vulkan`.
@@ -67,6 +76,16 @@ pub trait Backend: Send + Sync {
     fn cost_among(&self, kernel: &Kernel, constants: &[usize]) -> Cost {
         let _ = constants;
         self.cost(kernel)
+    }
+
+    /// Returns the ways in which it can compute a kernel, the cheapest first. [`Backend::compile`] takes the first one, whose cost is that of
+    /// [`Backend::cost_among`]. A plan needs that cost only, so this may take longer.
+    ///
+    /// # Errors
+    /// The reasons of [`Backend::supports`].
+    fn candidates(&self, kernel: &Kernel, constants: &[usize]) -> Result<Vec<Candidate>, Vec<String>> {
+        self.supports(kernel)?;
+        Ok(vec![Candidate { name: kernel.kind().into(), cost: self.cost_among(kernel, constants) }])
     }
 
     /// How long it computes until its clocks are up, when it has idled: what is timed before is slower than what follows.

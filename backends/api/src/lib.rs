@@ -37,7 +37,7 @@ pub mod windows;
 pub use anchors::{
     AnchorCall, AnchorKernel, AnchorKind, Attention, AttentionAxes, Contraction, ContractionAxes, EmptyRow, ScoreForm,
 };
-pub use backend::{Backend, Cost};
+pub use backend::{Backend, Candidate, Cost};
 pub use body::{Body, Guard, Instr, Load, NO_CHECK, Slot, Store, ValueId};
 pub use error::{BackendError, Refusal};
 pub use kernel::Kernel;

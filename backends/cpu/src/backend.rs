@@ -3,7 +3,7 @@
 use std::{fs, num::NonZeroUsize, sync::Arc};
 
 use eutectic_backend::{
-    Backend, BackendError, Cost, Executable, Kernel, Limits, Program, Setup,
+    Backend, BackendError, Candidate, Cost, Executable, Kernel, Limits, Program, Setup,
     fit::{Fitted, Measured},
 };
 use eutectic_ir::{DType, ops::Reduction};
@@ -136,6 +136,12 @@ impl Backend for Cpu {
             Some(shorter) if !self.model.cost(&shorter).seconds.is_finite() => Cost::IMPOSSIBLE,
             _ => self.model.cost_among(&kernel.longest(), constants),
         }
+    }
+
+    fn candidates(&self, kernel: &Kernel, constants: &[usize]) -> Result<Vec<Candidate>, Vec<String>> {
+        self.supports(kernel)?;
+        let name = kernels::compile(&kernel.longest(), self.machine)?.name().into();
+        Ok(vec![Candidate { name, cost: self.cost_among(kernel, constants) }])
     }
 
     fn fit(&self, measured: &[Measured]) -> Option<Fitted> {

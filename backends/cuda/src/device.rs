@@ -178,6 +178,10 @@ impl Device for Cuda {
         }
     }
 
+    fn ways(&self, kernel: &eutectic_backend::Kernel) -> Vec<(String, f64)> {
+        kernels::expected(&self.shape, kernel)
+    }
+
     fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
         self.costs.fit(&self.shape, measured)
     }

@@ -6,7 +6,7 @@ mod host;
 
 use std::sync::Arc;
 
-use eutectic::{Compiler, Strategy};
+use eutectic::{Compiler, DType, Strategy};
 use eutectic_backend::{Contraction, Instr, axes::FEW};
 use eutectic_checker::run::check;
 use eutectic_conformance::{device::Device, program::programs, suites::SUITES};
@@ -64,6 +64,16 @@ fn cases() {
 }
 
 #[test]
+fn types_without_a_name_in_the_language_are_refused_by_name() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    for dtype in [DType::F8E5M2, DType::F8E4M3, DType::I16, DType::U16] {
+        let text = format!("(input x {dtype}[6]) (output y (cast x :to f32))");
+        let error = compiler.compile(&cases::graph(("lacking", &text))).map(drop).unwrap_err().to_string();
+        assert!(error.contains(&format!("{dtype}; the device does not have it")), "{error}");
+    }
+}
+
+#[test]
 fn epilogues_of_the_library() {
     let linear = |act: &str, more: &str| {
         format!(
@@ -104,6 +114,45 @@ fn weights_of_few_rows_lie_along_the_sums() {
         let strides = load.at.affine(rhs.domain.len()).unwrap();
         assert_eq!(strides[axes.depth - 1] == 1, along, "{rows} rows: {strides:?}");
     }
+}
+
+/// Weights that are decoded where they are read are transposed once, in the type in which they are stored.
+#[test]
+fn decoded_weights_of_few_rows_lie_along_the_depth() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let scaled = "(param s f32[4096]) (output y (matmul x (mul (cast w :to f32) s)))";
+    let plain = "(output y (matmul x (cast w :to f32)))";
+    for (stored, rest) in [("i8", scaled), ("u8", plain), ("f16", plain)] {
+        let text = format!("(input x f32[1 4096]) (param w {stored}[4096 4096]) {rest}");
+        let program = compiler.plan(&cases::graph(("decoded", &text))).unwrap().lowered.program;
+        let [step] = program.run.as_slice() else { panic!("{stored}: {} kernels", program.run.len()) };
+        let kernel = &program.kernels[step.kernel];
+        let Some(Contraction { rhs, axes, .. }) = kernel.contraction() else { panic!("{stored}: no product") };
+        let weights =
+            rhs.instrs.iter().find_map(|i| if let Instr::Load(load) = i { Some(load) } else { None }).unwrap();
+        assert_eq!(weights.at.affine(rhs.domain.len()).unwrap()[axes.depth - 1], 1, "{stored}");
+        assert_eq!(kernel.slots[weights.slot].0.name(), stored);
+    }
+}
+
+/// The first candidate is the one that is printed, and its price is the kernel's.
+#[test]
+fn the_first_candidate_is_printed() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let mut several = 0;
+    for case in [cases::PRODUCTS, cases::ATTENTIONS].concat() {
+        for kernel in compiler.plan(&cases::graph(case)).unwrap().lowered.program.kernels {
+            let candidates = compiler.backend().candidates(&kernel, &[]).unwrap_or_else(|why| panic!("{why:?}"));
+            assert_eq!(candidates[0].cost, compiler.backend().cost(&kernel), "{}", case.0);
+            let ways = kernels::ways(&host::SHAPE, &kernel);
+            let named = ways.into_iter().find(|way| way.name == candidates[0].name);
+            if let Some(way) = named {
+                assert_eq!(way.printed, kernels::print(&host::SHAPE, &kernel), "{}: {}", case.0, way.name);
+                several += usize::from(candidates.len() > 1);
+            }
+        }
+    }
+    assert!(several > 20, "{several}");
 }
 
 /// A kernel may start before those before it have ended, and what it reads may not be there: each waits, once, before it does anything.

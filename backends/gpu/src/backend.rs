@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use eutectic_backend::{
-    Backend, BackendError, Cost, Executable, Kernel, Limits, Program,
+    Backend, BackendError, Candidate, Cost, Executable, Kernel, Limits, Program,
     fit::{Fitted, Measured},
 };
 
@@ -49,6 +49,19 @@ impl<D: Device> Backend for Gpu<D> {
 
     fn cost(&self, kernel: &Kernel) -> Cost {
         if outside(kernel).is_empty() { self.0.cost(&from_memory(kernel).0) } else { Cost::IMPOSSIBLE }
+    }
+
+    /// Ways differ by as much as their own expectations do: what they have in common is priced by the coefficients of the device.
+    fn candidates(&self, kernel: &Kernel, constants: &[usize]) -> Result<Vec<Candidate>, Vec<String>> {
+        self.supports(kernel)?;
+        let cost = self.cost_among(kernel, constants);
+        let ways = self.0.ways(&from_memory(kernel).0);
+        let Some(&(_, best)) = ways.first() else {
+            return Ok(vec![Candidate { name: kernel.kind().into(), cost }]);
+        };
+        let candidate =
+            |(name, seconds)| Candidate { name, cost: Cost { seconds: cost.seconds + (seconds - best), ..cost } };
+        Ok(ways.into_iter().map(candidate).collect())
     }
 
     fn warm_up(&self) -> Duration {

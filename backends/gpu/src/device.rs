@@ -76,6 +76,13 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// As [`eutectic_backend::Backend::cost`].
     fn cost(&self, kernel: &Kernel) -> Cost;
 
+    /// Returns the ways between which [`Device::print`] chooses, with the seconds that each is expected to take, the fastest first. Nothing where
+    /// it has one way only.
+    fn ways(&self, kernel: &Kernel) -> Vec<(String, f64)> {
+        let _ = kernel;
+        Vec::new()
+    }
+
     /// As [`eutectic_backend::Backend::warm_up`].
     fn warm_up(&self) -> Duration {
         Duration::ZERO

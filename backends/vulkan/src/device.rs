@@ -320,6 +320,10 @@ impl Device for Vulkan {
         if self.refusals(kernel).is_empty() { self.costs.cost(&self.shape, kernel) } else { Cost::IMPOSSIBLE }
     }
 
+    fn ways(&self, kernel: &Kernel) -> Vec<(String, f64)> {
+        kernels::expected(&self.dialect, &self.shape, kernel)
+    }
+
     /// An H100 and an H200 have 345 MHz of 1,980 when they have idled under Vulkan, and all of them 250 ms later.
     fn warm_up(&self) -> Duration {
         if self.shared.found.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(400) }

@@ -165,7 +165,7 @@ mod tests {
         let body: String = all.iter().map(|name| format!("// {name}\n")).collect();
         let text = wgsl.text(&[(DType::F32, 4)], 64, "", &(body + "store_s0(0, 1.0);\n"));
         compile(&text, &KEPT).unwrap_or_else(|e| panic!("{e}"));
-        for dtype in DType::ALL {
+        for dtype in DType::ALL.into_iter().filter(|dtype| crate::library::dtypes().contains(*dtype)) {
             assert!(!wgsl.literal(1.0, dtype).is_empty());
         }
     }

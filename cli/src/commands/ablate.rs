@@ -10,13 +10,15 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Compile, Format, print_json, whole},
+    args::{Compile, print_json},
     fault::{Fault, in_one_line, input},
     files,
+    format::Format,
     inputs::InputFiles,
-    program::{NamedTensors, ProgramArgs},
+    program::ProgramArgs,
     table::{lines, seconds, several, table},
     timing::{Contender, Times, Warmup, interleaved, progress},
+    values::{NamedTensors, whole},
 };
 
 /// What to leave rules out of.

@@ -14,16 +14,17 @@ use serde_json::{Value, json};
 
 use self::sweep::{Point, Sweep};
 use crate::{
-    args::{CommonArgs, Format, print_json},
+    args::{CommonArgs, print_json},
     fault::{Fault, input},
     files,
+    format::Format,
     inputs::InputFiles,
     npy, output,
     plan_file::PlanFile,
     profile::{self, KernelStep},
-    program::NamedTensors,
     table::{bytes, duration, heading, prose, seconds, table, thousands},
     timing::{Contender, Times, Warmup, interleaved, progress},
+    values::NamedTensors,
 };
 
 const EXAMPLES: &str = "\

@@ -12,9 +12,11 @@ use eutectic_checker::{Checker, Failure, Options, Outcome, Progress, Report};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Format, LoadedRules, pattern, print_json, whole, with_directories},
+    args::{LoadedRules, pattern, print_json, with_directories},
     fault::Fault,
+    format::Format,
     table::{duration, lines, several, table, thousands},
+    values::whole,
 };
 
 /// The word for no backend: the reference interpreter only.

@@ -15,10 +15,11 @@ use crate::{
     args::Compile,
     fault::Fault,
     profile::hint,
-    program::{NamedTensors, ProgramArgs},
+    program::ProgramArgs,
     report::{self, Size},
     table::{bytes, duration, faint, hanging, heading, prose, seconds, several, table, thousands},
     timing::{Contender, Times, Warmup, interleaved, progress},
+    values::NamedTensors,
 };
 
 const EXAMPLES: &str = "\

@@ -5,11 +5,7 @@ use std::io::{Write, stdout};
 use eutectic::{BACKENDS, Error, Setup};
 use serde_json::json;
 
-use crate::{
-    args::{Format, print_json},
-    fault::Fault,
-    table::table,
-};
+use crate::{args::print_json, fault::Fault, format::Format, table::table};
 
 const EXAMPLES: &str = "\
 Examples:

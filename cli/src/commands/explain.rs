@@ -11,6 +11,7 @@ use std::{
 use eutectic::{
     Compiler, Error, Graph, Planned,
     engine::{
+        backend::Candidate,
         ir::lang::sexp::did_you_mean,
         lowering::{
             report::{FusedOp, KernelReport},
@@ -22,12 +23,15 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, pattern, print_json, whole},
+    args::{CommonArgs, pattern, print_json},
     fault::{Fault, in_one_line, input},
-    files, output,
-    report::{Numbers, stretches},
+    files,
+    format::Format,
+    output,
+    report::{Numbers, candidates_json, stretches},
     table::{bytes, count, faint, hanging, heading, seconds},
     timing::progress,
+    values::whole,
 };
 
 const EXAMPLES: &str = "\
@@ -67,6 +71,9 @@ pub struct Args {
     #[arg(help_heading = None, long, value_name = "N", default_value_t = 20, value_parser = whole::<usize>)]
     iters: usize,
 }
+
+/// Candidates, at most, that are named beside the one that is taken.
+const RUNNERS_UP: usize = 2;
 
 /// A kernel and how it came about.
 struct Explanation {
@@ -325,6 +332,13 @@ impl Explanation {
             count(cost.flops)
         );
         writeln!(out, "{}", hanging(line, 4))?;
+        if let Some((first, others)) = self.report.candidates.split_first() {
+            let longer =
+                |other: &Candidate| format!("{}: {}", other.name, more(other.cost.seconds - first.cost.seconds));
+            let others: Vec<String> = others.iter().take(RUNNERS_UP).map(longer).collect();
+            let others = if others.is_empty() { String::new() } else { faint(format!(" ({})", others.join("; "))) };
+            writeln!(out, "{}", hanging(format!("  computed by {}{others}", first.name), 4))?;
+        }
         for RuleRun { rule, base, doc, origin, times } in &self.steps {
             let times = if *times > 1 { format!(" x {times}") } else { String::new() };
             writeln!(out, "{}", hanging(format!("  by {rule}{times} in {origin}"), 5))?;
@@ -376,6 +390,7 @@ impl Explanation {
             "kernel": self.numbers[0], "numbers": self.numbers, "anchor": self.report.anchor.name(),
             "origin": self.report.origin.path(),
             "times": self.numbers.len(), "stores": self.report.stores, "load": self.report.load,
+            "candidates": candidates_json(&self.report),
             "predicted_s": self.report.cost.seconds, "bytes": self.report.cost.bytes, "flops": self.report.cost.flops,
             "rules": self.steps.iter().map(step).collect::<Vec<_>>(),
             "fused": self.report.fused.iter().map(fused).collect::<Vec<_>>(),

@@ -6,10 +6,12 @@ use eutectic::engine::models::onnx::{Model, OnnxError, Summary, Unsupported};
 use serde_json::json;
 
 use crate::{
-    args::{Format, print_json},
+    args::print_json,
     fault::{Fault, input},
-    program::{ProgramArgs, onnx_fault, shape},
+    format::Format,
+    program::{ProgramArgs, onnx_fault},
     table::{bytes, count, heading, plain, table, thousands},
+    values::shape,
 };
 
 const EXAMPLES: &str = "\

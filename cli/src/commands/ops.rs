@@ -6,8 +6,9 @@ use eutectic::engine::ir::{Attr, Class, Op, lang::sexp::did_you_mean, ops::Defau
 use serde_json::json;
 
 use crate::{
-    args::{Format, pattern, print_json},
+    args::{pattern, print_json},
     fault::{Fault, input},
+    format::Format,
     table::{heading, table},
 };
 

@@ -14,9 +14,11 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, StrategyName, print_json},
+    args::{CommonArgs, StrategyName, print_json},
     fault::Fault,
-    files, output,
+    files,
+    format::Format,
+    output,
     report::{self, Size},
     table::{bytes, duration, faint, hanging, heading, lines, seconds, several, table, thousands},
 };

@@ -11,8 +11,9 @@ use eutectic_checker::worth;
 use serde_json::json;
 
 use crate::{
-    args::{BackendArg, Format, Rules, no_rule, pattern, print_json},
+    args::{BackendArg, Rules, no_rule, pattern, print_json},
     fault::Fault,
+    format::Format,
     table::{hanging, heading, several, table},
 };
 

@@ -16,14 +16,15 @@ use eutectic::{DType, Tensor, engine::ir::lang::sexp::suggestion};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, print_json},
+    args::{CommonArgs, print_json},
     fault::{Fault, input},
     files,
+    format::Format,
     inputs::InputFiles,
     npy, output,
-    program::NamedTensors,
     table::{faint, table, thousands},
     timing::progress,
+    values::NamedTensors,
 };
 
 const EXAMPLES: &str = "\

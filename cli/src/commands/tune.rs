@@ -26,9 +26,10 @@ use serde_json::json;
 
 use self::plans::Contest;
 use crate::{
-    args::{BackendArg, Format, Precision, Rules, print_json},
+    args::{BackendArg, Precision, Rules, print_json},
     fault::{Fault, input},
     files,
+    format::Format,
     output::{self, OutputFile},
     program::ProgramArgs,
     table::{seconds, several, table, thousands},

@@ -9,10 +9,11 @@ use eutectic::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CommonArgs, Format, no_rule, pattern, print_json},
+    args::{CommonArgs, no_rule, pattern, print_json},
     commands::explain::applied,
     fault::{Fault, in_one_line},
     files,
+    format::Format,
     table::{faint, hanging, heading, several},
 };
 

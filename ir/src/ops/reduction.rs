@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn the_identity_is_the_reduction_of_no_elements_and_changes_no_element() {
         for how in Reduction::ALL {
-            for dtype in DType::ALL {
+            for dtype in DType::ALL.into_iter().filter(|dtype| dtype.computes()) {
                 let identity = how.identity(dtype);
                 if dtype != DType::Bool {
                     let none = Tensor::from_f64(dtype, &[1, 0], []);

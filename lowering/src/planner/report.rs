@@ -1,6 +1,6 @@
 //! What a plan says about itself: each kernel, what was fused into it, and what that gains.
 
-use eutectic_backend::Cost;
+use eutectic_backend::{Candidate, Cost};
 use eutectic_ir::{Op, Origin, eclasses::ClassId, ops::Class};
 
 use super::{
@@ -24,6 +24,8 @@ pub struct KernelReport {
     pub load: bool,
     /// What it is predicted to cost.
     pub cost: Cost,
+    /// The ways in which the backend can compute it by itself, the one that it takes first.
+    pub candidates: Vec<Candidate>,
 }
 
 /// An op that is computed in a kernel around another.
@@ -69,6 +71,7 @@ fn describe_kernel(state: &mut State<'_, '_>, kernel: &PlanKernel, cost: Cost) -
         stores: kernel.stores.len(),
         load: kernel.load,
         cost,
+        candidates: space.candidates(&plan, kernel),
     }
 }
 

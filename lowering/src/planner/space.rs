@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use eutectic_backend::{Backend, Cost, Kernel, Limits};
+use eutectic_backend::{Backend, Candidate, Cost, Kernel, Limits};
 use eutectic_ir::{
     eclasses::{ClassId, EClasses, ENode},
     ops::{Class, Leaf},
@@ -185,14 +185,25 @@ impl<'a> Space<'a> {
         cost
     }
 
+    /// Returns the ways in which the backend can compute a kernel of a plan, the cheapest first; none where it cannot.
+    pub fn candidates(&self, plan: &Plan, kernel: &PlanKernel) -> Vec<Candidate> {
+        let built = build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs);
+        let candidates = |built: &KernelOfClasses| self.backend.candidates(&built.kernel, &self.constants(built)).ok();
+        built.ok().and_then(|built| candidates(&built)).unwrap_or_default()
+    }
+
+    /// Returns the slots that a kernel reads and that hold the same in all runs.
+    fn constants(&self, built: &KernelOfClasses) -> Vec<usize> {
+        (0..built.reads).filter(|&slot| self.facts.loadable[built.classes[slot]]).collect()
+    }
+
     fn takes(&self, kernel: &Kernel) -> bool {
         self.limits.exceeded(kernel).is_empty() && !self.refused.0.contains_key(kernel)
     }
 
     /// The price of a kernel in a run, and of copying what it writes a part of anew: only a state is sure to have that part in its place.
     fn cost_of(&self, built: &KernelOfClasses) -> Cost {
-        let constants: Vec<usize> = (0..built.reads).filter(|&slot| self.facts.loadable[built.classes[slot]]).collect();
-        let mut cost = self.backend.cost_among(&built.kernel, &constants);
+        let mut cost = self.backend.cost_among(&built.kernel, &self.constants(built));
         for &(_, whole) in &built.parts {
             let whole = &self.classes.classes[whole];
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));

@@ -7,7 +7,7 @@ use eutectic_ir::{DType, Tensor};
 use memmap2::Mmap;
 use safetensors::tensor::Metadata;
 
-use super::{FileTensor, Mapped};
+use super::file::{FileTensor, Mapped};
 
 /// Bytes of the header's length.
 const PREFIX: usize = 8;

@@ -7,7 +7,7 @@ use memmap2::Mmap;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::{
-    FileTensor, Mapped,
+    file::{FileTensor, Mapped},
     pickle::{self, TensorView},
 };
 

@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn numbers_of_the_program_reach_both_ends_of_their_range_in_each_type() {
         of("fuse/layernorm-affine", |rule, rows| {
-            for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+            for dtype in DType::ALL.into_iter().filter(|d| d.is_float() && d.computes()) {
                 let most = boundary::coarse(dtype)[0];
                 for end in [most, -most, 1.0 / most] {
                     let has = |row: &Row| {

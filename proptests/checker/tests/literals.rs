@@ -5,7 +5,7 @@ use eutectic_checker::{
     instance::Instance,
     palette::{Drawn, Palette},
 };
-use eutectic_ir::{Attr, Class, GraphError, lang::Bindings, ops::Leaf};
+use eutectic_ir::{Attr, Class, GraphError, graph::Node, lang::Bindings, ops::Leaf};
 use eutectic_rewrites::{
     Choice, Contract, Options, Probe, optimize,
     rule::{Rule, Term},
@@ -61,6 +61,14 @@ fn with(graph: &Graph, place: NodeId, number: &Tensor) -> Result<Graph, GraphErr
     Ok(changed)
 }
 
+/// Returns the tensor that a node holds, if it is a constant.
+fn number(node: &Node) -> Option<&Tensor> {
+    match (node.op.def().class, node.attrs.first()) {
+        (Class::Leaf(Leaf::Const), Some(Attr::Tensor(own))) => Some(own),
+        _ => None,
+    }
+}
+
 /// The numbers of a rule that it mistakes for those of its text, and how many were tried.
 fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
     let rule = probe.rule();
@@ -88,13 +96,14 @@ fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
             // A number variable that happens to be a number of the text may be any other too.
             let asked = rule.variables.iter().filter(|v| v.wanted.is_some()).count();
             let apart = drawn.numbers().iter().filter(|x| wanted.contains(x)).count() <= asked;
-            Some(drawn.sides(probe, 0).ok()?.written).filter(|_| apart && drawn.size() < 4000)
+            let is_of_type =
+                |graph: &Graph| graph.nodes().any(|(_, node)| number(node).is_some_and(|n| n.dtype() == dtype));
+            let written = drawn.sides(probe, 0).ok()?.written;
+            Some(written).filter(|graph| apart && drawn.size() < 4000 && is_of_type(graph))
         });
         let Some(graph) = instance else { continue };
         for (id, node) in graph.nodes() {
-            let (Class::Leaf(Leaf::Const), Some(Attr::Tensor(own))) = (node.op.def().class, node.attrs.first()) else {
-                continue;
-            };
+            let Some(own) = number(node) else { continue };
             let held = |x: &f64| Tensor::from_f64(own.dtype(), &[], [*x]) == *own;
             if own.dtype() != dtype || own.count() != 1 || !wanted.iter().any(held) {
                 continue;

@@ -110,6 +110,7 @@ impl Device {
         let refusals = program.kernels.iter().flat_map(|kernel| {
             let refused = refusal(backend, kernel);
             assert_eq!(backend.cost(kernel).seconds.is_infinite(), refused.is_some(), "{refused:?}: {kernel:#?}");
+            priced_as_it_is_computed(backend, kernel);
             refused
         });
         let refusals: Vec<String> = refusals.collect();
@@ -187,6 +188,19 @@ impl Device {
         }
         self.judge();
     }
+}
+
+/// Holds that the price of a kernel is that of the first of its candidates, that no other one is cheaper, and that there is one exactly where
+/// the kernel is supported.
+fn priced_as_it_is_computed(backend: &dyn Backend, kernel: &Kernel) {
+    let candidates = backend.candidates(kernel, &[]).unwrap_or_default();
+    assert_eq!(candidates.is_empty(), backend.supports(kernel).is_err(), "{kernel:#?}");
+    let priced = backend.cost_among(kernel, &[]);
+    if let Some(first) = candidates.first() {
+        assert_eq!(first.cost, priced, "{}: {kernel:#?}", first.name);
+    }
+    let ascends = candidates.is_sorted_by(|a, b| a.cost.seconds <= b.cost.seconds);
+    assert!(ascends, "{:?}: {kernel:#?}", candidates.iter().map(|c| (&c.name, c.cost.seconds)).collect::<Vec<_>>());
 }
 
 /// Why a backend does not take a kernel: it is beyond a limit, or not supported.

@@ -5,5 +5,6 @@ pub mod device;
 pub mod kernels;
 pub mod naive;
 pub mod program;
+pub mod suite;
 pub mod suites;
 pub mod sweep;

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use eutectic::{Backend, Cpu, CpuOptions, engine::cpu::Isa};
-use eutectic_conformance::{
-    device::Device,
-    suites::{SUITES, Suite},
-};
+use eutectic_conformance::{device::Device, suite::Suite, suites::SUITES};
 
 fn device(isa: Isa) -> Device {
     let form = |threads| Arc::new(Cpu::new(CpuOptions { threads, isa, ..CpuOptions::default() })) as Arc<dyn Backend>;

@@ -1,5 +1,5 @@
-//! No file of lowering or of a backend imports, through others or at once, what imports it: each can be read, and changed, with only those
-//! below it.
+//! No file of a crate imports, directly or through others, a file that imports it. Each file can be read, and changed, with only those
+//! below it. Crates in [`OPEN`] do not satisfy this yet.
 //!
 //! Files are read as tokens. A path leads to the file that declares what it names: re-exports are followed there, and are no imports of
 //! the file that has them unless it uses the name itself.
@@ -35,23 +35,54 @@ struct File {
 
 type Crate = BTreeMap<Module, File>;
 
+/// The crates in which files still import each other. The list only shrinks.
+const OPEN: &[&str] = &["cli", "ir", "models/onnx", "proptests/checker"];
+
 #[test]
 fn no_file_imports_what_imports_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let backends = fs::read_dir(root.join("backends")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let crates = crates(&root);
     let mut cycles = String::new();
     let mut edges = 0;
-    for src in backends.chain([root.join("lowering/src")]).filter(|src| src.is_dir()) {
+    for name in &crates {
         let mut files = Crate::new();
-        read(&src, &[], &mut files);
+        read(&root.join(name).join("src"), &[], &mut files);
         let graph = imports(&files);
         edges += graph.edge_count();
-        for cycle in cycles_of(&graph) {
-            cycles += &format!("\n  {}: {}", src.display(), cycle.join(" → "));
+        let found = cycles_of(&graph);
+        if OPEN.contains(&name.as_str()) {
+            assert!(!found.is_empty(), "the files of {name} no longer import each other; remove it from the list OPEN");
+            continue;
+        }
+        for cycle in found {
+            cycles += &format!("\n  {name}: {}", cycle.join(" → "));
         }
     }
     assert!(edges > 100, "imports are not found: {edges}");
+    assert!(OPEN.iter().all(|open| crates.iter().any(|name| name == open)), "the list OPEN names no crate: {OPEN:?}");
     assert!(cycles.is_empty(), "files import each other; move what they share to a file below them:{cycles}");
+}
+
+/// Returns the folders of all crates, from the root of the workspace.
+fn crates(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![String::new()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(root.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let is_source = name == "src" || name == "target" || name.starts_with('.');
+            if entry.file_type().unwrap().is_dir() && !is_source {
+                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                if root.join(&path).join("Cargo.toml").is_file() && root.join(&path).join("src").is_dir() {
+                    found.push(path.clone());
+                }
+                left.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
 }
 
 #[test]

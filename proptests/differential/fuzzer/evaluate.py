@@ -1,19 +1,20 @@
 """Expected values of a graph, node by node, exact or with every rounding disturbed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from . import pointwise
 from .facts import (
-    ABSOLUTE, CANCELLING, EXACT, GATES, LINEAR, MOVE, RELATIVE, ROOTS, SHAPED, SQUARES, SUM, ULP, WHOLE_SUMS,
-    ZERO_SIGN_OPEN, is_discontinuous, rounding_of,
+    ABSOLUTE, CANCELLING, EXACT, GATES, HUGE, LINEAR, MOVE, OF_DIFFERENCES, PRODUCTS, RELATIVE, ROOTS, SHAPED, SQUARES, SUM, ULP, WHOLE_SUMS,
+    ZERO_SIGN_OPEN, is_discontinuous, is_reordered, rounding_of,
 )
-from .own import LEAST_WEIGHT, light_weights, masked_product
-from .parts import in_parts
+from .own import hidden, light_weights, masked_product, without_light
+from .padding import explicit
+from .parts import axes_of, in_parts
 from .references import Unable
 from .rounding import narrow, spacing, stepped, wide
-from .values import BF16, F16, F32, F64, is_float, tensor
+from .values import BF16, F16, F32, F64, is_float, limits, tensor
 
 
 @dataclass
@@ -29,7 +30,8 @@ class Noise:
     masks: bool = False
     light: bool = False
     parts: bool = False
-    weights: set = frozenset()
+    weights: dict = field(default_factory=dict)
+    biases: dict = field(default_factory=dict)
     cone: set = frozenset()
     types: dict = None
 
@@ -101,32 +103,64 @@ def run_node(references, node, env, opset, noise, cone):
         seen = dict(env)
         for name in node.reads()[:1 if node.op in SHAPED else None]:
             seen[name] = disturbed_operand(env[name], noise, 4 if node.op in ('Conv', 'ConvTranspose') else 1)
+            if node.op in OF_DIFFERENCES:
+                seen[name] = np.where(np.abs(wide(env[name])) > HUGE, env[name], seen[name])
+    elif noise is not None and noise.contract != 'exact' and is_reordered(node) and node.outputs[0] not in cone and not whole(node, env):
+        seen = env | {name: stepped(env[name], noise.steps(env[name].shape, 1)) for name in node.reads()}
     if noise is not None and noise.parts and in_parts(node, env) is not None:
         outputs = [in_parts(node, env)]
     elif noise is not None and noise.light and node.op == 'Attention':
         outputs = light_weights(node, [env[name] if name else None for name in node.inputs], opset) or references.run(node, seen, opset)
+    elif noise is not None and noise.masks and node.outputs[0] in noise.biases:
+        outputs = [hidden(*(env[name] for name in noise.biases[node.outputs[0]]))]
     elif noise is not None and noise.masks and node.op == 'MatMul' and all(env[name].ndim >= 2 for name in node.inputs):
         outputs = [narrow(masked_product(*(env[name] for name in node.inputs)), env[node.inputs[0]].dtype)]
     else:
         outputs = references.run(node, seen, opset, noise is not None and noise.native, noise is not None and noise.other)
     if noise is None:
         return outputs
-    if noise.light and node.outputs[0] in noise.weights:
-        outputs = [np.where(wide(y) < LEAST_WEIGHT, 0, y).astype(y.dtype) for y in outputs]
+    if noise.light and node.outputs[0] in noise.weights and node.outputs[0] not in cone:
+        outputs = [without_light(node, outputs[0], env, opset, noise.weights[node.outputs[0]])]
     outputs = [y if y is None else disturbed_result(y, node, kind, name in cone, env, noise) for name, y in zip(node.outputs, outputs)]
     args = [env[name] if name else None for name in node.inputs]
     open_ = pointwise.undefined(node, args) if args and args[0] is not None else None
     y = outputs[0]
     overflows = overflowing(references, node, env, opset, y)
-    for more in (overflows, poisoned(node, env, y)):
+    for more in (overflows, poisoned(node, env, y), unfilled(node, env, y)):
         if more is not None:
             open_ = more if open_ is None else open_ | more
     if open_ is not None and np.any(open_):
-        anything = tensor(noise.rng, y.shape, y.dtype, 'wild')
-        if is_float(y.dtype):
-            anything = np.where(noise.rng.random(y.shape) < 0.3, np.nan, wide(anything))
-        outputs[0] = np.where(open_, anything, y).astype(y.dtype)
+        outputs[0] = np.where(open_, anything(noise.rng, y.shape, y.dtype), y).astype(y.dtype)
     return outputs
+
+
+def anything(rng, shape, dtype):
+    """Draws values for open elements: of any kind, or all infinite, or all NaN, as an overflow leaves them."""
+    drawn = tensor(rng, shape, dtype, 'wild')
+    if not is_float(dtype):
+        return drawn
+    kind = rng.integers(7)
+    if kind < 3:
+        return np.full(shape, (np.inf, -np.inf, np.nan)[kind])
+    if kind < 5:
+        return np.where(rng.random(shape) < (0.5 if kind == 3 else 0), rng.choice([-np.inf, np.inf]), wide(tensor(rng, shape, dtype)))
+    return np.where(rng.random(shape) < 0.3, np.nan, wide(drawn))
+
+
+def overflowing_products(node, env, result):
+    """Says which products may overflow or vanish on the way in some order: those of their large factors, or of their small ones."""
+    x = env[node.inputs[0]]
+    info = limits(F64 if x.dtype == F64 else F32)
+    with np.errstate(all='ignore'):
+        exponents = np.where(np.isfinite(wide(x)) & (x != 0), np.log2(np.abs(wide(x))), 0)
+    large, small = np.maximum(exponents, 0), np.minimum(exponents, 0)
+    if node.op == 'CumProd':
+        # A scan in steps multiplies any neighbours, those after the element too.
+        axis = int(env[node.inputs[1]].reshape(-1)[0])
+        total = lambda e: np.broadcast_to(e.sum(axis, keepdims=True), result.shape)
+    else:
+        total = lambda e: e.sum(**axes_of(node, env, x.ndim)).reshape(result.shape)
+    return (total(large) > np.log2(float(info.max)) - 4) | (total(small) < np.log2(float(info.tiny)) + 4)
 
 
 def overflowing_scores(node, finite, result, most):
@@ -149,6 +183,23 @@ def poisoned(node, env, result):
     return np.broadcast_to(bad.reshape(1, -1, *[1] * (result.ndim - 2)), result.shape) if bad.any() else None
 
 
+def unfilled(node, env, result):
+    """Says which windows of an AveragePool hold padding only: their mean is 0/0, and ONNX does not say what that is."""
+    if node.op != 'AveragePool' or node.attrs.get('count_include_pad', 0):
+        return None
+    node = explicit(node, env)
+    image, size = env[node.inputs[0]].shape[2:], node.attrs['kernel_shape']
+    ones = [1] * len(image)
+    strides, dilations = node.attrs.get('strides', ones), node.attrs.get('dilations', ones)
+    pads = node.attrs.get('pads', [0] * 2 * len(image))
+    filled = np.ones(result.shape, bool)
+    for axis, extent in enumerate(image):
+        at = np.arange(result.shape[2 + axis])[:, None] * strides[axis] - pads[axis] + np.arange(size[axis]) * dilations[axis]
+        inside = ((at >= 0) & (at < extent)).any(-1)
+        filled &= inside.reshape([-1 if i == 2 + axis else 1 for i in range(result.ndim)])
+    return ~filled
+
+
 def vanishing(node, env, result, least):
     """Says which results are roots of squares that are subnormal, or are divided by one."""
     if node.op in ROOTS:
@@ -165,6 +216,8 @@ def overflowing(references, node, env, opset, result):
 
     Terms that are infinite or NaN do not count: how they act is no matter of the order.
     """
+    if node.op in PRODUCTS and result is not None and is_float(result.dtype):
+        return overflowing_products(node, env, result)
     if node.op not in LINEAR | SQUARES | {'Attention'} or result is None or not is_float(result.dtype):
         return None
     read = {name: env[name] for name in node.reads()[:1 if node.op in SHAPED else None]}
@@ -183,6 +236,11 @@ def overflowing(references, node, env, opset, result):
     if node.op in ('Resize', 'GridSample'):
         # Cubic weights are negative, too.
         return np.ones(result.shape, bool) if largest > most / 16 else None
+    if node.op in ('ReduceL2', 'ReduceSumSquare', 'ReduceLogSum'):
+        # The sum is taken of halved exponents, because float64 holds no squares of its own largest numbers.
+        power = 1 if node.op == 'ReduceLogSum' else 2
+        terms = (finite[node.inputs[0]] / most ** (1 / power)) ** power
+        return terms.sum(**axes_of(node, env, terms.ndim)).reshape(result.shape) > 1 / 16
     if node.op in SQUARES:
         return np.ones(result.shape, bool) if largest > (most / 4) ** 0.5 else None
     attrs = {k: abs(v) if k in ('alpha', 'beta') else v for k, v in node.attrs.items()}
@@ -224,6 +282,11 @@ def disturbed_operand(value, noise, most):
     return stepped(value, steps, unit) if value.dtype in (F32, F64) else value
 
 
+def absorbed(a, b, total):
+    """Says which sums are one of their terms, because the other one is far below its unit: no order of rounding changes them."""
+    return np.minimum(np.abs(a), np.abs(b)) < spacing(wide(total), total.dtype) * 2.0**-10
+
+
 def disturbed_result(value, node, kind, in_cone, env, noise):
     """Moves a result by what its op may be off."""
     if not is_float(value.dtype):
@@ -234,6 +297,9 @@ def disturbed_result(value, node, kind, in_cone, env, noise):
         return value
     if node.op in WHOLE_SUMS and whole(node, env):
         return value
+    if node.op in ('Add', 'Sub'):
+        kept = absorbed(*(wide(env[name]) for name in node.inputs), value)
+        return np.where(kept, value, stepped(value, noise.steps(value.shape, 1))).astype(value.dtype)
     unit = ABSOLUTE.get(node.op, 0.0)
     if node.op in RELATIVE:
         size = np.abs(wide(env[node.inputs[0]]))

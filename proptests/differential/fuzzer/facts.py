@@ -54,8 +54,11 @@ ZERO_SIGN_OPEN |= set('Sign Range Relu Max Min Clip MaxPool GlobalMaxPool Reduce
 
 # Sums of products, which an order of the terms may make infinite.
 LINEAR = set('''
-MatMul Gemm Einsum ReduceSum ReduceMean ReduceL1 CumSum Conv ConvTranspose AveragePool GlobalAveragePool Resize GridSample
+MatMul Gemm Einsum ReduceSum ReduceMean ReduceL1 ReduceLogSum CumSum Conv ConvTranspose AveragePool GlobalAveragePool Resize GridSample
 '''.split())
+
+# Products of many factors, which an order of the factors may make infinite or 0.
+PRODUCTS = {'CumProd', 'ReduceProd'}
 
 # Ops that square what they read, or its difference to a mean: the square may overflow.
 SQUARES = set('''
@@ -66,11 +69,21 @@ GlobalLpPool ReduceL2 ReduceSumSquare
 # Roots of sums of squares: those of small numbers are subnormal.
 ROOTS = set('LpPool GlobalLpPool ReduceL2'.split())
 
+# Ops with a pole: where rounding moves a divisor to 0, their result is infinite.
+DIVIDING = set('''
+Div Reciprocal Pow Mod Log Tan Atanh Softsign LpNormalization LayerNormalization RMSNormalization InstanceNormalization GroupNormalization
+BatchNormalization MeanVarianceNormalization LRN ReduceLogSum ReduceLogSumExp
+'''.split())
+
+# Ops of differences to the largest element: those between numbers this large are 0 or huge.
+OF_DIFFERENCES = {'Softmax', 'LogSoftmax'}
+HUGE = 2.0**92
+
 # Ops whose operands after the first decide about the shape of the result.
 SHAPED = {'Resize', 'Upsample'}
 
 # Sums of whole numbers are exact in any order while they stay small.
-WHOLE_SUMS = set('MatMul Gemm ReduceSum CumSum Conv'.split())
+WHOLE_SUMS = set('MatMul Gemm ReduceSum CumSum Conv Sum'.split())
 
 # Ops element by element: inside a cone, results are rounded as written.
 POINTWISE = set(_EXACT.split()) | set(_ULP.split()) | set('''
@@ -88,20 +101,64 @@ def rounding_of(node):
     return SUM if node.attrs.get('reduction') in ('add', 'mul') else rounding(node.op)
 
 
-# Ops that pass weights on to the product of attention.
-_WEIGHTS = set('Softmax Where IsNaN Identity Dropout Cast Reshape Transpose Squeeze Unsqueeze Slice Expand'.split())
+def is_reordered(node):
+    """Says whether a node adds so many terms that `reassoc` may add them in another order than the one that is written."""
+    return node.op == 'Sum' and len(node.inputs) > 2
 
 
 def weights(nodes):
-    """Returns the softmaxes that a matrix product reads, directly or through guards and views: the engine may see attention in them."""
-    wanted, found = set(), set()
+    """Returns the softmaxes by the name of their weights, those in primitives too: e/Σe for e = exp(x − max x).
+
+    The value is the name of e, whose logarithm decides which weight is 0, or None for the op Softmax.
+    """
+    makers = {name: node for node in nodes for name in node.outputs}
+    found = {node.outputs[0]: None for node in nodes if node.op == 'Softmax'}
+    for node in nodes:
+        if node.op == 'Div' and _is_softmax(node, makers):
+            found[node.outputs[0]] = node.inputs[0]
+    return found
+
+
+# Ops that pass weights on to the product of attention, and scores on to their softmax.
+_GUARDS = set('Where IsNaN Identity Dropout Cast Reshape Transpose Squeeze Unsqueeze Slice Expand'.split())
+_VIEWS = set('Identity Cast Reshape Transpose Squeeze Unsqueeze Expand'.split())
+
+
+def biases(nodes):
+    """Returns the sums of scores and a bias that attention takes a softmax of: the name of the sum to those of scores and bias."""
+    makers = {name: node for node in nodes for name in node.outputs}
+    softmaxes, read, found = weights(nodes), set(), {}
     for node in reversed(nodes):
         if node.op == 'MatMul':
-            wanted.add(node.inputs[0])
-        elif node.op in _WEIGHTS and node.outputs[0] in wanted:
-            wanted |= set(node.reads())
-            found |= {node.outputs[0]} if node.op == 'Softmax' else set()
+            read.add(node.inputs[0])
+        elif node.outputs[0] in read and node.outputs[0] in softmaxes:
+            exp = softmaxes[node.outputs[0]]
+            total = _behind(makers, makers[makers[exp].inputs[0]].inputs[0] if exp else node.inputs[0], _VIEWS)
+            if total and total.op == 'Add':
+                for scores, bias in (total.inputs, total.inputs[::-1]):
+                    source = _behind(makers, scores, _VIEWS | {'Mul', 'Div'})
+                    if source and source.op == 'MatMul':
+                        found[total.outputs[0]] = scores, bias
+        elif node.outputs[0] in read and node.op in _GUARDS:
+            read |= set(node.reads())
     return found
+
+
+def _behind(makers, name, through):
+    """Returns the node that makes a value, or that value through some ops, of which the first operand counts; None for a leaf."""
+    while name in makers and makers[name].op in through:
+        name = makers[name].inputs[0]
+    return makers.get(name)
+
+
+def _is_softmax(quotient, makers):
+    """Says whether a Div is that of exp(x − max x) and its sum."""
+    made = lambda name, op: makers[name] if name in makers and makers[name].op == op else None
+    above, below = quotient.inputs
+    exp, total = made(above, 'Exp'), made(below, 'ReduceSum')
+    less = exp and made(exp.inputs[0], 'Sub')
+    most = less and made(less.inputs[1], 'ReduceMax')
+    return bool(most and total and total.inputs[0] == above and most.inputs[0] == less.inputs[0])
 
 
 def is_discontinuous(node, dtypes):

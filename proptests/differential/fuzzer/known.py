@@ -42,7 +42,6 @@ FAULTS = [
     ('Resize', 'ort', lambda n, v: n.attrs.get('coordinate_transformation_mode') == 'align_corners' and len(n.inputs) < 4,
      'align_corners by scales computes the extent from the rounded size'),
     ('Resize', 'reference', _one_element, 'pytorch_half_pixel reads an axis of one element at −1/2, where ONNX says 0'),
-    ('ReduceLogSumExp', 'ort', _nan, 'a NaN is dropped unless it is the first'),
     ('LRN', 'reference', _always, 'the window is off by one for an even size, and slow'),
     *((op, reference, _ordered_by_nan, 'which of a NaN and a number is kept depends on the order, and no document says it')
       for op in ('ScatterElements', 'ScatterND') for reference in ('ort', 'reference')),

@@ -3,7 +3,8 @@
 import numpy as np
 from onnx import helper
 
-from . import recurrent
+from . import padding, recurrent
+from .parts import axes_of
 from .rounding import narrow
 from .values import F32, F64, is_float
 
@@ -59,6 +60,24 @@ def over_all(node, args, opset):
 
 # Attention takes weights of less than this for 0.
 LEAST_WEIGHT = float(np.exp(-86.5))
+# A softmax takes a weight for 0 whose key is so far below the largest: −87, or −708 in float64, and the rounding of the difference.
+LEAST_LOGARITHM = {F64: -707.9}
+
+
+def without_light(node, weights, env, opset, exp):
+    """Returns the weights of a softmax without those that the contract takes for 0; `exp` names e before it is divided, if it is known."""
+    y = weights.astype(F64)
+    if exp is not None:
+        e = env[exp].astype(F64)
+    else:
+        e = y / np.maximum(y.max(_row(node, y.ndim, opset), keepdims=True, initial=0), np.finfo(F64).tiny)
+    return np.where(e < np.exp(LEAST_LOGARITHM.get(weights.dtype, -86.9)), 0, y).astype(weights.dtype)
+
+
+def _row(node, rank, opset):
+    """Returns the axes that a Softmax adds over."""
+    axis = node.attrs.get('axis', -1 if opset >= 13 else 1) % max(rank, 1)
+    return axis if opset >= 13 else tuple(range(axis, rank))
 
 
 def light_weights(node, args, opset):
@@ -101,12 +120,78 @@ def attention(node, args, opset, least=0.0):
     return [narrow(read.sum(-2), args[0].dtype)]
 
 
+# A bias of less hides a key: no score up to 2⁹² changes it when it is added.
+HIDES = {F64: -2.0**146}
+
+
+def hidden(scores, bias):
+    """Returns the sum of scores and a bias in which a hidden key is not read: the bias replaces a score that is not finite."""
+    with np.errstate(all='ignore'):
+        total = scores + bias
+    bias = np.broadcast_to(bias, total.shape)
+    hides = bias <= HIDES.get(bias.dtype, -2.0**117)
+    return np.where(hides & ~np.isfinite(np.broadcast_to(scores, total.shape)), bias, total).astype(total.dtype)
+
+
 def masked_product(a, b):
     """Returns a matrix product in which a zero on the left leaves its row of the right side out."""
     a, b = a.astype(F64), b.astype(F64)
     with np.errstate(all='ignore'):
         terms = a[..., None] * b[..., None, :, :]
         return np.where(a[..., None] == 0, 0, terms).sum(-2)
+
+
+def log_sum_exp(node, args, opset):
+    """Computes ReduceLogSumExp in float64; the references subtract an infinite maximum from itself."""
+    x = args[0].astype(F64)
+    over = axes_of(node, dict(zip(node.inputs, args)), x.ndim)
+    most = np.max(np.where(np.isfinite(x), x, -np.inf), **{**over, 'keepdims': True}, initial=-np.inf)
+    most = np.where(np.isinf(most), 0, most)
+    with np.errstate(all='ignore'):
+        total = np.log(np.exp(x - most).sum(**over))
+        return [narrow(total + most.reshape(total.shape), args[0].dtype)]
+
+
+def log_softmax(node, args, opset):
+    """Computes LogSoftmax in float64 from differences; the reference takes the logarithm of a weight that may have vanished."""
+    x = args[0].astype(F64)
+    axis = node.attrs.get('axis', -1 if opset >= 13 else 1)
+    axis += x.ndim if axis < 0 else 0
+    # Before op set 13, all axes from this one on are one.
+    rows = x if opset >= 13 else x.reshape(int(np.prod(x.shape[:axis])), -1)
+    over = {'axis': axis if opset >= 13 else 1, 'keepdims': True}
+    with np.errstate(all='ignore'):
+        below = rows - rows.max(**over, initial=-np.inf)
+        return [narrow((below - np.log(np.exp(below).sum(**over))).reshape(x.shape), args[0].dtype)]
+
+
+def conv_transpose(node, args, opset):
+    """Computes a ConvTranspose with SAME whose result is longer than its windows reach: the padding is negative.
+
+    Returns None for others. The references take negative padding for none, and make another extent than ONNX states.
+    """
+    edges = padding.transposed(node, [a.shape for a in args[:2]])
+    if edges is None:
+        return None
+    x, w = (a.astype(F64) for a in args[:2])
+    groups, (rows, channels), kernel = node.attrs.get('group', 1), x.shape[:2], w.shape[2:]
+    ones = [1] * len(kernel)
+    strides, dilations = node.attrs.get('strides', ones), node.attrs.get('dilations', ones)
+    reach = [s * (n - 1) + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], strides, kernel, dilations)]
+    x = x.reshape(rows, groups, channels // groups, *x.shape[2:])
+    w = w.reshape(groups, channels // groups, *w.shape[1:])
+    full = np.zeros((rows, groups, w.shape[2], *reach))
+    with np.errstate(all='ignore'):
+        for at in np.ndindex(*kernel):
+            places = tuple(slice(i * d, i * d + s * (n - 1) + 1, s) for i, d, s, n in zip(at, dilations, strides, x.shape[3:]))
+            full[(..., *places)] += np.einsum('ngc...,gco->ngo...', x, w[(..., *at)])
+        full = full.reshape(rows, -1, *reach)
+        for axis, (before, after) in enumerate(edges, 2):
+            full = np.pad(full, [(max(-before, 0), max(-after, 0)) if i == axis else (0, 0) for i in range(full.ndim)])
+            full = full.take(range(max(before, 0), full.shape[axis] - max(after, 0)), axis)
+        if len(args) > 2 and args[2] is not None:
+            full = full + args[2].astype(F64).reshape(1, -1, *ones)
+    return [narrow(full, args[0].dtype)]
 
 
 def one_hot(node, args, opset):
@@ -183,7 +268,7 @@ OPS = {
     'MeanVarianceNormalization': mean_variance,
     'TensorScatter': tensor_scatter, 'OneHot': one_hot, 'EyeLike': eye_like, 'LRN': local_response,
     'ArgMax': ranking, 'ArgMin': ranking, 'Hardmax': ranking, 'QuantizeLinear': quantised, 'DequantizeLinear': quantised,
-    'GlobalMaxPool': over_all, 'GlobalAveragePool': over_all, 'Attention': attention,
+    'ReduceLogSumExp': log_sum_exp, 'LogSoftmax': log_softmax, 'ConvTranspose': conv_transpose, 'GlobalMaxPool': over_all, 'GlobalAveragePool': over_all, 'Attention': attention,
 }
 
 # Where float64 hides an overflow, native arithmetic of ONNX Runtime is asked too.

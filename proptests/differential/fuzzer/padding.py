@@ -22,6 +22,7 @@ def explicit(node, values):
         more = node.attrs.get('output_padding', [0] * len(image))
         totals = [s * (n - 1) + m + span - s * n for n, s, m, span in zip(image, strides, more, spans)]
         if min(totals) < 0:
+            # See `transposed`.
             return node
     else:
         totals = [max(0, (-(-n // s) - 1) * s + span - n) for n, s, span in zip(image, strides, spans)]
@@ -29,3 +30,25 @@ def explicit(node, values):
     attrs = {k: v for k, v in node.attrs.items() if k not in ('auto_pad', 'ceil_mode')}
     pads = less + more if auto == 'SAME_UPPER' else more + less
     return replace(node, attrs={**attrs, 'pads': pads})
+
+
+def transposed(node, shapes):
+    """Returns how much a ConvTranspose with SAME cuts off before and after each axis, or None if no amount is negative.
+
+    The amounts are without the `output_padding`. A result has `stride` times the extent of the operand. ONNX halves the difference;
+    a negative one is rounded down, as the reference evaluator does it.
+    """
+    auto = node.attrs.get('auto_pad', 'NOTSET')
+    auto = auto.decode() if isinstance(auto, bytes) else auto
+    if not auto.startswith('SAME') or 'output_shape' in node.attrs:
+        return None
+    image, kernel = shapes[0][2:], shapes[1][2:]
+    ones = [1] * len(image)
+    strides, dilations = node.attrs.get('strides', ones), node.attrs.get('dilations', ones)
+    more = node.attrs.get('output_padding', [0] * len(image))
+    totals = [(k - 1) * d + 1 + m - s for k, d, s, m in zip(kernel, dilations, strides, more)]
+    if min(totals) >= 0:
+        return None
+    halves = [(t // 2, t - t // 2) for t in totals]
+    halves = halves if auto == 'SAME_UPPER' else [half[::-1] for half in halves]
+    return [(before, after - m) for (before, after), m in zip(halves, more)]

@@ -14,6 +14,7 @@ from .facts import SUM, rounding
 from .graph import model
 from .known import either_is_right, order
 from .padding import explicit
+from .resizing import without_unread
 from .rounding import narrow
 from .values import BF16, F16, F32, F64, is_float
 
@@ -63,7 +64,11 @@ class References:
             result = own.OPS[node.op](node, args, opset)
             if result is not None:
                 return result
-        return self._elsewhere(node, env, opset, native, other and bool(either_is_right(node)))
+        results = self._elsewhere(node, env, opset, native, other and bool(either_is_right(node)))
+        if node.op in ('Resize', 'Upsample'):
+            again = lambda node, env: self.run(node, env, opset, native, other)
+            results = [without_unread(again, node, env, results[0], loose=native)]
+        return results
 
     def _elsewhere(self, node, env, opset, native, other):
         """Asks ONNX Runtime or the reference evaluator, as the list of known faults orders."""

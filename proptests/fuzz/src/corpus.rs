@@ -2,13 +2,10 @@
 
 use std::{
     fs,
-    io::{Cursor, Write},
     path::{Path, PathBuf},
 };
 
-use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
-
-use crate::readers::Reader;
+use crate::{checkpoint::checkpoint, readers::Reader};
 
 /// The largest file that is taken: small ones are read often, and most of what is damaged in them matters.
 const LARGEST: u64 = 100_000;
@@ -110,21 +107,6 @@ fn arrays() -> Vec<Vec<u8>> {
         array(3, "<f2", "False", "0, 5", 0),
         array(1, "|u1", "False", "7,", 7),
     ]
-}
-
-/// An archive as torch makes it, with this list of tensors and one storage of six numbers.
-///
-/// # Panics
-/// Never: it is written to memory.
-pub fn checkpoint(pickle: &[u8]) -> Vec<u8> {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
-    let numbers: Vec<u8> = (0..6_u8).flat_map(|n| f32::from(n).to_le_bytes()).collect();
-    for (name, bytes) in [("x/data.pkl", pickle), ("x/byteorder", b"little"), ("x/data/0", &numbers)] {
-        zip.start_file(name, stored).expect("memory takes files");
-        zip.write_all(bytes).expect("memory takes bytes");
-    }
-    zip.finish().expect("memory takes a list").into_inner()
 }
 
 /// {"w": a tensor of these extents and strides}, as protocol 2 of pickle writes it.

@@ -4,6 +4,7 @@
 //! protocol buffers, headers and archives that stay well-formed around what is wrong inside. What reads back is held to more than
 //! that ([`readers`]).
 
+mod checkpoint;
 pub mod corpus;
 pub mod damage;
 pub mod readers;

@@ -7,6 +7,8 @@ use eutectic_ir::{lang::Source, text};
 use eutectic_models::{BertConfig, Tokens, Weights, image, npy, onnx::Model};
 use eutectic_rewrites::RuleSet;
 
+use crate::checkpoint::checkpoint;
+
 /// How the files of a reader are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -143,7 +145,7 @@ fn weights(place: &Place, bytes: &[u8]) -> Outcome {
 
 /// As [`weights`], of an archive whose list of tensors is damaged byte by byte.
 fn pickle(place: &Place, bytes: &[u8]) -> Outcome {
-    weights(place, &crate::corpus::checkpoint(bytes))
+    weights(place, &checkpoint(bytes))
 }
 
 fn costs(_: &Place, bytes: &[u8]) -> Outcome {

@@ -1,7 +1,7 @@
 //! Types that contractions accumulate in, and the extents of products.
 
 use super::micro::table::{Float, Micro, MicroShape};
-use crate::simd::{Isa, arithmetic::Arithmetic};
+use crate::simd::{Isa, arithmetic::Arithmetic, register::integer_types};
 
 /// Rows and columns of the target, and the length of the sums.
 #[derive(Clone, Copy, Debug)]
@@ -46,4 +46,4 @@ macro_rules! by_loops {
         }
     )*};
 }
-by_loops!(i8, u8, i32, i64, u32);
+integer_types!(by_loops);

@@ -512,6 +512,10 @@ fn key_block(keys: usize, whole: Option<usize>) -> usize {
 }
 
 impl<T: AttentionElement + ProductElement> Thunk for Attention<T> {
+    fn name(&self) -> &'static str {
+        "blocks of queries"
+    }
+
     unsafe fn run(&self, launch: &ThunkContext<'_>) {
         if self.empty_result {
             return;

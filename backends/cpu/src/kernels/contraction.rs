@@ -33,6 +33,7 @@ use crate::{
         memory::ALIGN,
         thunk::{Constant, Thunk, ThunkContext},
     },
+    simd::register::with_register,
     tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram, span},
 };
 
@@ -84,16 +85,10 @@ pub fn compile(
         let other = other.map_or("nothing".to_string(), |other| other.to_string());
         return Err(vec![format!("`matmul` of {acc} and {other}")]);
     }
-    match acc {
-        DType::F32 => Matmul::<f32>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
-        DType::F64 => Matmul::<f64>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
-        DType::I8 => Matmul::<i8>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
-        DType::U8 => Matmul::<u8>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
-        DType::I32 => Matmul::<i32>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
-        DType::I64 => Matmul::<i64>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
-        DType::U32 => Matmul::<u32>::compile(lhs, rhs, body, acc, slots, (packing, machine)),
-        other => Err(vec![format!("`matmul` on {other}")]),
+    if acc == DType::Bool || acc.register() != acc {
+        return Err(vec![format!("`matmul` on {acc}")]);
     }
+    with_register!(acc, Element => Matmul::<Element>::compile(lhs, rhs, body, acc, slots, (packing, machine)))
 }
 
 struct Matmul<T: 'static> {
@@ -382,6 +377,10 @@ impl<T: ProductElement> Matmul<T> {
 }
 
 impl<T: ProductElement> Thunk for Matmul<T> {
+    fn name(&self) -> &'static str {
+        "packed panels"
+    }
+
     unsafe fn run(&self, launch: &ThunkContext<'_>) {
         if self.empty {
             return;

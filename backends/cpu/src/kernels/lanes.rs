@@ -292,6 +292,10 @@ fn target(body: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i64
 }
 
 impl<T: LaneElement> Thunk for Lanes<T> {
+    fn name(&self) -> &'static str {
+        "lanes"
+    }
+
     unsafe fn run(&self, launch: &ThunkContext<'_>) {
         let tasks = self.grid.count().div_ceil(self.tiles);
         // SAFETY: passed on from the caller.

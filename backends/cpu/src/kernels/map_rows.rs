@@ -104,6 +104,10 @@ impl Tiles {
 }
 
 impl Thunk for Tiles {
+    fn name(&self) -> &'static str {
+        "tiles"
+    }
+
     unsafe fn run(&self, launch: &ThunkContext<'_>) {
         if self.is_empty() {
             return;

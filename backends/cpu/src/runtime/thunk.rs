@@ -32,6 +32,9 @@ pub struct Constant {
 
 /// A compiled kernel, shared by all steps that run it.
 pub trait Thunk: Send + Sync {
+    /// Returns the name of its schedule.
+    fn name(&self) -> &'static str;
+
     /// Runs it.
     ///
     /// # Safety

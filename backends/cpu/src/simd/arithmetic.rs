@@ -8,6 +8,7 @@ use super::{
     elementary,
     level::Level,
     pointwise::{Binary, Unary},
+    register::integer_types,
 };
 
 /// A type that registers of tile programs hold. `f16` and `bf16` are held as `f32`, `bool` as `u8` 0 or 1.
@@ -166,7 +167,7 @@ macro_rules! integers {
         }
     )*};
 }
-integers!(i8, u8, i32, i64, u32);
+integer_types!(integers);
 
 /// Declares functions of one argument.
 macro_rules! unary {

@@ -1,10 +1,10 @@
-//! Conversion between element types, as the op `cast` documents it, and between `f16`/`bf16` in memory and the `f32` that
+//! Conversion between element types, as the op `cast` documents it, and between shorter floats in memory and the `f32` that
 //! registers hold.
 
 use std::marker::PhantomData;
 
 use eutectic_ir::{
-    DType,
+    DType, FloatFormat,
     round::{of_integer, to_bf16, to_f16},
 };
 use half::{bf16, f16};
@@ -13,7 +13,7 @@ use super::{
     arithmetic::RegisterElement,
     level::{Isa, Level},
     pointwise::{PointFn, Unary, unary, unary_baseline},
-    register::Register,
+    register::with_register,
 };
 
 /// A type that a value can be converted to.
@@ -30,9 +30,9 @@ macro_rules! numeric {
             }
         }
     )*};
-    ($($s:ty),*) => {$( numeric!($s => f32, f64, i8, u8, i32, i64, u32); )*};
+    ($($s:ty),*) => {$( numeric!($s => f32, f64, i8, u8, i16, u16, i32, i64, u32); )*};
 }
-numeric!(f64, i8, u8, i32, i64, u32);
+numeric!(f64, i8, u8, i16, u16, i32, i64, u32);
 numeric!(f32 => f32, f64, i64, u32);
 
 /// What `as` does, in a form that is vectorised: numbers are brought into the range before they are converted.
@@ -58,7 +58,7 @@ macro_rules! saturating {
         }
     )*};
 }
-saturating!(i8, u8, i32);
+saturating!(i8, u8, i16, u16, i32);
 
 /// Rust's `as` is the op's semantics: floats to integers saturate and NaN gives 0, integers wrap.
 struct Cast<S, D>(PhantomData<(S, D)>);
@@ -97,7 +97,7 @@ macro_rules! wide {
         }
     )*};
 }
-wide!(f64, f32, i8, u8, i32, u32);
+wide!(f64, f32, i8, u8, i16, u16, i32, u32);
 
 impl Wide for i64 {
     #[inline(always)]
@@ -106,7 +106,7 @@ impl Wide for i64 {
     }
 }
 
-/// A 16-bit float type.
+/// A float type that registers hold as `f32`.
 trait Half: Copy {
     fn narrow(x: f64) -> Self;
     fn narrow_f32(x: f32) -> Self;
@@ -132,7 +132,45 @@ macro_rules! halves {
 }
 halves!(f16: to_f16, bf16: to_bf16);
 
-/// To a 16-bit float, held as `f32`: one rounding, from `f64`.
+/// 8-bit float types, by the name of their element types.
+macro_rules! bytes {
+    ($($name:ident),*) => {$(
+        #[derive(Clone, Copy)]
+        struct $name(u8);
+
+        impl $name {
+            const FORMAT: FloatFormat = DType::$name.float().expect("a floating type");
+            /// Every number by its bits.
+            const NUMBERS: [f32; 256] = {
+                let mut numbers = [0.0; 256];
+                let mut bits = 0;
+                while bits < numbers.len() {
+                    numbers[bits] = Self::FORMAT.decode(bits as u64) as f32;
+                    bits += 1;
+                }
+                numbers
+            };
+        }
+
+        impl Half for $name {
+            #[inline(always)]
+            fn narrow(x: f64) -> $name {
+                $name(Self::FORMAT.encode(x) as u8)
+            }
+            #[inline(always)]
+            fn narrow_f32(x: f32) -> $name {
+                Self::narrow(x.into())
+            }
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                Self::NUMBERS[usize::from(self.0)]
+            }
+        }
+    )*};
+}
+bytes!(F8E5M2, F8E4M3);
+
+/// To a shorter float, held as `f32`: one rounding, from `f64`.
 struct Rounded<S, H>(PhantomData<(S, H)>);
 impl<S: Wide, H: Half> Unary for Rounded<S, H> {
     type In = S;
@@ -185,6 +223,8 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
             + ConvertTo<f64>
             + ConvertTo<i8>
             + ConvertTo<u8>
+            + ConvertTo<i16>
+            + ConvertTo<u16>
             + ConvertTo<i32>
             + ConvertTo<i64>
             + ConvertTo<u32>,
@@ -199,10 +239,14 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
             DType::Bf16 => unary_baseline::<Rounded<S, bf16>>(isa),
             DType::I8 => unary_baseline::<Cast<S, i8>>(isa),
             DType::U8 => unary_baseline::<Cast<S, u8>>(isa),
+            DType::I16 => unary_baseline::<Cast<S, i16>>(isa),
+            DType::U16 => unary_baseline::<Cast<S, u16>>(isa),
             DType::I32 => unary_baseline::<Cast<S, i32>>(isa),
             DType::I64 => unary_baseline::<Cast<S, i64>>(isa),
             DType::U32 => unary_baseline::<Cast<S, u32>>(isa),
             DType::Bool => unary_baseline::<Truth<S>>(isa),
+            DType::F8E5M2 => unary_baseline::<Rounded<S, F8E5M2>>(isa),
+            DType::F8E4M3 => unary_baseline::<Rounded<S, F8E4M3>>(isa),
         }
     }
     match (from.register(), to) {
@@ -212,15 +256,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
         (DType::F32, DType::Bf16) => return unary::<RoundedF32<bf16>>(isa),
         _ => {}
     }
-    match Register::of(from) {
-        Register::F32 => of::<f32>(to, isa),
-        Register::F64 => of::<f64>(to, isa),
-        Register::I8 => of::<i8>(to, isa),
-        Register::U8 => of::<u8>(to, isa),
-        Register::I32 => of::<i32>(to, isa),
-        Register::I64 => of::<i64>(to, isa),
-        Register::U32 => of::<u32>(to, isa),
-    }
+    with_register!(from, Element => of::<Element>(to, isa))
 }
 
 /// `f16` in vectors: the crate `half` converts one number at a time.
@@ -272,6 +308,8 @@ pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
         DType::F16 if isa >= Isa::Avx2 => Some(PointFn::plain(f16c::widen)),
         DType::F16 => Some(unary::<Widen<f16>>(isa)),
         DType::Bf16 => Some(unary::<Widen<bf16>>(isa)),
+        DType::F8E5M2 => Some(unary_baseline::<Widen<F8E5M2>>(isa)),
+        DType::F8E4M3 => Some(unary_baseline::<Widen<F8E4M3>>(isa)),
         _ => None,
     }
 }
@@ -283,6 +321,8 @@ pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
         DType::F16 if isa >= Isa::Avx2 => Some(PointFn::plain(f16c::narrow)),
         DType::F16 => Some(unary::<Narrow<f16>>(isa)),
         DType::Bf16 => Some(unary::<Narrow<bf16>>(isa)),
+        DType::F8E5M2 => Some(unary_baseline::<Narrow<F8E5M2>>(isa)),
+        DType::F8E4M3 => Some(unary_baseline::<Narrow<F8E4M3>>(isa)),
         _ => None,
     }
 }
@@ -293,12 +333,25 @@ mod tests {
 
     #[test]
     fn floats_become_integers_as_by_the_operator() {
-        let near = [0.0_f32, 127.0, 128.0, 255.0, 256.0, 2_147_483_648.0, f32::MAX, f32::INFINITY, f32::NAN];
+        let near = [
+            0.0_f32,
+            127.0,
+            128.0,
+            255.0,
+            256.0,
+            32_768.0,
+            65_535.0,
+            65_536.0,
+            2_147_483_648.0,
+            f32::MAX,
+            f32::INFINITY,
+            f32::NAN,
+        ];
         let near = near.into_iter().flat_map(|x| [x, x.next_down(), x.next_up(), x - 0.5, x + 0.5]);
         let any = (0..1_000_000_u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761)));
         for x in near.flat_map(|x| [x, -x]).chain(any) {
-            let got: (i8, u8, i32) = (x.to(), x.to(), x.to());
-            assert_eq!(got, (x as i8, x as u8, x as i32), "{x:e}");
+            let got: (i8, u8, i16, u16, i32) = (x.to(), x.to(), x.to(), x.to(), x.to());
+            assert_eq!(got, (x as i8, x as u8, x as i16, x as u16, x as i32), "{x:e}");
         }
     }
 }

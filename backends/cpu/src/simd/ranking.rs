@@ -2,7 +2,7 @@
 
 use eutectic_ir::{Attr, DType, Op};
 
-use super::register::Register;
+use super::register::with_register;
 
 /// Writes of each of `n` elements how many come before it, up to so many, with room for `n` keys.
 pub type RankFn = unsafe fn(*const u8, usize, usize, *mut u8, *mut i32);
@@ -71,6 +71,8 @@ keyed! {
     f64, u64, u128, x => key_of_float!(x, u64);
     i8, u32, u64, x => (x as u32) ^ (1 << 31);
     u8, u32, u64, x => u32::from(x);
+    i16, u32, u64, x => (x as u32) ^ (1 << 31);
+    u16, u32, u64, x => u32::from(x);
     i32, u32, u64, x => (x as u32) ^ (1 << 31);
     u32, u32, u64, x => x;
     i64, u64, u128, x => (x as u64) ^ (1 << 63);
@@ -101,15 +103,7 @@ pub fn find(dtype: DType, descending: bool) -> (RankFn, usize) {
     fn of<T: Keyed>(descending: bool) -> (RankFn, usize) {
         (if descending { rank::<T, true> } else { rank::<T, false> }, size_of::<T::Packed>())
     }
-    match Register::of(dtype) {
-        Register::F32 => of::<f32>(descending),
-        Register::F64 => of::<f64>(descending),
-        Register::I8 => of::<i8>(descending),
-        Register::U8 => of::<u8>(descending),
-        Register::I32 => of::<i32>(descending),
-        Register::U32 => of::<u32>(descending),
-        Register::I64 => of::<i64>(descending),
-    }
+    with_register!(dtype, Element => of::<Element>(descending))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use eutectic_ir::{DType, ops::Reduction};
 use super::{
     arithmetic::Arithmetic,
     level::{Baseline, Isa, Level, per_level},
-    register::Register,
+    register::{Register, integer_types, with_integer, with_register},
     vector::Vector,
 };
 
@@ -63,18 +63,19 @@ macro_rules! wide {
 }
 wide!(f64, |_| f64::NEG_INFINITY, |_| f64::INFINITY, (C, L, row) side_by_side::<f32, L::Floats, C>(row).wide(), f32);
 wide!(f64, |_| f64::NEG_INFINITY, |_| f64::INFINITY, (C, L, row) side_by_side::<f64, L::Doubles, C>(row), f64);
-wide!(
-    i64,
-    i64::from,
-    i64::from,
-    // What wraps gives the same in its own type, of which vectors have more.
-    (C, L, row) row.iter().fold(Self::narrow(Self::identity(C::HOW)), |acc, &x| C::combine(acc, x)).wide(),
-    i8,
-    u8,
-    i32,
-    i64,
-    u32
-);
+macro_rules! wide_integers {
+    ($($t:ty),*) => {
+        wide!(
+            i64,
+            i64::from,
+            i64::from,
+            // What wraps gives the same in its own type, of which vectors have more.
+            (C, L, row) row.iter().fold(Self::narrow(Self::identity(C::HOW)), |acc, &x| C::combine(acc, x)).wide(),
+            $($t),*
+        );
+    };
+}
+integer_types!(wide_integers);
 
 /// A way to combine.
 pub trait Combine {
@@ -241,11 +242,7 @@ pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
     match Register::of(dtype) {
         Register::F32 => (accumulate, finish::<f32>),
         Register::F64 => of::<f64>(how),
-        Register::I8 => of::<i8>(how),
-        Register::U8 => of::<u8>(how),
-        Register::I32 => of::<i32>(how),
-        Register::I64 => of::<i64>(how),
-        Register::U32 => of::<u32>(how),
+        _ => with_integer!(dtype, Int => of::<Int>(how)),
     }
 }
 
@@ -308,15 +305,7 @@ pub fn combining(how: Reduction, dtype: DType) -> Option<Combining> {
     if dtype == DType::Bool || dtype.register() != dtype {
         return None;
     }
-    Some(match Register::of(dtype) {
-        Register::F32 => of::<f32>(how),
-        Register::F64 => of::<f64>(how),
-        Register::I8 => of::<i8>(how),
-        Register::U8 => of::<u8>(how),
-        Register::I32 => of::<i32>(how),
-        Register::I64 => of::<i64>(how),
-        Register::U32 => of::<u32>(how),
-    })
+    Some(with_register!(dtype, Element => of::<Element>(how)))
 }
 
 #[cfg(test)]

@@ -13,6 +13,10 @@ pub enum Register {
     I8,
     /// `u8`, of truth values too.
     U8,
+    /// `i16`.
+    I16,
+    /// `u16`.
+    U16,
     /// `i32`.
     I32,
     /// `i64`.
@@ -25,10 +29,12 @@ impl Register {
     /// Returns the type for an element type.
     pub const fn of(dtype: DType) -> Register {
         match dtype.register() {
-            DType::F32 | DType::F16 | DType::Bf16 => Register::F32,
+            DType::F32 | DType::F16 | DType::Bf16 | DType::F8E5M2 | DType::F8E4M3 => Register::F32,
             DType::F64 => Register::F64,
             DType::I8 => Register::I8,
             DType::U8 | DType::Bool => Register::U8,
+            DType::I16 => Register::I16,
+            DType::U16 => Register::U16,
             DType::I32 => Register::I32,
             DType::I64 => Register::I64,
             DType::U32 => Register::U32,
@@ -49,6 +55,8 @@ macro_rules! with_integer {
         match Register::of($dtype) {
             Register::I8 => with!(i8),
             Register::U8 => with!(u8),
+            Register::I16 => with!(i16),
+            Register::U16 => with!(u16),
             Register::I32 => with!(i32),
             Register::I64 => with!(i64),
             Register::U32 => with!(u32),
@@ -57,4 +65,29 @@ macro_rules! with_integer {
     }};
 }
 
-pub(crate) use with_integer;
+/// Evaluates an expression with a name for the Rust type that holds elements of an element type.
+macro_rules! with_register {
+    ($dtype:expr, $name:ident => $body:expr) => {{
+        use $crate::simd::register::{Register, with_integer};
+        macro_rules! with_float {
+            ($rust:ty) => {{
+                type $name = $rust;
+                $body
+            }};
+        }
+        match Register::of($dtype) {
+            Register::F32 => with_float!(f32),
+            Register::F64 => with_float!(f64),
+            _ => with_integer!($dtype, $name => $body),
+        }
+    }};
+}
+
+/// Calls a macro with the Rust types that hold integers.
+macro_rules! integer_types {
+    ($macro:ident) => {
+        $macro!(i8, u8, i16, u16, i32, i64, u32);
+    };
+}
+
+pub(crate) use {integer_types, with_integer, with_register};

@@ -84,11 +84,14 @@ fn entries(dtype: DType) -> Vec<NamedKernel> {
         DType::F64 => [any::<f64, Rare>(), numbers::<f64, Rare>(), floats_f64()].concat(),
         DType::I8 => [any::<i8, Rare>(), numbers::<i8, Rare>()].concat(),
         DType::U8 => [any::<u8, Lowest>(), numbers::<u8, Lowest>()].concat(),
+        DType::I16 => [any::<i16, Rare>(), numbers::<i16, Rare>()].concat(),
+        DType::U16 => [any::<u16, Rare>(), numbers::<u16, Rare>()].concat(),
         DType::I32 => [any::<i32, Lowest>(), numbers::<i32, Lowest>()].concat(),
         DType::I64 => [any::<i64, Lowest>(), numbers::<i64, Lowest>()].concat(),
         DType::U32 => [any::<u32, Rare>(), numbers::<u32, Rare>()].concat(),
         DType::Bool => [any::<u8, Lowest>(), logic()].concat(),
-        DType::F16 | DType::Bf16 => Vec::new(),
+        // Registers hold these as `f32`.
+        DType::F16 | DType::Bf16 | DType::F8E5M2 | DType::F8E4M3 => Vec::new(),
     }
 }
 
@@ -223,6 +226,7 @@ fn logic() -> Vec<NamedKernel> {
 fn select<T>(_: Isa) -> PointFn {
     PointFn::plain(match size_of::<T>() {
         1 => select_run::<u8>,
+        2 => select_run::<u16>,
         4 => select_run::<u32>,
         _ => select_run::<u64>,
     })

@@ -196,6 +196,12 @@ pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<St
     problem.print(&way.unwrap_or_else(|| problem.by_threads()))
 }
 
+/// Returns the ways to compute a kernel's attention, with the seconds that each is expected to take; none of another kernel.
+pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
+    let problem = AttentionProblem::of(shape, kernel);
+    problem.map_or_else(Vec::new, |problem| ways(&problem).iter().map(|way| (way.name(), way.seconds)).collect())
+}
+
 /// All ways to compute a kernel's attention; none of another kernel.
 pub fn all(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
     let Some(problem) = AttentionProblem::of(shape, kernel).filter(|problem| problem.unit.is_some()) else {

@@ -28,6 +28,12 @@ pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Printed {
     best.map_or_else(|| Err(vec!["no tile of a product fits on this device".into()]), |way| (way.print)())
 }
 
+/// Returns the ways to compute a kernel's product, with the seconds that each is expected to take; none of another kernel.
+pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
+    let Some(problem) = ProductProblem::new(shape, kernel) else { return Vec::new() };
+    ways(&problem).into_iter().map(|way| (way.name, way.seconds)).collect()
+}
+
 /// A way to compute a product, printed.
 pub struct PrintedWay {
     /// Its name.

@@ -40,6 +40,14 @@ pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<St
     }
 }
 
+/// Returns the ways between which [`print`] chooses, with the seconds that each is expected to take, the fastest first.
+pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
+    let mut ways = contraction::expected(shape, kernel);
+    ways.extend(attention_ways::expected(shape, kernel));
+    ways.sort_by(|a, b| a.1.total_cmp(&b.1));
+    ways
+}
+
 /// All ways to compute a kernel's product or attention, for tests and measurements; none of another kernel.
 pub fn ways(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
     let mut ways = contraction::all(shape, kernel);

@@ -80,6 +80,17 @@ impl<'a> ProductProblem<'a> {
         ])
     }
 
+    /// Returns the bytes that an element of the right operand has in memory: of the widest buffer that has one for each.
+    pub fn right_width(&self) -> usize {
+        let width = |instr: &Instr| match instr {
+            Instr::Load(load) if load.at.mentions(1) && load.at.mentions(2) => {
+                Some(self.kernel.slots[load.slot].0.size())
+            }
+            _ => None,
+        };
+        self.right.instrs.iter().filter_map(width).max().unwrap_or(self.size())
+    }
+
     /// The text before the kernel itself.
     pub fn head(&self, operands: &[PrintedOperand; 2], epilogue: &str, texts: &[&str]) -> String {
         let [b, m, n, k] = self.extents;

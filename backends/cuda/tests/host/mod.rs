@@ -141,6 +141,10 @@ impl Device for Host {
         if kernels::supports(kernel).is_ok() { eutectic_cuda::costs().cost(&SHAPE, kernel) } else { Cost::IMPOSSIBLE }
     }
 
+    fn ways(&self, kernel: &Kernel) -> Vec<(String, f64)> {
+        kernels::expected(&SHAPE, kernel)
+    }
+
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {
         let module = |launch: &Launch| match &launch.work {
             Work::Printed(text) => build(text),

@@ -27,6 +27,8 @@ const USUAL: Waits = Waits { step: 80_000.0, joining: 800_000.0, byte: 14.0 };
 /// Of matrix units whose right operand lies along the depth: with the forms' rates fitted to 16 products in each of 18 ways on an H200, of which half are
 /// predicted within a factor of 1.08.
 const ALONG: Waits = Waits { step: 27_000.0, joining: 720_000.0, byte: 20.0 };
+/// Seconds of the unit: 14 of them are a byte of each processor's share, stored and read again, of an H200's 4 TB/s.
+const UNIT: f64 = 4.7e-12;
 /// Blocks of a processor that work while one of them waits.
 const RESIDENT: usize = 2;
 /// Threads of a block that adds parts.
@@ -41,24 +43,49 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
     if let Some(launch) = few_rows::print(&product, shape) {
         return launch.map(|launch| vec![launch]);
     }
-    let (forms, waits) = match product.takes_matrices() {
-        true if product.operands(matrices::EIGHT)?[1].along => {
-            (matrices::forms(dialect, shape, &matrices::ALONG), ALONG)
-        }
-        true => (matrices::forms(dialect, shape, &matrices::ACROSS), USUAL),
-        false => (fma::forms(shape, product.sum.size()), USUAL),
-    };
-    let (form, parts) = product.choose(shape, &forms, &waits);
+    let fastest = product.ways(shape)?.into_iter().min_by(|a, b| a.time.total_cmp(&b.time));
+    let TileWay { form, parts, .. } = fastest.ok_or_else(|| vec!["no tile of a product".to_string()])?;
     product.print(shape, &form, parts)
 }
 
+/// Returns the ways between which [`print`] chooses, with the seconds that each is expected to take, the fastest first; none of another kernel,
+/// and none of few rows, for which there is one way.
+pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
+    let product = Product::new(dialect, kernel).filter(|product| few_rows::print(product, shape).is_none());
+    let mut ways = product.and_then(|product| product.ways(shape).ok()).unwrap_or_default();
+    ways.sort_by(|a, b| a.time.total_cmp(&b.time));
+    ways.iter().map(|way| (way.name(), way.time * UNIT)).collect()
+}
+
+/// A form of tiles, and in how many parts the depth is taken.
+struct TileWay {
+    form: TileForm,
+    parts: usize,
+    /// Multiplications and additions that a processor could do meanwhile.
+    time: f64,
+}
+
+impl TileWay {
+    fn name(&self) -> String {
+        let TileForm { block: [rows, columns], depth, .. } = self.form;
+        format!("tiles {rows}×{columns}×{depth} in {}", self.parts)
+    }
+}
+
 impl Product<'_> {
-    /// The form, and in how many parts the depth is taken, that promise the least time: waves of blocks, each of so many steps, which wait
-    /// for memory unless the processor has another block to work on.
-    fn choose(&self, shape: &DeviceShape, forms: &[TileForm], waits: &Waits) -> (TileForm, usize) {
+    /// Each form with each number of parts of the depth: waves of blocks, each of a number of steps, which wait for memory unless the processor
+    /// has another block to work on.
+    fn ways(&self, shape: &DeviceShape) -> Result<Vec<TileWay>, Vec<String>> {
+        let (forms, waits) = match self.takes_matrices() {
+            true if self.operands(matrices::EIGHT)?[1].along => {
+                (matrices::forms(self.dialect, shape, &matrices::ALONG), ALONG)
+            }
+            true => (matrices::forms(self.dialect, shape, &matrices::ACROSS), USUAL),
+            false => (fma::forms(shape, self.sum.size()), USUAL),
+        };
         let [b, m, n, k] = self.extents;
         let size = self.sum.size();
-        let mut best = (forms[forms.len() - 1], 1, f64::INFINITY);
+        let mut ways = Vec::new();
         for form in forms {
             let [bm, bn] = form.block;
             let blocks = (b * m.div_ceil(bm) * n.div_ceil(bn)).max(1);
@@ -71,14 +98,11 @@ impl Product<'_> {
                     (waves(shape.processors) * busy).max(waves(shape.processors * RESIDENT) * (busy + waits.step));
                 let passing = (parts * b * m * n * size) as f64 / shape.processors as f64 * waits.byte;
                 let adding = if parts > 1 { waits.joining + passing } else { 0.0 };
-                let time = steps.div_ceil(parts) as f64 * step + adding;
-                if time < best.2 {
-                    best = (*form, parts, time);
-                }
+                ways.push(TileWay { form, parts, time: steps.div_ceil(parts) as f64 * step + adding });
                 parts *= 2;
             }
         }
-        (best.0, best.1)
+        Ok(ways)
     }
 
     fn print(&self, shape: &DeviceShape, form: &TileForm, parts: usize) -> Result<Vec<Launch>, Vec<String>> {

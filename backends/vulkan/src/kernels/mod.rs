@@ -32,6 +32,11 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
     }
 }
 
+/// Returns the ways between which [`print`] chooses, with the seconds that each is expected to take, the fastest first.
+pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
+    contraction::expected(dialect, shape, kernel)
+}
+
 /// Whether a kernel can be printed. All kernels can whose ops the table has: it is not printed to find out.
 ///
 /// # Errors

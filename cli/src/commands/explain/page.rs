@@ -17,10 +17,11 @@ use crate::{
     fault::Fault,
     output,
     profile::{self, KernelStep},
-    program::{NamedTensors, ProgramArgs},
+    program::ProgramArgs,
     report::{Numbers, Size},
     table::{prose, several},
     timing::progress,
+    values::NamedTensors,
 };
 
 /// The page; [`DATA`] stands where its data go.

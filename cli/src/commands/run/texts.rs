@@ -13,8 +13,9 @@ use super::{Args, decimal, overview, shortest};
 #[cfg(not(feature = "text"))]
 use crate::fault::not_built;
 use crate::{
-    args::{Format, print_json},
+    args::print_json,
     fault::{Fault, input},
+    format::Format,
     npy,
     table::{Table, heading, table},
     timing::progress,

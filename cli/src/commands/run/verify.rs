@@ -10,14 +10,15 @@ use serde_json::{Value, json};
 
 use super::{Args, number, output_files};
 use crate::{
-    args::{Format, Fp, print_json},
+    args::{Fp, print_json},
     commands::explain::applied,
     fault::{Fault, input},
+    format::Format,
     npy,
-    program::NamedTensors,
     report::{Numbers, origin_in},
     table::{heading, lines, several, table, thousands},
     timing::progress,
+    values::NamedTensors,
 };
 
 /// Refuses `--verify` where texts are embedded: it compares the results of a graph.

@@ -15,11 +15,12 @@ use eutectic::{
 
 use super::{Args, output_files, picture::SeenImage, print_results, verify};
 use crate::{
-    args::Format,
     fault::{Fault, input},
+    format::Format,
     npy,
-    program::{NamedTensors, Opened},
+    program::Opened,
     timing::progress,
+    values::NamedTensors,
 };
 
 /// Runs a model that takes images.

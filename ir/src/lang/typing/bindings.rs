@@ -24,14 +24,14 @@ type Admits = fn(DType) -> bool;
 /// The classes that have a name.
 const CLASSES: [(&str, Admits); 7] = [
     ("any", |_| true),
-    ("float", DType::is_float),
+    ("float", |dtype| dtype.is_float() && dtype.computes()),
     // Floats that are computed as they are stored.
     ("wide", |dtype| dtype.is_float() && dtype.register() == dtype),
     // Floats that are computed in `f32`.
-    ("short", |dtype| dtype.register() != dtype),
+    ("short", |dtype| dtype.register() != dtype && dtype.computes()),
     ("int", DType::is_int),
-    ("number", |dtype| dtype != DType::Bool),
-    ("signed", |dtype| dtype != DType::Bool && (dtype.is_float() || dtype.integers().0 < 0)),
+    ("number", |dtype| dtype != DType::Bool && dtype.computes()),
+    ("signed", |dtype| dtype != DType::Bool && dtype.computes() && (dtype.is_float() || dtype.integers().0 < 0)),
 ];
 
 impl DTypeClass {

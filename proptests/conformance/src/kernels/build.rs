@@ -31,7 +31,7 @@ impl Build {
         let (low, high) = match dtype {
             d if d.is_float() => (-2.0, 2.0),
             DType::Bool => (0.0, 2.0),
-            DType::U8 | DType::U32 => (0.0, 9.0),
+            DType::U8 | DType::U16 | DType::U32 => (0.0, 9.0),
             _ => (-8.0, 9.0),
         };
         let values: Vec<f64> = (0..count).map(|_| self.random.between(low, high)).collect();

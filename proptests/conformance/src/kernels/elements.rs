@@ -30,6 +30,8 @@ pub fn wrap(n: i64, dtype: DType) -> i64 {
     match dtype {
         DType::I8 => n as i8 as i64,
         DType::U8 => n as u8 as i64,
+        DType::I16 => n as i16 as i64,
+        DType::U16 => n as u16 as i64,
         DType::I32 => n as i32 as i64,
         DType::U32 => n as u32 as i64,
         DType::Bool => i64::from(n != 0),

@@ -37,6 +37,20 @@ const EXTENTS: &[usize] = &[1, 2, 0, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
 /// Floating element types, the usual one more often.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::F64, DType::F32, DType::F32];
 
+/// The element types that every backend has: random programs run on all of them.
+const EVERYWHERE: &[DType] = &[
+    DType::F32,
+    DType::F64,
+    DType::F16,
+    DType::Bf16,
+    DType::I8,
+    DType::U8,
+    DType::I32,
+    DType::I64,
+    DType::U32,
+    DType::Bool,
+];
+
 /// Integer element types.
 const WHOLES: &[DType] = &[DType::I32, DType::I64, DType::U8, DType::I8, DType::U32];
 

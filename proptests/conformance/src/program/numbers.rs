@@ -2,13 +2,13 @@
 
 use eutectic_ir::{DType, NodeId};
 
-use super::{FLOATS, Generator};
+use super::{EVERYWHERE, FLOATS, Generator};
 
 impl Generator<'_> {
     /// To another element type, more often a floating one.
     pub(super) fn conversion(&mut self) -> Option<NodeId> {
         let from = self.any();
-        let to = if self.below(2) == 0 { self.pick(FLOATS) } else { self.pick(&DType::ALL) };
+        let to = if self.below(2) == 0 { self.pick(FLOATS) } else { self.pick(EVERYWHERE) };
         self.apply("cast", &[from], &[("to", to.into())])
     }
 

@@ -5,7 +5,7 @@ use eutectic_ir::interp::interpret;
 
 use crate::{
     device::Device,
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![

@@ -9,7 +9,7 @@ use eutectic_ir::{lang::Source, text::parse};
 use crate::{
     device::Device,
     naive::Naive,
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![unfused, greedy, local];

@@ -8,7 +8,7 @@ use eutectic_ir::{lang::Source, text::parse};
 
 use crate::{
     device::Device,
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![

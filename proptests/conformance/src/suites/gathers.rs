@@ -4,7 +4,7 @@
 use crate::{
     device::Device,
     kernels::build::{Build, body, map, push},
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, Body, ContractionAxes, Instr, Load, ValueId};
 use eutectic_ir::{
@@ -23,7 +23,11 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 const SHAPES: &[[usize; 3]] =
     &[[1, 1, 1], [2, 3, 1], [1, 1, 9], [3, 5, 7], [2, 4, 33], [7, 1, 64], [2, 9, 300], [1, 2, 1030], [40, 6, 3]];
 
-const TYPES: [DType; 5] = [DType::F32, DType::F64, DType::F16, DType::U8, DType::I64];
+const TYPES: [DType; 8] =
+    [DType::F32, DType::F64, DType::F16, DType::U8, DType::I64, DType::F8E5M2, DType::F8E4M3, DType::I16];
+
+/// The types of numbers that are read as places.
+const PLACES: [DType; 5] = [DType::I64, DType::I32, DType::U8, DType::U16, DType::I16];
 
 /// Numbers below an extent that are read at some axes of the domain, as an index.
 fn ids(build: &mut Build, b: &mut Body, axes: &[usize], extent: usize, dtype: DType) -> Index {
@@ -47,7 +51,7 @@ fn store(device: &Device, mut build: Build, b: Body, value: ValueId, dtype: DTyp
 /// Some rows and some columns of matrices, as of a resized image.
 fn rows_and_columns_that_are_read(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
-        for (t, of_ids) in [DType::I64, DType::I32, DType::U8].into_iter().enumerate() {
+        for (t, of_ids) in PLACES.into_iter().enumerate() {
             let dtype = TYPES[(s + t) % TYPES.len()];
             let mut build = Build::new((s * 10 + t) as u64);
             let mut b = body(domain);
@@ -127,7 +131,7 @@ fn matrices_that_numbers_choose(device: &Device) {
     for (s, [m, k, n]) in
         [[1, 64, 48], [1, 7, 1], [3, 33, 17], [20, 16, 40], [1, 1, 5], [1, 300, 200]].into_iter().enumerate()
     {
-        for (t, of_ids) in [DType::I64, DType::I32, DType::U8].into_iter().enumerate() {
+        for (t, of_ids) in PLACES.into_iter().enumerate() {
             for turned in [false, true] {
                 let dtype = if (s + t) % 4 == 3 { DType::F64 } else { DType::F32 };
                 let mut build = Build::new((s * 100 + t * 10) as u64 + u64::from(turned));

@@ -9,7 +9,7 @@ use random::{Rng, random_graph};
 
 use crate::{
     device::Device,
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![random_graphs_keep_their_meaning, small_graphs_keep_their_meaning];

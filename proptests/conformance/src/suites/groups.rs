@@ -4,7 +4,7 @@
 use crate::{
     device::Device,
     kernels::build::{Build, body, constant, map, map_with, push, row_major},
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{
     AnchorKernel, Attention, AttentionAxes, Body, ContractionAxes, EmptyRow, Instr, Load, ScoreForm, ValueId,

@@ -7,7 +7,7 @@ use crate::{
         Random,
         build::{Build, body, map, map_with, push, row_major},
     },
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, Body, Instr, Load};
 use eutectic_ir::{

@@ -7,7 +7,7 @@ use eutectic_ir::{interpret, lang::Source, text::parse};
 
 use crate::{
     device::Device,
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![

@@ -3,7 +3,7 @@
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, ScoreForm, ValueId};
 use eutectic_ir::{DType, Tensor, index::Index};
 
-use super::{Check, checks};
+use crate::suite::{Check, checks};
 use crate::{
     device::Device,
     kernels::build::{Build, body, constant, map, push, row_major},

@@ -29,24 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::device::Device;
-
-/// A check: panics where the device is wrong.
-pub type Check = fn(&Device);
-
-/// Named checks.
-pub struct Suite {
-    /// Its name.
-    pub name: &'static str,
-    /// The checks.
-    pub checks: &'static [(&'static str, Check)],
-}
-
-/// Checks by the names of their functions.
-macro_rules! checks {
-    ($($check:ident),* $(,)?) => { &[$((stringify!($check), $check as $crate::suites::Check)),*] };
-}
-use checks;
+use crate::{device::Device, suite::Suite};
 
 /// All suites that need no files.
 pub const SUITES: &[Suite] = &[

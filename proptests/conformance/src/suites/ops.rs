@@ -3,7 +3,7 @@
 use crate::{
     device::{Device, program},
     kernels::build::{Build, body, constant, map, map_with, push, row_major},
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, BackendError, Instr, Load};
 use eutectic_ir::{
@@ -26,13 +26,24 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 
 const ALL: &[DType] = &DType::ALL;
 const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::Bf16];
-const NUMBERS: &[DType] =
-    &[DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::U32];
+const NUMBERS: &[DType] = &[
+    DType::F32,
+    DType::F64,
+    DType::F16,
+    DType::Bf16,
+    DType::I8,
+    DType::U8,
+    DType::I16,
+    DType::U16,
+    DType::I32,
+    DType::I64,
+    DType::U32,
+];
 const BOOL: &[DType] = &[DType::Bool];
 
 /// Roundoffs that a function may be off, relative to 1 + |x|.
 fn tolerance(dtype: DType) -> f64 {
-    if dtype.size() == 2 { 2f64.powi(15) } else { 60.0 }
+    if dtype.is_half() { 2f64.powi(15) } else { 60.0 }
 }
 
 fn functions_of_one_argument(device: &Device) {
@@ -160,7 +171,7 @@ fn casts_between_all_types(device: &Device) {
                 Tensor::from_i64(
                     from,
                     &[15],
-                    [0, 1, -1, 2, 3, 127, 128, 255, 256, 70_000, 1 << 31, -(1 << 31), 1 << 40, 5, 6],
+                    [0, 1, -1, 2, 3, 127, 128, 255, 256, 70_000, 1 << 31, -(1 << 31), 1 << 40, 32_768, 65_535],
                 )
             };
             let slot = build.tensor(tensor);
@@ -210,11 +221,11 @@ fn gather(ids: Tensor, (rows, from_end): (usize, bool), columns: usize) -> (eute
 }
 
 fn gathers_read_in_range_only(device: &Device) {
-    for dtype in [DType::I64, DType::I32, DType::U8, DType::I8, DType::U32] {
+    for dtype in [DType::I64, DType::I32, DType::U8, DType::I8, DType::U16, DType::I16, DType::U32] {
         let (kernel, inputs) = gather(Tensor::from_i64(dtype, &[5], [0, 6, 3, 3, 1]), (7, false), 33);
         device.check(&kernel, &inputs, 0.0);
     }
-    for dtype in [DType::I64, DType::I32, DType::I8] {
+    for dtype in [DType::I64, DType::I32, DType::I8, DType::I16] {
         let (kernel, inputs) = gather(Tensor::from_i64(dtype, &[5], [0, -7, 3, -1, 6]), (7, true), 33);
         device.check(&kernel, &inputs, 0.0);
     }

@@ -8,7 +8,7 @@ use crate::{
         build::{Build, body, constant, map, map_with, push, row_major},
         expected,
     },
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, Body, Buffer, Instr, Place, Step};
 use eutectic_ir::{

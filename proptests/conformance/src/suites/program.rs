@@ -14,7 +14,7 @@ use crate::{
         build::{body, constant, map, map_with, push, row_major},
         expected,
     },
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] =

@@ -5,7 +5,7 @@ use eutectic_ir::{lang::sexp::Source, text::parse};
 
 use crate::{
     device::Device,
-    suites::{Check, checks},
+    suite::{Check, checks},
     sweep::{Sweep, Way},
 };
 

@@ -5,7 +5,7 @@ use eutectic_checker::{Checker, Options};
 
 use crate::{
     device::Device,
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![both_sides_are_computed];

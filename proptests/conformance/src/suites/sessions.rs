@@ -12,7 +12,7 @@ use eutectic_ir::{DType, Origin, Tensor, Type};
 use crate::{
     device::Device,
     kernels::build::{body, map, push, row_major},
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![

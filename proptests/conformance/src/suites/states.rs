@@ -11,7 +11,7 @@ use eutectic_ir::{
 
 use crate::{
     device::Device,
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![states_become_what_the_interpreter_says];

@@ -8,7 +8,7 @@ use crate::{
         build::{Build, body, map, map_with, push, row_major},
         windows::{Line, product, windows},
     },
-    suites::{Check, checks},
+    suite::{Check, checks},
 };
 use eutectic_backend::{AnchorKernel, Instr};
 use eutectic_ir::{

@@ -3,7 +3,7 @@
 use eutectic_ir::ops::{Ids, OutOfRange};
 
 use super::{IdCheck, TileRun};
-use crate::simd::register::with_integer;
+use crate::simd::register::{integer_types, with_integer};
 use crate::tile::{
     access::all_hold,
     domain::{AxisMask, MAX_RANK},
@@ -30,7 +30,7 @@ macro_rules! ids {
     };
 }
 
-ids!(i8, u8, i32, u32, i64);
+integer_types!(ids);
 
 impl TileRun<'_> {
     /// # Safety

@@ -3,8 +3,10 @@
 mod decompositions;
 mod elementary;
 mod files;
+mod float8;
 mod forms;
 mod ids;
+mod int16;
 mod loops;
 mod pairs;
 mod resize;
@@ -193,7 +195,7 @@ fn no_truncation_and_no_changed_byte_panics() {
         // What is left may be a valid message: fields that are missing are found missing.
         let _ = import_bytes(whole[..end].to_vec(), Path::new("cut.onnx"));
     }
-    let mut rng = crate::random::Rng::new(1);
+    let mut rng = eutectic_models::random::Rng::new(1);
     for _ in 0..4000 {
         let mut bytes = whole.clone();
         for _ in 0..=rng.below(3) {
@@ -206,8 +208,8 @@ fn no_truncation_and_no_changed_byte_panics() {
 
 #[test]
 fn no_changed_byte_of_an_exported_model_panics() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/onnx");
-    let mut rng = crate::random::Rng::new(2);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden/onnx");
+    let mut rng = eutectic_models::random::Rng::new(2);
     for file in
         fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "onnx"))
     {

@@ -7,7 +7,9 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one,
+    OpRow,
+    arithmetic::narrowed,
+    one,
 };
 
 pub(super) const OPS: &[OpRow] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];
@@ -48,8 +50,22 @@ fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let zero = param(c, 2, x)?;
     let to = zero.map_or(c.dtype_attr("output_dtype")?.unwrap_or(DType::U8), |zero| c.dtype(zero));
     let scaled = c.apply("div", [x, scale])?;
+    if to.is_float() {
+        let number = shifted(c, scaled, zero)?;
+        return narrowed(c, number, to);
+    }
     let number = c.apply("round", [scaled])?;
     saturated(c, number, zero, to)
+}
+
+/// Returns a number plus a zero point. It stays as it is where the zero point is known to be 0, so that −0 remains.
+fn shifted(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>) -> NodeResult {
+    let Some(zero) = zero else { return Ok(number) };
+    if c.value(zero).is_some_and(|zero| zero.to_f64().iter().all(|&x| x == 0.0)) {
+        return Ok(number);
+    }
+    let zero = c.cast(zero, c.dtype(number))?;
+    c.apply("add", [number, zero])
 }
 
 /// A whole number plus a zero point, at the limits of the integers where it is beyond them.
@@ -58,13 +74,7 @@ pub(super) fn saturated(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<N
         return Err(format!("to elements of type {to}").into());
     }
     let (low, high) = to.integers();
-    let shifted = match zero {
-        Some(zero) => {
-            let zero = c.cast(zero, c.dtype(number))?;
-            c.apply("add", [number, zero])?
-        }
-        None => number,
-    };
+    let shifted = shifted(c, number, zero)?;
     let kept = c.op("clamp", &[shifted], &[("min", (low as f64).into()), ("max", (high as f64).into())])?;
     c.cast(kept, to)
 }

@@ -4,7 +4,7 @@ use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-const TYPES: [(DType, i32); 10] = [
+const TYPES: [(DType, i32); 14] = [
     (DType::F32, 1),
     (DType::U8, 2),
     (DType::I8, 3),
@@ -15,6 +15,10 @@ const TYPES: [(DType, i32); 10] = [
     (DType::F64, 11),
     (DType::U32, 12),
     (DType::Bf16, 16),
+    (DType::U16, 4),
+    (DType::I16, 5),
+    (DType::F8E4M3, 17),
+    (DType::F8E5M2, 19),
 ];
 
 /// y = x of that type where it is w, with w as an input of a given size, and as 1 in the file.

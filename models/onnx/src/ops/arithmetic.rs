@@ -141,10 +141,21 @@ fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {
 fn cast(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let to = c.dtype_attr("to")?.ok_or("it does not say to which type")?;
     let x = c.input(0)?;
-    c.cast(x, to)
+    narrowed(c, x, to)
+}
+
+/// Returns x as elements of another type. Floats of 8 bits keep what is too large at their greatest number unless the node says otherwise.
+pub(super) fn narrowed(c: &mut NodeCall<'_, '_>, x: NodeId, to: DType) -> NodeResult {
+    let saturates = c.int_or("saturate", 1)? != 0;
+    let Some(format) = to.float().filter(|_| saturates && to.bits() == 8) else { return c.cast(x, to) };
+    let of = c.dtype(x);
+    let number = if of.is_float() && of.computes() { x } else { c.cast(x, DType::F32)? };
+    let most = format.greatest();
+    let kept = c.op("clamp", &[number], &[("min", (-most).into()), ("max", most.into())])?;
+    c.cast(kept, to)
 }
 
 fn cast_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, like) = (c.input(0)?, c.input(1)?);
-    c.cast(x, c.dtype(like))
+    narrowed(c, x, c.dtype(like))
 }

@@ -4,10 +4,10 @@
 use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
-use crate::random::Rng;
+use eutectic_models::random::Rng;
 
 /// The results of a graph for values of its inputs.
-fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
+pub(super) fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
     let params = imported.params().unwrap();
     let value =
         |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, t)| t.clone()).or(params.get(name).cloned());
@@ -16,7 +16,7 @@ fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
 }
 
 /// The result of one node on x and constants, in which the node's other inputs are.
-fn one(op: NodeProto, x: &Tensor, constants: Vec<TensorProto>, opset: i64) -> Tensor {
+pub(super) fn one(op: NodeProto, x: &Tensor, constants: Vec<TensorProto>, opset: i64) -> Tensor {
     let dims: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
     results(&imported(op, x.dtype(), &dims, constants, opset).unwrap_or_else(|e| panic!("{e}")), &[("x", x.clone())])
         .remove(0)
@@ -37,27 +37,16 @@ fn imported(
 }
 
 /// An output without a declared type.
-fn open(name: &str) -> ValueInfoProto {
+pub(super) fn open(name: &str) -> ValueInfoProto {
     ValueInfoProto { name: Some(name.into()), ..Default::default() }
 }
 
-fn code(dtype: DType) -> i32 {
-    match dtype {
-        DType::F32 => 1,
-        DType::U8 => 2,
-        DType::I8 => 3,
-        DType::I32 => 6,
-        DType::I64 => 7,
-        DType::Bool => 9,
-        DType::F16 => 10,
-        DType::F64 => 11,
-        DType::U32 => 12,
-        DType::Bf16 => 16,
-    }
+pub(super) fn code(dtype: DType) -> i32 {
+    dtype.def().names.onnx
 }
 
 /// A port of that type, whose extents may be 0.
-fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
+pub(super) fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|t| t.value.as_mut()) {
         tensor.elem_type = Some(code(dtype));
@@ -69,7 +58,7 @@ fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
 }
 
 /// A tensor of the file.
-fn stored(name: &str, value: &Tensor) -> TensorProto {
+pub(super) fn stored(name: &str, value: &Tensor) -> TensorProto {
     TensorProto {
         name: Some(name.into()),
         dims: value.dims().iter().map(|&n| n as i64).collect(),

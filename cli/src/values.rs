@@ -1,0 +1,68 @@
+//! Values of arguments: numbers, and arrays by name.
+
+use std::{
+    collections::BTreeMap,
+    num::{IntErrorKind, ParseIntError},
+    path::PathBuf,
+    str::FromStr,
+};
+
+use eutectic::Tensor;
+
+use crate::{
+    fault::{Fault, input},
+    npy,
+};
+
+/// Values by name.
+pub type NamedTensors = BTreeMap<String, Tensor>;
+
+/// Parses a number of things, or a seed.
+///
+/// # Errors
+/// When it is none, or too large.
+pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|e: ParseIntError| match e.kind() {
+        IntErrorKind::PosOverflow => {
+            format!("it is too large: {} bits hold the largest that is taken", 8 * size_of::<N>())
+        }
+        _ => "expected a whole number that is not negative, as in 8".into(),
+    })
+}
+
+/// Parses a number by name: `NAME=N`.
+///
+/// # Errors
+/// When it is not of that form.
+pub fn shape(text: &str) -> Result<(String, i64), String> {
+    let (name, number) = text.split_once('=').ok_or("expected NAME=N, as in B=8")?;
+    match number.parse() {
+        Ok(n) if n >= 0 && !name.is_empty() => Ok((name.into(), n)),
+        _ => Err("expected NAME=N with a number that is not negative".into()),
+    }
+}
+
+/// Parses the file of a value by name: `NAME=@FILE.npy`.
+///
+/// # Errors
+/// When it is not of that form.
+pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once("=@") {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
+        _ => Err("expected NAME=@FILE.npy".into()),
+    }
+}
+
+/// Reads the arrays of an option that may be repeated.
+///
+/// # Errors
+/// When a file is no usable `.npy` file, or a name is there twice.
+pub fn read_named(flag: &str, files: &[(String, PathBuf)]) -> Result<NamedTensors, Fault> {
+    let mut tensors = NamedTensors::new();
+    for (name, path) in files {
+        if tensors.insert(name.clone(), npy::read(path)?).is_some() {
+            return Err(input(format!("{flag} {name} is given twice"), "give each name once"));
+        }
+    }
+    Ok(tensors)
+}
