@@ -169,7 +169,7 @@ const FEW: usize = 5;
 /// How many values an instance of so many tensors is judged on.
 fn variants(style: Style, size: usize, tensors: usize) -> usize {
     match style {
-        Style::Ends if tensors <= FEW => 2 * (tensors + 1),
+        Style::Ends if tensors <= FEW => 2 * values::oppositions(tensors),
         Style::Placed if size <= SMALL => 6,
         Style::Paired if size <= SMALL => 8,
         Style::Ends if size <= SMALL => 4,

@@ -71,6 +71,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/ranking", ":keep of reduce-sum is false", "the reshape that follows takes the axis away"),
     ("decompose/scatter-", ":keep of reduce-", "the reshape that follows takes the axis away"),
     ("decompose/scatter-sum", "?tells: operand 0 instead of or", SIGN),
+    ("decompose/scatter-sum", "?tells: operand 1 instead of gt", SIGN),
     ("decompose/scatter-sum", " for gt", SIGN),
     ("decompose/scatter-sum", " of gt swapped", SIGN),
     ("decompose/scatter-sum", "div", SIGN),

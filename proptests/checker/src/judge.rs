@@ -13,7 +13,7 @@ use eutectic_rewrites::{Contract, Rule, Sides};
 use crate::{
     boundary::moderate,
     evaluate::{evaluated, unlimited},
-    pair::{FAR, Number, Pair, left_the_range, whole},
+    pair::{FAR, Number, Pair, whole},
     values::{Style, Values},
     wild::Wild,
 };
@@ -163,7 +163,7 @@ pub fn judge(
                         Some(Err(_)) if pair.asks_for_range(left, right) => {
                             let free = free.get_or_insert_with(|| unlimited(&sides.right, values));
                             let free = free.as_ref().ok().and_then(|results| results.get(root)?.get(at).copied());
-                            let ends = free.is_none_or(|free| left_the_range(right.value, free));
+                            let ends = pair.range_tells(left, right, free);
                             Pair { ends, ..pair }.floats(left, right)
                         }
                         judged => judged,

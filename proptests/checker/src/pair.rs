@@ -175,13 +175,23 @@ impl Pair {
 impl Pair {
     /// Whether the range is to tell a right side's number from the left side's: both are numbers, and an intermediate result is not in range.
     pub fn asks_for_range(&self, left: Number, right: Number) -> bool {
-        let (numbers, short) = (left.value.is_finite() && right.value.is_finite(), self.dtype != DType::F64);
-        self.contract == Contract::Reassoc && self.ends && numbers && right.wild && short
+        let numbers = left.value.is_finite() && right.value.is_finite();
+        self.contract == Contract::Reassoc && self.ends && numbers && right.wild
+    }
+
+    /// Whether the range tells them, given the right side's number with exponents of any size. In `f64` no number has other ones, and the
+    /// bounds say what rounding may do.
+    pub fn range_tells(&self, left: Number, right: Number, unlimited: Option<f64>) -> bool {
+        let bound = left.bounded.err + right.bounded.err;
+        match self.dtype {
+            DType::F64 => (right.value - left.bounded.value).abs() > bound,
+            _ => unlimited.is_none_or(|unlimited| left_the_range(right.value, unlimited)),
+        }
     }
 }
 
 /// Whether the range of a type made a number another one than it is with exponents of any size.
-pub fn left_the_range(x: f64, unlimited: f64) -> bool {
+fn left_the_range(x: f64, unlimited: f64) -> bool {
     let off = (x - unlimited).abs();
     off.is_nan() || off > unlimited.abs() * LOST
 }

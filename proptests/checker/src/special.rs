@@ -380,6 +380,18 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_the_range_are_finite() {
+        let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        for name in ["decompose/scatter-prod", "decompose/scatter-sum"] {
+            let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule of this name");
+            for case in crate::cases::corpus(&probe, 6, None).cases.iter().filter(|case| case.style == Style::Ends) {
+                let floats = case.values.values().filter(|t| t.dtype().is_float()).flat_map(Tensor::to_f64);
+                assert!(floats.into_iter().all(f64::is_finite), "{name}: {:?}", case.instance);
+            }
+        }
+    }
+
+    #[test]
     fn the_least_number_has_its_turn_in_each_tensor() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
         let probe = rules.probes().find(|p| &*p.rule().name == "simplify/flat-matmul").expect("a rule of this name");
@@ -391,6 +403,13 @@ mod tests {
             all.into_iter().filter(|(_, t)| t.to_f64()[0].abs() < 1.0).map(|(name, _)| name).collect()
         };
         assert_eq!([0, 1, 2, 3].map(small), [vec!["a".to_string()], vec!["b".into()], vec!["c".into()], vec![]]);
+        let negative = |n: usize| {
+            let all = values::opposed(&values, manner, n);
+            ["a", "b", "c"].map(|name| all[name].to_f64()[0] < 0.0)
+        };
+        for [a, b] in [[0, 1], [0, 2], [1, 2]] {
+            assert!((3..values::oppositions(3)).map(negative).any(|signs| signs[a] != signs[b]), "{a}, {b}");
+        }
     }
 
     #[test]

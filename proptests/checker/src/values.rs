@@ -309,15 +309,27 @@ pub fn mirrored(values: &Values, name: &str) -> Values {
     values
 }
 
-/// The tensors full of the largest numbers of which something is promised, but for one in its turn, which is full of the least: what
-/// overflows in one order cancels, or is small, in another one. The signs are the bits of a number that counts these turns.
+/// The signs with which tensors of large numbers oppose each other: two of few tensors differ in a bit of their places.
+const SIGNS: usize = 3;
+
+/// Returns how many ways there are to oppose so many tensors.
+pub fn oppositions(tensors: usize) -> usize {
+    tensors + SIGNS
+}
+
+/// The tensors full of the largest numbers of which something is promised; the `n`th way. What overflows in one order is small, or
+/// cancels, in another one: each tensor in its turn is full of the least number, and then each two of few have other signs.
 pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
+    let (way, others) = (n % oppositions(values.len()), n / oppositions(values.len()));
     let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {
         let dtype = tensor.dtype();
         let most = if manner.of_tensor(name).moderate { 2_f64.powi(moderate_exponent(dtype)) } else { range(dtype).1 };
-        let (least, signs) = (n % (values.len() + 1), n / (values.len() + 1));
-        let size = if least == at { most.recip() } else { most };
-        let number = if signs >> (at % 16) & 1 == 0 { size } else { -size };
+        let is_negative = match way.checked_sub(values.len()) {
+            Some(bit) => at >> bit & 1 == 1,
+            None => others >> (at % 16) & 1 == 1,
+        };
+        let size = if way == at { most.recip() } else { most };
+        let number = if is_negative { -size } else { size };
         let full = || Tensor::from_f64(dtype, tensor.dims(), vec![number; tensor.count()]);
         (name.clone(), if dtype.is_float() { full() } else { tensor.clone() })
     };
@@ -366,7 +378,8 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
             x.signum() * (low + (high - low) * unit(random))
         }
         (Style::Ends, _) => {
-            let subnormal = if manner.moderate { 1.0 } else { dtype.unit_roundoff() };
+            // The least subnormal number: half of it is 0 in `f64`.
+            let subnormal = if manner.moderate { 1.0 } else { 2.0 * dtype.unit_roundoff() };
             let (low, high) = ((least * subnormal).log2(), largest.log2());
             x.signum() * (low + (high - low) * unit(random)).exp2()
         }
