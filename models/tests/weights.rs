@@ -13,7 +13,7 @@ fn file(header: &str, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Tensors of several types: 2x3 f32, 4 f16 (1, -2, 0.5, 65504), 2 bf16 (1, -3), 1 i64, 2 bool, 2 u16.
+/// Tensors of several types: 2x3 f32, 4 f16 (1, -2, 0.5, 65504), 2 bf16 (1, -3), 1 i64, 2 bool, 4 of a type that programs have not.
 fn sample() -> Vec<u8> {
     let header = r#"{"__metadata__":{"format":"pt"},
         "a.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
@@ -21,7 +21,7 @@ fn sample() -> Vec<u8> {
         "c":{"dtype":"BF16","shape":[1,2],"data_offsets":[32,36]},
         "x.position_ids":{"dtype":"I64","shape":[1],"data_offsets":[36,44]},
         "pooler.flag":{"dtype":"BOOL","shape":[2],"data_offsets":[44,46]},
-        "odd":{"dtype":"U16","shape":[2],"data_offsets":[46,50]},
+        "odd":{"dtype":"F8_E8M0","shape":[4],"data_offsets":[46,50]},
         "none":{"dtype":"F32","shape":[0,7],"data_offsets":[50,50]}}"#;
     let mut data: Vec<u8> = [1.5_f32, -2.0, 0.0, 3.25, f32::MAX, 1e-40].iter().flat_map(|x| x.to_le_bytes()).collect();
     data.extend([0x3c00_u16, 0xc000, 0x3800, 0x7bff, 0x3f80, 0xc040].iter().flat_map(|x| x.to_le_bytes()));
@@ -72,7 +72,7 @@ fn everything_that_does_not_fit_is_listed_at_once() {
             "gone: missing, expected f32[9]",
             "lost: missing, expected f32[8]",
             "a.weight: expected f32[3 2], found f32[2 3]",
-            "odd: expected f32[2], found U16[2]",
+            "odd: expected f32[2], found F8_E8M0[4]",
             "b: expected f32[8], found f16[4]",
             "c: bf16[1 2] is not part of the model",
             "none: f32[0 7] is not part of the model",

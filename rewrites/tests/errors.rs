@@ -210,12 +210,12 @@ fn mutated_files_never_panic() {
 
 #[test]
 fn a_wrong_declaration_is_said_once_and_a_file_named_once() {
-    let wrong = ";; no such type\n(rule fuse/NAME (forall (?a i16[A..])) (=> (neg (neg ?a)) ?a) (eq exact))\n";
+    let wrong = ";; no such type\n(rule fuse/NAME (forall (?a i12[A..])) (=> (neg (neg ?a)) ?a) (eq exact))\n";
     let text = |name: &str| Source::new(format!("{name}.rules"), wrong.replace("NAME", name));
     let sound = Source::new("one.rules", SOUND.replace("(linear ", "(liner ").replace("fuse/linear", "fuse/other"));
     let errors = RuleSet::read(&[text("one"), text("two"), sound]).expect_err("the rules are wrong");
     let said: Vec<String> = errors.0.iter().map(|e| e.to_string()).collect();
-    assert_eq!(said.iter().filter(|m| m.contains("i16")).count(), 2, "{said:?}");
+    assert_eq!(said.iter().filter(|m| m.contains("i12")).count(), 2, "{said:?}");
     assert!(!said.iter().any(|m| m.contains("is not known")), "{said:?}");
     assert_eq!(errors.to_string().matches("one.rules").count(), 1, "{errors}");
 }

@@ -23,7 +23,7 @@ pub struct Body {
     /// Extents of the domain, outermost first; where one is another in each run, the most that it can be.
     pub domain: Vec<usize>,
     /// The axes whose extent is another in each run, ascending, with what it is: runs have that many of the axis' points, the
-    /// first ones. See [`Kernel::at`].
+    /// first ones. See [`crate::Kernel::at`].
     pub lengths: Vec<(usize, Dim)>,
     /// The instructions; arguments come before users.
     pub instrs: Vec<Instr>,

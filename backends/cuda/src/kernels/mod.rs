@@ -40,7 +40,7 @@ pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<St
     }
 }
 
-/// Returns the ways between which [`print`] chooses, with the seconds that each is expected to take, the fastest first.
+/// Returns the ways between which [`print()`] chooses, with the seconds that each is expected to take, the fastest first.
 pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     let mut ways = contraction::expected(shape, kernel);
     ways.extend(attention_ways::expected(shape, kernel));

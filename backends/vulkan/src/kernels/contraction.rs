@@ -48,7 +48,7 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
     product.print(shape, &form, parts)
 }
 
-/// Returns the ways between which [`print`] chooses, with the seconds that each is expected to take, the fastest first; none of another kernel,
+/// Returns the ways between which [`print()`] chooses, with the seconds that each is expected to take, the fastest first; none of another kernel,
 /// and none of few rows, for which there is one way.
 pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     let product = Product::new(dialect, kernel).filter(|product| few_rows::print(product, shape).is_none());

@@ -32,7 +32,7 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
     }
 }
 
-/// Returns the ways between which [`print`] chooses, with the seconds that each is expected to take, the fastest first.
+/// Returns the ways between which [`print()`] chooses, with the seconds that each is expected to take, the fastest first.
 pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     contraction::expected(dialect, shape, kernel)
 }

@@ -99,7 +99,8 @@ fn nearest(x: f64, dtype: DType) -> Option<f64> {
     let numbers = all(dtype).to_f64();
     let finite = numbers.iter().enumerate().filter(|(_, n)| n.is_finite());
     let near = finite.min_by(|(a, x_a), (b, x_b)| {
-        let apart = |n: &f64| (n - x).abs();
+        // Distances from numbers far beyond would all round to the same.
+        let apart = |n: &f64| (n - x.clamp(-1e6, 1e6)).abs();
         apart(x_a).total_cmp(&apart(x_b)).then((a & 1).cmp(&(b & 1)))
     });
     near.map(|(_, &n)| n).filter(|_| !x.is_nan())
