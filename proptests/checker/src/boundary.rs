@@ -56,7 +56,7 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let eps = 2.0 * dtype.unit_roundoff();
     // An exponent b with a subnormal power eᵇ and an infinite one e⁻ᵇ.
     let subnormal = ((least * eps).ln() + least.ln()) / 2.0;
-    // An exponent b of which b·eᵇ is a few of the least subnormal numbers.
+    // An exponent b for which b·eᵇ is a few times the least subnormal number.
     let vanishing = (4.0 * least * eps).ln() - (-(least * eps).ln()).ln();
     if moderate {
         let most = 2_f64.powi(moderate_exponent(dtype));

@@ -163,10 +163,10 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     corpus
 }
 
-/// How many tensors a rule may have for each of them to be the smallest at the ends of the range.
+/// The most tensors for which each way to oppose them is tried.
 const FEW: usize = 5;
 
-/// How many values an instance of so many tensors is judged on.
+/// Returns how many values an instance with this number of tensors is judged on.
 fn variants(style: Style, size: usize, tensors: usize) -> usize {
     match style {
         Style::Ends if tensors <= FEW => 2 * values::oppositions(tensors),
@@ -210,7 +210,7 @@ pub fn fitting(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) ->
     values
 }
 
-/// The extent that an index of the left side exceeds.
+/// Returns the extent that an index of the left side exceeds.
 fn exceeded(sides: &Sides, values: &Values) -> Option<usize> {
     match evaluated(&sides.written, values) {
         Err(InterpError::IndexOutOfRange { problem, .. }) => Some(usize::try_from(problem.ids.extent).unwrap_or(0)),
@@ -218,8 +218,8 @@ fn exceeded(sides: &Sides, values: &Values) -> Option<usize> {
     }
 }
 
-/// The tensors that are ids of the left side, and what they index. Small integers lie within most extents: of these alone, ids would
-/// name no element behind the first few.
+/// Finds the tensors that are ids of the left side, and the extents that they index. Without these extents, ids would be small integers
+/// only, which name no element beyond the first few.
 fn ids(sides: &Sides, values: &Values) -> BTreeMap<String, usize> {
     let is_int = |tensor: &Tensor| tensor.dtype().is_int() && tensor.count() > 0;
     let full = |tensor: &Tensor, n: i64| Tensor::from_i64(tensor.dtype(), tensor.dims(), vec![n; tensor.count()]);

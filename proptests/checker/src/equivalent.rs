@@ -13,7 +13,7 @@ const BESIDE: &str = "what 2⁹² is lost beside, −2⁹² is lost beside, too"
 
 const MERGED: &str = "these axes lie side by side from here on, and become one again";
 
-const SIGN: &str = "it tells the sign of a zero only, which is open in a sum";
+const SIGN: &str = "it changes only the sign of a zero, which is open in a sum";
 
 /// A part of the rule's name, a part of the change, and the reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
@@ -72,15 +72,18 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/scatter-", ":keep of reduce-", "the reshape that follows takes the axis away"),
     ("decompose/scatter-sum", "?tells: operand 0 instead of or", SIGN),
     ("decompose/scatter-sum", "?tells: operand 1 instead of gt", SIGN),
-    ("decompose/scatter-sum", " for gt", SIGN),
-    ("decompose/scatter-sum", " of gt swapped", SIGN),
+    ("decompose/scatter-sum", "?tells: lt for gt", SIGN),
+    ("decompose/scatter-sum", "?tells: eq for gt", SIGN),
+    ("decompose/scatter-sum", "?tells: ne for gt", SIGN),
+    ("decompose/scatter-sum", "root 0: ne for gt", "a count is not negative"),
+    ("decompose/scatter-sum", "?tells: operands 0 and 1 of gt swapped", SIGN),
     ("decompose/scatter-sum", "div", SIGN),
     ("decompose/scatter-sum", "?tells: a number plus 1, 0 as operand 1 of gt", SIGN),
     ("decompose/scatter-sum", "?tells: a number plus 1, 0 as operand 1 of ne", "1/1 is more than 0"),
     ("decompose/scatter-sum", "?any: operand 0 instead of and", SIGN),
     ("decompose/scatter-sum", "?any: operand 1 instead of and", SIGN),
     ("decompose/scatter-sum", "?any: or for and", SIGN),
-    ("decompose/scatter-sum", "?any: reduce-sum for reduce-max", "a sum of truths is more than 0 where one of them is"),
+    ("decompose/scatter-sum", "?any: reduce-sum for reduce-max", "a count is more than 0 where one holds"),
     ("decompose/scatter-sum", "root 0: operand 1 instead of where", SIGN),
     ("simplify/pow-half", "le for eq", "nothing is less than −∞"),
     ("simplify/pow-minus-half", "le for eq", "nothing is less than −∞"),

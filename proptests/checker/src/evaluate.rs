@@ -65,7 +65,8 @@ pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpErro
     Ok(Evaluated { results: outputs().map(|(tensors, _)| tensors[0].clone()).collect(), wild, nan })
 }
 
-/// The floating outputs of a graph, every intermediate result rounded to the significand of its element type, with exponents of any size.
+/// Computes the floating outputs of a graph with exponents of any size: each intermediate result is rounded to the significand of its
+/// element type only. The others are empty.
 ///
 /// # Errors
 /// When an index read from a tensor is out of range.
@@ -107,7 +108,7 @@ fn shortened(value: Value<f64>) -> Value<f64> {
     }
 }
 
-/// A number rounded to a significand of which 1 has neighbours at twice `unit`, ties to even.
+/// Rounds a number to the significand of a type with the unit roundoff `unit`, ties to even.
 fn to_significand(x: f64, unit: f64) -> f64 {
     let power = f64::from_bits(x.abs().to_bits() & (0x7ff << 52));
     let step = 2.0 * unit * power;

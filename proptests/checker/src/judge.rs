@@ -120,7 +120,7 @@ pub fn judge(
     let extreme =
         numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
     let mut verdict = Verdict::default();
-    let mut free = None;
+    let mut unlimited_right = None;
     for root in 0..left.rounded.len() {
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
         let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
@@ -159,11 +159,11 @@ pub fn judge(
                     };
                     let (left, right) = (number(fl[at], bl[at], wl), number(fr[at], br[at], wr));
                     match pair.floats(left, right) {
-                        // What rounding cancels to is no matter of the range.
+                        // A difference that rounding makes, and not the range, is judged by the bounds alone.
                         Some(Err(_)) if pair.asks_for_range(left, right) => {
-                            let free = free.get_or_insert_with(|| unlimited(&sides.right, values));
-                            let free = free.as_ref().ok().and_then(|results| results.get(root)?.get(at).copied());
-                            let ends = pair.range_tells(left, right, free);
+                            let roots = unlimited_right.get_or_insert_with(|| unlimited(&sides.right, values));
+                            let value = roots.as_ref().ok().and_then(|roots| roots.get(root)?.get(at).copied());
+                            let ends = pair.range_tells(left, right, value);
                             Pair { ends, ..pair }.floats(left, right)
                         }
                         judged => judged,

@@ -43,7 +43,7 @@ impl Number {
         self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
     }
 
-    /// Whether it is NaN or an infinity in real arithmetic, too.
+    /// Returns whether it is NaN or an infinity in real arithmetic, too.
     fn surely_not_finite(&self) -> bool {
         !self.bounded.value.is_finite() && self.bounded.err == 0.0
     }
@@ -83,7 +83,7 @@ impl Pair {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
             Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
             Contract::Fast => self.reals(left.bounded, right.bounded),
-            // So do poles and NaN that rounding the parts makes, where real arithmetic has a number.
+            // Rounding a part may make a pole or NaN where real arithmetic has a number.
             _ if self.parts && (right.wild || !r.is_finite() && !right.surely_not_finite()) => None,
             _ if left.surely_finite() && !last && !r.is_finite() && (self.ranged || !right.over) => {
                 Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
@@ -170,27 +170,25 @@ impl Pair {
         let sure = a.is_finite() && b.is_nan() && self.finite && !self.extreme;
         (self.contract == Contract::Fast && sure).then(|| reals_differ(a, b, "a number".into()))
     }
-}
 
-impl Pair {
-    /// Whether the range is to tell a right side's number from the left side's: both are numbers, and an intermediate result is not in range.
+    /// Returns whether a difference may be due to the range: both sides have a number, and the right side has an intermediate result
+    /// that is out of range.
     pub fn asks_for_range(&self, left: Number, right: Number) -> bool {
         let numbers = left.value.is_finite() && right.value.is_finite();
         self.contract == Contract::Reassoc && self.ends && numbers && right.wild
     }
 
-    /// Whether the range tells them, given the right side's number with exponents of any size. In `f64` no number has other ones, and the
-    /// bounds say what rounding may do.
+    /// Returns whether a difference is due to the range. `unlimited` is the right side's number, computed with exponents of any size. There is no
+    /// such arithmetic for `f64`: there, a difference beyond the error bounds is due to the range.
     pub fn range_tells(&self, left: Number, right: Number, unlimited: Option<f64>) -> bool {
-        let bound = left.bounded.err + right.bounded.err;
         match self.dtype {
-            DType::F64 => (right.value - left.bounded.value).abs() > bound,
+            DType::F64 => (right.value - left.bounded.value).abs() > left.bounded.err + right.bounded.err,
             _ => unlimited.is_none_or(|unlimited| left_the_range(right.value, unlimited)),
         }
     }
 }
 
-/// Whether the range of a type made a number another one than it is with exponents of any size.
+/// Returns whether a number differs from the one that is computed with exponents of any size.
 fn left_the_range(x: f64, unlimited: f64) -> bool {
     let off = (x - unlimited).abs();
     off.is_nan() || off > unlimited.abs() * LOST

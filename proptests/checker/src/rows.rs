@@ -122,7 +122,7 @@ impl Row {
         Palette { ops, words, ends, only_ends, ..palette }
     }
 
-    /// Its first floating element type.
+    /// Returns its first floating element type.
     fn float(&self, rule: &Rule) -> Option<DType> {
         let mut bound = (0..rule.scope.variables.len()).filter_map(|slot| match self.bound.get(slot) {
             Some(Bound::DType(dtype)) => Some(*dtype),
@@ -226,13 +226,12 @@ pub fn rows(rule: &Rule) -> Vec<Row> {
         let (style, numbers) = kinds[others[0]];
         Row { numbers, words: listed(&others[1..]), ..one(of, ROOMY, turns[0], style) }
     });
-    // Where a long sum of products may leave the range, each dim that may be that of a sum is long once.
-    let sums = match Manner::of(rule, Style::Ends, &[]).moderate && styles.contains(&Style::Ends) {
-        true => shared(rule),
-        false => Vec::new(),
-    };
-    let (most, sums) = (slots.iter().map(|(_, of)| of.len()).max().unwrap_or(1), sums.iter());
-    let sums = sums.flat_map(|which| (0..most).map(move |level| (*which, level))).filter_map(|(which, level)| {
+    // Each dim along which a sum of products may run is long once in each element type in which such a sum may overflow.
+    let has_sums = styles.contains(&Style::Ends) && Manner::of(rule, Style::Ends, &[]).moderate;
+    let summed = if has_sums { shared(rule) } else { Vec::new() };
+    let most = slots.iter().map(|(_, of)| of.len()).max().unwrap_or(1);
+    let sums = summed.iter().flat_map(|which| (0..most).map(move |level| (*which, level)));
+    let sums = sums.filter_map(|(which, level)| {
         let of: Vec<usize> = slots.iter().map(|(_, of)| level.min(of.len() - 1)).collect();
         let row = Row { numbers: numbers[numbers.len() - 1], ..one(&of, ROOMY, which, Style::Ends) };
         row.float(rule).is_some_and(sums_overflow).then_some(row)
@@ -240,13 +239,13 @@ pub fn rows(rule: &Rule) -> Vec<Row> {
     small.chain(empty).chain(long).chain(roomy).chain(sums).collect()
 }
 
-/// Whether a long sum of products of numbers of which the range is promised may leave the range: each dim may be that of such a sum.
+/// Returns whether a long sum of products may overflow in a type although its factors are moderate.
 fn sums_overflow(dtype: DType) -> bool {
     let most = boundary::coarse(dtype)[0];
     most * most * ROOMY as f64 > boundary::range(dtype).1
 }
 
-/// The dims that two tensors of a rule share, so that sums may run along them.
+/// Returns the dims that two tensors of a rule share, along which sums of products may run.
 fn shared(rule: &Rule) -> Vec<Which> {
     let has = |ty: &TypePattern, slot: usize| ty.dims.0.contains(&DimsItem::One(DimPattern::Var(slot)));
     let count = |slot: usize| rule.tensors().filter(|(_, ty, _)| has(ty, slot)).count();
@@ -323,6 +322,19 @@ mod tests {
             let ends = rows.iter().filter(|row| row.style == Style::Ends && matches!(row.dims, Dims::One(..)));
             let extents: Vec<Vec<i64>> = ends.map(|row| row.palette(rule, &[]).extents).collect();
             assert!(!extents.is_empty() && extents.iter().flatten().all(|extent| *extent > 1), "{extents:?}");
+        });
+    }
+
+    #[test]
+    fn each_shared_dim_is_long_where_sums_of_products_may_overflow() {
+        of("algebra/scale-into-weights", |rule, rows| {
+            let shared = shared(rule);
+            assert!(!shared.is_empty());
+            for which in shared {
+                let is_long = |row: &&Row| row.style == Style::Ends && row.dims == Dims::One(which, ROOMY);
+                let dtypes: Vec<DType> = rows.iter().filter(is_long).filter_map(|row| row.float(rule)).collect();
+                assert!(dtypes.contains(&DType::F16), "{which:?}: {dtypes:?}");
+            }
         });
     }
 

@@ -20,7 +20,7 @@ const TRIES: usize = 32;
 /// Records the combinations that the cases of a rule have covered.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// How many values of each style there were: ways of one style follow each other, whatever comes between them.
+    /// Counts the values of each style, so that a style has all its ways in turn, whatever other styles come between.
     counts: BTreeMap<&'static str, usize>,
     /// Each way in which a tensor masked another one, and the number of the kind of garbage that this one held.
     garbage: BTreeSet<(WayKey, usize)>,

@@ -161,12 +161,12 @@ fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand
     [x, -x].into_iter().find(|x| inside(*x)).unwrap_or_else(stored)
 }
 
-/// The extents of what integers index.
+/// States the extents that integers index.
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
-    /// For tensors that are ids themselves.
+    /// For each tensor of ids, the extent that they index.
     pub of: BTreeMap<String, usize>,
-    /// For all integers, where ids are made of some of them.
+    /// The extent for all integers, where ids are computed from some of them.
     pub all: Option<usize>,
 }
 
@@ -243,7 +243,7 @@ fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
 fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Vec<i64> {
     match (manner.style, dtype, most) {
         (Style::Boundary, _, Some(most)) => (0..most.min(64) as i64).rev().chain([most as i64 - 1]).collect(),
-        (Style::Boundary | Style::Moderate | Style::Tiny, ..) => boundary::integers(dtype, manner.literals),
+        (Style::Boundary | Style::Moderate | Style::Tiny, _, None) => boundary::integers(dtype, manner.literals),
         _ => Vec::new(),
     }
 }
@@ -309,16 +309,16 @@ pub fn mirrored(values: &Values, name: &str) -> Values {
     values
 }
 
-/// The signs with which tensors of large numbers oppose each other: two of few tensors differ in a bit of their places.
+/// The number of sign patterns for tensors of large numbers, one for each bit of a tensor's position: any two of eight tensors differ in one.
 const SIGNS: usize = 3;
 
-/// Returns how many ways there are to oppose so many tensors.
+/// Returns in how many ways this number of tensors can be opposed.
 pub fn oppositions(tensors: usize) -> usize {
     tensors + SIGNS
 }
 
-/// The tensors full of the largest numbers of which something is promised; the `n`th way. What overflows in one order is small, or
-/// cancels, in another one: each tensor in its turn is full of the least number, and then each two of few have other signs.
+/// Fills the tensors with the largest numbers that the contract covers, in the `n`th way. An intermediate result that overflows in one
+/// order is small, or cancels, in another one. So first each tensor in turn has the least number, then each two have opposite signs once.
 pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     let (way, others) = (n % oppositions(values.len()), n / oppositions(values.len()));
     let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {
@@ -336,8 +336,8 @@ pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     values.iter().enumerate().map(filled).collect()
 }
 
-/// The values with each pair of the numbers at the ends of the range in its turn, one in each half of the only tensor along its last axis:
-/// a gate meets what it opens. `None` where there are several tensors, or no halves.
+/// Pairs the numbers at the ends of the range, one in each half of the only tensor along its last axis: a gate meets the value that it
+/// scales. Each pair has its turn as `n` counts up. `None` where there are several tensors, or no halves.
 pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
     let (name, tensor) = values.iter().next().filter(|_| values.len() == 1)?;
     let width = *tensor.dims().last()?;
@@ -378,7 +378,7 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
             x.signum() * (low + (high - low) * unit(random))
         }
         (Style::Ends, _) => {
-            // The least subnormal number: half of it is 0 in `f64`.
+            // From the least subnormal number on: half of it would be 0 in `f64`.
             let subnormal = if manner.moderate { 1.0 } else { 2.0 * dtype.unit_roundoff() };
             let (low, high) = ((least * subnormal).log2(), largest.log2());
             x.signum() * (low + (high - low) * unit(random)).exp2()
