@@ -56,6 +56,8 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let eps = 2.0 * dtype.unit_roundoff();
     // An exponent b with a subnormal power eᵇ and an infinite one e⁻ᵇ.
     let subnormal = ((least * eps).ln() + least.ln()) / 2.0;
+    // An exponent b for which b·eᵇ is a few times the least subnormal number.
+    let vanishing = (4.0 * least * eps).ln() - (-(least * eps).ln()).ln();
     if moderate {
         let most = 2_f64.powi(moderate_exponent(dtype));
         return vec![
@@ -72,6 +74,7 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
             -1.0,
             3.0,
             -0.0,
+            Tensor::from_f64(dtype, &[], [vanishing]).to_f64()[0],
         ];
     }
     let mut all = vec![1.0, largest, least * eps, subnormal, 0.0, -largest, least, largest / 2.0, least / 4.0, -least];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eutectic::DType;
+use eutectic::{DType, Tensor};
 use eutectic_ir::lang::Bindings;
 use eutectic_ir::{Graph, InterpError, Type, graph::Node};
 use eutectic_rewrites::{Contract, Phase, Probe, Rule, Sides, Unmatched};
@@ -15,7 +15,7 @@ use crate::{
     palette::{Drawn, Palette},
     rows::{Dims, rows},
     special::{self, Turns},
-    values::{self, Manner, Style, Values},
+    values::{self, Extents, Manner, Style, Values},
 };
 
 /// One case.
@@ -155,7 +155,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
         let Some((instance, sides)) = found else { continue };
         let manner = Manner::of(rule, row.style, &literals);
         // Values that differ mainly in their place need no instance of their own.
-        for _ in 0..variants(row.style, instance.size()) {
+        for _ in 0..variants(row.style, instance.size(), instance.members[0].types.len()) {
             let (style, values) = special::values(&sides, manner, &mut turns, &mut random);
             corpus.cases.push(Case { instance: instance.clone(), sides: sides.clone(), style, values });
         }
@@ -163,9 +163,13 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     corpus
 }
 
-/// How many values an instance is judged on.
-fn variants(style: Style, size: usize) -> usize {
+/// The most tensors for which each way to oppose them is tried.
+const FEW: usize = 5;
+
+/// Returns how many values an instance with this number of tensors is judged on.
+fn variants(style: Style, size: usize, tensors: usize) -> usize {
     match style {
+        Style::Ends if tensors <= FEW => 2 * values::oppositions(tensors),
         Style::Placed if size <= SMALL => 6,
         Style::Paired if size <= SMALL => 8,
         Style::Ends if size <= SMALL => 4,
@@ -193,20 +197,41 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
 
 /// Values on which the left side can be evaluated: integers that index something lie within it.
 pub fn fitting(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> Values {
-    let mut most = None;
-    loop {
-        let values = values::draw(&sides.written, manner, most, random);
-        match evaluated(&sides.written, &values) {
-            Err(InterpError::IndexOutOfRange { problem, .. }) => {
-                let extent = usize::try_from(problem.ids.extent).unwrap_or(0);
-                if most.is_some_and(|m| m <= extent) {
-                    return values;
-                }
-                most = Some(extent);
-            }
-            _ => return values,
+    let any = values::draw(&sides.written, manner, &Extents::default(), random);
+    let mut extents = Extents { of: ids(sides, &any), all: None };
+    let mut values = if extents.of.is_empty() { any } else { values::draw(&sides.written, manner, &extents, random) };
+    while let Some(extent) = exceeded(sides, &values) {
+        if extents.all.is_some_and(|most| most <= extent) {
+            break;
         }
+        extents.all = Some(extent);
+        values = values::draw(&sides.written, manner, &extents, random);
     }
+    values
+}
+
+/// Returns the extent that an index of the left side exceeds.
+fn exceeded(sides: &Sides, values: &Values) -> Option<usize> {
+    match evaluated(&sides.written, values) {
+        Err(InterpError::IndexOutOfRange { problem, .. }) => Some(usize::try_from(problem.ids.extent).unwrap_or(0)),
+        _ => None,
+    }
+}
+
+/// Finds the tensors that are ids of the left side, and the extents that they index. Without these extents, ids would be small integers
+/// only, which name no element beyond the first few.
+fn ids(sides: &Sides, values: &Values) -> BTreeMap<String, usize> {
+    let is_int = |tensor: &Tensor| tensor.dtype().is_int() && tensor.count() > 0;
+    let full = |tensor: &Tensor, n: i64| Tensor::from_i64(tensor.dtype(), tensor.dims(), vec![n; tensor.count()]);
+    let integers: Vec<(&String, &Tensor)> = values.iter().filter(|(_, tensor)| is_int(tensor)).collect();
+    let mut within = values.clone();
+    within.extend(integers.iter().map(|(name, tensor)| ((*name).clone(), full(tensor, 0))));
+    let extent = |(name, tensor): (&String, &Tensor)| {
+        let mut beyond = within.clone();
+        beyond.insert(name.clone(), full(tensor, tensor.dtype().integers().1));
+        Some((name.clone(), exceeded(sides, &beyond)?))
+    };
+    integers.into_iter().filter_map(extent).collect()
 }
 
 impl Case {
@@ -227,5 +252,28 @@ impl Case {
     /// When the right side reads outside of a tensor where the left does not.
     pub fn judge(&self, contract: Contract) -> Result<Verdict, String> {
         judge(&self.sides, contract, self.style, &self.values, &self.instance.numbers()).map_err(|e| e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic::RuleSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_name_the_last_elements_of_a_long_axis() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wrong");
+        let rules = RuleSet::load_dir(&folder).unwrap_or_else(|e| panic!("{e}"));
+        let named = |p: &Probe| &*p.rule().name == "wrong/gathers-gather-ids-as-i8";
+        let probe = rules.probes().find(named).expect("a rule of this name");
+        for seed in 1..4 {
+            let all = corpus(&probe, seed, None).cases;
+            let most = |case: &Case| {
+                let ids = case.values.values().filter(|t| t.dtype().is_int()).flat_map(Tensor::to_i64);
+                ids.max().unwrap_or(0)
+            };
+            assert!(all.iter().map(most).any(|id| id > 255), "seed {seed}: no id is beyond 8 bits");
+        }
     }
 }

@@ -13,6 +13,8 @@ const BESIDE: &str = "what 2⁹² is lost beside, −2⁹² is lost beside, too"
 
 const MERGED: &str = "these axes lie side by side from here on, and become one again";
 
+const SIGN: &str = "it changes only the sign of a zero, which is open in a sum";
+
 /// A part of the rule's name, a part of the change, and the reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
@@ -39,8 +41,10 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("unfuse/attention-", "?hides: le for eq", "a sum with a positive number is not less than the other summand"),
     ("unfuse/attention-", "?met: a number plus 1", "−∞ + 1 is −∞"),
     ("unfuse/attention-", "?whole: a number plus 1", "∞ + 1 is ∞"),
-    ("unfuse/attention-", "root 0: a number negated", "NaN and zeros of either sign do the same here"),
-    ("unfuse/attention-", "root 0: a number plus 1", "NaN + 1 is NaN, and a value that is hidden has no weight"),
+    ("unfuse/attention-", "root 0: a number negated, NaN as operand 1 of where", "the sign of NaN is open"),
+    ("unfuse/attention-", "root 0: a number plus 1, NaN as operand 1 of where", "NaN + 1 is NaN"),
+    ("unfuse/attention-", "root 0: a number plus 1, 0 as operand 2 of where", "a value that is hidden has no weight"),
+    ("unfuse/attention-", "root 0: a number plus 1, -inf as operand 1 of eq", "−∞ + 1 is −∞"),
     ("unfuse/attention-", "root 0: ne for gt", "a count is not negative"),
     ("fuse/add-", "operands 0 and 1 of add-", "a sum is the same in both orders"),
     ("decompose/softmax", "?e: −exp", "(−e)/Σ(−e) = e/Σe"),
@@ -66,6 +70,21 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/ranking-int", "?before: le for eq", "a smaller element comes before in any case"),
     ("decompose/ranking", ":keep of reduce-sum is false", "the reshape that follows takes the axis away"),
     ("decompose/scatter-", ":keep of reduce-", "the reshape that follows takes the axis away"),
+    ("decompose/scatter-sum", "?tells: operand 0 instead of or", SIGN),
+    ("decompose/scatter-sum", "?tells: operand 1 instead of gt", SIGN),
+    ("decompose/scatter-sum", "?tells: lt for gt", SIGN),
+    ("decompose/scatter-sum", "?tells: eq for gt", SIGN),
+    ("decompose/scatter-sum", "?tells: ne for gt", SIGN),
+    ("decompose/scatter-sum", "root 0: ne for gt", "a count is not negative"),
+    ("decompose/scatter-sum", "?tells: operands 0 and 1 of gt swapped", SIGN),
+    ("decompose/scatter-sum", "div", SIGN),
+    ("decompose/scatter-sum", "?tells: a number plus 1, 0 as operand 1 of gt", SIGN),
+    ("decompose/scatter-sum", "?tells: a number plus 1, 0 as operand 1 of ne", "1/1 is more than 0"),
+    ("decompose/scatter-sum", "?any: operand 0 instead of and", SIGN),
+    ("decompose/scatter-sum", "?any: operand 1 instead of and", SIGN),
+    ("decompose/scatter-sum", "?any: or for and", SIGN),
+    ("decompose/scatter-sum", "?any: reduce-sum for reduce-max", "a count is more than 0 where one holds"),
+    ("decompose/scatter-sum", "root 0: operand 1 instead of where", SIGN),
     ("simplify/pow-half", "le for eq", "nothing is less than −∞"),
     ("simplify/pow-minus-half", "le for eq", "nothing is less than −∞"),
     ("decompose/log-softmax", "?s: −reduce-max", SHIFT),
@@ -99,7 +118,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "operand 0 instead of reduce-max",
         "the weight of a score of −∞ is 0 in any row",
     ),
-    ("unfuse/attention-softcap-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     (
         "simplify/flat-matmul",
         "operand 0 instead of reshape",
@@ -121,7 +139,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "the reshape after the product is of as many rows, however many axes they lie along",
     ),
     ("unfuse/attention-bias-zeros", "le for eq", "nothing is less than −∞"),
-    ("unfuse/attention-bias-zeros", "a number plus 1", "−∞ + 1 is −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
     ("decompose/conv-winograd", ":step of slice is 2", "after one element there is no next one"),
     ("decompose/conv-winograd", "?g: :shape of reshape is with axes 2 and 3 swapped", MERGED),

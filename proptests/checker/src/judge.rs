@@ -12,7 +12,7 @@ use eutectic_rewrites::{Contract, Rule, Sides};
 
 use crate::{
     boundary::moderate,
-    evaluate::evaluated,
+    evaluate::{evaluated, unlimited},
     pair::{FAR, Number, Pair, whole},
     values::{Style, Values},
     wild::Wild,
@@ -120,6 +120,7 @@ pub fn judge(
     let extreme =
         numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
     let mut verdict = Verdict::default();
+    let mut unlimited_right = None;
     for root in 0..left.rounded.len() {
         let (l, r) = (&left.rounded[root], &right.rounded[root]);
         let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
@@ -156,7 +157,17 @@ pub fn judge(
                         let (over, met) = (wild.over(at), wild.met(at));
                         Number { value, bounded, over, wild: wild.any(at), met }
                     };
-                    pair.floats(number(fl[at], bl[at], wl), number(fr[at], br[at], wr))
+                    let (left, right) = (number(fl[at], bl[at], wl), number(fr[at], br[at], wr));
+                    match pair.floats(left, right) {
+                        // A difference that rounding makes, and not the range, is judged by the bounds alone.
+                        Some(Err(_)) if pair.asks_for_range(left, right) => {
+                            let roots = unlimited_right.get_or_insert_with(|| unlimited(&sides.right, values));
+                            let value = roots.as_ref().ok().and_then(|roots| roots.get(root)?.get(at).copied());
+                            let ends = pair.range_tells(left, right, value);
+                            Pair { ends, ..pair }.floats(left, right)
+                        }
+                        judged => judged,
+                    }
                 }
                 (Data::Int(bl), Data::Int(br)) => match (contract, bl[at], br[at]) {
                     (Contract::Exact, ..) => whole(il[at], ir[at]),

@@ -214,9 +214,16 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
                 for (what, arg) in mutations(rule, arg) {
                     let mut changed = call.clone();
                     changed.args[at] = arg;
-                    // Of a variable that stands in several places, which.
-                    let place = matches!(call.args[at], Term::Tensor(_)).then(|| format!(" in {}", call.op));
-                    found.push((what + &place.unwrap_or_default(), Term::Call(changed)));
+                    // A variable, or a number, may stand in several places.
+                    let place = match &call.args[at] {
+                        Term::Tensor(_) => format!(" in {}", call.op),
+                        Term::Number { expr, .. } => {
+                            let literal = expr.literal().map(|x| format!(", {x} as operand {at} of {}", call.op));
+                            literal.unwrap_or_default()
+                        }
+                        _ => String::new(),
+                    };
+                    found.push((what + &place, Term::Call(changed)));
                 }
             }
         }

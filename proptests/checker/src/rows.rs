@@ -5,7 +5,7 @@ use eutectic_ir::{
     Dim,
     lang::{
         Bindings,
-        typing::{Bound, DimPattern, DimsItem, SlotKind, VarId},
+        typing::{Bound, DimPattern, DimsItem, SlotKind, TypePattern, VarId},
     },
 };
 use eutectic_rewrites::{Contract, Rule, rule::VariableKind};
@@ -15,7 +15,7 @@ use crate::{
     judge::promise,
     literals::literals,
     palette::{Palette, Which, groups, words},
-    values::Style,
+    values::{Manner, Style},
 };
 
 /// A kind of dims.
@@ -114,16 +114,26 @@ impl Row {
     pub fn palette(&self, rule: &Rule, literals: &[f64]) -> Palette {
         let only_ends = self.style == Style::Numbers || self.numbers != Numbers::Any;
         let (ops, words, ends) = (self.ops.clone(), self.words.clone(), self.ends(rule));
-        Palette { ops, words, ends, only_ends, ..self.dims.palette(literals) }
+        let mut palette = self.dims.palette(literals);
+        // One term alone overflows nowhere.
+        if matches!(self.dims, Dims::One(..)) && self.style == Style::Ends {
+            palette.extents.retain(|extent| *extent > 1);
+        }
+        Palette { ops, words, ends, only_ends, ..palette }
     }
 
-    /// The ends of the range of its element type, where it is about these.
-    fn ends(&self, rule: &Rule) -> Vec<f64> {
+    /// Returns its first floating element type.
+    fn float(&self, rule: &Rule) -> Option<DType> {
         let mut bound = (0..rule.scope.variables.len()).filter_map(|slot| match self.bound.get(slot) {
             Some(Bound::DType(dtype)) => Some(*dtype),
             _ => None,
         });
-        let dtype = bound.find(|dtype| dtype.is_float()).unwrap_or(DType::F32);
+        bound.find(|dtype| dtype.is_float())
+    }
+
+    /// The ends of the range of its element type, where it is about these.
+    fn ends(&self, rule: &Rule) -> Vec<f64> {
+        let dtype = self.float(rule).unwrap_or(DType::F32);
         match (self.numbers, self.style) {
             (Numbers::Least, _) => vec![boundary::coarse(dtype)[0].recip()],
             (Numbers::Largest, _) | (_, Style::Numbers) => boundary::coarse(dtype).to_vec(),
@@ -216,7 +226,30 @@ pub fn rows(rule: &Rule) -> Vec<Row> {
         let (style, numbers) = kinds[others[0]];
         Row { numbers, words: listed(&others[1..]), ..one(of, ROOMY, turns[0], style) }
     });
-    small.chain(empty).chain(long).chain(roomy).collect()
+    // Each dim along which a sum of products may run is long once in each element type in which such a sum may overflow.
+    let has_sums = styles.contains(&Style::Ends) && Manner::of(rule, Style::Ends, &[]).moderate;
+    let summed = if has_sums { shared(rule) } else { Vec::new() };
+    let most = slots.iter().map(|(_, of)| of.len()).max().unwrap_or(1);
+    let sums = summed.iter().flat_map(|which| (0..most).map(move |level| (*which, level)));
+    let sums = sums.filter_map(|(which, level)| {
+        let of: Vec<usize> = slots.iter().map(|(_, of)| level.min(of.len() - 1)).collect();
+        let row = Row { numbers: numbers[numbers.len() - 1], ..one(&of, ROOMY, which, Style::Ends) };
+        row.float(rule).is_some_and(sums_overflow).then_some(row)
+    });
+    small.chain(empty).chain(long).chain(roomy).chain(sums).collect()
+}
+
+/// Returns whether a long sum of products may overflow in a type although its factors are moderate.
+fn sums_overflow(dtype: DType) -> bool {
+    let most = boundary::coarse(dtype)[0];
+    most * most * ROOMY as f64 > boundary::range(dtype).1
+}
+
+/// Returns the dims that two tensors of a rule share, along which sums of products may run.
+fn shared(rule: &Rule) -> Vec<Which> {
+    let has = |ty: &TypePattern, slot: usize| ty.dims.0.contains(&DimsItem::One(DimPattern::Var(slot)));
+    let count = |slot: usize| rule.tensors().filter(|(_, ty, _)| has(ty, slot)).count();
+    (0..rule.scope.variables.len()).filter(|slot| count(*slot) > 1).take(TURNS).map(Which::Variable).collect()
 }
 
 /// The dims that take turns, about so many: variables that are extents of their own, then what is drawn where there are sequences, or
@@ -279,6 +312,28 @@ mod tests {
                     };
                     assert!(rows.iter().any(has), "{dtype}: {end}");
                 }
+            }
+        });
+    }
+
+    #[test]
+    fn sums_at_the_ends_of_the_range_have_several_terms() {
+        of("algebra/lora-into-weights", |rule, rows| {
+            let ends = rows.iter().filter(|row| row.style == Style::Ends && matches!(row.dims, Dims::One(..)));
+            let extents: Vec<Vec<i64>> = ends.map(|row| row.palette(rule, &[]).extents).collect();
+            assert!(!extents.is_empty() && extents.iter().flatten().all(|extent| *extent > 1), "{extents:?}");
+        });
+    }
+
+    #[test]
+    fn each_shared_dim_is_long_where_sums_of_products_may_overflow() {
+        of("algebra/scale-into-weights", |rule, rows| {
+            let shared = shared(rule);
+            assert!(!shared.is_empty());
+            for which in shared {
+                let is_long = |row: &&Row| row.style == Style::Ends && row.dims == Dims::One(which, ROOMY);
+                let dtypes: Vec<DType> = rows.iter().filter(is_long).filter_map(|row| row.float(rule)).collect();
+                assert!(dtypes.contains(&DType::F16), "{which:?}: {dtypes:?}");
             }
         });
     }

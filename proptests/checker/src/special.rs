@@ -1,6 +1,6 @@
 //! Values with something that is no number at one place, and with garbage where a mask hides it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use eutectic::Tensor;
 use eutectic_rewrites::Sides;
@@ -20,10 +20,19 @@ const TRIES: usize = 32;
 /// Records the combinations that the cases of a rule have covered.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// In how many ways numbers were placed.
-    count: usize,
+    /// Counts the values of each style, so that a style has all its ways in turn, whatever other styles come between.
+    counts: BTreeMap<&'static str, usize>,
     /// Each way in which a tensor masked another one, and the number of the kind of garbage that this one held.
     garbage: BTreeSet<(WayKey, usize)>,
+}
+
+impl Turns {
+    /// Returns the number of the next turn of a style.
+    fn next(&mut self, style: &'static str) -> usize {
+        let count = self.counts.entry(style).or_default();
+        *count += 1;
+        *count
+    }
 }
 
 /// Values of a style, or of another one where there is nothing of that kind.
@@ -31,8 +40,6 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut
     match manner.style {
         Style::Masked => masked(sides, manner, random),
         Style::Placed | Style::Paired | Style::Garbage => {
-            turns.count += 1;
-            let turn = turns.count;
             let style = if manner.style == Style::Paired { Style::Positive } else { Style::Ordinary };
             let plain = fitting(sides, Manner { style, ..manner }, random);
             // Constants are numbers.
@@ -45,14 +52,17 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut
                 .flatten();
             match hidden {
                 Some(values) => (Style::Garbage, values),
-                None if manner.style == Style::Paired => (Style::Paired, paired(plain, &inputs, turn, random)),
-                None => (Style::Placed, placed(plain, &inputs, turn, random)),
+                None if manner.style == Style::Paired => {
+                    (Style::Paired, paired(plain, &inputs, turns.next("paired"), random))
+                }
+                None => (Style::Placed, placed(plain, &inputs, turns.next("placed"), random)),
             }
         }
         Style::Ends => {
-            turns.count += 1;
-            let (turn, values) = (turns.count, fitting(sides, manner, random));
-            (Style::Ends, if turn % 3 > 0 { values } else { values::opposed(&values, manner, turn / 3) })
+            let (turn, values) = (turns.next("ends"), fitting(sides, manner, random));
+            let halved = (turn % 4 == 1).then(|| values::halved(&values, manner, turn / 4)).flatten();
+            let opposed = || (turn % 2 == 1).then(|| values::opposed(&values, manner, turn / 2));
+            (Style::Ends, halved.or_else(opposed).unwrap_or(values))
         }
         style => (style, fitting(sides, manner, random)),
     }
@@ -152,6 +162,7 @@ fn garbage(
     if ways.is_empty() {
         return None;
     }
+    let turn = turns.next("garbage");
     random.shuffle(&mut ways);
     // Of a row of a mask, one element hides less than the row does, in which a result may be empty.
     ways.sort_by_key(|way| way.axes.map_or(0, |(axis, _)| axis));
@@ -161,12 +172,12 @@ fn garbage(
     // One that had its turn serves where all had.
     let mut again = None;
     for way in &ways {
-        let mut new = (turns.count..turns.count + kinds).filter(|kind| !seen(turns, way, *kind));
+        let mut new = (turn..turn + kinds).filter(|kind| !seen(turns, way, *kind));
         let kind = new.next();
         if kind.is_none() && again.is_some() {
             continue;
         }
-        let Some(values) = way.garbage(sides, plain, kind.unwrap_or(turns.count) % kinds, random) else { continue };
+        let Some(values) = way.garbage(sides, plain, kind.unwrap_or(turn) % kinds, random) else { continue };
         match kind {
             Some(kind) => {
                 turns.garbage.insert((way.key(), kind % kinds));
@@ -345,6 +356,60 @@ mod tests {
             }
         }
         assert!(seen.len() >= 16, "{seen:?}");
+    }
+
+    #[test]
+    fn each_pair_of_ends_meets_in_the_halves_of_a_tensor() {
+        let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        let probe = rules.probes().find(|p| &*p.rule().name == "decompose/glu-second").expect("a rule of this name");
+        let manner = Manner::of(probe.rule(), Style::Ends, &[]);
+        let dtype = eutectic::DType::F32;
+        let values: Values = [("?p".to_string(), Tensor::from_f64(dtype, &[4, 6], vec![1.0; 24]))].into();
+        let ends = crate::boundary::ends(dtype, manner.moderate);
+        let ends = Tensor::from_f64(dtype, &[ends.len()], ends).to_f64();
+        let mut seen = BTreeSet::new();
+        for n in 0..ends.len() * ends.len() / 12 + 1 {
+            let all = values::halved(&values, manner, n).expect("it has halves")["?p"].to_f64();
+            seen.extend(all.chunks(6).flat_map(|row| (0..3).map(|at| [row[at], row[at + 3]].map(f64::to_bits))));
+        }
+        for pair in ends.iter().flat_map(|a| ends.iter().map(|b| [*a, *b])) {
+            // A −0 may be taken for a 0.
+            let is_there = |pair: [f64; 2]| seen.contains(&pair.map(f64::to_bits));
+            assert!(is_there(pair) || is_there(pair.map(|x| x + 0.0)), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn ends_of_the_range_are_finite() {
+        let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        for name in ["decompose/scatter-prod", "decompose/scatter-sum"] {
+            let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule of this name");
+            for case in crate::cases::corpus(&probe, 6, None).cases.iter().filter(|case| case.style == Style::Ends) {
+                let floats = case.values.values().filter(|t| t.dtype().is_float()).flat_map(Tensor::to_f64);
+                assert!(floats.into_iter().all(f64::is_finite), "{name}: {:?}", case.instance);
+            }
+        }
+    }
+
+    #[test]
+    fn the_least_number_has_its_turn_in_each_tensor() {
+        let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        let probe = rules.probes().find(|p| &*p.rule().name == "simplify/flat-matmul").expect("a rule of this name");
+        let manner = Manner::of(probe.rule(), Style::Ends, &[]);
+        let of = || Tensor::from_f64(eutectic::DType::F16, &[2], vec![1.0; 2]);
+        let values: Values = ["a", "b", "c"].map(|name| (name.to_string(), of())).into();
+        let small = |n: usize| -> Vec<String> {
+            let all = values::opposed(&values, manner, n);
+            all.into_iter().filter(|(_, t)| t.to_f64()[0].abs() < 1.0).map(|(name, _)| name).collect()
+        };
+        assert_eq!([0, 1, 2, 3].map(small), [vec!["a".to_string()], vec!["b".into()], vec!["c".into()], vec![]]);
+        let negative = |n: usize| {
+            let all = values::opposed(&values, manner, n);
+            ["a", "b", "c"].map(|name| all[name].to_f64()[0] < 0.0)
+        };
+        for [a, b] in [[0, 1], [0, 2], [1, 2]] {
+            assert!((3..values::oppositions(3)).map(negative).any(|signs| signs[a] != signs[b]), "{a}, {b}");
+        }
     }
 
     #[test]

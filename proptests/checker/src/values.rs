@@ -161,8 +161,23 @@ fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand
     [x, -x].into_iter().find(|x| inside(*x)).unwrap_or_else(stored)
 }
 
-/// Values for all inputs and parameters of a graph. `most` bounds integers where they turned out to be indices.
-pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut fastrand::Rng) -> Values {
+/// States the extents that integers index.
+#[derive(Clone, Debug, Default)]
+pub struct Extents {
+    /// For each tensor of ids, the extent that they index.
+    pub of: BTreeMap<String, usize>,
+    /// The extent for all integers, where ids are computed from some of them.
+    pub all: Option<usize>,
+}
+
+impl Extents {
+    fn most(&self, name: &str) -> Option<usize> {
+        self.of.get(name).copied().into_iter().chain(self.all).min()
+    }
+}
+
+/// Values for all inputs and parameters of a graph. Integers that are indices lie within `extents`.
+pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut fastrand::Rng) -> Values {
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
     // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
     let mixed = leaves.len() > 1
@@ -201,6 +216,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, most: Option<usize>, random: &mut
         } else if dtype == DType::Bool {
             Tensor::from_i64(dtype, &dims, truths(&dims, manner, random))
         } else {
+            let most = extents.most(name);
             let special = special_integers(dtype, manner, most);
             let mut meeting = Meeting::of(&special, at, leaves.len(), count);
             let number = |random: &mut fastrand::Rng| integer(manner.style, most, random);
@@ -227,7 +243,7 @@ fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
 fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Vec<i64> {
     match (manner.style, dtype, most) {
         (Style::Boundary, _, Some(most)) => (0..most.min(64) as i64).rev().chain([most as i64 - 1]).collect(),
-        (Style::Boundary | Style::Moderate | Style::Tiny, ..) => boundary::integers(dtype, manner.literals),
+        (Style::Boundary | Style::Moderate | Style::Tiny, _, None) => boundary::integers(dtype, manner.literals),
         _ => Vec::new(),
     }
 }
@@ -293,17 +309,50 @@ pub fn mirrored(values: &Values, name: &str) -> Values {
     values
 }
 
-/// The tensors full of the largest numbers of which something is promised, with the signs that the bits of `n` say: what overflows in one
-/// order of adding up cancels in another one.
+/// The number of sign patterns for tensors of large numbers, one for each bit of a tensor's position: any two of eight tensors differ in one.
+const SIGNS: usize = 3;
+
+/// Returns in how many ways this number of tensors can be opposed.
+pub fn oppositions(tensors: usize) -> usize {
+    tensors + SIGNS
+}
+
+/// Fills the tensors with the largest numbers that the contract covers, in the `n`th way. An intermediate result that overflows in one
+/// order is small, or cancels, in another one. So first each tensor in turn has the least number, then each two have opposite signs once.
 pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
+    let (way, others) = (n % oppositions(values.len()), n / oppositions(values.len()));
     let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {
         let dtype = tensor.dtype();
         let most = if manner.of_tensor(name).moderate { 2_f64.powi(moderate_exponent(dtype)) } else { range(dtype).1 };
-        let number = if n >> (at % 16) & 1 == 0 { most } else { -most };
+        let is_negative = match way.checked_sub(values.len()) {
+            Some(bit) => at >> bit & 1 == 1,
+            None => others >> (at % 16) & 1 == 1,
+        };
+        let size = if way == at { most.recip() } else { most };
+        let number = if is_negative { -size } else { size };
         let full = || Tensor::from_f64(dtype, tensor.dims(), vec![number; tensor.count()]);
         (name.clone(), if dtype.is_float() { full() } else { tensor.clone() })
     };
     values.iter().enumerate().map(filled).collect()
+}
+
+/// Pairs the numbers at the ends of the range, one in each half of the only tensor along its last axis: a gate meets the value that it
+/// scales. Each pair has its turn as `n` counts up. `None` where there are several tensors, or no halves.
+pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
+    let (name, tensor) = values.iter().next().filter(|_| values.len() == 1)?;
+    let width = *tensor.dims().last()?;
+    if width == 0 || !width.is_multiple_of(2) || !tensor.dtype().is_float() || manner.domain(name).is_some() {
+        return None;
+    }
+    let special = special_floats(tensor.dtype(), manner.of_tensor(name));
+    let (half, first) = (width / 2, n * tensor.count() / 2);
+    let number = |at: usize| {
+        let pair = first + at / width * half + at % half;
+        let turn = if at % width < half { pair } else { pair / special.len() };
+        special[turn % special.len()]
+    };
+    let all: Vec<f64> = (0..tensor.count()).map(number).collect();
+    Some([(name.clone(), Tensor::from_f64(tensor.dtype(), tensor.dims(), all))].into())
 }
 
 /// A number below 1 with all the bits of an `f64`.
@@ -329,7 +378,8 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
             x.signum() * (low + (high - low) * unit(random))
         }
         (Style::Ends, _) => {
-            let subnormal = if manner.moderate { 1.0 } else { dtype.unit_roundoff() };
+            // From the least subnormal number on: half of it would be 0 in `f64`.
+            let subnormal = if manner.moderate { 1.0 } else { 2.0 * dtype.unit_roundoff() };
             let (low, high) = ((least * subnormal).log2(), largest.log2());
             x.signum() * (low + (high - low) * unit(random)).exp2()
         }

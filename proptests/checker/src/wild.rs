@@ -6,7 +6,10 @@ use eutectic_ir::{
     Class, InterpError, NodeId,
     graph::Node,
     interp::evaluate,
-    ops::eval::{Data, Value, broadcast_strides, offsets},
+    ops::{
+        Reduction, Writes,
+        eval::{Data, Value, broadcast_strides, offsets},
+    },
 };
 
 use crate::boundary::range;
@@ -128,8 +131,10 @@ impl Step<'_> {
         let mut all: Vec<Wild> = self.results.iter().map(|result| self.out_of_range(result)).collect();
         match self.node.op.def().class {
             Class::Pointwise => join(&mut all[0].under, self.vanished()?),
-            // A softmax has a 0 where an exponential vanished.
-            Class::Composite if self.operands.iter().all(|x| reals(x).iter().all(|x| x.is_finite())) => {
+            // A softmax has a 0 where an exponential vanished, a product of updates where a part of it did.
+            Class::Composite | Class::Update(_, Writes::Combined(Reduction::Product))
+                if self.operands.iter().all(|x| reals(x).iter().all(|x| x.is_finite())) =>
+            {
                 let zeros = |result: &Value<f64>| reals(result).iter().map(|x| *x == 0.0).collect();
                 all.iter_mut().zip(self.results).for_each(|(wild, result)| join(&mut wild.under, zeros(result)));
             }
