@@ -22,6 +22,8 @@ pub struct Monoid {
     pub identity: fn(DType) -> Number,
     /// Whether each result is one of the elements, so that none is rounded.
     pub selects: bool,
+    /// Whether elements other than 0 may combine to 0 because the result leaves the range.
+    pub vanishes: bool,
     /// Combines two integers; the result wraps to its type.
     pub integers: fn(i64, i64) -> i64,
 }
@@ -34,6 +36,7 @@ static MONOIDS: [Monoid; 4] = [
         rows: "reduce-sum",
         identity: |_| 0.0.into(),
         selects: false,
+        vanishes: false,
         integers: i64::wrapping_add,
     },
     Monoid {
@@ -42,6 +45,7 @@ static MONOIDS: [Monoid; 4] = [
         rows: "reduce-prod",
         identity: |_| 1.0.into(),
         selects: false,
+        vanishes: true,
         integers: i64::wrapping_mul,
     },
     Monoid {
@@ -50,6 +54,7 @@ static MONOIDS: [Monoid; 4] = [
         rows: "reduce-max",
         identity: |dtype| if dtype.is_float() { f64::NEG_INFINITY.into() } else { dtype.integers().0.into() },
         selects: true,
+        vanishes: false,
         integers: i64::max,
     },
     Monoid {
@@ -58,6 +63,7 @@ static MONOIDS: [Monoid; 4] = [
         rows: "reduce-min",
         identity: |dtype| if dtype.is_float() { f64::INFINITY.into() } else { dtype.integers().1.into() },
         selects: true,
+        vanishes: false,
         integers: i64::min,
     },
 ];

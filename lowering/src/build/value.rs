@@ -5,7 +5,7 @@ use eutectic_ir::{
     Attr, Attrs, Dim, Op, Shape,
     eclasses::ClassId,
     index::{Atom, Index, flatten, unflatten},
-    ops::{Access, Anchor, Class, Leaf, Reduction, RowOp},
+    ops::{Access, Anchor, Class, Leaf, Reduction},
 };
 
 use super::{
@@ -110,11 +110,12 @@ impl KernelBuilder<'_> {
                 Ok(ClassValue::from(Instr::Coordinate { index: at[axis].clone(), dtype }))
             }
             Class::Leaf(_) if is_buffer(node.op) => self.load(class, place, scope).map(ClassValue::Value),
-            Class::Anchor(Anchor::Row(row)) if self.is_across(class, at, scope)? => {
-                let how = row.reduction().ok_or_else(|| format!("`{}` of elements of several rows", node.op))?;
-                self.written_out(class, how, place, scope).map(ClassValue::Value)
-            }
             Class::Anchor(Anchor::Row(row)) => {
+                if let Some(how) = row.reduction().filter(|_| self.along.is_some())
+                    && self.is_across(class, at, scope)?
+                {
+                    return self.written_out(class, how, place, scope).map(ClassValue::Value);
+                }
                 if !row.is_per_row() {
                     self.check_own_element(class, at)?;
                 }
@@ -143,12 +144,11 @@ impl KernelBuilder<'_> {
 
     /// Whether a row operation takes elements of several rows of the row group: it is read at a place that changes along the row.
     fn is_across(&self, class: ClassId, at: &[Index], scope: &BodyScope) -> Result<bool, String> {
-        let Some((axis, _)) = self.row.as_ref().filter(|_| scope.above_anchor && self.along.is_some()) else {
+        let Some((axis, _)) = self.row.as_ref().filter(|_| scope.above_anchor) else {
             return Ok(false);
         };
         let (outer, _) = self.row_of(class)?;
-        Ok(self.node(class).op.row().is_some_and(RowOp::is_per_row)
-            && at[..outer.len()].iter().any(|index| index.mentions(*axis)))
+        Ok(at[..outer.len()].iter().any(|index| index.mentions(*axis)))
     }
 
     /// A short reduction as a combination of its elements.

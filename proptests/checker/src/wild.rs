@@ -7,7 +7,7 @@ use eutectic_ir::{
     graph::Node,
     interp::evaluate,
     ops::{
-        Reduction, Writes,
+        Writes,
         eval::{Data, Value, broadcast_strides, offsets},
     },
 };
@@ -106,6 +106,15 @@ fn mapped(x: &Value<f64>, f: impl Fn(usize, f64) -> f64) -> Value<f64> {
     Value { data: Data::Real(elements.iter().enumerate().map(|(at, x)| f(at, *x)).collect()), ..x.clone() }
 }
 
+/// Whether an intermediate result may vanish in an op of a class: an exponential in a softmax, a part of a product of updates.
+fn may_vanish(class: &Class) -> bool {
+    match class {
+        Class::Composite => true,
+        Class::Update(_, Writes::Combined(how)) => how.def().vanishes,
+        _ => false,
+    }
+}
+
 impl Step<'_> {
     fn is_pointwise(&self) -> bool {
         matches!(self.node.op.def().class, Class::Pointwise)
@@ -131,10 +140,7 @@ impl Step<'_> {
         let mut all: Vec<Wild> = self.results.iter().map(|result| self.out_of_range(result)).collect();
         match self.node.op.def().class {
             Class::Pointwise => join(&mut all[0].under, self.vanished()?),
-            // A softmax has a 0 where an exponential vanished, a product of updates where a part of it did.
-            Class::Composite | Class::Update(_, Writes::Combined(Reduction::Product))
-                if self.operands.iter().all(|x| reals(x).iter().all(|x| x.is_finite())) =>
-            {
+            class if may_vanish(&class) && self.operands.iter().all(|x| reals(x).iter().all(|x| x.is_finite())) => {
                 let zeros = |result: &Value<f64>| reals(result).iter().map(|x| *x == 0.0).collect();
                 all.iter_mut().zip(self.results).for_each(|(wild, result)| join(&mut wild.under, zeros(result)));
             }
