@@ -244,6 +244,20 @@ pub(super) const OPS: &[OpDef] = &[
         ..binary!("or", "One or both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 1, |a, b| a | b))
     },
     binary!("xor", "One, not both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, -1, |a, b| a ^ b)),
+    unary!("bit-not", "Each bit of an integer turned.", "int", 1, |x, _, to| Element::Int(
+        x[0].int().map(|n| to.wrap(!n))
+    )),
+    binary!("bit-and", "The bits that are set in both integers.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a & b)),
+    binary!("bit-or", "The bits that are set in one integer or both.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a | b)),
+    binary!("bit-xor", "The bits that are set in one integer, not both.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a ^ b)),
+    binary!(
+        "shift-left", "a · 2ᵇ of integers, which wraps; 0 where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
+        |x, _, to| wholes(x, |a, b| shift(b, to).map_or(0, |b| a.wrapping_shl(b)))
+    ),
+    binary!(
+        "shift-right", "⌊a / 2ᵇ⌋ of integers; the sign, 0 or −1, where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
+        |x, _, to| wholes(x, |a, b| a >> shift(b, to).unwrap_or(63))
+    ),
     binary!("eq", "a = b; false if one is NaN.", true, Some(Equal)),
     binary!("ne", "a ≠ b; true if one is NaN.", true, None | Some(Less | Greater)),
     binary!("lt", "a < b; false if one is NaN.", false, Some(Less)),
@@ -323,6 +337,16 @@ fn number<S: Scalar>(x: &[Element<S>], real: impl Fn(S) -> S, int: impl Fn(i64) 
         Element::Real(a) => Element::Real(real(a)),
         Element::Int(a) => Element::Int(a.map(int)),
     }
+}
+
+/// A function of two integers.
+fn wholes<S: Scalar>(x: &[Element<S>], f: impl Fn(i64, i64) -> i64) -> Element<S> {
+    Element::Int(x[0].int().zip(x[1].int()).map(|(a, b)| f(a, b)))
+}
+
+/// The bits that an integer of a type is shifted by, if it has more.
+fn shift(by: i64, dtype: DType) -> Option<u32> {
+    u32::try_from(by).ok().filter(|&by| by < dtype.def().bits)
 }
 
 fn numbers<S: Scalar>(x: &[Element<S>], real: impl Fn(S, S) -> S, int: impl Fn(i64, i64) -> i64) -> Element<S> {

@@ -327,6 +327,70 @@ elementary! {
     Relu(x, k, L) { if x < 0.0 { 0.0 } else { x } } { if x < 0.0 { 0.0 } else { x } }
 }
 
+/// Integers, as bits.
+pub trait Bits: Arithmetic {
+    /// The number of them.
+    const COUNT: i64;
+    /// Each one turned.
+    fn turned(self) -> Self;
+    /// Those that are set in both.
+    fn in_both(self, b: Self) -> Self;
+    /// Those that are set in one or both.
+    fn in_any(self, b: Self) -> Self;
+    /// Those that are set in one, not both.
+    fn in_one(self, b: Self) -> Self;
+    /// Moved up; zeros where there are not as many.
+    fn up(self, by: Self) -> Self;
+    /// Moved down, behind copies of the sign; the sign alone where there are not as many.
+    fn down(self, by: Self) -> Self;
+}
+
+macro_rules! bits {
+    ($($t:ty),*) => {$(
+        #[allow(unused_comparisons)]
+        impl Bits for $t {
+            const COUNT: i64 = <$t>::BITS as i64;
+            #[inline(always)]
+            fn turned(self) -> $t {
+                !self
+            }
+            #[inline(always)]
+            fn in_both(self, b: $t) -> $t {
+                self & b
+            }
+            #[inline(always)]
+            fn in_any(self, b: $t) -> $t {
+                self | b
+            }
+            #[inline(always)]
+            fn in_one(self, b: $t) -> $t {
+                self ^ b
+            }
+            #[inline(always)]
+            fn up(self, by: $t) -> $t {
+                if (0..Self::COUNT).contains(&(by as i64)) { self << by } else { 0 }
+            }
+            #[inline(always)]
+            fn down(self, by: $t) -> $t {
+                let by = if (0..Self::COUNT).contains(&(by as i64)) { by as u32 } else { <$t>::BITS };
+                self.checked_shr(by).unwrap_or(if self < 0 { !0 } else { 0 })
+            }
+        }
+    )*};
+}
+integer_types!(bits);
+
+unary! {
+    BitNot<T: Bits>(x) -> T { x.turned() }
+}
+binary! {
+    BitAnd<T: Bits>(a, b) -> T { a.in_both(b) }
+    BitOr<T: Bits>(a, b) -> T { a.in_any(b) }
+    BitXor<T: Bits>(a, b) -> T { a.in_one(b) }
+    ShiftLeft<T: Bits>(a, b) -> T { a.up(b) }
+    ShiftRight<T: Bits>(a, b) -> T { a.down(b) }
+}
+
 /// The opposite truth value.
 pub struct Not;
 impl Unary for Not {

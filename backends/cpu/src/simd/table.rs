@@ -82,13 +82,13 @@ fn entries(dtype: DType) -> Vec<NamedKernel> {
             [any::<f32, Every>(), numbers::<f32, Every>(), floats_f32(), vec![Every::one::<Same<f32>>("tf32")]].concat()
         }
         DType::F64 => [any::<f64, Rare>(), numbers::<f64, Rare>(), floats_f64()].concat(),
-        DType::I8 => [any::<i8, Rare>(), numbers::<i8, Rare>()].concat(),
-        DType::U8 => [any::<u8, Lowest>(), numbers::<u8, Lowest>()].concat(),
-        DType::I16 => [any::<i16, Rare>(), numbers::<i16, Rare>()].concat(),
-        DType::U16 => [any::<u16, Rare>(), numbers::<u16, Rare>()].concat(),
-        DType::I32 => [any::<i32, Lowest>(), numbers::<i32, Lowest>()].concat(),
-        DType::I64 => [any::<i64, Lowest>(), numbers::<i64, Lowest>()].concat(),
-        DType::U32 => [any::<u32, Rare>(), numbers::<u32, Rare>()].concat(),
+        DType::I8 => [any::<i8, Rare>(), numbers::<i8, Rare>(), bits::<i8>()].concat(),
+        DType::U8 => [any::<u8, Lowest>(), numbers::<u8, Lowest>(), bits::<u8>()].concat(),
+        DType::I16 => [any::<i16, Rare>(), numbers::<i16, Rare>(), bits::<i16>()].concat(),
+        DType::U16 => [any::<u16, Rare>(), numbers::<u16, Rare>(), bits::<u16>()].concat(),
+        DType::I32 => [any::<i32, Lowest>(), numbers::<i32, Lowest>(), bits::<i32>()].concat(),
+        DType::I64 => [any::<i64, Lowest>(), numbers::<i64, Lowest>(), bits::<i64>()].concat(),
+        DType::U32 => [any::<u32, Rare>(), numbers::<u32, Rare>(), bits::<u32>()].concat(),
         DType::Bool => [any::<u8, Lowest>(), logic()].concat(),
         // Registers hold these as `f32`.
         DType::F16 | DType::Bf16 | DType::F8E5M2 | DType::F8E4M3 => Vec::new(),
@@ -172,6 +172,17 @@ fn numbers<T: Arithmetic, V: Levels>() -> Vec<NamedKernel> {
         V::one::<Neg<T>>("neg"),
         V::one::<Abs<T>>("abs"),
         Lowest::one::<Sign<T>>("sign"),
+    ]
+}
+
+fn bits<T: Bits>() -> Vec<NamedKernel> {
+    vec![
+        Lowest::one::<BitNot<T>>("bit-not"),
+        ("bit-and", binary_scalar::<BitAnd<T>>),
+        ("bit-or", binary_scalar::<BitOr<T>>),
+        ("bit-xor", binary_scalar::<BitXor<T>>),
+        ("shift-left", binary_scalar::<ShiftLeft<T>>),
+        ("shift-right", binary_scalar::<ShiftRight<T>>),
     ]
 }
 

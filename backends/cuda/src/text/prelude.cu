@@ -54,6 +54,14 @@ template <class T> FN T power_of(T a, T b) {
     }
     return product;
 }
+template <class T> FN bool is_shift(T by) { return !(by < (T)0) && by < (T)(8 * sizeof(T)); }
+template <class T> FN T shift_left(T a, T by) {
+    using U = typename Unsigned<sizeof(T)>::type;
+    return is_shift(by) ? (T)((U)a << (int)by) : (T)0;
+}
+template <class T> FN T shift_right(T a, T by) {
+    return is_shift(by) ? (T)(a >> (int)by) : a < (T)0 ? (T)-1 : (T)0;
+}
 template <class T> FN T exp_normal(T x) { return x < (T)(sizeof(T) == 8 ? -708 : -87) ? (T)0 : exp(x); }
 template <class T> FN T sigmoid(T x) { const T e = exp(-fabs(x)); return (x < 0 ? e : (T)1) / ((T)1 + e); }
 // x·eᵛ/(1 + eᵛ): where eᵛ is subnormal, it has fewer bits than its root.

@@ -84,6 +84,12 @@ const WHOLES: &[Spelling] = &[
     ("min", "@min_of($0, $1)"),
     ("pow", "@power_of($0, $1)"),
     ("mod", "@mod_of($0, $1)"),
+    ("bit-not", "@wrap_sub(@wrap_sub($T(0), $0), $T(1))"),
+    ("bit-and", "($0 & $1)"),
+    ("bit-or", "($0 | $1)"),
+    ("bit-xor", "($0 ^ $1)"),
+    ("shift-left", "@shift_left($0, $1)"),
+    ("shift-right", "@shift_right($0, $1)"),
 ];
 
 /// Of truth values.

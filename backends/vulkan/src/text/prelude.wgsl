@@ -388,6 +388,25 @@ fn power_of_$D(x: $T, y: $T) -> $T {
 fn Sum_$D(a: $T, b: $T) -> $T { return wrap_add_$D(a, b); }
 fn Product_$D(a: $T, b: $T) -> $T { return wrap_mul_$D(a, b); }
 
+//# i8 u8
+fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(8); }
+
+//# i32 u32
+fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(32); }
+
+//# i64
+fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(64); }
+
+//# i8 u8 i32 u32 i64
+fn shift_left_$D(a: $T, by: $T) -> $T {
+    if (is_shift_$D(by)) { return wrap_$D(a << u32(by)); }
+    return $T(0);
+}
+fn shift_right_$D(a: $T, by: $T) -> $T {
+    if (is_shift_$D(by)) { return a >> u32(by); }
+    return select($T(0), wrap_$D(~$T(0)), a < $T(0));
+}
+
 //# i8 i32 i64
 fn div_of_$D(a: $T, b: $T) -> $T {
     if (b == $T(0)) { return $T(0); }

@@ -65,14 +65,47 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
             }
         });
     }
-    let attrs = [("scale", scale.into()), ("softcap", c.float_or("softcap", 0.0)?.into())];
+    let softcap = c.float_or("softcap", 0.0)?;
+    let attrs = [("scale", scale.into()), ("softcap", softcap.into())];
+    let scores = if c.wants(3) { Some(scores(c, [q, k], mask, (scale, softcap))?) } else { None };
     let mut result = attend(c, [q, k, v], mask, &attrs)?;
     if flat {
         let [batch, heads, rows, width] = c.dims(result)[..] else { return Err("heads are lost".into()) };
         result = c.transpose(result, &[0, 2, 1, 3])?;
         result = c.reshape(result, &[batch, rows, heads * width])?;
     }
-    Ok(vec![result, k, v])
+    Ok([result, k, v].into_iter().chain(scores).collect())
+}
+
+/// The scores that `qk_matmul_output_mode` names: those of the product, under the cap, under the mask, or their probabilities.
+fn scores(
+    c: &mut NodeCall<'_, '_>,
+    [q, k]: [NodeId; 2],
+    mask: Option<NodeId>,
+    (scale, softcap): (f64, f64),
+) -> NodeResult {
+    let mode = c.int_or("qk_matmul_output_mode", 0)?;
+    if !(0..=3).contains(&mode) {
+        return Err(format!("qk_matmul_output_mode is {mode}; it is 0, 1, 2 or 3").into());
+    }
+    let k = repeated(c, k, c.dims(q)[1])?;
+    let k = c.transpose(k, &[0, 1, 3, 2])?;
+    let mut scores = c.apply("matmul", [q, k])?;
+    scores = c.with("mul", scores, scale)?;
+    if mode >= 1 && softcap != 0.0 {
+        let part = c.with("div", scores, softcap)?;
+        let part = c.apply("tanh", [part])?;
+        scores = c.with("mul", part, softcap)?;
+    }
+    match mask.filter(|_| mode >= 2) {
+        None => {}
+        Some(mask) if c.dtype(mask) == DType::Bool => {
+            let hidden = c.number(f64::NEG_INFINITY, scores)?;
+            scores = c.apply("where", [mask, scores, hidden])?;
+        }
+        Some(mask) => scores = c.apply("add", [scores, mask])?,
+    }
+    if mode == 3 { c.op("softmax", &[scores], &[("axis", (-1).into())]) } else { Ok(scores) }
 }
 
 /// Attention under a mask of truth values, which selects the keys that are kept, or of numbers, which are added. A query without any key gives zeros.

@@ -11,7 +11,7 @@ use super::{
     OpRow, one,
 };
 
-pub(super) const OPS: &[OpRow] = &[one("GridSample", 16, grid_sample)];
+pub(super) const OPS: &[OpRow] = &[one("GridSample", 16, grid_sample), one("AffineGrid", 20, affine_grid)];
 
 /// Which elements around a place count.
 #[derive(Clone, Copy)]
@@ -48,6 +48,43 @@ struct Taps {
     weights: Option<NodeId>,
     /// Whether each lies inside; nothing where what is outside is another element.
     inside: Option<NodeId>,
+}
+
+/// The places that GridSample reads for affine maps [N r r+1] of the places of a result [N C D..], as [N D.. r]; the last axis counts the axes D from
+/// the last one on.
+fn affine_grid(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let theta = c.input(0)?;
+    let size: Vec<usize> = c
+        .known_ints(1)?
+        .into_iter()
+        .map(|n| usize::try_from(n).map_err(|_| format!("an extent of {n}")))
+        .collect::<Result<_, _>>()?;
+    let axes = size.len().saturating_sub(2);
+    if axes == 0 || c.dims(theta) != [size[0], axes, axes + 1] {
+        return Err(format!("maps of {:?} for a result of {size:?}", c.dims(theta)).into());
+    }
+    let (align, dtype, space) = (c.flag("align_corners")?, c.dtype(theta), &size[2..]);
+    let mut columns = Vec::new();
+    for axis in (0..axes).rev() {
+        let extent = space[axis];
+        let number = c.iota(&[space, &[1]].concat(), axis, dtype)?;
+        // From −1 to 1: the centres of the outermost elements, or their outer edges.
+        let (step, first) = match align {
+            true if extent > 1 => (2.0 / (extent as f64 - 1.0), -1.0),
+            true => (0.0, 0.0),
+            false => (2.0 / extent as f64, 1.0 / extent as f64 - 1.0),
+        };
+        let scaled = c.with("mul", number, step)?;
+        columns.push(c.with("add", scaled, first)?);
+    }
+    columns.push(c.full(1.0, dtype, &[space, &[1]].concat())?);
+    let places = c.concat(&columns, axes)?;
+    let count = space.iter().product();
+    let places = c.reshape(places, &[1, count, axes + 1])?;
+    let places = c.expand(places, &[size[0], count, axes + 1])?;
+    let maps = c.transpose(theta, &[0, 2, 1])?;
+    let grid = c.apply("matmul", [places, maps])?;
+    c.reshape(grid, &[&[size[0]], space, &[axes]].concat())
 }
 
 /// X [N C D..] at the places of a grid [N E.. r], whose last axis counts the axes D from the last one on.

@@ -14,6 +14,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("Gather", 1, gather),
     one("GatherElements", 11, gather_elements),
     one("GatherND", 11, gather_nd),
+    one("ReverseSequence", 10, reverse_sequence),
     one("ArgMax", 1, |c| extremum(c, "reduce-max")),
     one("ArgMin", 1, |c| extremum(c, "reduce-min")),
     one("Hardmax", 1, |c| hardmax(c, true)),
@@ -77,6 +78,35 @@ pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis
     }
     let flat = c.reshape(x, &[stride])?;
     c.op("gather", &[flat, at], &[("axis", 0.into())])
+}
+
+/// The first elements of each sequence in the opposite order; each has a length of its own.
+fn reverse_sequence(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let (x, lengths) = (c.input(0)?, c.input(1)?);
+    let dims = c.dims(x);
+    let time = c.axis(c.int_or("time_axis", 0)?, dims.len())?;
+    let batch = c.axis(c.int_or("batch_axis", 1)?, dims.len())?;
+    if time == batch || c.dims(lengths) != [dims[batch]] {
+        return Err(format!(
+            "lengths of {:?} for {dims:?}, whose axis {batch} is the batch and axis {time} is time",
+            c.dims(lengths)
+        )
+        .into());
+    }
+    let mut along = vec![1; dims.len()];
+    along[batch] = dims[batch];
+    let lengths = c.cast(lengths, DType::I64)?;
+    let lengths = c.reshape(lengths, &along)?;
+    let mut steps = vec![1; dims.len()];
+    steps[time] = dims[time];
+    let step = c.iota(&steps, time, DType::I64)?;
+    let last = c.with("sub", lengths, 1)?;
+    let turned = c.apply("sub", [last, step])?;
+    let within = c.apply("lt", [step, lengths])?;
+    let ids = c.apply("where", [within, turned, step])?;
+    let ids = c.expand(ids, &dims)?;
+    let ids = ids::checked(c, ids, Ids { extent: dims[time] as i64, from_end: false })?;
+    elements_at(c, x, ids, time)
 }
 
 fn gather_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {

@@ -15,6 +15,7 @@ mod ids;
 mod index;
 mod integer;
 mod layout;
+mod loss;
 mod norm;
 mod other;
 mod pairs;
@@ -49,6 +50,7 @@ const FAMILIES: &[&[OpRow]] = &[
     generate::OPS,
     reduction::OPS,
     norm::OPS,
+    loss::OPS,
     contraction::OPS,
     attention::OPS,
     spatial::OPS,

@@ -11,7 +11,8 @@ use super::{
     resize::taken,
 };
 
-pub(super) const OPS: &[OpRow] = &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad)];
+pub(super) const OPS: &[OpRow] =
+    &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad), one("CenterCropPad", 18, centred)];
 
 /// The largest number of padding elements that are listed one by one.
 const LISTED: i64 = 1 << 24;
@@ -55,6 +56,33 @@ fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
         };
     }
     Ok(part)
+}
+
+/// With other extents along some axes: the middle of what is there, or that in the middle of zeros. An odd element more is behind.
+fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let x = c.input(0)?;
+    let rank = c.rank(x);
+    let wanted = c.known_ints(1)?;
+    let axes = c.ints("axes")?.unwrap_or_else(|| (0..rank as i64).collect());
+    if axes.len() != wanted.len() {
+        return Err(format!("{} extents for {} axes", wanted.len(), axes.len()).into());
+    }
+    let mut result = x;
+    for (axis, extent) in axes.into_iter().zip(wanted) {
+        let axis = c.axis(axis, rank)?;
+        let extent = usize::try_from(extent).map_err(|_| format!("an extent of {extent}"))?;
+        let given = c.dims(result)[axis];
+        if extent <= given {
+            result = c.slice(result, axis, (given - extent) / 2, extent)?;
+            continue;
+        }
+        let before = (extent - given) / 2;
+        let after = extent - given - before;
+        let attrs = [("axis", axis as i64), ("before", before as i64), ("after", after as i64)];
+        let attrs = attrs.map(|(name, n)| (name, n.into()));
+        result = c.op("pad", &[result], &attrs)?;
+    }
+    Ok(result)
 }
 
 /// Into given lengths, or into equal parts, of which the last may be shorter.

@@ -40,6 +40,7 @@ const NUMBERS: &[DType] = &[
     DType::U32,
 ];
 const BOOL: &[DType] = &[DType::Bool];
+const WHOLES: &[DType] = &[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64];
 
 /// Roundoffs that a function may be off, relative to 1 + |x|.
 fn tolerance(dtype: DType) -> f64 {
@@ -71,7 +72,7 @@ fn functions_of_one_argument(device: &Device) {
     // Of an argument from −0.9 to 0.9.
     let bounded = ["asin", "acos", "atanh"];
     let of = |names: &'static [&'static str], types| names.iter().map(move |n| (*n, types));
-    let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL));
+    let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL)).chain(of(&["bit-not"], WHOLES));
     let table = table.chain(floats.map(|n| (n, FLOATS))).chain(positive.map(|n| (n, FLOATS)));
     let table = table.chain(bounded.map(|n| (n, FLOATS)));
     for (name, types) in table {
@@ -117,6 +118,7 @@ fn functions_of_two_and_three_arguments(device: &Device) {
     let of = |names: &'static [&'static str], types, truth| names.iter().map(move |n| (*n, types, truth));
     let table = of(&["add", "sub", "mul", "div", "max", "min", "pow", "mod"], NUMBERS, false)
         .chain(of(&["and", "or", "xor"], BOOL, false))
+        .chain(of(&["bit-and", "bit-or", "bit-xor", "shift-left", "shift-right"], WHOLES, false))
         .chain(of(&["eq", "ne", "lt", "le", "gt", "ge"], ALL, true))
         .chain(of(&["where"], ALL, false));
     for (name, types, truth) in table {
@@ -147,6 +149,12 @@ fn functions_of_two_and_three_arguments(device: &Device) {
                 if name == "mod" && dtype.is_float() {
                     // Remainders jump: take numbers on which they are exact.
                     (x, y) = (map(&mut b, "round", &[x], dtype), map(&mut b, "ceil", &[y], dtype));
+                }
+                if name.starts_with("shift") {
+                    // From one before the first to one after the last.
+                    let [count, one] = [f64::from(dtype.def().bits) + 2.0, 1.0].map(|n| constant(&mut b, n, dtype));
+                    y = map(&mut b, "mod", &[y, count], dtype);
+                    y = map(&mut b, "sub", &[y, one], dtype);
                 }
                 let args: Vec<_> = condition.into_iter().chain([x, y]).collect();
                 let to = if truth { DType::Bool } else { dtype };
