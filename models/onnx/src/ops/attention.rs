@@ -131,7 +131,7 @@ fn attend(
 }
 
 /// Heads of keys or values, each as often as query heads read it.
-fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
+pub(super) fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
     let [batch, groups, rows, width] = c.dims(x)[..] else { return Err("heads are lost".into()) };
     if groups == heads || groups == 0 || !heads.is_multiple_of(groups) {
         return Ok(x);

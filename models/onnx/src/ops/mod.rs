@@ -15,6 +15,7 @@ mod ids;
 mod index;
 mod integer;
 mod layout;
+mod linear_attention;
 mod loss;
 mod norm;
 mod other;
@@ -53,6 +54,7 @@ const FAMILIES: &[&[OpRow]] = &[
     loss::OPS,
     contraction::OPS,
     attention::OPS,
+    linear_attention::OPS,
     spatial::OPS,
     resize::OPS,
     grid_sample::OPS,
