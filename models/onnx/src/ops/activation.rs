@@ -56,7 +56,7 @@ fn relu(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 /// x where it is not negative, elsewhere x·slope.
-fn leaky(c: &mut NodeCall<'_, '_>, x: NodeId, slope: NodeId) -> NodeResult {
+pub(super) fn leaky(c: &mut NodeCall<'_, '_>, x: NodeId, slope: NodeId) -> NodeResult {
     let below = c.with("lt", x, 0.0)?;
     let scaled = c.apply("mul", [x, slope])?;
     c.apply("where", [below, scaled, x])
@@ -86,7 +86,7 @@ fn selu(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 /// min(max(alpha·x + beta, 0), 1).
-fn hard_sigmoid(c: &mut NodeCall<'_, '_>, x: NodeId, alpha: f64, beta: f64) -> NodeResult {
+pub(super) fn hard_sigmoid(c: &mut NodeCall<'_, '_>, x: NodeId, alpha: f64, beta: f64) -> NodeResult {
     let scaled = c.with("mul", x, alpha)?;
     let shifted = c.with("add", scaled, beta)?;
     clamp(c, shifted, 0.0, 1.0)

@@ -13,7 +13,7 @@ use super::{
 pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
 
 /// [B S heads·D] as [B heads S D]; what has four axes is so already.
-fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResult {
+pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResult {
     match c.dims(x)[..] {
         [_, _, _, _] => Ok(x),
         [batch, rows, width] => {
@@ -109,7 +109,7 @@ fn scores(
 }
 
 /// Attention under a mask of truth values, which selects the keys that are kept, or of numbers, which are added. A query without any key gives zeros.
-fn attend(
+pub(super) fn attend(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],
     mask: Option<NodeId>,
@@ -160,7 +160,7 @@ fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> NodeResult {
 }
 
 /// Which keys each query sees: those up to its own place.
-fn causal(c: &mut NodeCall<'_, '_>, queries: usize, keys: usize, past: usize) -> NodeResult {
+pub(super) fn causal(c: &mut NodeCall<'_, '_>, queries: usize, keys: usize, past: usize) -> NodeResult {
     let (query, key) = (c.iota(&[queries, keys], 0, DType::I32)?, c.iota(&[queries, keys], 1, DType::I32)?);
     let last = c.with("add", query, past as f64)?;
     c.apply("le", [key, last])

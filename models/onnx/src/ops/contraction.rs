@@ -39,7 +39,7 @@ pub(super) fn product_of_matrices(c: &mut NodeCall<'_, '_>, mut a: NodeId, mut b
 }
 
 /// alpha·A·B + beta·C, where A and B may be transposed.
-fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
+pub(super) fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut operand = |at: usize, attr: &str| {
         let x = c.input(at)?;
         if c.flag(attr)? { c.transpose(x, &[1, 0]) } else { Ok(x) }

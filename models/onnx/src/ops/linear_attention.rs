@@ -71,7 +71,8 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let mut scanned = vec![q, k, v];
     if rule.gated {
         // One for each head, or for each row of its state.
-        let decay = in_steps(c, c.input(4)?, of_keys)?;
+        let decay = c.input(4)?;
+        let decay = in_steps(c, decay, of_keys)?;
         let rows = four(c, decay)?[3];
         let decay = c.reshape(decay, &[times, batch, of_keys, rows, 1])?;
         scanned.push(c.apply("exp", [decay])?);
@@ -137,10 +138,11 @@ fn four(c: &NodeCall<'_, '_>, x: NodeId) -> Result<[usize; 4], NodeError> {
 /// A depthwise convolution [B C L] by [C 1 K] of each element and those before it; the last K − 1 elements are the state for the next call.
 fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (x, weight) = (c.input(0)?, c.input(1)?);
-    let ([batch, channels, length], [rows, 1, taps]) = (c.dims(x)[..], c.dims(weight)[..]) else {
+    let ([batch, channels, length], [rows, 1, taps]) = (&c.dims(x)[..], &c.dims(weight)[..]) else {
         return Err(format!("weights of {:?} for elements of {:?}", c.dims(weight), c.dims(x)).into());
     };
-    if rows != channels || taps == 0 {
+    let (batch, channels, length, taps) = (*batch, *channels, *length, *taps);
+    if *rows != channels || taps == 0 {
         return Err(format!("weights of {:?} for elements of {:?}", c.dims(weight), c.dims(x)).into());
     }
     let past = match c.optional(3) {

@@ -17,6 +17,7 @@ mod integer;
 mod layout;
 mod linear_attention;
 mod loss;
+mod microsoft;
 mod norm;
 mod other;
 mod pairs;
@@ -66,6 +67,9 @@ const FAMILIES: &[&[OpRow]] = &[
     recurrent::OPS,
 ];
 
+/// The families of other domains, by domain.
+const OTHERS: &[(&str, &[OpRow])] = &[("com.microsoft", microsoft::OPS)];
+
 /// Several outputs.
 type Outputs = Result<Vec<NodeId>, NodeError>;
 
@@ -112,10 +116,12 @@ fn rows() -> impl Iterator<Item = &'static OpRow> {
 /// # Errors
 /// When there is none, in words.
 pub(super) fn find(domain: &str, name: &str, opset: i64) -> Result<Build, String> {
-    if !is_own(domain) {
+    let others = OTHERS.iter().find(|(known, _)| *known == domain).map(|(_, rows)| *rows);
+    if !is_own(domain) && others.is_none() {
         return Err("ops of that domain are not known".into());
     }
-    let forms = || rows().filter(|row| row.name == name);
+    let of_domain = || rows().filter(|_| is_own(domain)).chain(others.into_iter().flatten());
+    let forms = || of_domain().filter(|row| row.name == name);
     match forms().filter(|row| row.since <= opset).max_by_key(|row| row.since) {
         Some(row) => Ok(row.build),
         None => Err(match forms().map(|row| row.since).min() {

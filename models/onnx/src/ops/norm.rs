@@ -15,8 +15,10 @@ pub(super) const OPS: &[OpRow] = &[
     one("Softmax", 13, |c| over_rows(c, false, |c, x, axis| softmax(c, "softmax", x, axis))),
     one("LogSoftmax", 1, |c| over_rows(c, true, |c, x, axis| softmax(c, "log-softmax", x, axis))),
     one("LogSoftmax", 13, |c| over_rows(c, false, |c, x, axis| softmax(c, "log-softmax", x, axis))),
-    many("LayerNormalization", 17, layer),
+    many("LayerNormalization", 1, layer),
     one("RMSNormalization", 23, root_mean_square),
+    // ONNX Runtime writes it into ONNX's own domain.
+    one("SimplifiedLayerNormalization", 1, root_mean_square),
     one("InstanceNormalization", 6, |c| {
         let channels = c.dims(c.input(0)?).get(1).copied().unwrap_or(0);
         grouped(c, channels, true)
@@ -111,7 +113,7 @@ fn layer(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(outputs)
 }
 
-fn root_mean_square(c: &mut NodeCall<'_, '_>) -> NodeResult {
+pub(super) fn root_mean_square(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, scale) = (c.input(0)?, c.input(1)?);
     let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
     let (axis, width) = row(c, x)?;
