@@ -56,6 +56,7 @@ pub fn eval(op: Op, attrs: &[Attr], from: DType, to: DType, args: &[Val]) -> Val
     }
     match args {
         [Val::Int(a)] => Val::Int(wrap(int_unary(name, *a), to)),
+        [Val::Int(a), Val::Int(b)] if name.starts_with("shift") => Val::Int(wrap(shift(name, *a, *b, to), to)),
         [Val::Int(a), Val::Int(b)] => Val::Int(wrap(int_binary(name, *a, *b), to)),
         [Val::Real(a)] if name == "is-nan" => Val::Int(i64::from(a.is_nan())),
         [Val::Real(a)] => Val::Real(real_unary(name, attrs, *a)),
@@ -100,7 +101,19 @@ fn int_unary(name: &str, a: i64) -> i64 {
         "abs" => a.wrapping_abs(),
         "sign" => a.signum(),
         "not" => 1 - a,
+        "bit-not" => -1 - a,
         _ => panic!("{name}"),
+    }
+}
+
+/// By products and quotients of powers of two, with more digits than any type has.
+fn shift(name: &str, a: i64, b: i64, dtype: DType) -> i64 {
+    let a = i128::from(a);
+    match (name, (0..i64::from(dtype.def().bits)).contains(&b)) {
+        ("shift-left", true) => (a << b) as i64,
+        ("shift-left", false) => 0,
+        (_, true) => a.div_euclid(1 << b) as i64,
+        (_, false) => a.signum().min(0) as i64,
     }
 }
 
@@ -118,6 +131,9 @@ fn int_binary(name: &str, a: i64, b: i64) -> i64 {
         "and" => a & b,
         "or" => a | b,
         "xor" => a ^ b,
+        "bit-and" => a & b,
+        "bit-or" => a | b,
+        "bit-xor" => a ^ b,
         "pow" if b < 0 => match a {
             1 => 1,
             -1 => {
