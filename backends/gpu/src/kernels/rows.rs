@@ -4,27 +4,22 @@
 //! (`split_rows`). What later passes ask for of short rows stays in registers. Where neighbouring rows lie side by side in memory and the points
 //! of a row do not, neighbouring threads work on neighbouring rows.
 
+mod printer;
 mod scans;
 mod team_scan;
 
-use eutectic_backend::{
-    Instr, Kernel, Load, ValueId,
-    axes::Nest,
-    order::needed,
-    reductions::{RowValues, varying},
-};
+use eutectic_backend::{Instr, Kernel, Load, ValueId, axes::Nest};
 use eutectic_ir::{DType, index::Index};
 
 use crate::{
     device::DeviceShape,
     dialect::{Dialect, Team},
-    emit::Emitter,
     kernels::split_rows::split,
     lanes::SplitAxis,
     launch::Launch,
 };
-use scans::{direction, needed_scans};
-use team_scan::{GROUPS, Scan};
+use printer::RowPrinter;
+use team_scan::{GROUPS, Scan, needed_scans};
 
 /// Threads of a block whose rows are shorter than it.
 const BLOCK: usize = 128;
@@ -34,8 +29,6 @@ const NEIGHBOURS: usize = 32;
 const LEAST_BYTES: usize = 64;
 /// Groups of points of a thread from which on a row is worth more than one block.
 const LEAST: usize = 2;
-/// Most registers that keep values of a row.
-const REGISTERS: usize = 64;
 /// Turns of a loop over a row that are written out.
 const TURNS: usize = 4;
 
@@ -66,7 +59,7 @@ fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> R
     // Each thread of a row goes through the totals of all groups that exchange values in registers.
     let most = nest.instrs.iter().filter_map(Scan::of).map(|scan| GROUPS * dialect.together(scan.dtype)).min();
     let schedule = Schedule::of(&nest, &kernel.slots, shape, most);
-    let mut printer = RowPrinter::new(dialect, kernel, &nest, &schedule);
+    let mut printer = RowPrinter::new(dialect, kernel, &nest, (schedule.team, schedule.lanes));
     printer.print();
     if !printer.emitter.problems.is_empty() {
         return Err(printer.emitter.problems);
@@ -135,112 +128,7 @@ impl Schedule {
     }
 }
 
-struct RowPrinter<'a> {
-    dialect: &'a dyn Dialect,
-    emitter: Emitter<'a>,
-    nest: &'a Nest,
-    team: Team,
-    lanes: SplitAxis,
-    /// Which values differ along a row, in which pass they can be computed, and which anything needs.
-    varies: Vec<bool>,
-    level: Vec<usize>,
-    needed: Vec<bool>,
-    /// How often a thread goes round if values stay in registers; none if they do not.
-    items: Option<usize>,
-    /// How many loops over the row were printed.
-    loops: usize,
-    /// The direction of scans, if there are any: all threads of a block take the same turns then.
-    reverse: Option<bool>,
-    /// Which values stay, and which are there by now.
-    keeps: Vec<bool>,
-    kept: Vec<bool>,
-}
-
-impl<'a> RowPrinter<'a> {
-    fn new(dialect: &'a dyn Dialect, kernel: &'a Kernel, nest: &'a Nest, schedule: &Schedule) -> RowPrinter<'a> {
-        let Schedule { team, lanes } = *schedule;
-        let names: [&str; 2] = ["row", "c"];
-        let emitter = Emitter::new(dialect, &kernel.slots, nest, &names, lanes, "v");
-        let count = nest.instrs.len();
-        let (level, varies) = (RowValues::of(&nest.instrs).levels(), varying(&nest.instrs, 1..2));
-        let needed = needed(&nest.instrs, nest.stores.iter().flat_map(|s| s.values()));
-        let mut printer = RowPrinter {
-            dialect,
-            emitter,
-            nest,
-            team,
-            lanes,
-            varies,
-            level,
-            needed,
-            items: None,
-            loops: 0,
-            reverse: None,
-            keeps: vec![false; count],
-            kept: vec![false; count],
-        };
-        match direction(&nest.instrs, &printer.needed) {
-            Ok(reverse) => printer.reverse = reverse,
-            Err(why) => printer.emitter.problems.push(why),
-        }
-        printer.keeps = printer.computed_before();
-        let groups = lanes.domain(&nest.domain)[1];
-        let items = groups.div_ceil(team.threads * team.blocks);
-        let keeps = (0..count).filter(|&id| printer.keeps[id]);
-        let registers: usize = keeps.map(|id| items * printer.emitter.width(id)).sum();
-        let again = nest.stores.iter().any(|s| printer.store_varies(s)) || printer.passes() > 1;
-        printer.items = (again && registers <= REGISTERS && items <= 16).then_some(items.max(1));
-        printer
-    }
-
-    fn passes(&self) -> usize {
-        self.level.iter().zip(&self.needed).filter(|(_, needed)| **needed).map(|(level, _)| *level).max().unwrap_or(0)
-    }
-
-    fn store_varies(&self, store: &eutectic_backend::Store) -> bool {
-        store.maps().any(|map| map.mentions(1)) || store.values().into_iter().any(|value| self.varies[value])
-    }
-
-    /// Which values that are loaded or reduced in a pass a later one needs, and computes others from.
-    fn computed_before(&self) -> Vec<bool> {
-        let count = self.nest.instrs.len();
-        let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(Instr::reduction).map(|(_, arg)| arg).collect();
-        let is_worth = |id: ValueId| {
-            let instr = &self.nest.instrs[id];
-            matches!(instr, Instr::Load(_)) || Scan::of(instr).is_some() || all.contains(&id)
-        };
-        let (mut known, mut keeps) = (vec![false; count], vec![false; count]);
-        for pass in 0..=self.passes() {
-            let mut asked: Vec<ValueId> = if pass < self.passes() {
-                self.reductions(pass).filter_map(|id| self.nest.instrs[id].reduction()).map(|(_, arg)| arg).collect()
-            } else {
-                let stores = self.nest.stores.iter().filter(|store| self.store_varies(store));
-                stores.flat_map(|store| store.values()).collect()
-            };
-            let mut seen = vec![false; count];
-            while let Some(id) = asked.pop() {
-                if !self.varies[id] || std::mem::replace(&mut seen[id], true) {
-                    continue;
-                }
-                if known[id] && is_worth(id) {
-                    keeps[id] = true;
-                } else {
-                    asked.extend(self.nest.instrs[id].args());
-                }
-            }
-            known.iter_mut().zip(seen).for_each(|(known, seen)| *known |= seen);
-        }
-        keeps
-    }
-
-    /// What is reduced in a pass.
-    fn reductions(&self, pass: usize) -> impl Iterator<Item = ValueId> {
-        let is_of_pass = move |&id: &ValueId| {
-            self.needed[id] && self.level[id] == pass + 1 && self.nest.instrs[id].reduction().is_some()
-        };
-        (0..self.nest.instrs.len()).filter(is_of_pass)
-    }
-
+impl RowPrinter<'_> {
     fn print(&mut self) {
         let Team { threads, rows, along, blocks } = self.team;
         let groups = self.lanes.domain(&self.nest.domain)[0];

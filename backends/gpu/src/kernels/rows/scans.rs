@@ -1,11 +1,11 @@
 //! Scans in row groups. The threads of a row take its elements in turns, a group of neighbours each. In each turn a thread scans its group, the
 //! threads scan their totals, and both are combined with the state that the turns before left.
 
-use eutectic_backend::{Instr, ValueId};
+use eutectic_backend::ValueId;
 use eutectic_ir::DType;
 
 use super::{
-    RowPrinter,
+    printer::RowPrinter,
     team_scan::{Scan, TeamScan},
 };
 
@@ -121,29 +121,4 @@ impl RowPrinter<'_> {
         self.emitter.line(&line);
         name
     }
-}
-
-/// Returns the direction of a body's scans, if it has any.
-///
-/// # Errors
-/// If some go in one direction and some in the other.
-pub(super) fn direction(instrs: &[Instr], needed: &[bool]) -> Result<Option<bool>, String> {
-    let wanted = instrs.iter().zip(needed).filter(|(_, needed)| **needed);
-    let mut all = wanted.filter_map(|(instr, _)| Some(Scan::of(instr)?.reverse));
-    let first = all.next();
-    match all.all(|other| Some(other) == first) {
-        true => Ok(first),
-        false => Err("scans in both directions along a row".into()),
-    }
-}
-
-/// Returns the scans that values need, in order, without what is `known`.
-pub(super) fn needed_scans(instrs: &[Instr], roots: Vec<ValueId>, known: impl Fn(ValueId) -> bool) -> Vec<ValueId> {
-    let (mut asked, mut seen) = (roots, vec![false; instrs.len()]);
-    while let Some(id) = asked.pop() {
-        if !known(id) && !std::mem::replace(&mut seen[id], true) {
-            asked.extend(instrs[id].args());
-        }
-    }
-    (0..instrs.len()).filter(|&id| seen[id] && Scan::of(&instrs[id]).is_some()).collect()
 }

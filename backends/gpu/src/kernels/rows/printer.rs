@@ -1,0 +1,133 @@
+//! What the printer of row groups knows of a nest: which values differ along a row, in which pass they are computed, and which stay in registers.
+
+use eutectic_backend::{
+    Instr, Kernel, ValueId,
+    axes::Nest,
+    order::needed,
+    reductions::{RowValues, varying},
+};
+
+use super::team_scan::{Scan, direction};
+use crate::{
+    dialect::{Dialect, Team},
+    emit::Emitter,
+    lanes::SplitAxis,
+};
+
+/// Most registers that keep values of a row.
+const REGISTERS: usize = 64;
+
+/// Prints the passes over the rows of a nest.
+pub(super) struct RowPrinter<'a> {
+    pub dialect: &'a dyn Dialect,
+    pub emitter: Emitter<'a>,
+    pub nest: &'a Nest,
+    pub team: Team,
+    pub lanes: SplitAxis,
+    /// Which values differ along a row, in which pass they can be computed, and which anything needs.
+    pub varies: Vec<bool>,
+    pub level: Vec<usize>,
+    pub needed: Vec<bool>,
+    /// How often a thread goes round if values stay in registers; none if they do not.
+    pub items: Option<usize>,
+    /// How many loops over the row were printed.
+    pub loops: usize,
+    /// The direction of scans, if there are any: all threads of a block take the same turns then.
+    pub reverse: Option<bool>,
+    /// Which values stay, and which are there by now.
+    pub keeps: Vec<bool>,
+    pub kept: Vec<bool>,
+}
+
+impl<'a> RowPrinter<'a> {
+    /// For a nest whose rows are shared out so.
+    pub fn new(
+        dialect: &'a dyn Dialect,
+        kernel: &'a Kernel,
+        nest: &'a Nest,
+        (team, lanes): (Team, SplitAxis),
+    ) -> RowPrinter<'a> {
+        let names: [&str; 2] = ["row", "c"];
+        let emitter = Emitter::new(dialect, &kernel.slots, nest, &names, lanes, "v");
+        let count = nest.instrs.len();
+        let (level, varies) = (RowValues::of(&nest.instrs).levels(), varying(&nest.instrs, 1..2));
+        let needed = needed(&nest.instrs, nest.stores.iter().flat_map(|s| s.values()));
+        let mut printer = RowPrinter {
+            dialect,
+            emitter,
+            nest,
+            team,
+            lanes,
+            varies,
+            level,
+            needed,
+            items: None,
+            loops: 0,
+            reverse: None,
+            keeps: vec![false; count],
+            kept: vec![false; count],
+        };
+        match direction(&nest.instrs, &printer.needed) {
+            Ok(reverse) => printer.reverse = reverse,
+            Err(why) => printer.emitter.problems.push(why),
+        }
+        printer.keeps = printer.computed_before();
+        let groups = lanes.domain(&nest.domain)[1];
+        let items = groups.div_ceil(team.threads * team.blocks);
+        let keeps = (0..count).filter(|&id| printer.keeps[id]);
+        let registers: usize = keeps.map(|id| items * printer.emitter.width(id)).sum();
+        let again = nest.stores.iter().any(|s| printer.store_varies(s)) || printer.passes() > 1;
+        printer.items = (again && registers <= REGISTERS && items <= 16).then_some(items.max(1));
+        printer
+    }
+
+    /// How many passes come before the last one.
+    pub fn passes(&self) -> usize {
+        self.level.iter().zip(&self.needed).filter(|(_, needed)| **needed).map(|(level, _)| *level).max().unwrap_or(0)
+    }
+
+    /// Whether a store has a place or a value of its own for each point of a row.
+    pub fn store_varies(&self, store: &eutectic_backend::Store) -> bool {
+        store.maps().any(|map| map.mentions(1)) || store.values().into_iter().any(|value| self.varies[value])
+    }
+
+    /// Which values that are loaded or reduced in a pass a later one needs, and computes others from.
+    fn computed_before(&self) -> Vec<bool> {
+        let count = self.nest.instrs.len();
+        let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(Instr::reduction).map(|(_, arg)| arg).collect();
+        let is_worth = |id: ValueId| {
+            let instr = &self.nest.instrs[id];
+            matches!(instr, Instr::Load(_)) || Scan::of(instr).is_some() || all.contains(&id)
+        };
+        let (mut known, mut keeps) = (vec![false; count], vec![false; count]);
+        for pass in 0..=self.passes() {
+            let mut asked: Vec<ValueId> = if pass < self.passes() {
+                self.reductions(pass).filter_map(|id| self.nest.instrs[id].reduction()).map(|(_, arg)| arg).collect()
+            } else {
+                let stores = self.nest.stores.iter().filter(|store| self.store_varies(store));
+                stores.flat_map(|store| store.values()).collect()
+            };
+            let mut seen = vec![false; count];
+            while let Some(id) = asked.pop() {
+                if !self.varies[id] || std::mem::replace(&mut seen[id], true) {
+                    continue;
+                }
+                if known[id] && is_worth(id) {
+                    keeps[id] = true;
+                } else {
+                    asked.extend(self.nest.instrs[id].args());
+                }
+            }
+            known.iter_mut().zip(seen).for_each(|(known, seen)| *known |= seen);
+        }
+        keeps
+    }
+
+    /// What is reduced in a pass.
+    pub fn reductions(&self, pass: usize) -> impl Iterator<Item = ValueId> {
+        let is_of_pass = move |&id: &ValueId| {
+            self.needed[id] && self.level[id] == pass + 1 && self.nest.instrs[id].reduction().is_some()
+        };
+        (0..self.nest.instrs.len()).filter(is_of_pass)
+    }
+}
