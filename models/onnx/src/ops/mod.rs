@@ -167,6 +167,7 @@ mod tests {
         let of = |name, opset| find("", name, opset).map(|_| ());
         assert!(of("Add", 7).is_ok() && of("Gelu", 20).is_ok());
         assert_eq!(of("Gelu", 19), Err("it is known from opset 20 on".into()));
-        assert!(find("com.microsoft", "Gelu", 20).is_err());
+        assert!(find("com.microsoft", "Gelu", 17).is_ok());
+        assert!(find("com.microsoft", "Add", 17).is_err() && find("com.example", "Gelu", 20).is_err());
     }
 }
