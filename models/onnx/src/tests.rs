@@ -8,6 +8,7 @@ mod forms;
 mod ids;
 mod int16;
 mod loops;
+mod microsoft;
 mod pairs;
 mod resize;
 mod scatter;

@@ -168,6 +168,12 @@ pub(super) fn causal(c: &mut NodeCall<'_, '_>, queries: usize, keys: usize, past
 
 /// Pairs of coordinates turn by the angle of their position; the caches are for each position, or for each token.
 fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let (cos, sin) = (c.input(1)?, c.input(2)?);
+    rotated(c, [cos, sin], c.optional(3))
+}
+
+/// As [`rotary`], by these caches of cosines and sines, at the positions of tokens if caches are for each position.
+pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Option<NodeId>) -> NodeResult {
     let input = c.input(0)?;
     let flat = c.rank(input) == 3;
     let x = heads(c, input, "num_heads")?;
@@ -177,9 +183,8 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
         n => usize::try_from(n).ok().filter(|&n| n <= depth).ok_or("it turns more than there is")?,
     };
     let pairs = turned / 2;
-    let mut angle = |at: usize| {
-        let cache = c.input(at)?;
-        let of_tokens = match c.optional(3) {
+    let mut angle = |cache: NodeId| {
+        let of_tokens = match places {
             Some(places) => {
                 let extent = c.dims(cache)[0] as i64;
                 let places = ids::checked(c, places, Ids { extent, from_end: false })?;
@@ -191,7 +196,7 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let batch = c.dims(of_tokens).first().copied().filter(|_| c.rank(of_tokens) == 3).unwrap_or(1);
         c.reshape(of_tokens, &[batch, 1, rows, pairs])
     };
-    let (cos, sin) = (angle(1)?, angle(2)?);
+    let (cos, sin) = (angle(caches[0])?, angle(caches[1])?);
     let interleaved = c.flag("interleaved")?;
     let mut half = |second: bool| match interleaved {
         true => c.slice_by(x, 3, i64::from(second), pairs, 2),

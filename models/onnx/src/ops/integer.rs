@@ -36,13 +36,13 @@ const EXACT: [(DType, u64); 2] = [(DType::F32, 1 << 24), (DType::F64, 1 << 53)];
 const OF_WINDOWS: u64 = 4 * 9;
 
 /// Integers with their zero point.
-struct Quantized {
-    value: NodeId,
-    zero: Option<NodeId>,
+pub(super) struct Quantized {
+    pub value: NodeId,
+    pub zero: Option<NodeId>,
 }
 
 impl Quantized {
-    fn read(c: &NodeCall<'_, '_>, at: usize, zero: Option<usize>) -> Result<Quantized, NodeError> {
+    pub fn read(c: &NodeCall<'_, '_>, at: usize, zero: Option<usize>) -> Result<Quantized, NodeError> {
         let (value, zero) = (c.input(at)?, zero.and_then(|at| c.optional(at)));
         for x in [Some(value), zero].into_iter().flatten() {
             if !matches!(c.dtype(x), DType::I8 | DType::U8) {
@@ -78,7 +78,7 @@ impl Quantized {
 }
 
 /// One number, or one for each place of an axis: `dims` is the shape of the latter.
-fn along(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize]) -> NodeResult {
+pub(super) fn along(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize]) -> NodeResult {
     match c.dims(x)[..] {
         [] | [1] => c.reshape(x, &[]),
         [n] if dims.iter().product::<usize>() == n => c.reshape(x, dims),
@@ -102,7 +102,7 @@ fn whole(c: &mut NodeCall<'_, '_>, sum: NodeId) -> NodeResult {
 }
 
 /// The product of matrices; zero points are for the whole operand, for each row of the first, or for each column of the second.
-fn product(c: &mut NodeCall<'_, '_>, [a, b]: [Quantized; 2]) -> NodeResult {
+pub(super) fn product(c: &mut NodeCall<'_, '_>, [a, b]: [Quantized; 2]) -> NodeResult {
     let dims = c.dims(a.value);
     let rows = if let [.., rows, _] = dims[..] { rows } else { 1 };
     let columns = c.dims(b.value).last().copied().unwrap_or(1);
@@ -171,7 +171,12 @@ fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<usize>; 3]) ->
 }
 
 /// Sums times both scales over the scale of the result, rounded, with its zero point.
-fn requantized(c: &mut NodeCall<'_, '_>, sum: NodeId, [a, b, result]: [NodeId; 3], zero: NodeId) -> NodeResult {
+pub(super) fn requantized(
+    c: &mut NodeCall<'_, '_>,
+    sum: NodeId,
+    [a, b, result]: [NodeId; 3],
+    zero: NodeId,
+) -> NodeResult {
     let [a, b, result] = [c.cast(a, DType::F32)?, c.cast(b, DType::F32)?, c.cast(result, DType::F32)?];
     let both = c.apply("mul", [a, b])?;
     let scale = c.apply("div", [both, result])?;

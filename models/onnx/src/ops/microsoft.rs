@@ -10,7 +10,7 @@ use super::{
     },
     OpRow, Outputs,
     activation::{hard_sigmoid, leaky},
-    attention::{attend, causal, heads},
+    attention::{attend, causal, heads, rotated},
     contraction::gemm,
     ids, many,
     norm::root_mean_square,
@@ -36,6 +36,7 @@ pub(super) const OPS: &[OpRow] = &[
     many("EmbedLayerNormalization", 1, embeddings),
     one("Attention", 1, attention),
     many("MultiHeadAttention", 1, of_heads),
+    one("RotaryEmbedding", 1, rotary),
 ];
 
 /// An activation of the sum of the inputs.
@@ -227,6 +228,25 @@ fn attended(
 
 fn four(c: &NodeCall<'_, '_>, x: NodeId) -> Result<[usize; 4], NodeError> {
     c.dims(x).try_into().map_err(|dims| NodeError(format!("{dims:?} has not four axes")))
+}
+
+/// Pairs of coordinates turn by the angle of their position, which is given for each token or for the first one.
+fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    if c.float_or("scale", 1.0)? != 1.0 || c.flag("is_packed_batching")? {
+        return Err("with a scale, or with texts packed into one (is_packed_batching)".into());
+    }
+    let (x, given, cos, sin) = (c.input(0)?, c.input(1)?, c.input(2)?, c.input(3)?);
+    let dims = c.dims(x);
+    let rows = if dims.len() == 4 { dims[2] } else { dims.get(1).copied().unwrap_or(0) };
+    let places = match c.dims(given)[..] {
+        [1] => {
+            let place = c.iota(&[1, rows], 1, DType::I64)?;
+            let first = c.cast(given, DType::I64)?;
+            c.apply("add", [place, first])?
+        }
+        _ => given,
+    };
+    rotated(c, [cos, sin], Some(places))
 }
 
 /// Attention over x itself: queries, keys and values are x W + b, side by side.

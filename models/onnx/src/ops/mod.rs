@@ -23,6 +23,7 @@ mod other;
 mod pairs;
 mod phases;
 mod placed;
+mod qlinear;
 mod quantize;
 mod recurrent;
 mod reduction;
@@ -68,7 +69,7 @@ const FAMILIES: &[&[OpRow]] = &[
 ];
 
 /// The families of other domains, by domain.
-const OTHERS: &[(&str, &[OpRow])] = &[("com.microsoft", microsoft::OPS)];
+const OTHERS: &[(&str, &[OpRow])] = &[("com.microsoft", microsoft::OPS), ("com.microsoft", qlinear::OPS)];
 
 /// Several outputs.
 type Outputs = Result<Vec<NodeId>, NodeError>;
@@ -116,12 +117,13 @@ fn rows() -> impl Iterator<Item = &'static OpRow> {
 /// # Errors
 /// When there is none, in words.
 pub(super) fn find(domain: &str, name: &str, opset: i64) -> Result<Build, String> {
-    let others = OTHERS.iter().find(|(known, _)| *known == domain).map(|(_, rows)| *rows);
-    if !is_own(domain) && others.is_none() {
+    let mut others = OTHERS.iter().filter(|(known, _)| *known == domain).flat_map(|(_, rows)| *rows).peekable();
+    if !is_own(domain) && others.peek().is_none() {
         return Err("ops of that domain are not known".into());
     }
-    let of_domain = || rows().filter(|_| is_own(domain)).chain(others.into_iter().flatten());
-    let forms = || of_domain().filter(|row| row.name == name);
+    let of_domain = rows().filter(|_| is_own(domain)).chain(others);
+    let of_name: Vec<_> = of_domain.filter(|row| row.name == name).collect();
+    let forms = || of_name.iter();
     match forms().filter(|row| row.since <= opset).max_by_key(|row| row.since) {
         Some(row) => Ok(row.build),
         None => Err(match forms().map(|row| row.since).min() {
@@ -165,6 +167,7 @@ mod tests {
         let of = |name, opset| find("", name, opset).map(|_| ());
         assert!(of("Add", 7).is_ok() && of("Gelu", 20).is_ok());
         assert_eq!(of("Gelu", 19), Err("it is known from opset 20 on".into()));
-        assert!(find("com.microsoft", "Gelu", 20).is_err());
+        assert!(find("com.microsoft", "Gelu", 17).is_ok());
+        assert!(find("com.microsoft", "Add", 17).is_err() && find("com.example", "Gelu", 20).is_err());
     }
 }

@@ -31,7 +31,7 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
 }
 
 /// (x − zero)·scale.
-fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
+pub(super) fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let scale = param(c, 1, x)?.ok_or("it has no scale")?;
     let to = c.dtype(scale);
@@ -44,7 +44,7 @@ fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 /// round(x / scale) + zero, at the limits of the integers where it is beyond them.
-fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
+pub(super) fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let scale = param(c, 1, x)?.ok_or("it has no scale")?;
     let zero = param(c, 2, x)?;
