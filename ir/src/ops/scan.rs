@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn integers_wrap_and_no_elements_have_no_results() {
         let x = Tensor::from_i64(DType::I8, &[3], [100, 100, 100]);
-        assert_eq!(scanned("scan-sum", &[x.clone()], attrs(-1, false, false)), [100.0, -56.0, 44.0]);
+        assert_eq!(scanned("scan-sum", std::slice::from_ref(&x), attrs(-1, false, false)), [100.0, -56.0, 44.0]);
         assert_eq!(scanned("scan-linear", &[x.clone(), x], attrs(-1, false, false)), [100.0, 116.0, -76.0]);
         for dims in [[0, 3], [3, 0]] {
             let none = Tensor::from_f64(DType::F32, &dims, []);

@@ -1,0 +1,371 @@
+//! The lines of a scan: elements of one row, or of one number of neighbouring rows, and how vectors go through them.
+
+use eutectic_ir::{Attr, Op, ops::Reduction};
+
+use crate::simd::{
+    level::Level,
+    reduce::{Combine, Wide},
+    register::integer_types,
+    vector::Vector,
+};
+
+/// The attributes of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Whether it goes from the last element to the first.
+    pub reverse: bool,
+    /// Whether a result leaves out its own element.
+    pub exclusive: bool,
+}
+
+impl Order {
+    /// Returns those of a row operation; none if it is no scan.
+    pub fn of(op: Op, attrs: &[Attr]) -> Option<Order> {
+        op.row().filter(|row| row.is_scan())?;
+        let flag = |name| attrs.get(op.attr(name)?)?.bool();
+        Some(Order { reverse: flag("reverse")?, exclusive: flag("exclusive")? })
+    }
+}
+
+/// Elements and results, in which direction they are gone through.
+#[derive(Clone, Copy)]
+pub struct Line<T> {
+    /// The elements.
+    pub from: *const T,
+    /// The results.
+    pub to: *mut T,
+    /// How many there are of a row.
+    pub count: usize,
+    /// Where results are.
+    pub order: Order,
+}
+
+impl<T> Line<T> {
+    /// The number of the first of `width` neighbours that are number `n` on in the order of the scan.
+    #[inline(always)]
+    fn place(&self, n: usize, width: usize) -> usize {
+        if self.order.reverse { self.count - n - width } else { n }
+    }
+}
+
+impl<T: Wide> Line<T> {
+    /// Scans a dense row from element `from` on after what comes before it, and returns what comes after it.
+    ///
+    /// # Safety
+    /// There must be as many elements and results.
+    #[inline(always)]
+    unsafe fn scan<C: Combine>(&self, from: usize, mut before: T::Acc) -> T::Acc {
+        for n in from..self.count {
+            let at = self.place(n, 1);
+            // SAFETY: passed on from the caller.
+            unsafe {
+                let next = C::combine(before, self.from.add(at).read().wide());
+                self.to.add(at).write(T::narrow(if self.order.exclusive { before } else { next }));
+                before = next;
+            }
+        }
+        before
+    }
+
+    /// As [`Line::scan`], of all elements, by vectors of a level that the machine has. Lanes are combined in steps, each of which doubles how many
+    /// elements a lane has (Hillis and Steele, 1986).
+    ///
+    /// # Safety
+    /// As [`Line::scan`].
+    #[inline(always)]
+    unsafe fn scan_vectors<C: Combine, V: Vector<Element = T>>(&self, mut before: T::Acc) -> T::Acc {
+        let Order { reverse, exclusive } = self.order;
+        let whole = self.count / V::LANES * V::LANES;
+        // SAFETY: vectors lie in the row.
+        unsafe {
+            let identity = V::splat(T::narrow(T::identity(C::HOW)));
+            for n in (0..whole).step_by(V::LANES) {
+                let at = self.place(n, V::LANES);
+                let x = V::load(self.from.add(at));
+                let mut sums = if reverse { x.turned() } else { x };
+                sums = both::<C, V>(sums.behind::<1>(identity), sums);
+                if V::LANES > 2 {
+                    sums = both::<C, V>(sums.behind::<2>(identity), sums);
+                }
+                if V::LANES > 4 {
+                    sums = both::<C, V>(sums.behind::<4>(identity), sums);
+                }
+                if V::LANES > 8 {
+                    sums = both::<C, V>(sums.behind::<8>(identity), sums);
+                }
+                let own = if exclusive { sums.behind::<1>(identity) } else { sums };
+                let results = both::<C, V>(V::splat(T::narrow(before)), own);
+                if reverse { results.turned() } else { results }.store(self.to.add(at));
+                before = C::combine(before, sums.turned().first().wide());
+            }
+            self.scan::<C>(whole, before)
+        }
+    }
+
+    /// Scans neighbouring rows, a vector of them, whose elements of one number are in lines of `lanes`. What comes before is combined with each
+    /// result, so that it is rounded once.
+    ///
+    /// # Safety
+    /// There must be as many elements, results and states.
+    #[inline(always)]
+    unsafe fn scan_across<C: Combine, V: Vector<Element = T>>(&self, lanes: usize, states: *mut T::Acc) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let mut before = [T::narrow(T::identity(C::HOW)); WIDEST];
+            before.iter_mut().take(V::LANES).enumerate().for_each(|(n, x)| *x = T::narrow(states.add(n).read()));
+            let before = V::load(before.as_ptr());
+            let mut sums = V::splat(T::narrow(T::identity(C::HOW)));
+            for n in 0..self.count {
+                let at = self.place(n, 1) * lanes;
+                let next = both::<C, V>(sums, V::load(self.from.add(at)));
+                let own = if self.order.exclusive { sums } else { next };
+                both::<C, V>(before, own).store(self.to.add(at));
+                sums = next;
+            }
+            let mut after = [T::narrow(T::identity(C::HOW)); WIDEST];
+            sums.store(after.as_mut_ptr());
+            for (n, x) in after.into_iter().take(V::LANES).enumerate() {
+                states.add(n).write(C::combine(states.add(n).read(), x.wide()));
+            }
+        }
+    }
+}
+
+/// The most lanes of a vector.
+const WIDEST: usize = 16;
+
+/// Two vectors combined; NaN where one is NaN, if they are compared.
+///
+/// # Safety
+/// As the functions of [`Vector`].
+#[inline(always)]
+unsafe fn both<C: Combine, V: Vector>(a: V, b: V) -> V {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let both = C::vector(a, b);
+        if C::COMPARES { both.or_nan(b) } else { both }
+    }
+}
+
+/// How elements of a type are scanned at a level.
+pub trait ScanElement: Wide {
+    /// As [`Line::scan`], of all elements.
+    ///
+    /// # Safety
+    /// As [`Line::scan`].
+    unsafe fn scan<C: Combine, L: Level>(line: &Line<Self>, before: Self::Acc) -> Self::Acc;
+
+    /// Scans as many neighbouring rows as there may be, of which there are `lanes`, and returns how many.
+    ///
+    /// # Safety
+    /// As [`Line::scan_across`].
+    unsafe fn scan_across<C: Combine, L: Level>(
+        line: &Line<Self>,
+        lanes: usize,
+        left: usize,
+        states: *mut Self::Acc,
+    ) -> usize;
+
+    /// Runs a recurrence with these factors over all elements of a dense row, from a state on.
+    ///
+    /// # Safety
+    /// As [`Line::scan`].
+    unsafe fn recur<L: Level>(line: &Line<Self>, factors: *const Self, state: *mut Self);
+
+    /// As [`ScanElement::scan_across`], of recurrences with these factors.
+    ///
+    /// # Safety
+    /// As [`Line::scan_across`].
+    unsafe fn recur_across<L: Level>(
+        line: &Line<Self>,
+        factors: *const Self,
+        lanes: usize,
+        left: usize,
+        states: *mut Self::Acc,
+    ) -> usize;
+}
+
+/// As [`Line::scan_across`], of one row.
+///
+/// # Safety
+/// As [`Line::scan_across`].
+#[inline(always)]
+unsafe fn scan_alone<T: Wide, C: Combine>(line: &Line<T>, lanes: usize, state: *mut T::Acc) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut before = state.read();
+        for n in 0..line.count {
+            let at = line.place(n, 1) * lanes;
+            let next = C::combine(before, line.from.add(at).read().wide());
+            line.to.add(at).write(T::narrow(if line.order.exclusive { before } else { next }));
+            before = next;
+        }
+        state.write(before);
+    }
+}
+
+/// Runs a recurrence over elements of a row from one number to another, which are `apart` from each other, from a state on.
+///
+/// # Safety
+/// There must be as many factors, elements and results.
+#[inline(always)]
+unsafe fn recur_part<T: Wide>(
+    line: &Line<T>,
+    factors: *const T,
+    (from, to, apart): (usize, usize, usize),
+    state: *mut T,
+) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut h = state.read();
+        for n in from..to {
+            let at = line.place(n, 1) * apart;
+            let next = factors.add(at).read().times(h).plus(line.from.add(at).read());
+            line.to.add(at).write(if line.order.exclusive { h } else { next });
+            h = next;
+        }
+        state.write(h);
+    }
+}
+
+/// As [`recur_part`], of all elements of a dense row: the steps of a vector become one step in as many parts as double how many of them a lane
+/// has. Where a product of factors leaves the range, steps are taken one by one, since the state may be 0 all along.
+///
+/// # Safety
+/// As [`recur_part`].
+#[inline(always)]
+unsafe fn recur_vectors<T: Wide + PartialEq, V: Vector<Element = T>>(line: &Line<T>, factors: *const T, state: *mut T) {
+    let Order { reverse, exclusive } = line.order;
+    let whole = line.count / V::LANES * V::LANES;
+    // SAFETY: vectors lie in the row.
+    unsafe {
+        let zero = T::narrow(T::identity(Reduction::Sum));
+        let (none, one) = (V::zero(), V::splat(T::narrow(T::identity(Reduction::Product))));
+        for n in (0..whole).step_by(V::LANES) {
+            let at = line.place(n, V::LANES);
+            let [a, b] = [factors.add(at), line.from.add(at)].map(|at| V::load(at));
+            let (mut a, mut b) = if reverse { (a.turned(), b.turned()) } else { (a, b) };
+            (a, b) = (a.mul(a.behind::<1>(one)), a.mul_add(b.behind::<1>(none), b));
+            if V::LANES > 2 {
+                (a, b) = (a.mul(a.behind::<2>(one)), a.mul_add(b.behind::<2>(none), b));
+            }
+            if V::LANES > 4 {
+                (a, b) = (a.mul(a.behind::<4>(one)), a.mul_add(b.behind::<4>(none), b));
+            }
+            if V::LANES > 8 {
+                (a, b) = (a.mul(a.behind::<8>(one)), a.mul_add(b.behind::<8>(none), b));
+            }
+            // What is not finite makes a NaN.
+            if a.turned().first().times(zero) != zero {
+                recur_part(line, factors, (n, n + V::LANES, 1), state);
+                continue;
+            }
+            let before = V::splat(state.read());
+            let all = a.mul_add(before, b);
+            let results = if exclusive { all.behind::<1>(before) } else { all };
+            if reverse { results.turned() } else { results }.store(line.to.add(at));
+            state.write(all.turned().first());
+        }
+        recur_part(line, factors, (whole, line.count, 1), state);
+    }
+}
+
+macro_rules! by_vectors {
+    ($t:ty, $vector:ident) => {
+        impl ScanElement for $t {
+            #[inline(always)]
+            unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: f64) -> f64 {
+                // SAFETY: passed on from the caller.
+                unsafe { line.scan_vectors::<C, L::$vector>(before) }
+            }
+            #[inline(always)]
+            unsafe fn scan_across<C: Combine, L: Level>(
+                line: &Line<$t>,
+                lanes: usize,
+                left: usize,
+                states: *mut f64,
+            ) -> usize {
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    if left < L::$vector::LANES {
+                        scan_alone::<$t, C>(line, lanes, states);
+                        return 1;
+                    }
+                    line.scan_across::<C, L::$vector>(lanes, states);
+                }
+                L::$vector::LANES
+            }
+            #[inline(always)]
+            unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
+                // SAFETY: passed on from the caller.
+                unsafe { recur_vectors::<$t, L::$vector>(line, factors, state) }
+            }
+            #[inline(always)]
+            unsafe fn recur_across<L: Level>(
+                line: &Line<$t>,
+                factors: *const $t,
+                lanes: usize,
+                left: usize,
+                states: *mut f64,
+            ) -> usize {
+                // SAFETY: passed on from the caller; states have eight bytes each.
+                unsafe {
+                    if left < L::$vector::LANES {
+                        recur_part(line, factors, (0, line.count, lanes), states.cast());
+                        return 1;
+                    }
+                    let mut held: [$t; WIDEST] = [0.0; WIDEST];
+                    held.iter_mut()
+                        .take(L::$vector::LANES)
+                        .enumerate()
+                        .for_each(|(n, h)| *h = states.add(n).cast::<$t>().read());
+                    let mut h = L::$vector::load(held.as_ptr());
+                    for n in 0..line.count {
+                        let at = line.place(n, 1) * lanes;
+                        let next = L::$vector::load(factors.add(at)).mul_add(h, L::$vector::load(line.from.add(at)));
+                        if line.order.exclusive { h } else { next }.store(line.to.add(at));
+                        h = next;
+                    }
+                    h.store(held.as_mut_ptr());
+                    held.into_iter()
+                        .take(L::$vector::LANES)
+                        .enumerate()
+                        .for_each(|(n, h)| states.add(n).cast::<$t>().write(h));
+                }
+                L::$vector::LANES
+            }
+        }
+    };
+}
+by_vectors!(f32, Floats);
+by_vectors!(f64, Doubles);
+
+macro_rules! one_by_one {
+    ($($t:ty),*) => {$(
+        impl ScanElement for $t {
+            #[inline(always)]
+            unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: i64) -> i64 {
+                // SAFETY: passed on from the caller.
+                unsafe { line.scan::<C>(0, before) }
+            }
+            #[inline(always)]
+            unsafe fn scan_across<C: Combine, L: Level>(line: &Line<$t>, lanes: usize, _: usize, states: *mut i64) -> usize {
+                // SAFETY: passed on from the caller.
+                unsafe { scan_alone::<$t, C>(line, lanes, states) };
+                1
+            }
+            #[inline(always)]
+            unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
+                // SAFETY: passed on from the caller.
+                unsafe { recur_part(line, factors, (0, line.count, 1), state) }
+            }
+            #[inline(always)]
+            unsafe fn recur_across<L: Level>(line: &Line<$t>, factors: *const $t, lanes: usize, _: usize, states: *mut i64) -> usize {
+                // SAFETY: passed on from the caller; states have eight bytes each.
+                unsafe { recur_part(line, factors, (0, line.count, lanes), states.cast()) };
+                1
+            }
+        }
+    )*};
+}
+integer_types!(one_by_one);
