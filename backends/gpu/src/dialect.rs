@@ -122,11 +122,11 @@ pub trait Dialect: Send + Sync {
     /// Returns the value that a thread of those has, by its number among them.
     fn shuffle(&self, value: &str, from: &str) -> String;
 
-    /// Leaves a value at a place of a table of so many that the threads of a block share, where a condition holds. All threads of the block meet before and
-    /// after it. Tables are told apart by number, type and size.
+    /// Writes a value into a table in shared memory where a condition holds, between two barriers of the block. A table is named by its number, element
+    /// type and size.
     fn leave(&self, table: (usize, DType, usize), value: &str, at: &str, when: &str) -> String;
 
-    /// Returns what was left there.
+    /// Reads an element of such a table.
     fn left(&self, table: (usize, DType, usize), at: &str) -> String;
 
     /// A kernel of blocks of so many threads, by the statements of its body.

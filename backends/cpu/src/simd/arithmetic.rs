@@ -339,9 +339,9 @@ pub trait Bits: Arithmetic {
     fn in_any(self, b: Self) -> Self;
     /// Those that are set in one, not both.
     fn in_one(self, b: Self) -> Self;
-    /// Moved up; zeros where there are not as many.
+    /// Shifts to higher bits; 0 if `by` is no bit number.
     fn up(self, by: Self) -> Self;
-    /// Moved down, behind copies of the sign; the sign alone where there are not as many.
+    /// Shifts to lower bits and repeats the sign; the sign alone if `by` is no bit number.
     fn down(self, by: Self) -> Self;
 }
 

@@ -1,7 +1,7 @@
 //! Scans of dense rows, a part of a row at a time.
 //!
-//! Neighbouring elements are scanned within a vector, and then combined with what comes before them. What comes before is kept in `f64` for
-//! floats and in `i64` for integers, as sums of rows are. Rows whose elements of one number are neighbours are scanned at the same time.
+//! The elements of a vector are scanned within it and then combined with the state of the row before them. States are `f64` for floats and `i64`
+//! for integers, as for sums of rows. Interleaved rows, whose elements of one number are neighbours, are scanned at the same time.
 
 mod line;
 #[cfg(test)]
@@ -23,16 +23,16 @@ use super::{
 /// Scans rows.
 pub type ScanFn = unsafe fn(&ScanRows);
 
-/// Groups of rows behind each other, and the part of them that is there.
+/// A part of several rows, in dense groups of interleaved rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRows {
     /// The operands; both are the same where there is one.
     pub args: [*const u8; 2],
-    /// The results, which lie as the elements do.
+    /// The results, in the layout of the elements.
     pub out: *mut u8,
-    /// The number of groups.
+    /// The number of groups of interleaved rows.
     pub rows: usize,
-    /// The rows of a group: their elements of one number are neighbours.
+    /// The number of interleaved rows of a group.
     pub lanes: usize,
     /// The number of elements of each row.
     pub count: usize,
@@ -67,7 +67,7 @@ struct Of<T, C>(PhantomData<(T, C)>);
 impl<T: ScanElement, C: Combine> Scan for Of<T, C> {
     #[inline(always)]
     unsafe fn run<L: Level>(rows: &ScanRows) {
-        // SAFETY: the caller gives rows of so many elements and a state for each.
+        // SAFETY: the caller promises `rows · lanes` rows of `count` elements, and a state for each row.
         unsafe {
             if rows.first {
                 let (_, states) = line::<T>(rows, 0, 0);
@@ -95,7 +95,7 @@ impl<T: ScanElement> Scan for Recurrence<T> {
     #[inline(always)]
     unsafe fn run<L: Level>(rows: &ScanRows) {
         let factors = rows.args[0].cast::<T>();
-        // SAFETY: the caller gives rows of so many elements and a state for each, of eight bytes.
+        // SAFETY: the caller promises `rows · lanes` rows of `count` elements, and eight bytes of state for each row.
         unsafe {
             if rows.first {
                 rows.states.write_bytes(0, rows.rows * rows.lanes * 8);
@@ -132,7 +132,7 @@ per_level! {
     scan<S: Scan>(rows: &ScanRows) = run
 }
 
-/// Returns the function of a scan over what registers hold for an element type; of recurrences for no monoid.
+/// Returns the function of a monoid's scan for an element type, or of the recurrence without a monoid.
 pub fn find(how: Option<Reduction>, dtype: DType, isa: Isa) -> ScanFn {
     fn of<T: ScanElement>(how: Option<Reduction>) -> ScanFn {
         match how {

@@ -170,7 +170,7 @@ fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![y, counts, sum])
 }
 
-/// What is added to scores: a number where a mask of keys leaves them out. The mask is [B L], with 0 there, or [B], the number of keys.
+/// Returns a bias of scores that is `mask_filter_value` at masked keys. The mask is [B L], 0 at masked keys, or [B], the number of keys.
 fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize, like: NodeId) -> NodeResult {
     let dims = c.dims(mask);
     let mask = c.cast(mask, DType::I64)?;
@@ -190,7 +190,7 @@ fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize, like: NodeId) -
     c.apply("where", [kept, zero, low])
 }
 
-/// Attention of q, k and v [B H L D], given a mask of keys and what is added to scores, as [B L H·D].
+/// Returns attention of q, k and v [B H L D] as [B L H·D], given a mask of keys and a bias of scores.
 fn attended(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],

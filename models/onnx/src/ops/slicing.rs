@@ -58,7 +58,7 @@ fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(part)
 }
 
-/// With other extents along some axes: the middle of what is there, or that in the middle of zeros. An odd element more is behind.
+/// Crops to the middle, or pads with zeros around it. Of an odd number of elements, the end gets one more.
 fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);

@@ -1,4 +1,4 @@
-//! Scans through the whole engine: alone along each axis, between what a kernel computes before and after them, and several in one kernel.
+//! Scans through the whole engine: along each axis, with a prologue and an epilogue, and several in one kernel.
 
 use eutectic_ir::{lang::sexp::Source, text::parse};
 
@@ -117,7 +117,7 @@ fn several_scans_are_one_kernel(device: &Device) {
     ] {
         agree(device, &format!("{inputs} (output y {last})"));
     }
-    // As many channels as steps.
+    // The channels equal the steps in number, so that extents do not tell the axes.
     agree(device, "(input a f32[2 5 5]) (output y (reduce-sum (scan-sum a) :axes [-2] :keep false))");
 }
 

@@ -49,10 +49,10 @@ impl<T> Line<T> {
 }
 
 impl<T: Wide> Line<T> {
-    /// Scans a dense row from element `from` on after what comes before it, and returns what comes after it.
+    /// Scans a dense row from element `from` on, given the state before it, and returns the state after it.
     ///
     /// # Safety
-    /// There must be as many elements and results.
+    /// The row must have `count` elements and results.
     #[inline(always)]
     unsafe fn scan<C: Combine>(&self, from: usize, mut before: T::Acc) -> T::Acc {
         for n in from..self.count {
@@ -67,8 +67,7 @@ impl<T: Wide> Line<T> {
         before
     }
 
-    /// As [`Line::scan`], of all elements, by vectors of a level that the machine has. Lanes are combined in steps, each of which doubles how many
-    /// elements a lane has (Hillis and Steele, 1986).
+    /// Scans a whole dense row by vectors. Each step doubles the number of elements that a lane has combined (Hillis and Steele, 1986).
     ///
     /// # Safety
     /// As [`Line::scan`].
@@ -76,7 +75,7 @@ impl<T: Wide> Line<T> {
     unsafe fn scan_vectors<C: Combine, V: Vector<Element = T>>(&self, mut before: T::Acc) -> T::Acc {
         let Order { reverse, exclusive } = self.order;
         let whole = self.count / V::LANES * V::LANES;
-        // SAFETY: vectors lie in the row.
+        // SAFETY: each vector is within the row.
         unsafe {
             let identity = V::splat(T::narrow(T::identity(C::HOW)));
             for n in (0..whole).step_by(V::LANES) {
@@ -102,11 +101,11 @@ impl<T: Wide> Line<T> {
         }
     }
 
-    /// Scans neighbouring rows, a vector of them, whose elements of one number are in lines of `lanes`. What comes before is combined with each
-    /// result, so that it is rounded once.
+    /// Scans one vector of interleaved rows; `lanes` is the distance of an element to the next of its row. The state is combined with each
+    /// result at the end, so that long rows are rounded once a part.
     ///
     /// # Safety
-    /// There must be as many elements, results and states.
+    /// Each row must have `count` elements and results, and a state.
     #[inline(always)]
     unsafe fn scan_across<C: Combine, V: Vector<Element = T>>(&self, lanes: usize, states: *mut T::Acc) {
         // SAFETY: passed on from the caller.
@@ -155,7 +154,7 @@ pub trait ScanElement: Wide {
     /// As [`Line::scan`].
     unsafe fn scan<C: Combine, L: Level>(line: &Line<Self>, before: Self::Acc) -> Self::Acc;
 
-    /// Scans as many neighbouring rows as there may be, of which there are `lanes`, and returns how many.
+    /// Scans the first of `left` interleaved rows, a vector of them or one, and returns their number.
     ///
     /// # Safety
     /// As [`Line::scan_across`].
@@ -204,10 +203,10 @@ unsafe fn scan_alone<T: Wide, C: Combine>(line: &Line<T>, lanes: usize, state: *
     }
 }
 
-/// Runs a recurrence over elements of a row from one number to another, which are `apart` from each other, from a state on.
+/// Runs a recurrence over a range of a row's elements, whose distance is `apart`, and updates the state.
 ///
 /// # Safety
-/// There must be as many factors, elements and results.
+/// The row must have factors, elements and results at these numbers.
 #[inline(always)]
 unsafe fn recur_part<T: Wide>(
     line: &Line<T>,
@@ -228,8 +227,8 @@ unsafe fn recur_part<T: Wide>(
     }
 }
 
-/// As [`recur_part`], of all elements of a dense row: the steps of a vector become one step in as many parts as double how many of them a lane
-/// has. Where a product of factors leaves the range, steps are taken one by one, since the state may be 0 all along.
+/// Runs a recurrence over a whole dense row by vectors, as `scan_vectors` does for monoids. A vector whose product of factors overflows is taken
+/// element by element, since the product meets a state that may be 0.
 ///
 /// # Safety
 /// As [`recur_part`].
@@ -237,7 +236,7 @@ unsafe fn recur_part<T: Wide>(
 unsafe fn recur_vectors<T: Wide + PartialEq, V: Vector<Element = T>>(line: &Line<T>, factors: *const T, state: *mut T) {
     let Order { reverse, exclusive } = line.order;
     let whole = line.count / V::LANES * V::LANES;
-    // SAFETY: vectors lie in the row.
+    // SAFETY: each vector is within the row.
     unsafe {
         let zero = T::narrow(T::identity(Reduction::Sum));
         let (none, one) = (V::zero(), V::splat(T::narrow(T::identity(Reduction::Product))));
@@ -255,7 +254,7 @@ unsafe fn recur_vectors<T: Wide + PartialEq, V: Vector<Element = T>>(line: &Line
             if V::LANES > 8 {
                 (a, b) = (a.mul(a.behind::<8>(one)), a.mul_add(b.behind::<8>(none), b));
             }
-            // What is not finite makes a NaN.
+            // Zero times a number is NaN unless the number is finite.
             if a.turned().first().times(zero) != zero {
                 recur_part(line, factors, (n, n + V::LANES, 1), state);
                 continue;

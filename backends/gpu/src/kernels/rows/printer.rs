@@ -1,4 +1,4 @@
-//! What the printer of row groups knows of a nest: which values differ along a row, in which pass they are computed, and which stay in registers.
+//! The state of the printer of row groups: the values that differ along a row, their passes, and those that stay in registers.
 
 use eutectic_backend::{
     Instr, Kernel, ValueId,
@@ -123,7 +123,7 @@ impl<'a> RowPrinter<'a> {
         keeps
     }
 
-    /// What is reduced in a pass.
+    /// Returns the reductions of a pass.
     pub fn reductions(&self, pass: usize) -> impl Iterator<Item = ValueId> {
         let is_of_pass = move |&id: &ValueId| {
             self.needed[id] && self.level[id] == pass + 1 && self.nest.instrs[id].reduction().is_some()

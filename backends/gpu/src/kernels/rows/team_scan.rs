@@ -1,4 +1,4 @@
-//! What the threads of a row do together for a scan: each finds the combination of what the threads before it have.
+//! Scans the totals of the threads of a row: each thread gets the combination of the totals before its own.
 
 use eutectic_backend::{Instr, ValueId};
 use eutectic_ir::{
@@ -71,7 +71,7 @@ impl Scan {
     }
 }
 
-/// What the threads of a row have found together.
+/// The result of scanning the totals of a row's threads.
 pub(super) struct Together {
     /// The elements of the threads before; none where there are none.
     pub before: Option<Vec<String>>,
@@ -79,7 +79,7 @@ pub(super) struct Together {
     pub all: Vec<String>,
 }
 
-/// Prints what threads do together for a scan.
+/// Prints the scan of totals over the threads of a row.
 pub(super) struct TeamScan<'a> {
     pub dialect: &'a dyn Dialect,
     pub team: Team,
@@ -199,7 +199,7 @@ pub(super) fn direction(instrs: &[Instr], needed: &[bool]) -> Result<Option<bool
     }
 }
 
-/// Returns the scans that values need, in order, without what is `known`.
+/// Returns the scans that `roots` depend on, in order, other than through `known` values.
 pub(super) fn needed_scans(instrs: &[Instr], roots: Vec<ValueId>, known: impl Fn(ValueId) -> bool) -> Vec<ValueId> {
     let (mut asked, mut seen) = (roots, vec![false; instrs.len()]);
     while let Some(id) = asked.pop() {
