@@ -81,6 +81,8 @@ HUGE = 2.0**92
 
 # Ops whose operands after the first decide about the shape of the result.
 SHAPED = {'Resize', 'Upsample'}
+# Ops that read the extents of their operand only.
+UNREAD = {'Shape', 'Size'}
 
 # Sums of whole numbers are exact in any order while they stay small.
 WHOLE_SUMS = set('MatMul Gemm ReduceSum CumSum Conv Sum'.split())
@@ -172,6 +174,8 @@ def observed(nodes, dtypes):
     """Returns the values that a discontinuous op reads, through pointwise ops and views: these are rounded op by op."""
     found = set()
     for node in reversed(nodes):
+        if node.op in UNREAD:
+            continue
         through = rounding_of(node) in (MOVE, EXACT, ULP) and any(name in found for name in node.outputs)
         if through or is_discontinuous(node, dtypes):
             found |= set(node.reads())

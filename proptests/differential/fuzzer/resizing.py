@@ -34,7 +34,8 @@ def without_unread(run, node, env, result, loose=False):
             value = wide(x).reshape(*x.shape[:2], -1)[n, c, at]
             weight = rows[at]
             terms = np.nan if at in unadded else value * weight
-            y[n, c] += np.where(np.abs(weight) <= (LEAST if loose else 0.0), 0.0, terms)
+            # Adding 0 would change the sign of a zero.
+            y[n, c] = np.where(np.abs(weight) <= (LEAST if loose else 0.0), y[n, c], y[n, c] + terms)
     return narrow(y, result.dtype)
 
 

@@ -40,8 +40,9 @@ class Excuses(unittest.TestCase):
         judge = Judge(References())
         return [v.kind for v in judge.compare(judge.expect(case), {case.outputs[0]: np.asarray(value)}, contract)]
 
+    # e⁻⁸⁷·² is a normal number: some processors' references give 0 for subnormal ones.
     def test_a_light_weight_may_be_zero_by_default(self):
-        case = one('Softmax', [np.array([0, -88, -86], F32)])
+        case = one('Softmax', [np.array([0, -87.2, -86], F32)])
         right = Judge(References()).expect(case).values['y']
         for at, contract, allowed in ((1, 'reassoc', True), (1, 'exact', False), (2, 'reassoc', False)):
             zeroed = right.copy()
@@ -49,7 +50,7 @@ class Excuses(unittest.TestCase):
             self.assertEqual(allowed, not self.verdicts(case, zeroed, contract), (at, contract))
 
     def test_a_light_weight_that_a_comparison_reads_is_kept(self):
-        case = one('Softmax', [np.array([0, -88], F32)])
+        case = one('Softmax', [np.array([0, -87.2], F32)])
         case.nodes.append(type(case.nodes[0])('Greater', ['y', 'zero'], ['z']))
         case.constants['zero'], case.outputs = F32.type(0), ['z']
         self.assertEqual(['truth'], self.verdicts(case, np.array([True, False])))
