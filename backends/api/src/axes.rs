@@ -220,6 +220,20 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
+    /// Returns the nest with two axes in each other's place.
+    #[must_use]
+    pub fn swapped(&self, a: usize, b: usize) -> Nest {
+        let mut domain = self.domain.clone();
+        domain.swap(a, b);
+        let other = |axis: usize| match axis {
+            axis if axis == a => b,
+            axis if axis == b => a,
+            axis => axis,
+        };
+        let at: Vec<_> = (0..domain.len()).map(|axis| Index::coord(other(axis))).collect();
+        self.with(&at, domain, self.lengths_at(|axis| Some(other(axis))))
+    }
+
     fn with(&self, at: &[Index], domain: Vec<usize>, lengths: Vec<(usize, Dim)>) -> Nest {
         let mut new = self.clone();
         new.substitute(at, domain, lengths);

@@ -1,6 +1,6 @@
 //! Whether a kernel stays within its buffers, as far as that can be seen before it runs: printed kernels do not ask.
 
-use eutectic_backend::{Instr, Kernel};
+use eutectic_backend::{Instr, Kernel, reductions::varying};
 use eutectic_ir::index::Index;
 
 /// Every load and store that is made whatever is in memory, and reaches what is not in its buffer.
@@ -25,13 +25,16 @@ pub fn outside(kernel: &Kernel) -> Vec<String> {
             }
         }
     }
-    let mut reached = kernel.body.domain.clone();
-    if let Some(axes) = kernel.row_axes() {
-        // A row of no elements is stored to, too.
-        let first = reached.len() - axes;
-        reached[first..].iter_mut().for_each(|n| *n = (*n).max(1));
-    }
+    let domain = &kernel.body.domain;
+    let row = domain.len() - kernel.row_axes().unwrap_or(0)..domain.len();
+    let varies = varying(&kernel.body.instrs, row.clone());
     for store in kernel.stores.iter().filter(|store| store.guards.is_empty()) {
+        let mut reached = domain.clone();
+        // A row of no elements has no results of elements, but those of the whole row.
+        let is_of_elements = store.maps().any(|map| row.clone().any(|axis| map.mentions(axis)));
+        if !is_of_elements && !store.values().into_iter().any(|value| varies[value]) {
+            reached[row.clone()].iter_mut().for_each(|n| *n = (*n).max(1));
+        }
         check("store to", store.slot, &store.at, &reached);
     }
     problems

@@ -11,12 +11,15 @@ use eutectic_ir::{
     ops::Writes,
 };
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
-use crate::device::DeviceShape;
+use crate::{device::DeviceShape, kernels::rows::Rows};
 
 /// What a device may not need at all.
-const MAY_BE_NOTHING: [&str; 7] =
-    ["launch", "latency", "evaluated", "product", "across", "attention_block", "score_bias"];
+const MAY_BE_NOTHING: [&str; 8] =
+    ["launch", "latency", "turn", "evaluated", "product", "across", "attention_block", "score_bias"];
+/// Threads that exchange values in registers, on most devices.
+const TOGETHER: usize = 32;
 
 /// Coefficients of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +28,8 @@ pub struct Costs {
     pub launch: f64,
     /// Seconds from the start of a kernel to the end, whatever little it does.
     pub latency: f64,
+    /// Seconds in which the threads of a row exchange a number and scan a point each, or a few neighbours: the next points wait for them.
+    pub turn: f64,
     /// Bytes a second, from memory.
     pub bandwidth: f64,
     /// Bytes a second of kernels all of whose bytes fit into the cache.
@@ -63,8 +68,10 @@ pub struct Costs {
     pub tf32_attention: f64,
 }
 
-/// Bytes of memory that an atomic takes there and back.
+/// Bytes that memory moves at once: those of an atomic, there and back, and those of threads that read or write neighbours.
 const SECTOR: f64 = 32.0;
+/// Points from which on it matters how they lie in memory; kernels of fewer are launches above all.
+const MANY: f64 = 1e5;
 
 impl Costs {
     /// From a file.
@@ -99,8 +106,24 @@ impl Costs {
 
     /// What a kernel takes.
     pub fn cost(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
+        let scans: f64 = kernel.body.instrs.iter().filter_map(scanned).sum();
+        let rows = (scans > 0.0).then(|| Rows::of(kernel, shape, |_| TOGETHER)).flatten();
+        let Some(rows) = rows else { return self.launched(shape, kernel, 0.0) };
+        let Some(launches) = rows.split_scans() else {
+            return self.launched(shape, kernel, rows.turns() * scans * self.turn);
+        };
+        let each: Vec<Cost> = launches.iter().map(|launch| self.cost(shape, launch)).collect();
+        let sum = |of: fn(&Cost) -> f64| each.iter().map(of).sum();
+        Cost { seconds: sum(|cost| cost.seconds), flops: sum(|cost| cost.flops), bytes: sum(|cost| cost.bytes) }
+    }
+
+    /// What a launch takes whose threads take their turns in that time.
+    fn launched(&self, shape: &DeviceShape, kernel: &Kernel, turns: f64) -> Cost {
         let domain = &kernel.body.domain;
         let own = self.expressions(&kernel.body, &kernel.stores);
+        // Threads of a map are neighbours along the last axis; tiles and rows are read as they lie in memory.
+        let is_map = kernel.row_axes().is_none() && kernel.bodies().len() == 1;
+        let moved = |at: &Index, size: usize| if is_map { moved(at, domain, size) } else { 1.0 };
         let mut seen: Vec<(usize, f64)> = Vec::new();
         let mut read = 0.0;
         for body in kernel.bodies() {
@@ -108,17 +131,21 @@ impl Costs {
                 if let Instr::Load(load) = instr {
                     let (dtype, count) = kernel.slots[load.slot];
                     let elements = touched(&load.at, &body.domain).min(count as f64);
-                    let bytes = elements * dtype.size() as f64;
-                    read += points(&body.domain) * dtype.size() as f64;
+                    let moved = moved(&load.at, dtype.size());
+                    let bytes = elements * dtype.size() as f64 * moved;
+                    read += points(&body.domain) * dtype.size() as f64 * moved;
+                    // Loads by other maps may be of other elements.
+                    let all = (count * dtype.size()) as f64 * moved;
                     match seen.iter_mut().find(|(slot, _)| *slot == load.slot) {
-                        Some((_, most)) => *most = most.max(bytes),
+                        Some((_, sum)) => *sum = (*sum + bytes).min(all),
                         None => seen.push((load.slot, bytes)),
                     }
                 }
             }
         }
         let written = |s: &Store| {
-            touched(&s.at, domain).min(kernel.slots[s.slot].1 as f64) * kernel.slots[s.slot].0.size() as f64
+            let (dtype, count) = kernel.slots[s.slot];
+            touched(&s.at, domain).min(count as f64) * dtype.size() as f64 * moved(&s.at, dtype.size())
         };
         let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(written).sum::<f64>();
         // What is combined in memory goes there one by one.
@@ -132,7 +159,7 @@ impl Costs {
         // Of what is more than the cache, as much again is gone before it is read.
         let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
         let memory = (bytes * (hit / self.cached + (1.0 - hit) / self.bandwidth)).max(read / self.near);
-        let busy = memory.max((product + pointwise / self.pointwise) / full) + self.waiting(shape, kernel);
+        let busy = memory.max((product + pointwise / self.pointwise) / full).max(turns) + self.waiting(shape, kernel);
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
 
@@ -182,6 +209,35 @@ pub(crate) fn points(domain: &[usize]) -> f64 {
     domain.iter().map(|&n| n as f64).product()
 }
 
+/// Returns how many numbers threads exchange for an element of a scan.
+fn scanned(instr: &Instr) -> Option<f64> {
+    let row = instr.row().filter(|row| row.is_scan())?;
+    Some(if row.monoid.is_some() { 1.0 } else { 3.0 })
+}
+
+/// Returns how many bytes memory moves for a byte that neighbouring threads read or write: sectors hold elements that they do not ask for.
+fn moved(map: &Index, domain: &[usize], size: usize) -> f64 {
+    if points(domain) < MANY || map.affine(domain.len()).is_none() {
+        return 1.0;
+    }
+    let place = |thread: usize| {
+        let mut rest = thread;
+        let mut at: SmallVec<[usize; 8]> = domain.iter().map(|_| 0).collect();
+        for (at, &extent) in at.iter_mut().zip(domain).rev() {
+            (*at, rest) = (rest % extent, rest / extent);
+        }
+        map.eval(&at, &|_| 0)
+    };
+    let mut places: SmallVec<[i64; TOGETHER]> = (0..TOGETHER).map(place).collect();
+    places.sort_unstable();
+    places.dedup();
+    let fewest = (places.len() * size).div_ceil(SECTOR as usize);
+    places.iter_mut().for_each(|place| *place = *place * size as i64 / SECTOR as i64);
+    places.dedup();
+    // Where neighbours start within a sector, the rest of it is another thread's.
+    if places.len() <= fewest + 1 { 1.0 } else { places.len() as f64 / fewest as f64 }
+}
+
 /// How many elements a map can reach over a domain.
 pub(crate) fn touched(map: &Index, domain: &[usize]) -> f64 {
     let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
@@ -192,6 +248,27 @@ pub(crate) fn touched(map: &Index, domain: &[usize]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_that_lie_apart_move_whole_sectors() {
+        let (axis, at) = (Index::coord, |n: i64| Index::constant(n));
+        let domain = [1024, 512];
+        for (map, size, expected) in [
+            (axis(0).times(512).plus(&axis(1)), 4, 1.0),
+            (axis(0).times(512).plus(&axis(1)).plus(&at(3)), 4, 1.0),
+            (axis(1).times(1024).plus(&axis(0)), 4, 8.0),
+            (axis(1).times(1024).plus(&axis(0)), 2, 16.0),
+            (axis(0).times(1024).plus(&axis(1).times(2)), 4, 2.0),
+            // All threads read one element, which others read next.
+            (axis(0), 4, 1.0),
+        ] {
+            assert_eq!(moved(&map, &domain, size), expected, "{map}, {size} bytes");
+        }
+        // Channels that are interleaved: three threads read from three places, and the next three what follows.
+        let interleaved = axis(1).times(200_000).plus(&axis(0));
+        assert!(moved(&interleaved, &[200_000, 3], 4) < 2.0);
+        assert_eq!(moved(&axis(1).times(8).plus(&axis(0)), &[8, 8], 4), 1.0, "few points");
+    }
 
     #[test]
     fn a_number_that_is_no_cost_is_named() {

@@ -60,7 +60,8 @@ impl ExactSum<Bounded> for BoundedSum {
         let before = Bounded { value: self.value, err: self.err, unit: factor.unit };
         self.err = product_error(before, factor) + lost_in_product(self.value, factor.value);
         self.value *= factor.value;
-        if factor.value.is_finite() {
+        // An infinite factor makes infinities of both signs where parts of a row are combined.
+        if !factor.value.is_nan() {
             self.magnitude *= factor.value.abs() + factor.err;
         }
         if self.least.is_finite() {

@@ -81,7 +81,7 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "scan-linear",
             "The linear recurrence hᵢ = aᵢ hᵢ₋₁ + bᵢ along an axis, from 0 on, of a and b, with the attributes of `scan-sum`: `exclusive` gives \
-             hᵢ₋₁. Parts of a row are combined by (a, b) ∘ (c, d) = (ac, cb + d). Integers wrap.",
+             hᵢ₋₁. Parts of a row are combined by (a, b) ∘ (c, d) = (ac, cb + d), so that a state after an infinite factor may be NaN. Integers wrap.",
             Class::Anchor(Anchor::Row(row(None))),
             "(F number) F[A..] F[A..] -> F[A..]",
             tensors!(linear),

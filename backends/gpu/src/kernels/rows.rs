@@ -6,6 +6,7 @@
 
 mod printer;
 mod scans;
+mod split_scans;
 mod team_scan;
 
 use eutectic_backend::{Instr, Kernel, Load, ValueId, axes::Nest};
@@ -29,6 +30,8 @@ const NEIGHBOURS: usize = 32;
 const LEAST_BYTES: usize = 64;
 /// Groups of points of a thread from which on a row is worth more than one block.
 const LEAST: usize = 2;
+/// Threads that a processor has at once.
+const RESIDENT: usize = 2048;
 /// Turns of a loop over a row that are written out.
 const TURNS: usize = 4;
 
@@ -43,7 +46,8 @@ struct Schedule {
 /// # Errors
 /// What cannot be printed.
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let Some(stages) = split(kernel, shape) else {
+    let together = |dtype| dialect.together(dtype);
+    let Some(stages) = split(kernel, shape).or_else(|| Rows::of(kernel, shape, together)?.split_scans()) else {
         return print_stage(dialect, shape, kernel).map(|launch| vec![launch]);
     };
     let workspace =
@@ -52,13 +56,50 @@ pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Res
     stages.iter().map(|stage| Ok(Launch { workspace, ..print_stage(dialect, shape, stage)? })).collect()
 }
 
+/// A kernel's rows, and how they are shared out.
+pub(crate) struct Rows<'a> {
+    kernel: &'a Kernel,
+    shape: &'a DeviceShape,
+    nest: Nest,
+    schedule: Schedule,
+}
+
+impl<'a> Rows<'a> {
+    /// Shares out the rows of a kernel: `together` threads exchange values of a type in registers.
+    pub fn of(kernel: &'a Kernel, shape: &'a DeviceShape, together: impl Fn(DType) -> usize) -> Option<Rows<'a>> {
+        let axes = kernel.row_axes()?;
+        let outer = kernel.body.domain.len() - axes;
+        let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
+        let scanned = nest.instrs.iter().filter_map(Scan::of).map(|scan| together(scan.dtype)).min();
+        let schedule = Schedule::of(&nest, &kernel.slots, shape, scanned);
+        Some(Rows { kernel, shape, nest, schedule })
+    }
+
+    /// Returns the kernels of several launches, where scans are long.
+    pub fn split_scans(&self) -> Option<Vec<Kernel>> {
+        split_scans::split_scans(self)
+    }
+
+    /// Returns how many groups of rows and of points there are, which a thread has at once.
+    fn groups(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.schedule.lanes.domain(&self.nest.domain)[axis])
+    }
+
+    /// Returns how many threads the rows have.
+    fn threads(&self) -> usize {
+        self.groups()[0] * self.schedule.team.threads
+    }
+
+    /// Returns how many turns threads take one after the other, those of blocks that wait for a processor included.
+    pub fn turns(&self) -> f64 {
+        let waves = self.threads() as f64 / (self.shape.processors * RESIDENT) as f64;
+        self.groups()[1].div_ceil(self.schedule.team.threads) as f64 * waves.max(1.0)
+    }
+}
+
 fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
-    let Some(axes) = kernel.row_axes() else { return Err(vec!["no row group".into()]) };
-    let outer = kernel.body.domain.len() - axes;
-    let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
-    // Each thread of a row goes through the totals of all groups that exchange values in registers.
-    let most = nest.instrs.iter().filter_map(Scan::of).map(|scan| GROUPS * dialect.together(scan.dtype)).min();
-    let schedule = Schedule::of(&nest, &kernel.slots, shape, most);
+    let rows = Rows::of(kernel, shape, |dtype| dialect.together(dtype));
+    let Some(Rows { nest, schedule, .. }) = rows else { return Err(vec!["no row group".into()]) };
     let mut printer = RowPrinter::new(dialect, kernel, &nest, (schedule.team, schedule.lanes));
     printer.print();
     if !printer.emitter.problems.is_empty() {
@@ -75,7 +116,7 @@ fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> R
 }
 
 impl Schedule {
-    /// Shares out the rows of a nest; `scanned` is the most threads of a row that is scanned.
+    /// Shares out the rows of a nest; of a row that is scanned, so many neighbouring threads exchange values in registers.
     fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape, scanned: Option<usize>) -> Schedule {
         // Sizes of elements whose neighbours along an axis lie side by side.
         let size_beside = |axis: usize, slot: usize, map: &Index| {
@@ -106,7 +147,12 @@ impl Schedule {
                     && points >= blocks * shape.threads * LEAST
             };
             let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
-            let threads = threads.min(scanned.unwrap_or(threads));
+            // Where there are rows enough, no threads wait for others than those. Else each thread goes through the totals of all groups of them.
+            let most = |together: usize| match 4 * rows * together >= shape.processors * RESIDENT {
+                true => together,
+                false => GROUPS * together,
+            };
+            let threads = threads.min(scanned.map_or(threads, most));
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
             // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.

@@ -14,6 +14,8 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     what_is_scanned_is_computed_and_results_are_read,
     several_scans_are_one_kernel,
     infinities_and_nan_stay_from_where_they_are,
+    factors_that_are_not_finite_reach_a_state_of_0,
+    long_scans_are_cut,
 ];
 
 const OPS: [&str; 5] = ["scan-sum", "scan-prod", "scan-max", "scan-min", "scan-linear"];
@@ -132,4 +134,45 @@ fn infinities_and_nan_stay_from_where_they_are(device: &Device) {
             }
         }
     }
+}
+
+/// A recurrence whose state is 0 where a factor is infinite or NaN, whose factors' product overflows while it is 0, and one that is not 0.
+fn factors_that_are_not_finite_reach_a_state_of_0(device: &Device) {
+    for len in [80, 5000] {
+        let at = format!("(iota :shape [3 {len}] :axis -1 :dtype i32)");
+        let [number, point] =
+            [|x: &str| format!("(const f32[] {{ {x} }})"), |x: &str| format!("(const i32[] {{ {x} }})")];
+        let late = format!("(where (lt {at} {}) {} x)", point("60"), number("0"));
+        for special in ["inf", "-inf", "nan"] {
+            let factor = format!("(where (eq {at} {}) {} (tanh x))", point("40"), number(special));
+            for order in ORDERS {
+                for added in [&late, "x"] {
+                    let scan = format!("(scan-linear {factor} {added} {order})");
+                    agree(device, &format!("(input x f32[3 {len}]) (output y {scan})"));
+                }
+            }
+        }
+        let factor = format!("(where (lt {at} {}) {} (tanh x))", point("60"), number("1e30"));
+        agree(device, &format!("(input x f32[3 {len}]) (output y (scan-linear {factor} {late}))"));
+    }
+}
+
+/// Scans that are so long that devices cut them, along rows and columns, by themselves and amid other work.
+fn long_scans_are_cut(device: &Device) {
+    for op in ["scan-sum", "scan-max"] {
+        for order in ORDERS {
+            agree(device, &format!("(input x f32[1 70000]) (output y {})", scan(op, "x", order)));
+            agree(
+                device,
+                &format!("(input x f32[2 8192 3]) (output y {})", scan(op, "x", &format!(":axis -2 {order}"))),
+            );
+        }
+    }
+    agree(
+        device,
+        "(input x f32[2 66000]) (let s (scan-sum (tanh x))) (output y (mul s (exp (neg x)))) (output z (scan-max x))",
+    );
+    agree(device, "(input x f32[65537]) (output y (scan-sum x))");
+    agree(device, "(input x f32[3 40000]) (output y (slice (scan-sum x) :axis -1 :at 39999 :len 1))");
+    agree(device, "(input x bool[1 70000]) (output y (scan-sum (cast x :to i64)))");
 }

@@ -81,7 +81,8 @@ impl RowPrinter<'_> {
                 let value = this.emitter.lane(*arg, lane);
                 if partial { this.declare(scan.dtype, &dialect.choose("within", &value, identity)) } else { value }
             };
-            let element: Vec<String> = args.iter().zip(&identity).map(|pair| element(self, pair)).collect();
+            let operands = args.iter().zip(&identity).map(|pair| element(self, pair)).collect();
+            let element = scan.element(dialect, operands);
             let sum = match sums.last() {
                 Some(before) => {
                     let both = scan.combined(dialect, before, &element);

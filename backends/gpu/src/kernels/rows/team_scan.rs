@@ -33,27 +33,43 @@ impl Scan {
         Some(Scan { row, dtype: *dtype, reverse: flag("reverse"), exclusive: flag("exclusive") })
     }
 
-    /// Returns how many numbers a state in the middle of a row has: those of a pair for a recurrence.
+    /// Returns how many numbers stand for elements that are combined: one where a monoid combines them. A recurrence has the product of its
+    /// factors and the state after them, from 0 on. Floats have a third one: NaN where a state of 0 meets a factor that is not finite, else 0. The
+    /// product cannot tell: it may be infinite because finite factors overflow, which a state of 0 does not see.
     pub fn width(&self) -> usize {
-        if self.row.monoid.is_some() { 1 } else { 2 }
+        match self.row.monoid {
+            Some(_) => 1,
+            None if self.dtype.is_float() => 3,
+            None => 2,
+        }
     }
 
-    /// Returns the number that changes no result, for each operand.
+    /// Returns the numbers that stand for one element, given its operands.
+    pub fn element(&self, dialect: &dyn Dialect, mut operands: Vec<String>) -> Vec<String> {
+        if self.width() == 3 {
+            // Compilers take a product with 0 for 0, so that it is chosen.
+            let number = |value: f64| dialect.literal(value, self.dtype);
+            let (_, most) = if self.dtype == DType::F64 { DType::F64 } else { DType::F32 }.normal_range();
+            let is_finite = format!("({0} >= {1} && {0} <= {2})", operands[0], number(-most), number(most));
+            operands.push(dialect.choose(&is_finite, &number(0.0), &number(f64::NAN)));
+        }
+        operands
+    }
+
+    /// Returns the numbers that stand for no element.
     pub fn identity(&self, dialect: &dyn Dialect) -> Vec<String> {
         let of = |operand| self.row.absent(operand, self.dtype).map(|number| dialect.number(number, self.dtype));
         (0..self.width()).filter_map(of).collect()
     }
 
-    /// Returns a state after elements, given those before: their combination, or the recurrence's step h = a · h + b.
+    /// Returns a state after elements, given that before them: their combination, or the recurrence's step.
     pub fn after(&self, dialect: &dyn Dialect, state: &str, elements: &[String]) -> String {
-        let both = |how, a: &str, b: &str| dialect.combine(how, self.dtype, a, b);
         match (self.row.monoid, elements) {
-            (Some(how), [x, ..]) => both(how, state, x),
-            (_, [a, b, ..]) => {
-                // The product of many factors may overflow where the state has been 0 all along.
-                let zero = dialect.literal(0.0, self.dtype);
-                let next = both(Reduction::Sum, &both(Reduction::Product, a, state), b);
-                dialect.choose(&format!("{state} == {zero}"), b, &next)
+            (Some(how), [x, ..]) => dialect.combine(how, self.dtype, state, x),
+            (_, [a, b]) => self.step(dialect, a, state, b),
+            (_, [a, b, of_zero]) => {
+                let sum = dialect.combine(Reduction::Sum, self.dtype, of_zero, b);
+                dialect.choose(&self.is_zero(dialect, state), &sum, &self.step(dialect, a, state, b))
             }
             _ => state.into(),
         }
@@ -61,13 +77,31 @@ impl Scan {
 
     /// Returns elements combined with those after them.
     pub fn combined(&self, dialect: &dyn Dialect, first: &[String], then: &[String]) -> Vec<String> {
+        let both = |how, a: &str, b: &str| dialect.combine(how, self.dtype, a, b);
         match (first, then) {
-            ([a, h], [b, _]) => {
-                vec![dialect.combine(Reduction::Product, self.dtype, a, b), self.after(dialect, h, then)]
-            }
             ([x], _) => vec![self.after(dialect, x, then)],
+            ([a, h], [b, g]) => vec![both(Reduction::Product, a, b), self.step(dialect, b, h, g)],
+            ([a, h, of_zero], [b, g, of_next]) => {
+                let is_zero = self.is_zero(dialect, h);
+                vec![
+                    both(Reduction::Product, a, b),
+                    // A state before other than 0 may lead past the NaN, so that it is added last.
+                    dialect.choose(&is_zero, g, &self.step(dialect, b, h, g)),
+                    both(Reduction::Sum, of_zero, &dialect.choose(&is_zero, of_next, of_zero)),
+                ]
+            }
             _ => first.to_vec(),
         }
+    }
+
+    /// Returns a · h + b.
+    fn step(&self, dialect: &dyn Dialect, a: &str, h: &str, b: &str) -> String {
+        let product = dialect.combine(Reduction::Product, self.dtype, a, h);
+        dialect.combine(Reduction::Sum, self.dtype, &product, b)
+    }
+
+    fn is_zero(&self, dialect: &dyn Dialect, state: &str) -> String {
+        format!("{state} == {}", dialect.literal(0.0, self.dtype))
     }
 }
 
