@@ -80,6 +80,8 @@ mod compile;
 mod error;
 mod extents;
 mod extract;
+#[cfg(feature = "text")]
+mod generate;
 mod loaded;
 mod open;
 mod ports;
@@ -98,6 +100,8 @@ pub use eutectic_cpu::{Cpu, CpuOptions};
 pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
 pub use eutectic_lowering::{SearchOptions, Strategy};
 pub use eutectic_rewrites::RuleSet;
+#[cfg(feature = "text")]
+pub use generate::{GenerateOptions, Generated, Generator, Stop};
 pub use loaded::Loaded;
 pub use session::Session;
 #[cfg(feature = "text")]

@@ -1,0 +1,132 @@
+//! The vocabulary of a GGUF file: texts to token ids, and token ids to texts.
+
+mod build;
+mod splits;
+mod stream;
+
+use std::path::PathBuf;
+
+use tokenizers::Tokenizer;
+
+pub use self::stream::TextStream;
+use crate::gguf::Gguf;
+
+/// A vocabulary with the rules by which texts are divided.
+#[derive(Clone, Debug)]
+pub struct Vocabulary {
+    path: PathBuf,
+    tokenizer: Tokenizer,
+    pieces: Vec<Piece>,
+    begin: Option<u32>,
+    end: Option<u32>,
+    /// Tokens that end a text, sorted.
+    ends: Vec<u32>,
+    adds_begin: bool,
+    adds_end: bool,
+}
+
+/// What a token stands for.
+#[derive(Clone, Debug)]
+struct Piece {
+    /// Its name, as the file has it.
+    name: String,
+    /// The bytes that it adds to a text: none for control tokens.
+    bytes: Vec<u8>,
+}
+
+/// Why a file's vocabulary cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum VocabularyError {
+    /// Values are missing, wrong or not supported: all of them.
+    #[error("cannot read the vocabulary of {}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Each thing that is missing, wrong or not supported.
+        problems: Vec<String>,
+    },
+    /// A text has no tokens.
+    #[error("cannot divide the text {text:?}… into tokens of {}: {problem}", .path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// How the text begins.
+        text: String,
+        /// The reason.
+        problem: String,
+    },
+}
+
+impl Vocabulary {
+    /// Reads the vocabulary of a file.
+    ///
+    /// # Errors
+    /// Everything that is missing, wrong or not supported.
+    pub fn new(gguf: &Gguf) -> Result<Vocabulary, VocabularyError> {
+        let read = build::vocabulary(gguf);
+        read.map_err(|problems| VocabularyError::Format { path: gguf.path().into(), problems })
+    }
+
+    /// The number of tokens.
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The token ids of a text. Where `is_prompt`, the tokens that begin (or end) a text are added, if the file says that the model expects
+    /// them. Names of special tokens in the text, as `<|im_end|>`, become these tokens.
+    ///
+    /// # Errors
+    /// When the tokenizer gives up.
+    pub fn encode(&self, text: &str, is_prompt: bool) -> Result<Vec<u32>, VocabularyError> {
+        let encoding = self.tokenizer.encode_fast(text, false).map_err(|problem| VocabularyError::Text {
+            path: self.path.clone(),
+            text: text.chars().take(40).collect(),
+            problem: problem.to_string(),
+        })?;
+        let begin = self.begin.filter(|_| is_prompt && self.adds_begin);
+        let end = self.end.filter(|_| is_prompt && self.adds_end);
+        Ok(begin.into_iter().chain(encoding.get_ids().iter().copied()).chain(end).collect())
+    }
+
+    /// The text of tokens. Bytes that are no UTF-8 become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut stream = TextStream::default();
+        let text: String = ids.iter().map(|id| stream.push(self, *id)).collect();
+        text + &stream.finish()
+    }
+
+    /// The bytes that a token adds to a text; none for control tokens and ids that no token has.
+    pub fn bytes(&self, id: u32) -> &[u8] {
+        self.pieces.get(id as usize).map_or(&[], |piece| &piece.bytes)
+    }
+
+    /// The name of a token, as the file has it.
+    pub fn name(&self, id: u32) -> Option<&str> {
+        self.pieces.get(id as usize).map(|piece| piece.name.as_str())
+    }
+
+    /// Whether a token ends a text.
+    pub fn is_end(&self, id: u32) -> bool {
+        self.ends.binary_search(&id).is_ok()
+    }
+
+    /// The token with which texts begin.
+    pub fn begin(&self) -> Option<u32> {
+        self.begin
+    }
+
+    /// Whether [`Vocabulary::encode`] begins prompts with it.
+    pub fn adds_begin(&self) -> bool {
+        self.adds_begin && self.begin.is_some()
+    }
+
+    /// The token with which texts end.
+    pub fn end(&self) -> Option<u32> {
+        self.end
+    }
+}
