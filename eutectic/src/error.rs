@@ -7,9 +7,7 @@ use eutectic_ir::{
 };
 use eutectic_lowering::{PlanError, Space, program::LowerError};
 #[cfg(feature = "text")]
-use eutectic_models::{
-    OpenError, ShapeError, TokensError, chat::ChatError, decoder::DecoderError, gguf::GgufError, vocabulary::VocabularyError,
-};
+use eutectic_models::{OpenError, ShapeError, TokensError, language::LanguageError};
 use eutectic_rewrites::{LoadError, RewriteError};
 
 use crate::BACKENDS;
@@ -80,22 +78,10 @@ pub enum Error {
     #[cfg(feature = "text")]
     #[error(transparent)]
     Text(#[from] TokensError),
-    /// A GGUF file that cannot be read.
+    /// A language model that cannot be used.
     #[cfg(feature = "text")]
     #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// A GGUF file of which no model can be built.
-    #[cfg(feature = "text")]
-    #[error(transparent)]
-    Decoder(#[from] Box<DecoderError>),
-    /// A GGUF file whose vocabulary cannot be used, or a text without tokens in it.
-    #[cfg(feature = "text")]
-    #[error(transparent)]
-    Vocabulary(#[from] VocabularyError),
-    /// Messages of which a chat template makes no prompt.
-    #[cfg(feature = "text")]
-    #[error(transparent)]
-    Chat(#[from] ChatError),
+    Language(#[from] LanguageError),
     /// A name that is no backend's.
     #[error("no backend is named `{name}`{}; `eutectic devices` lists them: {}", meant(.name), known().join(", "))]
     NoBackend {

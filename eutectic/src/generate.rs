@@ -2,17 +2,15 @@
 
 use std::{
     ops::ControlFlow,
-    path::Path,
     time::{Duration, Instant},
 };
 
 use eutectic_ir::DType;
 use eutectic_models::{
-    chat::{ChatTemplate, Message},
-    decoder::{CACHED, Decoder, TOKENS},
-    gguf::Gguf,
+    decoder::{CACHED, DecoderConfig, TOKENS},
+    language::LanguageModel,
     sampling::{Sampler, Sampling},
-    vocabulary::{TextStream, Vocabulary},
+    vocabulary::TextStream,
 };
 
 use crate::{Compiler, Error, Session};
@@ -23,9 +21,8 @@ const CHUNK: usize = 64;
 /// A language model that is ready to continue texts. It remembers the tokens that it read, so that a prompt that begins with them reads only
 /// what follows.
 pub struct Generator {
-    decoder: Decoder,
-    vocabulary: Vocabulary,
-    template: Option<ChatTemplate>,
+    model: LanguageModel,
+    config: DecoderConfig,
     session: Session,
     /// The tokens whose keys and values are in the cache.
     cached: Vec<u32>,
@@ -69,77 +66,26 @@ pub enum Stop {
 }
 
 impl Generator {
-    /// Opens a GGUF file and compiles its model, with room for `room` tokens, those of prompts included: no more than it was trained
-    /// for, and where none is given, as many.
+    /// Compiles a model, with room for `room` tokens, those of prompts included: no more than it was trained for.
     ///
     /// # Errors
-    /// Everything in the file that is missing, wrong or not supported.
-    pub fn open(path: impl AsRef<Path>, compiler: &Compiler, room: Option<usize>) -> Result<Generator, Error> {
-        Generator::new(&Gguf::open(path)?, compiler, room)
-    }
-
-    /// As [`Generator::open`], of a file that is open.
-    ///
-    /// # Errors
-    /// As [`Generator::open`].
-    pub fn new(gguf: &Gguf, compiler: &Compiler, room: Option<usize>) -> Result<Generator, Error> {
-        let decoder = Decoder::new(gguf, room)?;
-        let vocabulary = Vocabulary::new(gguf)?;
-        let (ids, embedded) = (vocabulary.len(), decoder.config().vocabulary);
-        if ids > embedded {
-            let problem = format!("{}: {ids} tokens, but embeddings for {embedded}", gguf.path().display());
-            return Err(Error::Arguments(vec![format!("{problem}; convert the model again")]));
-        }
-        let template = ChatTemplate::new(gguf, &vocabulary);
+    /// When the backend cannot compute the model or has no memory for it.
+    pub fn new(model: LanguageModel, compiler: &Compiler, room: usize) -> Result<Generator, Error> {
+        let decoder = model.decoder(room)?;
         let mut session = compiler.compile(&decoder.program(CHUNK)?)?;
         session.load_named(|name| decoder.param(name))?;
-        Ok(Generator { decoder, vocabulary, template, session, cached: Vec::new() })
+        let config = decoder.config().clone();
+        Ok(Generator { model, config, session, cached: Vec::new() })
     }
 
     /// The model.
-    pub fn decoder(&self) -> &Decoder {
-        &self.decoder
+    pub fn model(&self) -> &LanguageModel {
+        &self.model
     }
 
-    /// Its vocabulary.
-    pub fn vocabulary(&self) -> &Vocabulary {
-        &self.vocabulary
-    }
-
-    /// The most tokens of a text, that of the prompt included.
+    /// The most tokens of a text, those of the prompt included.
     pub fn room(&self) -> usize {
-        self.decoder.config().positions
-    }
-
-    /// The template of conversations, if the file has one.
-    pub fn template(&self) -> Option<&ChatTemplate> {
-        self.template.as_ref()
-    }
-
-    /// The tokens of a prompt.
-    ///
-    /// # Errors
-    /// When the text has no tokens in this vocabulary.
-    pub fn prompt(&self, text: &str) -> Result<Vec<u32>, Error> {
-        Ok(self.vocabulary.encode(text, true)?)
-    }
-
-    /// The tokens of a conversation, up to where the model answers.
-    ///
-    /// # Errors
-    /// When the file has no template, or the template refuses the messages.
-    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
-        let Some(template) = &self.template else {
-            let problem = "the model has no chat template; give it a prompt as plain text";
-            return Err(Error::Arguments(vec![problem.into()]));
-        };
-        let text = template.apply(messages, true)?;
-        // Templates write the first token themselves, if they do: it must not be there twice.
-        let mut ids = self.vocabulary.encode(&text, true)?;
-        if self.vocabulary.adds_begin() && ids.get(1) == self.vocabulary.begin().as_ref() {
-            ids.remove(0);
-        }
-        Ok(ids)
+        self.config.positions
     }
 
     /// The logits of the token that follows these. Reads only those that were not read before.
@@ -187,10 +133,10 @@ impl Generator {
                 return Err(Error::Arguments(vec![problem.into()]));
             };
             ids.push(id);
-            if self.vocabulary.is_end(id) {
+            if self.model.vocabulary().is_end(id) {
                 break Stop::End;
             }
-            let piece = stream.push(&self.vocabulary, id);
+            let piece = stream.push(self.model.vocabulary().bytes(id));
             text += &piece;
             if !piece.is_empty() && each(&piece).is_break() {
                 break Stop::Caller;
@@ -214,7 +160,7 @@ impl Generator {
     }
 
     fn check(&self, ids: &[u32]) -> Result<(), Error> {
-        let (known, room) = (self.decoder.config().vocabulary, self.room());
+        let (known, room) = (self.config.vocabulary, self.room());
         let mut problems = Vec::new();
         if ids.is_empty() {
             problems.push("the prompt has no tokens; give it a text".into());
@@ -235,7 +181,7 @@ impl Generator {
         self.session.set_length(TOKENS, count)?;
         let bytes = |numbers: &[u32]| numbers.iter().flat_map(|n| i64::from(*n).to_le_bytes()).collect::<Vec<u8>>();
         let inputs = [bytes(ids), (at as i64).to_le_bytes().to_vec(), (count as i64 - 1).to_le_bytes().to_vec()];
-        let mut logits = vec![0.0; self.decoder.config().vocabulary];
+        let mut logits = vec![0.0; self.config.vocabulary];
         let mut room = vec![0; logits.len() * DType::F32.size()];
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         self.session.run_into(&inputs, &mut [&mut room])?;

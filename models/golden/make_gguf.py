@@ -4,6 +4,7 @@
 Run once, by hand, with torch, transformers and gguf (pip install gguf==0.19.0):
     python models/golden/make_gguf.py
 """
+import json
 import pathlib
 
 import gguf
@@ -98,6 +99,50 @@ def adjacent(value, heads):
     return value.reshape(heads, 2, rows // heads // 2, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
 
 
+MERGES = ["t h", "th e", "\u0120 the", "i n", "\u0120 a", "e r", "o n", "a t", "r e", "a n", "n d", "an d", "\u0120 and", "o u", "i s", "o r",
+          "e n", "a l", "e s", "t o", "s t"]
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:?!'-"
+TEMPLATE = """{%- if messages[0].role == 'system' -%}
+    {{- raise_exception('no system here') -}}
+{%- endif -%}
+{% for message in messages %}
+    {{- bos_token + message['role'].strip().upper() + ': ' + message.content | trim + eos_token }}
+{% endfor %}
+{%- if add_generation_prompt %}A{% endif %}
+"""
+
+
+def add_vocabulary(writer):
+    """Byte pairs, so small that the model has an embedding for each."""
+    special = ["<unk>", "<s>", "</s>", "<|x|>"]
+    tokens = special + ["\u0120", "\u010a", *LETTERS] + [merge.replace(" ", "") for merge in MERGES]
+    assert len(tokens) == SIZES["vocab_size"] == len(set(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3] * len(special) + [1] * (len(tokens) - len(special)))
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
+    writer.add_chat_template(TEMPLATE)
+
+
+def continued(model, name):
+    """What the tokenizer of the file makes of a prompt, and the likeliest tokens after it."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(OUT, gguf_file=name)
+    text = "The cat and the 12 hats, in on is"
+    prompt = ids = [1] + tokenizer(text, add_special_tokens=False)["input_ids"]
+    for _ in range(90):
+        with torch.no_grad():
+            ids = ids + [int(model(torch.tensor([ids])).logits[0, -1].argmax())]
+    message = [dict(role=" user ", content=" is the hat on? ")]
+    chat = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    golden = dict(text=text, prompt=prompt, tokens=ids[len(prompt) :], chat=chat)
+    (OUT / "llama.json").write_text(json.dumps(golden) + "\n")
+    print(golden)
+
+
 def write(architecture, model):
     config = model.config
     writer = gguf.GGUFWriter(OUT / f"{architecture}.gguf", architecture)
@@ -119,6 +164,8 @@ def write(architecture, model):
     if architecture == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if architecture == "llama":
+        add_vocabulary(writer)
     tied = config.tie_word_embeddings
     for name, value in model.state_dict().items():
         if name == "lm_head.weight" and tied:
@@ -166,6 +213,8 @@ def main():
         # (Its readers of some architectures pass over the depth of heads: the configuration is given.)
         again = kind.from_pretrained(OUT, gguf_file=f"{architecture}.gguf", config=model.config, attn_implementation="eager")
         error = abs(logits(again, ids) - expected).max()
+        if architecture == "llama":
+            continued(again, "llama.gguf")
         print(architecture, "spread", expected.std(), "read again", error)
 
 

@@ -11,6 +11,8 @@ pub mod config;
 pub mod decoder;
 pub mod gguf;
 pub mod image;
+#[cfg(feature = "text")]
+pub mod language;
 pub mod llama;
 pub mod minilm;
 pub mod module;

@@ -1,13 +1,13 @@
 //! The vocabulary of a GGUF file: texts to token ids, and token ids to texts.
 
 mod build;
+mod pieces;
 mod splits;
 mod stream;
 
 use std::path::PathBuf;
 
-use tokenizers::Tokenizer;
-
+use self::build::Parts;
 pub use self::stream::TextStream;
 use crate::gguf::Gguf;
 
@@ -15,23 +15,7 @@ use crate::gguf::Gguf;
 #[derive(Clone, Debug)]
 pub struct Vocabulary {
     path: PathBuf,
-    tokenizer: Tokenizer,
-    pieces: Vec<Piece>,
-    begin: Option<u32>,
-    end: Option<u32>,
-    /// Tokens that end a text, sorted.
-    ends: Vec<u32>,
-    adds_begin: bool,
-    adds_end: bool,
-}
-
-/// What a token stands for.
-#[derive(Clone, Debug)]
-struct Piece {
-    /// Its name, as the file has it.
-    name: String,
-    /// The bytes that it adds to a text: none for control tokens.
-    bytes: Vec<u8>,
+    parts: Parts,
 }
 
 /// Why a file's vocabulary cannot be used.
@@ -63,18 +47,21 @@ impl Vocabulary {
     /// # Errors
     /// Everything that is missing, wrong or not supported.
     pub fn new(gguf: &Gguf) -> Result<Vocabulary, VocabularyError> {
-        let read = build::vocabulary(gguf);
-        read.map_err(|problems| VocabularyError::Format { path: gguf.path().into(), problems })
+        let path = gguf.path().to_path_buf();
+        match build::parts(gguf) {
+            Ok(parts) => Ok(Vocabulary { path, parts }),
+            Err(problems) => Err(VocabularyError::Format { path, problems }),
+        }
     }
 
     /// The number of tokens.
     pub fn len(&self) -> usize {
-        self.pieces.len()
+        self.parts.pieces.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.parts.pieces.is_empty()
     }
 
     /// The token ids of a text. Where `is_prompt`, the tokens that begin (or end) a text are added, if the file says that the model expects
@@ -83,50 +70,50 @@ impl Vocabulary {
     /// # Errors
     /// When the tokenizer gives up.
     pub fn encode(&self, text: &str, is_prompt: bool) -> Result<Vec<u32>, VocabularyError> {
-        let encoding = self.tokenizer.encode_fast(text, false).map_err(|problem| VocabularyError::Text {
+        let encoding = self.parts.tokenizer.encode_fast(text, false).map_err(|problem| VocabularyError::Text {
             path: self.path.clone(),
             text: text.chars().take(40).collect(),
             problem: problem.to_string(),
         })?;
-        let begin = self.begin.filter(|_| is_prompt && self.adds_begin);
-        let end = self.end.filter(|_| is_prompt && self.adds_end);
+        let begin = self.parts.begin.filter(|_| is_prompt && self.parts.adds_begin);
+        let end = self.parts.end.filter(|_| is_prompt && self.parts.adds_end);
         Ok(begin.into_iter().chain(encoding.get_ids().iter().copied()).chain(end).collect())
     }
 
     /// The text of tokens. Bytes that are no UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = TextStream::default();
-        let text: String = ids.iter().map(|id| stream.push(self, *id)).collect();
+        let text: String = ids.iter().map(|id| stream.push(self.bytes(*id))).collect();
         text + &stream.finish()
     }
 
     /// The bytes that a token adds to a text; none for control tokens and ids that no token has.
     pub fn bytes(&self, id: u32) -> &[u8] {
-        self.pieces.get(id as usize).map_or(&[], |piece| &piece.bytes)
+        self.parts.pieces.get(id as usize).map_or(&[], |piece| &piece.bytes)
     }
 
     /// The name of a token, as the file has it.
     pub fn name(&self, id: u32) -> Option<&str> {
-        self.pieces.get(id as usize).map(|piece| piece.name.as_str())
+        self.parts.pieces.get(id as usize).map(|piece| piece.name.as_str())
     }
 
     /// Whether a token ends a text.
     pub fn is_end(&self, id: u32) -> bool {
-        self.ends.binary_search(&id).is_ok()
+        self.parts.ends.binary_search(&id).is_ok()
     }
 
     /// The token with which texts begin.
     pub fn begin(&self) -> Option<u32> {
-        self.begin
+        self.parts.begin
     }
 
     /// Whether [`Vocabulary::encode`] begins prompts with it.
     pub fn adds_begin(&self) -> bool {
-        self.adds_begin && self.begin.is_some()
+        self.parts.adds_begin && self.parts.begin.is_some()
     }
 
     /// The token with which texts end.
     pub fn end(&self) -> Option<u32> {
-        self.end
+        self.parts.end
     }
 }

@@ -170,9 +170,8 @@ impl DecoderConfig {
         let vocabulary = gguf.tensors().get("token_embd.weight").and_then(|t| t.dims.first()).copied().unwrap_or(1);
         let layers = values.size("block_count");
         let products = ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
-        let biases = (0..layers.min(gguf.tensors().len())).flat_map(|layer| {
-            products.map(|product| format!("blk.{layer}.{product}"))
-        });
+        let biases = (0..layers.min(gguf.tensors().len()))
+            .flat_map(|layer| products.map(|product| format!("blk.{layer}.{product}")));
         let window = (architecture.period > 0 || values.get("attention.sliding_window").is_some())
             .then(|| values.size("attention.sliding_window"));
         let softcaps = ["attn_logit_softcapping", "final_logit_softcapping"].map(|name| values.number_or(name, 0.0));

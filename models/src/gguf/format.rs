@@ -25,6 +25,11 @@ impl Format {
         Format { id, name, block, bytes, decoder }
     }
 
+    /// Whether there is a decoder.
+    pub fn is_decoded(&self) -> bool {
+        self.decoder.is_some()
+    }
+
     /// Decodes whole blocks.
     pub(super) fn decode(&self, bytes: &[u8], values: &mut [f32]) {
         let Some(decoder) = self.decoder else { return };
@@ -77,6 +82,6 @@ pub(super) fn named(id: u32) -> Option<&'static Format> {
 
 /// The names of all formats that can be decoded.
 pub(super) fn names() -> String {
-    let names = FORMATS.iter().filter(|format| format.decoder.is_some()).map(|format| format.name);
+    let names = FORMATS.iter().filter(|format| format.is_decoded()).map(|format| format.name);
     names.collect::<Vec<_>>().join(", ")
 }

@@ -144,7 +144,8 @@ impl<'a> Cursor<'a> {
 
     fn kind(&mut self, key: &str) -> Read<Kind> {
         let number = self.u32("the kind of a value")?;
-        Kind::numbered(number).ok_or_else(|| self.problem(format!("the value of `{key}` is of the unknown kind {number}")))
+        Kind::numbered(number)
+            .ok_or_else(|| self.problem(format!("the value of `{key}` is of the unknown kind {number}")))
     }
 
     fn value(&mut self, key: &str) -> Read<Value> {
@@ -175,7 +176,8 @@ impl<'a> Cursor<'a> {
                 }
             }
             (_, Some(size)) => {
-                let bytes = count.checked_mul(size).ok_or_else(|| self.problem(format!("`{key}` has {count} values")))?;
+                let bytes =
+                    count.checked_mul(size).ok_or_else(|| self.problem(format!("`{key}` has {count} values")))?;
                 self.take(bytes, key)?;
             }
             (_, None) => {
@@ -192,9 +194,10 @@ impl<'a> Cursor<'a> {
         const USUAL: usize = 32;
         match metadata.get("general.alignment") {
             None => Ok(USUAL),
-            Some(value) => value.size().filter(|n| n.is_power_of_two()).ok_or_else(|| {
-                self.problem(format!("`general.alignment` is {value:?}, which is no power of two"))
-            }),
+            Some(value) => value
+                .size()
+                .filter(|n| n.is_power_of_two())
+                .ok_or_else(|| self.problem(format!("`general.alignment` is {value:?}, which is no power of two"))),
         }
     }
 
@@ -219,7 +222,8 @@ impl Entry {
     /// Finds its bytes.
     fn placed(self, map: &Mmap, data: usize, alignment: usize) -> Read<Stored> {
         let Entry { at, name, dims, format, offset } = self;
-        let problem = |problem: String| Problem { at, problem: format!("the tensor `{name}` {problem}"), remedy: DAMAGED };
+        let problem =
+            |problem: String| Problem { at, problem: format!("the tensor `{name}` {problem}"), remedy: DAMAGED };
         let Some(known) = format::named(format) else {
             return Ok(Stored { name, dims, format, range: 0..0 });
         };
@@ -234,7 +238,8 @@ impl Entry {
         let start = start.ok_or_else(|| problem(format!("begins at {offset}, no multiple of {alignment}")))?;
         let end = (count / known.block).checked_mul(known.bytes).and_then(|bytes| start.checked_add(bytes));
         let end = end.filter(|end| *end <= map.len());
-        let end = end.ok_or_else(|| problem(format!("begins at byte {start} and goes beyond the file's {}", map.len())))?;
+        let end =
+            end.ok_or_else(|| problem(format!("begins at byte {start} and goes beyond the file's {}", map.len())))?;
         Ok(Stored { name, dims, format, range: start..end })
     }
 }

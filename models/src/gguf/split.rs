@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Gguf, GgufError, Part, Value};
+use super::{error::GgufError, metadata::Value, part::Part};
 
 /// The part that was opened, with what the other files of a split model hold. The metadata is that of the first file.
 pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
@@ -56,11 +56,4 @@ fn siblings(path: &Path, count: usize) -> Option<Vec<PathBuf>> {
     let own = number.parse::<usize>().ok().filter(|n| number.len() == 5 && (1..=count).contains(n));
     own?;
     Some((1..=count).map(|n| path.with_file_name(format!("{stem}-{n:05}-of-{count:05}.gguf"))).collect())
-}
-
-impl Gguf {
-    /// Whether a path names a GGUF file.
-    pub fn is_named(path: &Path) -> bool {
-        path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
-    }
 }

@@ -1,7 +1,5 @@
 //! Vocabularies from the metadata `tokenizer.ggml.*`.
 
-use std::collections::HashMap;
-
 use tokenizers::{
     AddedToken, NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer,
     models::bpe::{BPE, Vocab},
@@ -13,45 +11,36 @@ use tokenizers::{
     },
 };
 
-use super::{Piece, Vocabulary, splits};
+use super::{
+    pieces::{Kind, Piece, SPACE, pieces},
+    splits,
+};
 use crate::gguf::{Gguf, Value};
-
-/// A space, as SentencePiece writes it.
-const SPACE: char = '▁';
-/// How tokens of single bytes are called where others have characters: `<0x0A>`.
-const BYTE: (&str, &str) = ("<0x", ">");
 
 /// Tokens that end a text or a turn, by their names in published models; files name only some of them by number.
 const ENDS: &[&str] = &[
-    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>", "_<EOT>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<EOT>",
+    "_<EOT>",
 ];
 
-/// The kinds of tokens, by their numbers in `tokenizer.ggml.token_type`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// A part of text.
-    Normal,
-    /// A sign that is no text.
-    Control,
-    /// A text that is never divided.
-    Whole,
-    /// A single byte.
-    Byte,
-    /// Not in use.
-    Unused,
-}
-
-impl Kind {
-    fn numbered(number: f64) -> Kind {
-        match number as i64 {
-            // The unknown token is a sign, too.
-            2 | 3 => Kind::Control,
-            4 => Kind::Whole,
-            5 => Kind::Unused,
-            6 => Kind::Byte,
-            _ => Kind::Normal,
-        }
-    }
+/// What a vocabulary consists of.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    pub tokenizer: Tokenizer,
+    pub pieces: Vec<Piece>,
+    pub begin: Option<u32>,
+    pub end: Option<u32>,
+    /// Tokens that end a text, sorted.
+    pub ends: Vec<u32>,
+    pub adds_begin: bool,
+    pub adds_end: bool,
 }
 
 /// The values of a file.
@@ -61,7 +50,7 @@ struct Source<'a> {
     problems: Vec<String>,
 }
 
-pub(super) fn vocabulary(gguf: &Gguf) -> Result<Vocabulary, Vec<String>> {
+pub(super) fn parts(gguf: &Gguf) -> Result<Parts, Vec<String>> {
     let mut source = Source { gguf, tokens: Vec::new(), problems: Vec::new() };
     source.read_tokens();
     let model = gguf.text("tokenizer.ggml.model").unwrap_or("(none)");
@@ -81,11 +70,9 @@ pub(super) fn vocabulary(gguf: &Gguf) -> Result<Vocabulary, Vec<String>> {
     ends.dedup();
     let adds_begin = source.flag("add_bos_token", by_default);
     let adds_end = source.flag("add_eos_token", false);
-    let pieces = source.pieces(model == "gpt2");
+    let pieces = pieces(&source.tokens, model == "gpt2");
     match (tokenizer, source.problems.is_empty()) {
-        (Some(tokenizer), true) => {
-            Ok(Vocabulary { path: gguf.path().into(), tokenizer, pieces, begin, end, ends, adds_begin, adds_end })
-        }
+        (Some(tokenizer), true) => Ok(Parts { tokenizer, pieces, begin, end, ends, adds_begin, adds_end }),
         _ => Err(source.problems),
     }
 }
@@ -141,14 +128,16 @@ impl<'a> Source<'a> {
         let name = self.get("pre").map_or(Some("default"), Value::text).unwrap_or("(no text)");
         let Some(splits) = splits::named(name) else {
             let known = splits::names();
-            self.problems.push(format!("`tokenizer.ggml.pre`, `{name}`, names no known way to divide texts; known are {known}"));
+            self.problems
+                .push(format!("`tokenizer.ggml.pre`, `{name}`, names no known way to divide texts; known are {known}"));
             return (None, false);
         };
         let merges = self.get("merges").and_then(Value::array);
         let pairs = |line: &str| line.split_once(' ').map(|(left, right)| (left.to_string(), right.to_string()));
         let merges: Option<Vec<_>> = merges.and_then(|merges| merges.texts().map(pairs).collect());
         let Some(merges) = merges else {
-            self.problems.push("the value `tokenizer.ggml.merges` should be a list of pairs with a space between".into());
+            self.problems
+                .push("the value `tokenizer.ggml.merges` should be a list of pairs with a space between".into());
             return (None, false);
         };
         let model = BPE::builder().vocab_and_merges(self.ids(), merges).ignore_merges(splits.keeps_whole).build();
@@ -222,32 +211,4 @@ impl<'a> Source<'a> {
             }
         }
     }
-
-    fn pieces(&self, are_bytes: bool) -> Vec<Piece> {
-        let bytes_of = bytes_of_characters();
-        let piece = |(name, kind): &(&str, Kind)| {
-            let byte = name.strip_prefix(BYTE.0).and_then(|name| name.strip_suffix(BYTE.1));
-            let byte = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-            let bytes = match (kind, byte) {
-                (Kind::Control | Kind::Unused, _) => Vec::new(),
-                (Kind::Byte, Some(byte)) => vec![byte],
-                (Kind::Whole, _) => name.as_bytes().to_vec(),
-                _ if are_bytes => {
-                    let byte = |c: char| bytes_of.get(&c).map_or_else(|| c.to_string().into_bytes(), |byte| vec![*byte]);
-                    name.chars().flat_map(byte).collect()
-                }
-                _ => name.replace(SPACE, " ").into_bytes(),
-            };
-            Piece { name: name.to_string(), bytes }
-        };
-        self.tokens.iter().map(piece).collect()
-    }
-}
-
-/// The bytes that characters stand for (GPT-2): printable ones for themselves, and the others for what follows after 255.
-fn bytes_of_characters() -> HashMap<char, u8> {
-    let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    let printable = (0..=255).filter(is_printable).map(|byte| (char::from(byte), byte));
-    let others = (0..=255_u8).filter(|byte| !is_printable(byte)).zip('\u{100}'..).map(|(byte, c)| (c, byte));
-    printable.chain(others).collect()
 }

@@ -1,7 +1,5 @@
 //! Tokens to text as they come, without a break inside of a character.
 
-use super::Vocabulary;
-
 /// Collects the bytes of tokens, and gives what is whole characters.
 #[derive(Clone, Debug, Default)]
 pub struct TextStream {
@@ -10,12 +8,8 @@ pub struct TextStream {
 }
 
 impl TextStream {
-    /// The text that is complete with this token. Bytes that no others can make UTF-8 of become U+FFFD.
-    pub fn push(&mut self, vocabulary: &Vocabulary, id: u32) -> String {
-        self.push_bytes(vocabulary.bytes(id))
-    }
-
-    fn push_bytes(&mut self, bytes: &[u8]) -> String {
+    /// Takes the bytes of a token, and gives the text that is complete with them. Bytes that no others can make UTF-8 of become U+FFFD.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
         self.rest.extend(bytes);
         let mut text = String::new();
         let mut kept = 0;
@@ -54,15 +48,15 @@ mod tests {
         let broken = [&bytes[..], b"\xff\xe6\x9dx\xf0\x9f", &bytes].concat();
         for size in 1..=broken.len() {
             let mut stream = TextStream::default();
-            let mut text: String = broken.chunks(size).map(|chunk| stream.push_bytes(chunk)).collect();
+            let mut text: String = broken.chunks(size).map(|chunk| stream.push(chunk)).collect();
             text += &stream.finish();
             assert_eq!(text, String::from_utf8_lossy(&broken), "in parts of {size}");
         }
         let mut stream = TextStream::default();
-        assert_eq!(stream.push_bytes("東".as_bytes().split_at(2).0), "");
-        assert_eq!(stream.push_bytes("東".as_bytes().split_at(2).1), "東");
+        assert_eq!(stream.push("東".as_bytes().split_at(2).0), "");
+        assert_eq!(stream.push("東".as_bytes().split_at(2).1), "東");
         assert_eq!(stream.finish(), "");
-        assert_eq!(stream.push_bytes(b"\xf0\x9f\x99"), "");
+        assert_eq!(stream.push(b"\xf0\x9f\x99"), "");
         assert_eq!(stream.finish(), "\u{fffd}");
     }
 }

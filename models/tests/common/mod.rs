@@ -1,5 +1,8 @@
 //! What tests of models share: the fixture, and running a graph in the reference interpreter.
 
+#[allow(dead_code, reason = "some tests write no files")]
+pub mod gguf;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use eutectic_ir::{Graph, Tensor, interp::interpret, ops::eval::Data};
