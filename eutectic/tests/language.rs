@@ -55,7 +55,7 @@ fn step(session: &mut Session, ids: &[i64], at: usize, words: usize) -> Vec<f32>
 #[test]
 fn chunks_of_any_length_give_what_transformers_gives() {
     const CHUNKS: [&[usize]; 4] = [&[1], &[64], &[7, 1, 1, 20], &[33, 2]];
-    for architecture in ARCHITECTURES.iter().filter(|a| golden(&format!("{}.npy", a.name)).exists()) {
+    for architecture in ARCHITECTURES {
         let expected = npy::read(fs::read(golden(&format!("{}.npy", architecture.name))).unwrap()).unwrap();
         let (tokens, words) = (expected.dims()[0], expected.dims()[1]);
         let expected = expected.to_f64();

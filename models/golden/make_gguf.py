@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes gguf/: blocks of each format with what the package gguf decodes them to, and tiny decoders with what transformers computes.
 
-Run once, by hand, with torch, transformers and gguf (pip install gguf==0.19.0):
+Run once, by hand, with torch, transformers, accelerate, sentencepiece and gguf (0.19.0):
     python models/golden/make_gguf.py
 """
 import json
@@ -9,6 +9,7 @@ import pathlib
 
 import gguf
 import numpy
+import sentencepiece
 import torch
 import transformers
 from gguf import GGMLQuantizationType as Kind
@@ -68,6 +69,7 @@ def models():
         "qwen2": t.Qwen2ForCausalLM(t.Qwen2Config(**SIZES, tie_word_embeddings=True)),
         "qwen3": t.Qwen3ForCausalLM(t.Qwen3Config(**half)),
         "phi3": t.Phi3ForCausalLM(t.Phi3Config(**SIZES)),
+        "gemma": t.GemmaForCausalLM(t.GemmaConfig(**half, hidden_act="gelu_pytorch_tanh")),
         "gemma2": t.Gemma2ForCausalLM(t.Gemma2Config(**half, **window, **capped)),
         "gemma3": t.Gemma3ForCausalLM(t.Gemma3TextConfig(**dict(half, num_hidden_layers=6), **window, query_pre_attn_scalar=16)),
     }
@@ -143,6 +145,40 @@ def continued(model, name):
     print(golden)
 
 
+TEXTS = ["", " ", "the metals melt", " the  metals", "Mixtures freeze at 12.5 degrees!\nRules, plans;\tkernels", "caf\u00e9 \u6771\u4eac \U0001f642",
+         "lowest temperature the lowest", "aaaaaaaaab", "\u2581x"]
+CORPUS = """the mixture that melts at the lowest temperature of all mixtures of two metals is the eutectic mixture
+rules rewrite programs and plans choose kernels; the plan that costs least is chosen
+metals fuse at the lowest temperature, and mixtures freeze: rules, plans, kernels
+a program of tensors is a graph of operations, and each operation has a type and a shape
+"""
+
+
+def sentence_pieces():
+    """A vocabulary with scores, and what SentencePiece itself makes of texts."""
+    trained = OUT / "trained"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS.splitlines() * 4), model_prefix=str(trained), model_type="bpe", vocab_size=400, byte_fallback=True,
+        character_coverage=1.0, normalization_rule_name="identity", remove_extra_whitespaces=False, hard_vocab_limit=False,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(trained) + ".model")
+    count = model.get_piece_size()
+    writer = gguf.GGUFWriter(OUT / "pieces.gguf", "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([model.id_to_piece(n) for n in range(count)])
+    writer.add_token_scores([model.get_score(n) for n in range(count)])
+    kind = lambda n: 6 if model.is_byte(n) else 3 if model.is_control(n) else 2 if model.is_unknown(n) else 1
+    writer.add_token_types([kind(n) for n in range(count)])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    finish(writer)
+    golden = [dict(text=text, ids=[1] + model.encode(text)) for text in TEXTS]
+    (OUT / "pieces.json").write_text("[\n" + ",\n".join(map(json.dumps, golden)) + "\n]\n")
+    for end in (".model", ".vocab"):
+        trained.with_suffix(end).unlink()
+
+
 def write(architecture, model):
     config = model.config
     writer = gguf.GGUFWriter(OUT / f"{architecture}.gguf", architecture)
@@ -202,12 +238,16 @@ def logits(model, ids):
 def main():
     OUT.mkdir(exist_ok=True)
     formats()
+    sentence_pieces()
     ids = torch.tensor([[(i * i * 7 + i * 3 + 5) % SIZES["vocab_size"] for i in range(TOKENS)]])
     for architecture, model in models().items():
         randomise(model)
         write(architecture, model)
         expected = logits(model, ids)
         numpy.save(OUT / f"{architecture}.npy", expected)
+        if architecture == "gemma":
+            # transformers reads no file of this one; the writer is that of the two after it.
+            continue
         # transformers reads the file as a model that computes the same: the file is what it should be.
         kind = type(model)
         # (Its readers of some architectures pass over the depth of heads: the configuration is given.)

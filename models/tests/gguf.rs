@@ -136,10 +136,6 @@ fn a_split_model_is_read_from_any_of_its_files() {
 #[test]
 fn decoders_compute_what_transformers_computes() {
     for architecture in ARCHITECTURES {
-        // transformers reads no file of the first Gemma.
-        if architecture.name == "gemma" {
-            continue;
-        }
         let (file, expected) = (golden(&format!("gguf/{}.gguf", architecture.name)), golden_logits(architecture.name));
         let decoder = Decoder::new(&Gguf::open(file).unwrap(), None).unwrap_or_else(|e| panic!("{e}"));
         let (tokens, words) = (expected.dims()[0], expected.dims()[1]);

@@ -166,11 +166,19 @@ impl DecoderConfig {
         }
         let key = values.size_or("attention.key_length", (width / heads).max(1));
         let depth = [key, values.size_or("attention.value_length", key)];
+        if heads.saturating_mul(depth[0].max(depth[1])) > MOST {
+            values.problems.push(format!("{heads} heads of {depth:?} elements are more than {MOST}"));
+        }
         let trained = values.size("context_length");
         let vocabulary = gguf.tensors().get("token_embd.weight").and_then(|t| t.dims.first()).copied().unwrap_or(1);
         let layers = values.size("block_count");
+        // Each layer has tensors: a number beyond them is damaged, and would make an endless program.
+        let tensors = gguf.tensors().len();
+        if layers > tensors {
+            values.problems.push(format!("the file has {tensors} tensors, too few for {layers} layers"));
+        }
         let products = ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
-        let biases = (0..layers.min(gguf.tensors().len()))
+        let biases = (0..layers.min(tensors))
             .flat_map(|layer| products.map(|product| format!("blk.{layer}.{product}")));
         let window = (architecture.period > 0 || values.get("attention.sliding_window").is_some())
             .then(|| values.size("attention.sliding_window"));
