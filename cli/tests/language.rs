@@ -1,4 +1,4 @@
-//! `run` of language models: what is printed, and which options go together.
+//! `run` of language models: their output, and the options that go together.
 
 mod common;
 
@@ -28,7 +28,9 @@ fn a_prompt_is_continued() {
     assert_eq!(printed["stop"], "limit");
     // As text, the same and the end of a line.
     assert_eq!(run(&[]), format!("{}\n", printed["text"].as_str().expect("a text")));
-    let seeded = |seed: &str| run(&["--temperature", "1.5", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.01", "--seed", seed]);
+    let seeded = |seed: &str| {
+        run(&["--temperature", "1.5", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.01", "--seed", seed])
+    };
     assert_eq!(seeded("3"), seeded("3"));
     assert_ne!(seeded("3"), seeded("4"));
 }
@@ -37,12 +39,13 @@ fn a_prompt_is_continued() {
 fn a_prompt_may_come_from_stdin_and_be_a_message() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_eutectic"));
     command.args(["run", MODEL, "--prompt", "-", "--chat", "--max-tokens", "1", "--format", "json"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     child.stdin.take().expect("it was asked for").write_all(b" is the hat on? ").expect("it reads");
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    // The template's first token, which the file says to add, is there once.
+    // The file asks for a first token, and so does the template: it is there once.
     let ids = printed["prompt_tokens"].as_array().expect("a list");
     assert_eq!(ids.iter().filter(|id| **id == 1).count(), 1, "{ids:?}");
     assert_eq!(ids[0], 1);
@@ -56,7 +59,8 @@ fn options_that_do_not_go_together_are_refused() {
     with(&["--prompt", "a", "--top-p", "0.5", "--temperature", "0"]).refused(&["--top-p", "--temperature"]);
     with(&["--prompt", "a", "--temperature", "-1"]).refused(&["the temperature is -1"]);
     with(&["--prompt", "a", "--temperature", "1", "--top-p", "0"]).refused(&["top-p is 0"]);
-    with(&["--prompt", "a", "--text", "b", "--seq", "3", "--random"]).refused(&["--text, --seq, --random", "language model"]);
+    with(&["--prompt", "a", "--text", "b", "--seq", "3", "--random"])
+        .refused(&["--text, --seq, --random", "language model"]);
     with(&["--prompt", &"a b ".repeat(200)]).refused(&["tokens", "was trained for 128", "a shorter one"]);
     eutectic(["run", "demo", "--prompt", "a"]).refused(&["--prompt", "no language model", "*.gguf"]);
     eutectic(["run", "demo", "--text", "a", "--max-tokens", "3"]).refused(&["--max-tokens", "no language model"]);
@@ -64,5 +68,9 @@ fn options_that_do_not_go_together_are_refused() {
     eutectic(["run", "no-such.gguf", "--prompt", "a"]).refused(&["no-such.gguf"]);
     let dir = Dir::new();
     let damaged = dir.file("damaged.gguf", b"GGUF\x03\0\0\0\xff");
-    eutectic(["run", damaged.to_str().expect("UTF-8"), "--prompt", "a"]).refused(&["damaged.gguf", "at byte 8", "get it again"]);
+    eutectic(["run", damaged.to_str().expect("UTF-8"), "--prompt", "a"]).refused(&[
+        "damaged.gguf",
+        "at byte 8",
+        "get it again",
+    ]);
 }

@@ -18,8 +18,8 @@ use crate::{Compiler, Error, Session};
 /// Tokens of a prompt that run together at most.
 const CHUNK: usize = 64;
 
-/// A language model that is ready to continue texts. It remembers the tokens that it read, so that a prompt that begins with them reads only
-/// what follows.
+/// A language model that is ready to continue texts. It remembers the tokens that it read, so that of a prompt that begins with them only
+/// the rest is read.
 pub struct Generator {
     model: LanguageModel,
     config: DecoderConfig,
@@ -37,7 +37,7 @@ pub struct GenerateOptions {
     pub sampling: Sampling,
 }
 
-/// What was generated.
+/// The result of a generation.
 #[derive(Clone, Debug)]
 pub struct Generated {
     /// The tokens; one that ends the text is the last of them.
@@ -78,23 +78,23 @@ impl Generator {
         Ok(Generator { model, config, session, cached: Vec::new() })
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &LanguageModel {
         &self.model
     }
 
-    /// The most tokens of a text, those of the prompt included.
+    /// Returns the most tokens of a text, those of the prompt included.
     pub fn room(&self) -> usize {
         self.config.positions
     }
 
-    /// The logits of the token that follows these. Reads only those that were not read before.
+    /// Returns the logits of the token that follows these. Reads only those that were not read before.
     ///
     /// # Errors
     /// When there are no tokens, one is none of the vocabulary's, or there is no room for so many.
     pub fn logits(&mut self, ids: &[u32]) -> Result<Vec<f32>, Error> {
         self.check(ids)?;
-        // The last token is always read: its logits are what is asked for.
+        // The last token is always read: its logits are the result.
         let same = self.cached.iter().zip(ids).take_while(|(a, b)| a == b).count().min(ids.len() - 1);
         self.cached.truncate(same);
         let mut logits = Vec::new();
@@ -174,7 +174,7 @@ impl Generator {
         if problems.is_empty() { Ok(()) } else { Err(Error::Arguments(problems)) }
     }
 
-    /// Reads tokens that follow those in the cache.
+    /// Reads tokens that follow those in the cache, and returns the logits of the last of them.
     fn step(&mut self, ids: &[u32]) -> Result<Vec<f32>, Error> {
         let (at, count) = (self.cached.len(), ids.len());
         self.session.set_length(CACHED, at + count)?;

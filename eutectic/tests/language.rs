@@ -1,4 +1,4 @@
-//! Language models of GGUF files: any division of a text into chunks gives what transformers gives, and the real model continues prompts as
+//! Language models of GGUF files: any division of a text into chunks gives the logits of transformers, and the real model continues prompts as
 //! transformers does, where it has been fetched (`models/scripts/fetch-smollm2.sh`).
 
 use std::{fs, ops::ControlFlow, path::PathBuf};
@@ -164,7 +164,7 @@ fn what_cannot_be_continued_is_refused() {
     assert_eq!(generator.generate(&[5], &options, go_on).unwrap().tokens.len(), 1);
 }
 
-/// A step of which the likeliest token leads by less may go either way: rounding decides.
+/// Where the likeliest token leads by less, rounding decides.
 const NEAR_TIE: f64 = 0.005;
 
 #[test]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes gguf/: blocks of each format with what the package gguf decodes them to, and tiny decoders with what transformers computes.
+"""Makes gguf/: blocks of each format with their values by the package gguf, and tiny decoders with their logits by transformers.
 
 Run once, by hand, with torch, transformers, accelerate, sentencepiece and gguf (0.19.0):
     python models/golden/make_gguf.py
@@ -27,7 +27,7 @@ SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_lay
 
 
 def formats():
-    """Random bytes, so that every code occurs, with scales that are numbers; beside each tensor, its values."""
+    """Random bytes, so that every code occurs, with scales that are numbers; each tensor is followed by its values."""
     random = numpy.random.default_rng(SEED)
     writer = gguf.GGUFWriter(OUT / "formats.gguf", "formats")
     for name in FORMATS:
@@ -131,7 +131,7 @@ def add_vocabulary(writer):
 
 
 def continued(model, name):
-    """What the tokenizer of the file makes of a prompt, and the likeliest tokens after it."""
+    """Writes the tokens of a prompt by the tokenizer of the file, and the likeliest tokens after it."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(OUT, gguf_file=name)
     text = "The cat and the 12 hats, in on is"
     prompt = ids = [1] + tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -155,7 +155,7 @@ a program of tensors is a graph of operations, and each operation has a type and
 
 
 def sentence_pieces():
-    """A vocabulary with scores, and what SentencePiece itself makes of texts."""
+    """A vocabulary with scores, and the tokens of texts by SentencePiece itself."""
     trained = OUT / "trained"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS.splitlines() * 4), model_prefix=str(trained), model_type="bpe", vocab_size=400, byte_fallback=True,
@@ -248,7 +248,7 @@ def main():
         if architecture == "gemma":
             # transformers reads no file of this one; the writer is that of the two after it.
             continue
-        # transformers reads the file as a model that computes the same: the file is what it should be.
+        # transformers reads the file as a model that computes the same, so the file is right.
         kind = type(model)
         # (Its readers of some architectures pass over the depth of heads: the configuration is given.)
         again = kind.from_pretrained(OUT, gguf_file=f"{architecture}.gguf", config=model.config, attn_implementation="eager")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes smollm2/golden.json: what transformers makes of texts, and what it continues prompts with, by the file of fetch-smollm2.sh.
+"""Makes smollm2/golden.json: the tokens of texts and the continuations of prompts by transformers, for the file of fetch-smollm2.sh.
 
 transformers reads the same GGUF file and computes in float32. Run once, by hand, with torch, transformers, accelerate and gguf:
     python models/golden/make_smollm2.py DIR

@@ -14,12 +14,12 @@ use crate::{gguf::Gguf, vocabulary::Vocabulary};
 pub struct Message {
     /// Who says it: `system`, `user` or `assistant`, in most templates.
     pub role: String,
-    /// What is said.
+    /// The text.
     pub content: String,
 }
 
 impl Message {
-    /// A message.
+    /// Makes a message.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
         Message { role: role.into(), content: content.into() }
     }
@@ -48,7 +48,7 @@ pub struct ChatError {
 const MOST_STEPS: u64 = 50_000_000;
 
 impl ChatTemplate {
-    /// The template of a file, if it has one.
+    /// Returns the template of a file, if it has one.
     pub fn new(gguf: &Gguf, vocabulary: &Vocabulary) -> Option<ChatTemplate> {
         let name = |id: Option<u32>| id.and_then(|id| vocabulary.name(id)).unwrap_or_default().to_string();
         Some(ChatTemplate {
@@ -59,7 +59,7 @@ impl ChatTemplate {
         })
     }
 
-    /// The prompt of a conversation. With `asks`, it ends where the model's answer begins.
+    /// Returns the prompt of a conversation. With `asks`, it ends where the model's answer begins.
     ///
     /// # Errors
     /// When the template is wrong, or refuses the messages.

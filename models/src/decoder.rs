@@ -40,7 +40,7 @@ pub struct DecoderError {
 }
 
 impl Decoder {
-    /// The decoder of a file, which makes room for a number of tokens: at most, and where none is given, as many as it was trained for.
+    /// Makes the decoder of a file, with room for `positions` tokens: no more than it was trained for, and by default as many.
     ///
     /// # Errors
     /// Every value and tensor that is missing, wrong, or unknown to the architecture's builder.
@@ -53,17 +53,17 @@ impl Decoder {
         if problems.is_empty() { Ok(decoder) } else { Err(fault(problems)) }
     }
 
-    /// The sizes and kinds of its parts.
+    /// Returns the sizes and kinds of its parts.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
-    /// The bytes that its weights take in the file.
+    /// Returns the bytes that its weights take in the file.
     pub fn stored_bytes(&self) -> usize {
         self.tensors.values().map(TensorInfo::bytes).sum()
     }
 
-    /// The program for chunks of `tokens` tokens, after which the cache holds `cached` of them; see [`Decoder::program`].
+    /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache; see [`Decoder::program`].
     ///
     /// Its inputs are `ids i64[tokens]`; `at i64[]`, the place of the first of them; and `last i64[1]`, the token of the chunk whose
     /// logits are the output, `logits f32[1 vocabulary]`.
@@ -74,7 +74,7 @@ impl Decoder {
         graph::build(&self.config, tokens.into(), cached.into())
     }
 
-    /// The program for chunks of any length up to `chunk`, after which the cache holds any number of tokens up to
+    /// Builds the program that reads any number of tokens up to `chunk`, and leaves any number in the cache up to
     /// [`DecoderConfig::positions`]: the extents [`TOKENS`] and [`CACHED`] at run time.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Decoder {
         self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, positions))
     }
 
-    /// The value of a parameter of the program, decoded to `f32`.
+    /// Returns the value of a parameter of the program, decoded to `f32`.
     pub fn param(&self, name: &str) -> Option<Tensor> {
         match self.config.rotation(name) {
             Some(table) => Some(table),
@@ -93,7 +93,7 @@ impl Decoder {
         }
     }
 
-    /// Where tensors and parameters differ.
+    /// Returns a line for each difference between tensors and parameters.
     fn misfits(&self, graph: &Graph) -> Vec<String> {
         let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
         // It is part of the tables of angles.

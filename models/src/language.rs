@@ -55,7 +55,7 @@ impl LanguageModel {
     /// Opens a GGUF file.
     ///
     /// # Errors
-    /// What is missing, wrong or not supported in the file; all of it, once its format is sound.
+    /// When the file is damaged; else all that is missing or not supported.
     pub fn open(path: impl AsRef<Path>) -> Result<LanguageModel, LanguageError> {
         let gguf = Gguf::open(path)?;
         let decoder = Decoder::new(&gguf, None)?;
@@ -68,7 +68,7 @@ impl LanguageModel {
         Ok(LanguageModel { gguf, vocabulary, template, trained: decoder.config().trained })
     }
 
-    /// The decoder, with room for a number of tokens: no more than it was trained for.
+    /// Makes the decoder, with room for a number of tokens: no more than it was trained for.
     ///
     /// # Errors
     /// As [`Decoder::new`].
@@ -76,27 +76,27 @@ impl LanguageModel {
         Ok(Decoder::new(&self.gguf, Some(room))?)
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn gguf(&self) -> &Gguf {
         &self.gguf
     }
 
-    /// The most tokens of a text that the model was trained for.
+    /// Returns the most tokens of a text that the model was trained for.
     pub fn trained(&self) -> usize {
         self.trained
     }
 
-    /// The vocabulary.
+    /// Returns the vocabulary.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
     }
 
-    /// The template of conversations, if the file has one.
+    /// Returns the template of conversations, if the file has one.
     pub fn template(&self) -> Option<&ChatTemplate> {
         self.template.as_ref()
     }
 
-    /// The tokens of a prompt.
+    /// Returns the tokens of a prompt.
     ///
     /// # Errors
     /// When the text has no tokens in this vocabulary.
@@ -104,7 +104,7 @@ impl LanguageModel {
         Ok(self.vocabulary.encode(text, true)?)
     }
 
-    /// The tokens of a conversation, up to where the model answers.
+    /// Returns the tokens of a conversation, up to where the model answers.
     ///
     /// # Errors
     /// When the file has no template, or the template refuses the messages.

@@ -1,4 +1,4 @@
-//! Which token comes next: the likeliest, or one at random by the probabilities that logits say.
+//! The choice of the next token: the likeliest, or one at random by the probabilities of logits.
 
 use crate::random::Rng;
 
@@ -8,7 +8,7 @@ use crate::random::Rng;
 pub struct Sampling {
     /// The number that logits are divided by; 0 chooses the likeliest token.
     pub temperature: f64,
-    /// Only so many of the likeliest tokens take part; 0 for all.
+    /// The number of the likeliest tokens that take part; 0 for all.
     pub top_k: usize,
     /// Only the likeliest tokens whose probabilities reach this sum take part; 1 for all.
     pub top_p: f64,
@@ -29,7 +29,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// What is wrong with the numbers, if something is.
+    /// Returns a line for each number without a meaning.
     pub fn problems(&self) -> Vec<String> {
         let share = "from 0 to 1";
         let checks = [
@@ -56,12 +56,12 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler at the start of its random numbers.
+    /// Makes a sampler at the start of its random numbers.
     pub fn new(sampling: Sampling) -> Sampler {
         Sampler { sampling, random: Rng::new(sampling.seed) }
     }
 
-    /// The next token after those that were there, by its logits; of several likeliest ones, that of the lowest number. None where
+    /// Chooses the token after those that were there, by its logits; of several likeliest ones, that of the lowest number. None where
     /// there is no logit, or one is NaN.
     pub fn choose(&mut self, logits: &[f32], before: &[u32]) -> Option<u32> {
         if logits.is_empty() || logits.iter().any(|x| x.is_nan()) {
@@ -115,7 +115,7 @@ impl Sampler {
     }
 }
 
-/// Keeps the first of falling weights whose sum reaches a share of all: at least one.
+/// Keeps the first of falling weights until their sum is a share of all: at least one.
 fn keep_share(weights: &mut Vec<(usize, f64)>, share: f64) {
     if share >= 1.0 {
         return;

@@ -11,7 +11,7 @@ use self::build::Parts;
 pub use self::stream::TextStream;
 use crate::gguf::Gguf;
 
-/// A vocabulary with the rules by which texts are divided.
+/// A vocabulary, and the rules that divide texts.
 #[derive(Clone, Debug)]
 pub struct Vocabulary {
     path: PathBuf,
@@ -54,17 +54,17 @@ impl Vocabulary {
         }
     }
 
-    /// The number of tokens.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.parts.pieces.len()
     }
 
-    /// Whether there are none.
+    /// Says whether there are none.
     pub fn is_empty(&self) -> bool {
         self.parts.pieces.is_empty()
     }
 
-    /// The token ids of a text. Where `is_prompt`, the tokens that begin (or end) a text are added, if the file says that the model expects
+    /// Returns the token ids of a text. Where `is_prompt`, the tokens that begin (or end) a text are added, if the file says that the model expects
     /// them. Names of special tokens in the text, as `<|im_end|>`, become these tokens.
     ///
     /// # Errors
@@ -80,39 +80,39 @@ impl Vocabulary {
         Ok(begin.into_iter().chain(encoding.get_ids().iter().copied()).chain(end).collect())
     }
 
-    /// The text of tokens. Bytes that are no UTF-8 become U+FFFD.
+    /// Returns the text of tokens. Bytes that are no UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = TextStream::default();
         let text: String = ids.iter().map(|id| stream.push(self.bytes(*id))).collect();
         text + &stream.finish()
     }
 
-    /// The bytes that a token adds to a text; none for control tokens and ids that no token has.
+    /// Returns the bytes that a token adds to a text; none for control tokens and ids that no token has.
     pub fn bytes(&self, id: u32) -> &[u8] {
         self.parts.pieces.get(id as usize).map_or(&[], |piece| &piece.bytes)
     }
 
-    /// The name of a token, as the file has it.
+    /// Returns the name of a token, as the file has it.
     pub fn name(&self, id: u32) -> Option<&str> {
         self.parts.pieces.get(id as usize).map(|piece| piece.name.as_str())
     }
 
-    /// Whether a token ends a text.
+    /// Says whether a token ends a text.
     pub fn is_end(&self, id: u32) -> bool {
         self.parts.ends.binary_search(&id).is_ok()
     }
 
-    /// The token with which texts begin.
+    /// Returns the first token of texts.
     pub fn begin(&self) -> Option<u32> {
         self.parts.begin
     }
 
-    /// Whether [`Vocabulary::encode`] begins prompts with it.
+    /// Says whether [`Vocabulary::encode`] begins prompts with it.
     pub fn adds_begin(&self) -> bool {
         self.parts.adds_begin && self.parts.begin.is_some()
     }
 
-    /// The token with which texts end.
+    /// Returns the last token of texts.
     pub fn end(&self) -> Option<u32> {
         self.parts.end
     }

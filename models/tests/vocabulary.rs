@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{golden, gguf::Writer};
+use common::{gguf::Writer, golden};
 use eutectic_models::{gguf::Gguf, vocabulary::Vocabulary};
 
 fn vocabulary(writer: &Writer) -> Result<Vocabulary, String> {
@@ -52,9 +52,10 @@ fn special_tokens_are_found_in_texts_and_end_them() {
         assert!(vocabulary.is_end(6) && !vocabulary.is_end(7), "its name says so");
         assert_eq!(vocabulary.decode(&[99]), "");
     }
-    // The file names no token with which texts begin.
+    // The file names no first token of texts.
     assert!(!with("llama-bpe").adds_begin());
-    let begins = |writer: Writer| vocabulary(&writer.u32("tokenizer.ggml.bos_token_id", 7)).unwrap().encode("a", true).unwrap();
+    let begins =
+        |writer: Writer| vocabulary(&writer.u32("tokenizer.ggml.bos_token_id", 7)).unwrap().encode("a", true).unwrap();
     assert_eq!(begins(byte_pairs().text("tokenizer.ggml.pre", "llama-bpe")), [7, 0]);
     assert_eq!(begins(byte_pairs()), [0]);
     assert_eq!(begins(byte_pairs().flag("tokenizer.ggml.add_bos_token", true)), [7, 0]);
@@ -74,5 +75,13 @@ fn everything_that_is_wrong_is_named_at_once() {
     let merges = Writer::default().text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", &["a"]);
     assert!(error(&merges.clone().texts("tokenizer.ggml.merges", &["a b"])).contains("do not fit each other"));
     assert!(error(&merges.texts("tokenizer.ggml.merges", &["ab"])).contains("list of pairs"));
-    assert!(error(&byte_pairs().integers("tokenizer.ggml.token_type.x", &[]).flag("tokenizer.ggml.add_bos_token", true).text("tokenizer.ggml.add_eos_token", "x")).contains("true or false"));
+    assert!(
+        error(
+            &byte_pairs()
+                .integers("tokenizer.ggml.token_type.x", &[])
+                .flag("tokenizer.ggml.add_bos_token", true)
+                .text("tokenizer.ggml.add_eos_token", "x")
+        )
+        .contains("true or false")
+    );
 }

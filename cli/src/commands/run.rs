@@ -35,7 +35,7 @@ Examples:
   eutectic run minilm --weights DIR --text \"a cat\" --text \"a kitten\"
   # all numbers
   eutectic run minilm --weights DIR --text \"a cat\" --format json
-  # what a language model continues a text with, and what it answers
+  # the continuation of a text by a language model, and its answer to a message
   eutectic run model.gguf --prompt \"The capital of France is\" --max-tokens 20
   eutectic run model.gguf --chat --prompt \"Who are you?\" --temperature 0.8
   # random parameters and inputs
@@ -89,7 +89,7 @@ pub struct Args {
     outputs: Vec<PathBuf>,
 }
 
-/// What a language model (*.gguf) continues, and how.
+/// The prompt of a language model (*.gguf), and how it is continued.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Generation")]
 struct PromptArgs {
@@ -193,7 +193,7 @@ fn run_language_model(args: &Args) -> Result<(), Fault> {
     let unfit: Vec<&str> = others.chain(args.job.program.for_other_models()).collect();
     let model = args.job.program.model.display();
     if !unfit.is_empty() {
-        let help = "leave out what is for other models; a language model takes --prompt";
+        let help = "leave out the options of other models; a language model takes --prompt";
         return Err(input(format!("{}: {model} is a language model", unfit.join(", ")), help));
     }
     if args.prompt.prompt.is_none() {

@@ -21,13 +21,13 @@ const MONTHS: [&str; 12] = [
 /// From the first of January 1970 on.
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// The present time.
+/// Returns the present time.
 pub(super) fn now(format: &str) -> Result<String, Error> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     written(format, since.as_secs())
 }
 
-/// A time, in seconds since 1970.
+/// Writes a time, in seconds since 1970.
 fn written(format: &str, seconds: u64) -> Result<String, Error> {
     let (day, second) = (seconds / 86400, seconds % 86400);
     let [year, month, date] = civil(day);
@@ -61,7 +61,7 @@ fn written(format: &str, seconds: u64) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Year, month and day of the month, from days since 1970 (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Returns year, month and day of the month, from days since 1970 (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
 fn civil(days: u64) -> [u64; 3] {
     // Years begin with March, so that a leap day is their last one; 719,468 days are from March of the year 0 to 1970.
     let days = days + 719_468;

@@ -5,7 +5,7 @@
 pub struct Architecture {
     /// Its name.
     pub name: &'static str,
-    /// Which coordinates of a head are turned together, as the op `rope` names it. The shapes of a file do not tell.
+    /// The coordinates of a head that are turned together, as the op `rope` names it. The shapes of a file do not tell.
     pub rope: &'static str,
     /// The activation of the gate, as the op `act` names it.
     pub gate: &'static str,
@@ -17,7 +17,7 @@ pub struct Architecture {
     pub post_norms: bool,
     /// Whether embeddings are multiplied by the root of their width.
     pub scaled_embedding: bool,
-    /// Of so many layers, the last one sees the whole sequence, and the others its window; 0 where all layers see the window, if any.
+    /// The distance between layers that see the whole sequence; the others see its window. 0: all see the window, if there is one.
     pub period: usize,
     /// The base of the angles in layers that see the window, where it is another than in the others.
     pub window_base: Option<f64>,
@@ -49,12 +49,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gemma3", post_norms: true, head_norms: true, period: 6, window_base: Some(1e4), ..GEMMA },
 ];
 
-/// The architecture of a name.
+/// Returns the architecture of a name.
 pub(super) fn named(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|architecture| architecture.name == name)
 }
 
-/// The names of all.
+/// Returns the names of all.
 pub(super) fn names() -> String {
     ARCHITECTURES.iter().map(|architecture| architecture.name).collect::<Vec<_>>().join(", ")
 }

@@ -21,7 +21,7 @@ pub struct DecoderConfig {
     pub width: usize,
     /// Heads of the queries.
     pub heads: usize,
-    /// Heads of the keys and values, which divide those of the queries.
+    /// Heads of the keys and values; they divide those of the queries.
     pub groups: usize,
     /// Elements of a head of the queries and keys, and of the values.
     pub depth: [usize; 2],
@@ -33,7 +33,7 @@ pub struct DecoderConfig {
     pub positions: usize,
     /// The most tokens that the model was trained for.
     pub trained: usize,
-    /// What is added to the mean of squares in norms.
+    /// The number that is added to the mean of squares in norms.
     pub eps: f64,
     /// The number that scores are multiplied by.
     pub scale: f64,
@@ -48,7 +48,7 @@ pub struct DecoderConfig {
     rope: Rope,
 }
 
-/// The angles by which queries and keys are turned.
+/// The angles of the rotations of queries and keys.
 #[derive(Clone, Debug)]
 struct Rope {
     /// Pairs of coordinates that are turned.
@@ -58,11 +58,11 @@ struct Rope {
     divisor: f64,
     /// The base in layers that see the window, if it is another.
     window_base: Option<f64>,
-    /// What the frequency of each pair is divided by.
+    /// The divisors of the frequencies of pairs.
     factors: Option<Vec<f64>>,
 }
 
-/// What is read of the metadata of an architecture.
+/// The values of an architecture that have a meaning here.
 const KNOWN: &[&str] = &[
     "attention.causal",
     "attention.head_count",
@@ -86,13 +86,14 @@ const KNOWN: &[&str] = &[
     "rope.scaling.finetuned",
     "rope.scaling.original_context_length",
     "rope.scaling.type",
+    "tensor_data_layout",
     "vocab_size",
 ];
 
 /// No extent of a model is larger.
 const MOST: usize = 1 << 24;
 
-/// Reads values of an architecture, and remembers what is wrong.
+/// Reads values of an architecture, and remembers each problem.
 struct Values<'a> {
     gguf: &'a Gguf,
     of: &'a str,
@@ -107,7 +108,7 @@ impl Values<'_> {
     fn wrong(&mut self, name: &str, expected: &str) {
         let found = match self.get(name) {
             None => "it is missing".into(),
-            Some(value) => format!("it is {value:?}"),
+            Some(value) => format!("it is {value}"),
         };
         self.problems.push(format!("the value `{}.{name}` should be {expected}; {found}", self.of));
     }
@@ -178,8 +179,8 @@ impl DecoderConfig {
             values.problems.push(format!("the file has {tensors} tensors, too few for {layers} layers"));
         }
         let products = ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
-        let biases = (0..layers.min(tensors))
-            .flat_map(|layer| products.map(|product| format!("blk.{layer}.{product}")));
+        let biases =
+            (0..layers.min(tensors)).flat_map(|layer| products.map(|product| format!("blk.{layer}.{product}")));
         let window = (architecture.period > 0 || values.get("attention.sliding_window").is_some())
             .then(|| values.size("attention.sliding_window"));
         let softcaps = ["attn_logit_softcapping", "final_logit_softcapping"].map(|name| values.number_or(name, 0.0));
@@ -205,13 +206,13 @@ impl DecoderConfig {
         if values.problems.is_empty() { Ok(config) } else { Err(values.problems) }
     }
 
-    /// Whether a layer sees only the window.
+    /// Says whether a layer sees only the window.
     pub(super) fn is_windowed(&self, layer: usize) -> bool {
         let period = self.architecture.period;
         self.window.is_some() && (period == 0 || !(layer + 1).is_multiple_of(period))
     }
 
-    /// The names of the tables of cosines and sines that a layer reads.
+    /// Returns the names of the tables of cosines and sines that a layer reads.
     pub(super) fn tables(&self, layer: usize) -> [&'static str; 2] {
         match self.rope.window_base.filter(|_| self.is_windowed(layer)) {
             Some(_) => ["rope.window.cos", "rope.window.sin"],
@@ -219,12 +220,12 @@ impl DecoderConfig {
         }
     }
 
-    /// The extents of a table of angles, if that is what the name is of.
+    /// Returns the extents of a table of angles, if the name is of one.
     pub(super) fn rotation_shape(&self, name: &str) -> Option<[usize; 2]> {
         name.starts_with("rope.").then_some([self.positions, self.rope.pairs])
     }
 
-    /// A table of the cosines or sines of all positions' angles, if that is what the name is of.
+    /// Returns the cosines or sines of all positions' angles, if the name is of such a table.
     pub(super) fn rotation(&self, name: &str) -> Option<Tensor> {
         let dims = self.rotation_shape(name)?;
         let (rope, pairs) = (&self.rope, self.rope.pairs);
@@ -243,7 +244,7 @@ impl DecoderConfig {
     }
 }
 
-/// The number that scores are multiplied by. The largest models of two architectures divide by the root of another depth, as
+/// Returns the number that scores are multiplied by. The largest models of two architectures divide by the root of another depth, as
 /// their published configurations (`query_pre_attn_scalar`) say; the files do not.
 fn scale(architecture: &str, layers: usize, share: usize, depth: usize) -> f64 {
     let depth = match (architecture, layers) {

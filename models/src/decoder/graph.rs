@@ -8,7 +8,7 @@ use crate::{
     nn::{Built, reshape, swap_last_two},
 };
 
-/// What all layers of a chunk share.
+/// The values that all layers of a chunk share.
 struct Chunk<'a> {
     config: &'a DecoderConfig,
     tokens: Dim,
@@ -132,7 +132,7 @@ impl Chunk<'_> {
         self.product(g, &format!("{block}.ffn_down"), y, [inner, width])
     }
 
-    /// The queries, keys and values of the chunk, `[heads tokens depth]` each.
+    /// Computes the queries, keys and values of the chunk, `[heads tokens depth]` each.
     fn heads(&self, g: &mut Graph, block: &str, n: NodeId) -> Built<[NodeId; 3]> {
         let DecoderConfig { width, heads, groups, depth: [key, value], architecture, .. } = *self.config;
         let sizes = [(heads, key), (groups, key), (groups, value)];

@@ -17,7 +17,7 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Whether a path names a GGUF file.
+    /// Says whether a path names a GGUF file.
     pub fn is_named(path: &Path) -> bool {
         path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
     }
@@ -34,27 +34,27 @@ impl Gguf {
         Ok(Gguf { path, metadata, tensors })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The metadata by key.
+    /// Returns the metadata by key.
     pub fn metadata(&self) -> &BTreeMap<String, Value> {
         &self.metadata
     }
 
-    /// The tensors by name.
+    /// Returns the tensors by name.
     pub fn tensors(&self) -> &BTreeMap<String, TensorInfo> {
         &self.tensors
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.metadata.get(key)
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.text()
     }

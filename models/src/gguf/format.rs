@@ -1,4 +1,4 @@
-//! The formats in which GGUF files store elements: one row each.
+//! The formats of elements in GGUF files: one row each.
 
 mod blocks;
 
@@ -25,7 +25,7 @@ impl Format {
         Format { id, name, block, bytes, decoder }
     }
 
-    /// Whether there is a decoder.
+    /// Says whether there is a decoder.
     pub fn is_decoded(&self) -> bool {
         self.decoder.is_some()
     }
@@ -75,12 +75,12 @@ pub const FORMATS: &[Format] = &[
     Format::new(39, "MXFP4", [32, 17], Some(blocks::mxfp4)),
 ];
 
-/// The format of a number.
+/// Returns the format of a number.
 pub(super) fn named(id: u32) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.id == id)
 }
 
-/// The names of all formats that can be decoded.
+/// Returns the names of all formats that can be decoded.
 pub(super) fn names() -> String {
     let names = FORMATS.iter().filter(|format| format.is_decoded()).map(|format| format.name);
     names.collect::<Vec<_>>().join(", ")

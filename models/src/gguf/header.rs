@@ -23,7 +23,7 @@ pub(super) struct Problem {
     pub remedy: &'static str,
 }
 
-/// What the header says.
+/// The contents of a header.
 pub(super) struct Header {
     pub metadata: BTreeMap<String, Value>,
     pub tensors: Vec<Stored>,
@@ -190,14 +190,14 @@ impl<'a> Cursor<'a> {
     }
 
     fn alignment(&self, metadata: &BTreeMap<String, Value>) -> Read<usize> {
-        /// What the format says where a file does not.
+        /// The default of the format.
         const USUAL: usize = 32;
         match metadata.get("general.alignment") {
             None => Ok(USUAL),
             Some(value) => value
                 .size()
                 .filter(|n| n.is_power_of_two())
-                .ok_or_else(|| self.problem(format!("`general.alignment` is {value:?}, which is no power of two"))),
+                .ok_or_else(|| self.problem(format!("`general.alignment` is {value}, no power of two"))),
         }
     }
 

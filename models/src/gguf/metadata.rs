@@ -1,6 +1,6 @@
 //! The values of metadata. Arrays stay in the file: a count in a damaged header allocates nothing.
 
-use std::{ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use memmap2::Mmap;
 
@@ -19,8 +19,23 @@ pub enum Value {
     Array(Array),
 }
 
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Characters of a text that are shown.
+        const SHOWN: usize = 40;
+        match self {
+            Value::Int(n) => n.fmt(f),
+            Value::Float(x) => x.fmt(f),
+            Value::Bool(flag) => flag.fmt(f),
+            Value::Text(text) if text.chars().nth(SHOWN).is_none() => write!(f, "{text:?}"),
+            Value::Text(text) => write!(f, "{:?}…", text.chars().take(SHOWN).collect::<String>()),
+            Value::Array(array) => write!(f, "a list of {} values", array.len()),
+        }
+    }
+}
+
 impl Value {
-    /// The value as an extent.
+    /// Returns the value as an extent.
     pub fn size(&self) -> Option<usize> {
         match self {
             Value::Int(n) => usize::try_from(*n).ok(),
@@ -28,7 +43,7 @@ impl Value {
         }
     }
 
-    /// The value as a number.
+    /// Returns the value as a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::Int(n) => Some(*n as f64),
@@ -37,7 +52,7 @@ impl Value {
         }
     }
 
-    /// The value as a truth value.
+    /// Returns the value as a truth value.
     pub fn flag(&self) -> Option<bool> {
         match self {
             Value::Bool(flag) => Some(*flag),
@@ -45,7 +60,7 @@ impl Value {
         }
     }
 
-    /// The value as a text.
+    /// Returns the value as a text.
     pub fn text(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -53,7 +68,7 @@ impl Value {
         }
     }
 
-    /// The value as an array.
+    /// Returns the value as an array.
     pub fn array(&self) -> Option<&Array> {
         match self {
             Value::Array(array) => Some(array),
@@ -94,7 +109,7 @@ impl Kind {
         KINDS.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Bytes of a value, where all values of the kind take the same.
+    /// Returns the bytes of a value, where all values of the kind take the same.
     pub(super) fn bytes(self) -> Option<usize> {
         match self {
             Kind::Unsigned(bytes) | Kind::Signed(bytes) => Some(bytes),
@@ -105,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// A value of a kind whose values all take the same bytes, from exactly these.
+    /// Reads a value of a kind whose values all take the same bytes, from exactly these.
     pub(super) fn scalar(self, bytes: &[u8]) -> Option<Value> {
         let mut wide = [0; 8];
         wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -125,7 +140,7 @@ impl Kind {
     }
 }
 
-/// Values of one kind, which are read from the mapped file as they are asked for.
+/// Values of one kind. They are read from the mapped file on demand.
 #[derive(Clone, Debug)]
 pub struct Array {
     pub(super) kind: Kind,
@@ -135,24 +150,24 @@ pub struct Array {
 }
 
 impl Array {
-    /// The number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Says whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The numbers; none for an array of texts.
+    /// Returns the numbers; none for an array of texts.
     pub fn numbers(&self) -> impl Iterator<Item = f64> {
         let size = self.kind.bytes().unwrap_or(usize::MAX);
         let bytes = self.kind.bytes().map_or(&[][..], |_| &self.map[self.range.clone()]);
         bytes.chunks_exact(size).filter_map(|bytes| self.kind.scalar(bytes)?.number())
     }
 
-    /// The texts; none for an array of numbers.
+    /// Returns the texts; none for an array of numbers.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let mut rest = if self.kind == Kind::Text { &self.map[self.range.clone()] } else { &[] };
         std::iter::from_fn(move || {

@@ -12,7 +12,7 @@ use super::{
     tensor::TensorInfo,
 };
 
-/// What one file holds.
+/// The contents of one file.
 pub(super) struct Part {
     pub metadata: BTreeMap<String, Value>,
     pub tensors: BTreeMap<String, TensorInfo>,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{error::GgufError, metadata::Value, part::Part};
 
-/// The part that was opened, with what the other files of a split model hold. The metadata is that of the first file.
+/// Returns the part that was opened, with the contents of the other files of a split model. The metadata is that of the first file.
 pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     let size = |key: &str| opened.metadata.get(key).and_then(Value::size);
     let fault = |problem: String, remedy| GgufError::Split { path: path.into(), problem, remedy };
@@ -21,7 +21,8 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
         let part = Part::open(other)?;
         let place = part.metadata.get("split.no").and_then(Value::size);
         if place != Some(number) {
-            let problem = format!("{} says that it is number {place:?} of them, from 0 on", other.display());
+            let place = place.map_or("no number".into(), |place| format!("number {place}, from 0 on"));
+            let problem = format!("{} says that it is {place}", other.display());
             return Err(fault(problem, "give the files the names that they had"));
         }
         match &mut all {
@@ -46,7 +47,7 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     }
 }
 
-/// The names of all files of a split model, from that of one of them. Files beyond what a folder could hold are not named.
+/// Returns the names of all files of a split model, from that of one of them.
 fn siblings(path: &Path, count: usize) -> Option<Vec<PathBuf>> {
     /// Five digits.
     const MOST: usize = 99_999;

@@ -20,7 +20,7 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
-    /// The elements as `f32`, to the bits that ggml decodes them to.
+    /// Returns the elements as `f32`, to the bits that ggml decodes them to.
     pub fn decode(&self) -> Tensor {
         let bytes = &self.map[self.range.clone()];
         // ggml's formats are little-endian, as tensors are.
@@ -33,7 +33,7 @@ impl TensorInfo {
         Tensor::from_f32(&self.dims, &values).expect("a value for each element")
     }
 
-    /// The bytes that it takes in the file.
+    /// Returns the number of bytes that it takes in the file.
     pub fn bytes(&self) -> usize {
         self.range.len()
     }

@@ -30,7 +30,7 @@ const ENDS: &[&str] = &[
     "_<EOT>",
 ];
 
-/// What a vocabulary consists of.
+/// The parts of a vocabulary.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub tokenizer: Tokenizer,

@@ -1,4 +1,4 @@
-//! What tokens stand for: kinds, and the bytes that they add to texts.
+//! The meaning of tokens: kinds, and the bytes that they add to texts.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// The tokens of a file; where characters stand for bytes, `are_bytes` says so.
+/// Returns the tokens of a file; where characters stand for bytes, `are_bytes` says so.
 pub(super) fn pieces(tokens: &[(&str, Kind)], are_bytes: bool) -> Vec<Piece> {
     let bytes_of = bytes_of_characters();
     let piece = |(name, kind): &(&str, Kind)| {
@@ -65,7 +65,7 @@ pub(super) fn pieces(tokens: &[(&str, Kind)], are_bytes: bool) -> Vec<Piece> {
     tokens.iter().map(piece).collect()
 }
 
-/// The bytes that characters stand for (GPT-2): printable ones for themselves, and the others for what follows after 255.
+/// Returns the bytes that characters stand for (GPT-2): printable ones for themselves, and characters after 255 for the others.
 fn bytes_of_characters() -> HashMap<char, u8> {
     let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let printable = (0..=255).filter(is_printable).map(|byte| (char::from(byte), byte));

@@ -4,7 +4,7 @@
 pub(super) struct Splits {
     /// Its names in files.
     pub names: &'static [&'static str],
-    /// Regular expressions, one after the other: the matches of each, and what is between them, are parts for the next.
+    /// Regular expressions, one after the other: the matches of each and the texts between them are parts for the next.
     pub patterns: &'static [&'static str],
     /// Whether texts are brought into Unicode's form NFC first.
     pub composes: bool,
@@ -42,12 +42,12 @@ const SPLITS: &[Splits] = &[
     Splits { names: &["qwen2", "deepseek-r1-qwen"], patterns: &[QWEN2], composes: true, ..PLAIN },
 ];
 
-/// The way of a name.
+/// Returns the way of a name.
 pub(super) fn named(name: &str) -> Option<&'static Splits> {
     SPLITS.iter().find(|splits| splits.names.contains(&name))
 }
 
-/// All names.
+/// Returns all names.
 pub(super) fn names() -> String {
     SPLITS.iter().flat_map(|splits| splits.names).copied().collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! Tokens to text as they come, without a break inside of a character.
 
-/// Collects the bytes of tokens, and gives what is whole characters.
+/// Collects the bytes of tokens, and gives whole characters.
 #[derive(Clone, Debug, Default)]
 pub struct TextStream {
     /// The start of a character, at most three bytes.
@@ -31,7 +31,7 @@ impl TextStream {
         text
     }
 
-    /// What is left at the end: nothing, or U+FFFD for a character that was not completed.
+    /// Returns the rest at the end: nothing, or U+FFFD for a character that was not completed.
     pub fn finish(&mut self) -> String {
         let rest = std::mem::take(&mut self.rest);
         String::from_utf8_lossy(&rest).into_owned()

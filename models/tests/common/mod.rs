@@ -1,6 +1,7 @@
 //! What tests of models share: the fixture, and running a graph in the reference interpreter.
 
-#[allow(dead_code, reason = "some tests write no files")]
+#![allow(dead_code, reason = "each test file uses its part")]
+
 pub mod gguf;
 
 use std::{collections::BTreeMap, path::PathBuf};

@@ -191,12 +191,13 @@ fn gguf(place: &Place, bytes: &[u8]) -> Outcome {
     }))
 }
 
-/// As [`gguf`], with what language models need besides: a vocabulary, a template, and a program.
+/// As [`gguf`], and the other parts of a language model: a vocabulary, a template, and a program.
 fn language(place: &Place, bytes: &[u8]) -> Outcome {
     let model = LanguageModel::open(place.file("damaged.gguf", bytes));
     ended(model.map(|model| {
         let program = model.decoder(64).is_ok_and(|decoder| decoder.program(8).is_ok());
-        let texts = [model.prompt("The cat, and 12 others.").is_ok(), model.chat_prompt(&[Message::new("user", "?")]).is_ok()];
+        let texts =
+            [model.prompt("The cat, and 12 others.").is_ok(), model.chat_prompt(&[Message::new("user", "?")]).is_ok()];
         (program, texts)
     }))
 }

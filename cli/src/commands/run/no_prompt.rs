@@ -3,7 +3,7 @@
 use super::Args;
 use crate::fault::{Fault, not_built};
 
-/// Says what this build lacks.
+/// Names the feature that this build lacks.
 ///
 /// # Errors
 /// Always.

@@ -1,4 +1,4 @@
-//! `run` of language models: what a prompt is continued with.
+//! `run` of language models: prompts, and their continuations.
 
 use std::{
     io::{Read, Write, stdin, stdout},
@@ -74,7 +74,7 @@ fn as_json(prompt: &[u32], generated: &Generated) -> serde_json::Value {
     })
 }
 
-/// The prompt, which may be what stdin holds.
+/// Returns the prompt: the argument, or the text of stdin.
 fn text(args: &PromptArgs) -> Result<String, Fault> {
     let given = args.prompt.as_deref().unwrap_or_default();
     if given != "-" {
