@@ -10,6 +10,7 @@ import sys
 
 import torch
 import transformers
+from tokenizers import pre_tokenizers
 
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOKENS = 64
@@ -31,6 +32,17 @@ TEXTS = [
 ]
 
 
+def read_tokenizer(folder):
+    """The tokenizer of the file, with the digits one by one that `tokenizer.ggml.pre` stands for and the model's tokenizer.json has.
+
+    transformers passes over `pre`; signs as \u00bd after a space would be other tokens.
+    """
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=FILE)
+    parts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    return tokenizer
+
+
 def greedy(model, ids):
     """The likeliest tokens, with the distance of each to the second one; end tokens do not end it."""
     tokens, margins, past = [], [], None
@@ -48,7 +60,7 @@ def greedy(model, ids):
 
 def main():
     folder = sys.argv[1]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=FILE)
+    tokenizer = read_tokenizer(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=FILE, dtype=torch.float32).eval()
     prompts = []
     for text in PLAIN:

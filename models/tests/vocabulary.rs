@@ -63,7 +63,7 @@ fn special_tokens_are_found_in_texts_and_end_them() {
 
 #[test]
 fn everything_that_is_wrong_is_named_at_once() {
-    let error = |writer: &Writer| vocabulary(writer).err().expect("it is wrong");
+    let error = |writer: &Writer| vocabulary(writer).expect_err("it is wrong");
     let text = error(&byte_pairs().text("tokenizer.ggml.pre", "tekken").u32("tokenizer.ggml.eos_token_id", 9));
     for wanted in ["`tekken`, names no known way", "qwen2", "`tokenizer.ggml.eos_token_id` is none of the 9 tokens"] {
         assert!(text.contains(wanted), "{wanted} is not in {text}");
