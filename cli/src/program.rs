@@ -19,6 +19,7 @@ use eutectic::{
             BertConfig, BertOutput, Weights,
             bert::{self, IGNORED, bind},
             builtin::{self, BUILTINS, Builtin},
+            gguf::Gguf,
             minilm,
             nn::Form,
             onnx::{self, ImportOptions, OnnxError},
@@ -42,7 +43,7 @@ const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
 pub struct ProgramArgs {
-    /// A built-in model (demo, minilm, bert-base, sam, sam3, sam3-neck), an ONNX model (*.onnx), or a file with a graph in text form (- for stdin)
+    /// A built-in model (demo, minilm, bert-base, sam, sam3, sam3-neck), an ONNX model (*.onnx), a language model (*.gguf), or a file with a graph in text form (- for stdin)
     #[arg(value_name = "MODEL|FILE", help_heading = None)]
     pub model: PathBuf,
     /// The size of a built-in model that has several; of sam: vit-b (the default), vit-l, vit-h
@@ -330,6 +331,25 @@ impl ProgramArgs {
         self.model.extension().is_some_and(|e| e == "onnx")
     }
 
+    /// Whether it is a GGUF file, by its name.
+    pub fn is_gguf(&self) -> bool {
+        Gguf::is_named(&self.model)
+    }
+
+    /// The options that are given and say nothing to a language model.
+    pub fn for_other_models(&self) -> impl Iterator<Item = &'static str> {
+        let flags = [
+            ("--preset", self.preset.is_some()),
+            ("--shape", !self.shape.is_empty()),
+            ("--batch", self.batch.is_some()),
+            ("--seq", self.seq.is_some()),
+            ("--weights", self.weights.is_some()),
+            ("--param", !self.params.is_empty()),
+            ("--random", self.random),
+        ];
+        flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
+    }
+
     fn import(&self) -> Result<onnx::Imported, Fault> {
         self.only_for_builtin()?;
         let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
@@ -414,6 +434,10 @@ impl ProgramArgs {
         let place = self.model.display();
         let bytes = self.bytes()?;
         self.only_for_builtin()?;
+        if self.is_gguf() {
+            let help = "`eutectic run MODEL.gguf --prompt TEXT` continues a text";
+            return Err(input(format!("{place}: a language model is no graph"), help));
+        }
         let text = String::from_utf8(bytes).map_err(|e| {
             input(format!("{place}: not a graph in text form: {e}"), "a graph file is UTF-8 text: (graph \"name\" …)")
         })?;

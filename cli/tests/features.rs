@@ -12,12 +12,13 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden");
 #[test]
 fn what_is_left_out_is_named_with_its_feature() {
     let (bert, sam) = (format!("{GOLDEN}/tiny-bert"), format!("{GOLDEN}/sam/model"));
-    let image = format!("{GOLDEN}/sam/images/wide.png");
+    let (image, language) = (format!("{GOLDEN}/sam/images/wide.png"), format!("{GOLDEN}/gguf/llama.gguf"));
     for (args, what, feature) in [
         (vec!["opt", "demo", "--backend", "cuda"], "no backend `cuda`", "cuda"),
         (vec!["bench", "demo", "--backend", "vulkan"], "no backend `vulkan`", "vulkan"),
         (vec!["rules", "check", "--backend", "none,cuda"], "no backend `cuda`", "cuda"),
         (vec!["run", "minilm", "--weights", &bert, "--text", "a cat"], "--text", "text"),
+        (vec!["run", &language, "--prompt", "a cat"], "--prompt", "text"),
         (vec!["run", "sam", "--weights", &sam, "--image", &image], "--image", "vision"),
     ] {
         eutectic(args).refused(&["this build", what, &format!("`--features {feature}`"), "--features full"]);

@@ -7,7 +7,7 @@ use eutectic_ir::{
 };
 use eutectic_lowering::{PlanError, Space, program::LowerError};
 #[cfg(feature = "text")]
-use eutectic_models::{OpenError, ShapeError, TokensError};
+use eutectic_models::{OpenError, ShapeError, TokensError, language::LanguageError};
 use eutectic_rewrites::{LoadError, RewriteError};
 
 use crate::BACKENDS;
@@ -78,6 +78,10 @@ pub enum Error {
     #[cfg(feature = "text")]
     #[error(transparent)]
     Text(#[from] TokensError),
+    /// A language model that cannot be used.
+    #[cfg(feature = "text")]
+    #[error(transparent)]
+    Language(#[from] LanguageError),
     /// A name that is no backend's.
     #[error("no backend is named `{name}`{}; `eutectic devices` lists them: {}", meant(.name), known().join(", "))]
     NoBackend {

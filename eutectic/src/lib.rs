@@ -62,6 +62,33 @@
 //! # }
 //! ```
 //!
+//! # A language model
+//!
+//! With the feature `text`. A GGUF file holds the model, its vocabulary and the template of its conversations:
+//!
+#![cfg_attr(feature = "text", doc = "```")]
+#![cfg_attr(not(feature = "text"), doc = "```ignore")]
+//! use std::ops::ControlFlow;
+//!
+//! use eutectic::{
+//!     Compiler, Cpu, GenerateOptions, Generator,
+//!     engine::models::{language::LanguageModel, sampling::Sampling},
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/gguf/llama.gguf");
+//! let mut generator = Generator::new(LanguageModel::open(path)?, &Compiler::new(Cpu::default())?, 64)?;
+//! let prompt = generator.model().prompt("The cat and the hat")?;
+//! let options = GenerateOptions { max_tokens: 8, sampling: Sampling::default() };
+//! let generated = generator.generate(&prompt, &options, |piece| {
+//!     print!("{piece}");
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert!(generated.tokens.len() <= 8);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Features
 //!
 //! None is on unless it is asked for: graphs, rules, plans and the backend for processors need none.
@@ -70,7 +97,7 @@
 //! |---|---|
 //! | `models` | weights from files (safetensors, checkpoints of torch), builders of models |
 //! | `onnx` | the reader of ONNX files |
-//! | `text` | tokens, and text models from a folder |
+//! | `text` | tokens, text models from a folder, and language models from a GGUF file |
 //! | `vision` | the reader of images (PNG, JPEG) for models that take them |
 //! | `cuda`, `vulkan` | backends for GPUs |
 //! | `full` | all of these |
@@ -80,6 +107,8 @@ mod compile;
 mod error;
 mod extents;
 mod extract;
+#[cfg(feature = "text")]
+mod generate;
 mod loaded;
 mod open;
 mod ports;
@@ -98,6 +127,8 @@ pub use eutectic_cpu::{Cpu, CpuOptions};
 pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
 pub use eutectic_lowering::{SearchOptions, Strategy};
 pub use eutectic_rewrites::RuleSet;
+#[cfg(feature = "text")]
+pub use generate::{GenerateOptions, Generated, Generator, Stop};
 pub use loaded::Loaded;
 pub use session::Session;
 #[cfg(feature = "text")]

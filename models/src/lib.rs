@@ -5,8 +5,14 @@
 
 pub mod bert;
 pub mod builtin;
+#[cfg(feature = "text")]
+pub mod chat;
 pub mod config;
+pub mod decoder;
+pub mod gguf;
 pub mod image;
+#[cfg(feature = "text")]
+pub mod language;
 pub mod llama;
 pub mod minilm;
 pub mod module;
@@ -15,11 +21,14 @@ pub mod npy;
 pub mod random;
 pub mod sam;
 pub mod sam3;
+pub mod sampling;
 #[cfg(feature = "text")]
 pub mod text;
 #[cfg(feature = "text")]
 pub mod tokens;
 pub mod vision;
+#[cfg(feature = "text")]
+pub mod vocabulary;
 pub mod weights;
 mod windows;
 

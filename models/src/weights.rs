@@ -17,6 +17,7 @@ use eutectic_ir::{Tensor, Type};
 use memmap2::Mmap;
 
 use self::file::FileTensor;
+pub(crate) use self::file::Mapped;
 
 /// The tensors of a file by name. The file stays mapped as long as one of its tensors lives; it must not be truncated
 /// meanwhile (as with every memory map, reading would then end the process).

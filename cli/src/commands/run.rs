@@ -1,7 +1,9 @@
-//! `run`: embeddings of texts, masks and embeddings of images, or the outputs of a graph.
+//! `run`: continuations of prompts, embeddings of texts, masks and embeddings of images, or the outputs of a graph.
 
 #[cfg_attr(not(feature = "vision"), path = "run/no_pictures.rs")]
 mod picture;
+#[cfg_attr(not(feature = "text"), path = "run/no_prompt.rs")]
+mod prompt;
 mod texts;
 mod verify;
 mod vision;
@@ -24,7 +26,7 @@ use crate::{
     npy, output,
     table::{faint, table, thousands},
     timing::progress,
-    values::NamedTensors,
+    values::{NamedTensors, whole},
 };
 
 const EXAMPLES: &str = "\
@@ -33,6 +35,9 @@ Examples:
   eutectic run minilm --weights DIR --text \"a cat\" --text \"a kitten\"
   # all numbers
   eutectic run minilm --weights DIR --text \"a cat\" --format json
+  # the continuation of a text by a language model, and its answer to a message
+  eutectic run model.gguf --prompt \"The capital of France is\" --max-tokens 20
+  eutectic run model.gguf --chat --prompt \"Who are you?\" --temperature 0.8
   # random parameters and inputs
   eutectic run model.graph --shape B=2 --seed 7
   eutectic run model.graph --input x=@x.npy --weights w.safetensors \\
@@ -76,10 +81,64 @@ pub struct Args {
     #[arg(help_heading = None, long)]
     verify: bool,
     #[command(flatten)]
+    prompt: PromptArgs,
+    #[command(flatten)]
     inputs: InputFiles,
     /// Where an output goes: the first one, or the one of that name; - for stdout, which then holds nothing else; may be repeated
     #[arg(help_heading = None, long = "output", value_name = "[NAME=]FILE.npy", value_parser = npy::target())]
     outputs: Vec<PathBuf>,
+}
+
+/// The prompt of a language model (*.gguf), and how it is continued.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Generation")]
+struct PromptArgs {
+    /// The text that a language model continues, without the template of its conversations unless --chat is given; - for stdin (*.gguf).
+    /// With --format json, an object with prompt_tokens and tokens (ids), text and stop
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    prompt: Option<String>,
+    /// Takes the prompt as a user's message, and writes it as the file's chat template says
+    #[arg(long)]
+    chat: bool,
+    /// The most tokens that are generated; the text ends earlier where the model ends it [default: 256]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    max_tokens: Option<usize>,
+    /// The number that logits are divided by before a token is chosen at random; 0 chooses the likeliest one [default: 0]
+    #[arg(long, value_name = "T")]
+    temperature: Option<f64>,
+    /// Only the N likeliest tokens take part
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    top_k: Option<usize>,
+    /// Only the likeliest tokens take part whose probabilities reach the sum P
+    #[arg(long, value_name = "P")]
+    top_p: Option<f64>,
+    /// Only tokens take part that have at least the share P of the likeliest one's probability
+    #[arg(long, value_name = "P")]
+    min_p: Option<f64>,
+    /// The number that logits of tokens that were there before are divided by [default: 1]
+    #[arg(long, value_name = "X")]
+    repeat_penalty: Option<f64>,
+}
+
+impl PromptArgs {
+    /// The options that are given.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        let others = [
+            ("--prompt", self.prompt.is_some()),
+            ("--chat", self.chat),
+            ("--max-tokens", self.max_tokens.is_some()),
+            ("--temperature", self.temperature.is_some()),
+            ("--repeat-penalty", self.repeat_penalty.is_some()),
+        ];
+        others.into_iter().filter_map(|(flag, given)| given.then_some(flag)).chain(self.of_random_choice())
+    }
+
+    /// Those of them that mean something only where tokens are chosen at random.
+    fn of_random_choice(&self) -> impl Iterator<Item = &'static str> {
+        let flags =
+            [("--top-k", self.top_k.is_some()), ("--top-p", self.top_p.is_some()), ("--min-p", self.min_p.is_some())];
+        flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
+    }
 }
 
 /// How many numbers of a tensor a table shows.
@@ -90,12 +149,20 @@ const SHOWN: usize = 6;
 /// # Errors
 /// When the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    files::read_stdin_once(args.job.reads().chain(args.inputs.reads()))?;
+    let prompt = args.prompt.prompt.iter().map(|text| ("--prompt".into(), Path::new(text)));
+    files::read_stdin_once(args.job.reads().chain(args.inputs.reads()).chain(prompt))?;
     let written = [("--output", &args.outputs), ("--out", &args.results)];
     let written = written.iter().flat_map(|(flag, paths)| {
         paths.iter().map(move |path| (format!("{flag} {}", path.display()), is_to_stdout(path)))
     });
     output::one_on_stdout(written.chain([args.job.json()]))?;
+    if args.job.program.is_gguf() {
+        return run_language_model(args);
+    }
+    if let Some(flag) = args.prompt.given().next() {
+        let problem = format!("{flag}: {} is no language model", args.job.program.model.display());
+        return Err(input(problem, "name a GGUF file, *.gguf"));
+    }
     if args.job.program.vision().is_some() {
         return vision::run(args);
     }
@@ -110,6 +177,30 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     verify::takes_no_texts(args)?;
     texts::run(args)
+}
+
+fn run_language_model(args: &Args) -> Result<(), Fault> {
+    let others = [
+        ("--text", !args.texts.is_empty()),
+        ("--image", args.image.is_some()),
+        ("--point", !args.points.is_empty()),
+        ("--out", !args.results.is_empty()),
+        ("--output", !args.outputs.is_empty()),
+        ("--input", !args.inputs.files.is_empty()),
+        ("--verify", args.verify),
+    ];
+    let others = others.into_iter().filter_map(|(flag, given)| given.then_some(flag));
+    let unfit: Vec<&str> = others.chain(args.job.program.for_other_models()).collect();
+    let model = args.job.program.model.display();
+    if !unfit.is_empty() {
+        let help = "leave out the options of other models; a language model takes --prompt";
+        return Err(input(format!("{}: {model} is a language model", unfit.join(", ")), help));
+    }
+    if args.prompt.prompt.is_none() {
+        let help = "give a text, as in --prompt \"The capital of France is\"";
+        return Err(input(format!("{model} continues texts, and no --prompt was given"), help));
+    }
+    prompt::run(args)
 }
 
 /// `X,Y`.

@@ -24,7 +24,7 @@ impl fmt::Display for FileTensor {
 }
 
 /// Part of a memory map.
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     pub map: Arc<Mmap>,
     pub range: Range<usize>,
 }

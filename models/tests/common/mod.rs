@@ -1,5 +1,9 @@
 //! What tests of models share: the fixture, and running a graph in the reference interpreter.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod gguf;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use eutectic_ir::{Graph, Tensor, interp::interpret, ops::eval::Data};

@@ -31,6 +31,8 @@ pub fn of(reader: &Reader, checkout: &Path) -> Vec<Vec<u8>> {
         "npy" => arrays(),
         "config" => files("models/golden/tiny-bert", "config.json"),
         "tokenizer" => files("models/golden/tiny-bert", "tokenizer.json"),
+        "gguf" => files("models/golden/gguf", "gguf"),
+        "language" => files("models/golden/gguf", "llama.gguf"),
         "image" => files("models/golden/sam/images", "png"),
         other => unreachable!("`{other}` has no corpus"),
     };

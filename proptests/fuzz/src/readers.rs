@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, fs, io, path::PathBuf};
 
 use eutectic_cpu::Costs;
 use eutectic_ir::{lang::Source, text};
-use eutectic_models::{BertConfig, Tokens, Weights, image, npy, onnx::Model};
+use eutectic_models::{
+    BertConfig, Tokens, Weights, chat::Message, gguf::Gguf, image, language::LanguageModel, npy, onnx::Model,
+};
 use eutectic_rewrites::RuleSet;
 
 use crate::checkpoint::checkpoint;
@@ -87,6 +89,8 @@ pub const READERS: &[Reader] = &[
     Reader { name: "npy", form: Form::Array, read: array },
     Reader { name: "config", form: Form::Text, read: config },
     Reader { name: "tokenizer", form: Form::Text, read: tokenizer },
+    Reader { name: "gguf", form: Form::Bytes, read: gguf },
+    Reader { name: "language", form: Form::Bytes, read: language },
     Reader { name: "image", form: Form::Bytes, read: picture },
 ];
 
@@ -176,6 +180,26 @@ fn tokenizer(place: &Place, bytes: &[u8]) -> Outcome {
         Tokens::open(place.file("tokenizer.json", bytes), 64)
             .map(|tokens| tokens.encode("A cat, and another.").is_ok()),
     )
+}
+
+/// Every tensor is decoded, and every value read.
+fn gguf(place: &Place, bytes: &[u8]) -> Outcome {
+    ended(Gguf::open(place.file("damaged.gguf", bytes)).map(|file| {
+        let arrays = file.metadata().values().filter_map(|value| value.array());
+        let values: usize = arrays.map(|array| array.texts().count() + array.numbers().count()).sum();
+        values + file.tensors().values().map(|tensor| tensor.decode().count()).sum::<usize>()
+    }))
+}
+
+/// As [`gguf`], and the other parts of a language model: a vocabulary, a template, and a program.
+fn language(place: &Place, bytes: &[u8]) -> Outcome {
+    let model = LanguageModel::open(place.file("damaged.gguf", bytes));
+    ended(model.map(|model| {
+        let program = model.decoder(64).is_ok_and(|decoder| decoder.program(8).is_ok());
+        let texts =
+            [model.prompt("The cat, and 12 others.").is_ok(), model.chat_prompt(&[Message::new("user", "?")]).is_ok()];
+        (program, texts)
+    }))
 }
 
 fn picture(place: &Place, bytes: &[u8]) -> Outcome {

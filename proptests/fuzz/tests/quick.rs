@@ -11,7 +11,7 @@ use eutectic_fuzz::{
 fn executions(reader: &Reader) -> u64 {
     match reader.name {
         "rules" => 400,
-        "onnx" | "image" => 600,
+        "onnx" | "image" | "gguf" | "language" => 600,
         _ => 3000,
     }
 }

@@ -1,0 +1,12 @@
+//! `run` of language models, in a build without tokenizers.
+
+use super::Args;
+use crate::fault::{Fault, not_built};
+
+/// Names the feature that this build lacks.
+///
+/// # Errors
+/// Always.
+pub fn run(_: &Args) -> Result<(), Fault> {
+    Err(not_built("--prompt: this build has no tokenizer", "text"))
+}

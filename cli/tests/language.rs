@@ -1,0 +1,76 @@
+//! `run` of language models: their output, and the options that go together.
+
+mod common;
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use common::{Dir, Run, eutectic};
+use serde_json::Value;
+
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/gguf/llama.gguf");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/gguf/llama.json");
+
+fn golden() -> Value {
+    serde_json::from_str(&std::fs::read_to_string(GOLDEN).expect("the golden values")).expect("JSON")
+}
+
+#[test]
+fn a_prompt_is_continued() {
+    let golden = golden();
+    let text = golden["text"].as_str().expect("a text");
+    let run = |more: &[&str]| eutectic([&["run", MODEL, "--prompt", text, "--max-tokens", "9"], more].concat()).good();
+    let printed: Value = serde_json::from_str(&run(&["--temperature", "0", "--format", "json"])).expect("JSON");
+    assert_eq!(printed["prompt_tokens"], golden["prompt"]);
+    assert_eq!(printed["tokens"].as_array(), golden["tokens"].as_array().map(|all| all[..9].to_vec()).as_ref());
+    assert_eq!(printed["stop"], "limit");
+    // As text, the same and the end of a line.
+    assert_eq!(run(&[]), format!("{}\n", printed["text"].as_str().expect("a text")));
+    let seeded = |seed: &str| {
+        run(&["--temperature", "1.5", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.01", "--seed", seed])
+    };
+    assert_eq!(seeded("3"), seeded("3"));
+    assert_ne!(seeded("3"), seeded("4"));
+}
+
+#[test]
+fn a_prompt_may_come_from_stdin_and_be_a_message() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_eutectic"));
+    command.args(["run", MODEL, "--prompt", "-", "--chat", "--max-tokens", "1", "--format", "json"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    child.stdin.take().expect("it was asked for").write_all(b" is the hat on? ").expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    // The file asks for a first token, and so does the template: it is there once.
+    let ids = printed["prompt_tokens"].as_array().expect("a list");
+    assert_eq!(ids.iter().filter(|id| **id == 1).count(), 1, "{ids:?}");
+    assert_eq!(ids[0], 1);
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    let with = |more: &[&str]| -> Run { eutectic([&["run", MODEL], more].concat()) };
+    with(&[]).refused(&["continues texts, and no --prompt was given", "--prompt \""]);
+    with(&["--prompt", "a", "--top-k", "3"]).refused(&["--top-k", "--temperature"]);
+    with(&["--prompt", "a", "--top-p", "0.5", "--temperature", "0"]).refused(&["--top-p", "--temperature"]);
+    with(&["--prompt", "a", "--temperature", "-1"]).refused(&["the temperature is -1"]);
+    with(&["--prompt", "a", "--temperature", "1", "--top-p", "0"]).refused(&["top-p is 0"]);
+    with(&["--prompt", "a", "--text", "b", "--seq", "3", "--random"])
+        .refused(&["--text, --seq, --random", "language model"]);
+    with(&["--prompt", &"a b ".repeat(200)]).refused(&["tokens", "was trained for 128", "a shorter one"]);
+    eutectic(["run", "demo", "--prompt", "a"]).refused(&["--prompt", "no language model", "*.gguf"]);
+    eutectic(["run", "demo", "--text", "a", "--max-tokens", "3"]).refused(&["--max-tokens", "no language model"]);
+    eutectic(["explain", MODEL]).refused(&["a language model is no graph", "--prompt"]);
+    eutectic(["run", "no-such.gguf", "--prompt", "a"]).refused(&["no-such.gguf"]);
+    let dir = Dir::new();
+    let damaged = dir.file("damaged.gguf", b"GGUF\x03\0\0\0\xff");
+    eutectic(["run", damaged.to_str().expect("UTF-8"), "--prompt", "a"]).refused(&[
+        "damaged.gguf",
+        "at byte 8",
+        "get it again",
+    ]);
+}

@@ -1,0 +1,193 @@
+//! Text that a language model continues: the model of a GGUF file, its vocabulary, and one program for all lengths.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use eutectic_ir::DType;
+use eutectic_models::{
+    decoder::{CACHED, DecoderConfig, TOKENS},
+    language::LanguageModel,
+    sampling::{Sampler, Sampling},
+    vocabulary::TextStream,
+};
+
+use crate::{Compiler, Error, Session};
+
+/// Tokens of a prompt that run together at most.
+const CHUNK: usize = 64;
+
+/// A language model that is ready to continue texts. It remembers the tokens that it read, so that of a prompt that begins with them only
+/// the rest is read.
+pub struct Generator {
+    model: LanguageModel,
+    config: DecoderConfig,
+    session: Session,
+    /// The tokens whose keys and values are in the cache.
+    cached: Vec<u32>,
+}
+
+/// How far and by which choices a text is continued.
+#[derive(Clone, Copy, Debug)]
+pub struct GenerateOptions {
+    /// The most tokens that are generated.
+    pub max_tokens: usize,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+}
+
+/// The result of a generation.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// The tokens; one that ends the text is the last of them.
+    pub tokens: Vec<u32>,
+    /// Their text.
+    pub text: String,
+    /// Why there are no more.
+    pub stop: Stop,
+    /// How long it took to read the prompt.
+    pub prompt_time: Duration,
+    /// How long it took to generate the tokens after the first one.
+    pub token_time: Duration,
+}
+
+/// Why a text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The model ended it.
+    End,
+    /// There are as many tokens as were asked for.
+    Limit,
+    /// The cache has no room left.
+    Room,
+    /// The caller stopped it.
+    Caller,
+}
+
+impl Generator {
+    /// Compiles a model, with room for `room` tokens, those of prompts included: no more than it was trained for.
+    ///
+    /// # Errors
+    /// When the backend cannot compute the model or has no memory for it.
+    pub fn new(model: LanguageModel, compiler: &Compiler, room: usize) -> Result<Generator, Error> {
+        let decoder = model.decoder(room)?;
+        let mut session = compiler.compile(&decoder.program(CHUNK)?)?;
+        session.load_named(|name| decoder.param(name))?;
+        let config = decoder.config().clone();
+        Ok(Generator { model, config, session, cached: Vec::new() })
+    }
+
+    /// Returns the model.
+    pub fn model(&self) -> &LanguageModel {
+        &self.model
+    }
+
+    /// Returns the most tokens of a text, those of the prompt included.
+    pub fn room(&self) -> usize {
+        self.config.positions
+    }
+
+    /// Returns the logits of the token that follows these. Reads only those that were not read before.
+    ///
+    /// # Errors
+    /// When there are no tokens, one is none of the vocabulary's, or there is no room for so many.
+    pub fn logits(&mut self, ids: &[u32]) -> Result<Vec<f32>, Error> {
+        self.check(ids)?;
+        // The last token is always read: its logits are the result.
+        let same = self.cached.iter().zip(ids).take_while(|(a, b)| a == b).count().min(ids.len() - 1);
+        self.cached.truncate(same);
+        let mut logits = Vec::new();
+        for chunk in ids[same..].chunks(CHUNK) {
+            logits = self.step(chunk)?;
+            self.cached.extend(chunk);
+        }
+        Ok(logits)
+    }
+
+    /// Continues a prompt. `each` is told each piece of the text as it comes, and may stop it. Pieces are whole characters.
+    ///
+    /// # Errors
+    /// As [`Generator::logits`]; when the options have no meaning; and when logits are NaN.
+    pub fn generate(
+        &mut self,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        mut each: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated, Error> {
+        let problems = options.sampling.problems();
+        if !problems.is_empty() {
+            return Err(Error::Arguments(problems));
+        }
+        let (mut sampler, mut stream) = (Sampler::new(options.sampling), TextStream::default());
+        let (mut ids, mut text) = (prompt.to_vec(), String::new());
+        let start = Instant::now();
+        let mut logits = self.logits(prompt)?;
+        let read = Instant::now();
+        let stop = loop {
+            if ids.len() - prompt.len() >= options.max_tokens {
+                break Stop::Limit;
+            }
+            let Some(id) = sampler.choose(&logits, &ids) else {
+                let problem = "the model gives logits that are no numbers; its weights are damaged";
+                return Err(Error::Arguments(vec![problem.into()]));
+            };
+            ids.push(id);
+            if self.model.vocabulary().is_end(id) {
+                break Stop::End;
+            }
+            let piece = stream.push(self.model.vocabulary().bytes(id));
+            text += &piece;
+            if !piece.is_empty() && each(&piece).is_break() {
+                break Stop::Caller;
+            }
+            if ids.len() - prompt.len() == options.max_tokens {
+                break Stop::Limit;
+            }
+            if ids.len() > self.room() {
+                break Stop::Room;
+            }
+            logits = self.logits(&ids)?;
+        };
+        let rest = stream.finish();
+        if !rest.is_empty() {
+            text += &rest;
+            // It is the last piece: there is nothing left to stop.
+            let _ = each(&rest);
+        }
+        let tokens = ids.split_off(prompt.len());
+        Ok(Generated { tokens, text, stop, prompt_time: read - start, token_time: read.elapsed() })
+    }
+
+    fn check(&self, ids: &[u32]) -> Result<(), Error> {
+        let (known, room) = (self.config.vocabulary, self.room());
+        let mut problems = Vec::new();
+        if ids.is_empty() {
+            problems.push("the prompt has no tokens; give it a text".into());
+        }
+        if ids.len() > room {
+            problems.push(format!("the text has {} tokens, there is room for {room}", ids.len()));
+        }
+        if let Some(id) = ids.iter().find(|id| **id as usize >= known) {
+            problems.push(format!("the token {id} is none of the model's {known}"));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::Arguments(problems)) }
+    }
+
+    /// Reads tokens that follow those in the cache, and returns the logits of the last of them.
+    fn step(&mut self, ids: &[u32]) -> Result<Vec<f32>, Error> {
+        let (at, count) = (self.cached.len(), ids.len());
+        self.session.set_length(CACHED, at + count)?;
+        self.session.set_length(TOKENS, count)?;
+        let bytes = |numbers: &[u32]| numbers.iter().flat_map(|n| i64::from(*n).to_le_bytes()).collect::<Vec<u8>>();
+        let inputs = [bytes(ids), (at as i64).to_le_bytes().to_vec(), (count as i64 - 1).to_le_bytes().to_vec()];
+        let mut logits = vec![0.0; self.config.vocabulary];
+        let mut room = vec![0; logits.len() * DType::F32.size()];
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        self.session.run_into(&inputs, &mut [&mut room])?;
+        for (number, bytes) in logits.iter_mut().zip(room.chunks_exact(DType::F32.size())) {
+            *number = f32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        }
+        Ok(logits)
+    }
+}

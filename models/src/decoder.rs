@@ -1,0 +1,117 @@
+//! Language models of one family, decoders that read a cache of keys and values, configured by the metadata of a GGUF file.
+//!
+//! The graph takes a chunk of tokens and appends their keys and values to states, in place; both the chunk's length and the cache's are
+//! extents at run time, so that one program reads a prompt and generates.
+
+mod architecture;
+mod config;
+mod graph;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use eutectic_ir::{DType, Dim, Graph, GraphError, Tensor, Type};
+
+pub use self::{
+    architecture::{ARCHITECTURES, Architecture},
+    config::DecoderConfig,
+};
+use crate::gguf::{Gguf, TensorInfo};
+
+/// The extent of the tokens that a run takes.
+pub const TOKENS: &str = "tokens";
+/// The extent of the tokens that the cache holds after a run.
+pub const CACHED: &str = "cached";
+
+/// A decoder with its weights.
+#[derive(Debug)]
+pub struct Decoder {
+    config: DecoderConfig,
+    tensors: BTreeMap<String, TensorInfo>,
+}
+
+/// Why a file is no decoder that can be built: everything at once.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot build a model from {}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+pub struct DecoderError {
+    /// The file.
+    pub path: PathBuf,
+    /// Each thing that is missing, wrong or not supported.
+    pub problems: Vec<String>,
+}
+
+impl Decoder {
+    /// Makes the decoder of a file, with room for `positions` tokens: no more than it was trained for, and by default as many.
+    ///
+    /// # Errors
+    /// Every value and tensor that is missing, wrong, or unknown to the architecture's builder.
+    pub fn new(gguf: &Gguf, positions: Option<usize>) -> Result<Decoder, Box<DecoderError>> {
+        let fault = |problems: Vec<String>| Box::new(DecoderError { path: gguf.path().into(), problems });
+        let config = DecoderConfig::read(gguf, positions).map_err(fault)?;
+        let decoder = Decoder { config, tensors: gguf.tensors().clone() };
+        let graph = decoder.graph(1_usize, 1_usize).map_err(|error| fault(vec![error.to_string()]))?;
+        let problems = decoder.misfits(&graph);
+        if problems.is_empty() { Ok(decoder) } else { Err(fault(problems)) }
+    }
+
+    /// Returns the sizes and kinds of its parts.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// Returns the bytes that its weights take in the file.
+    pub fn stored_bytes(&self) -> usize {
+        self.tensors.values().map(TensorInfo::bytes).sum()
+    }
+
+    /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache; see [`Decoder::program`].
+    ///
+    /// Its inputs are `ids i64[tokens]`; `at i64[]`, the place of the first of them; and `last i64[1]`, the token of the chunk whose
+    /// logits are the output, `logits f32[1 vocabulary]`.
+    ///
+    /// # Errors
+    /// When an extent is 0 or beyond the room of the cache.
+    pub fn graph(&self, tokens: impl Into<Dim>, cached: impl Into<Dim>) -> Result<Graph, GraphError> {
+        graph::build(&self.config, tokens.into(), cached.into())
+    }
+
+    /// Builds the program that reads any number of tokens up to `chunk`, and leaves any number in the cache up to
+    /// [`DecoderConfig::positions`]: the extents [`TOKENS`] and [`CACHED`] at run time.
+    ///
+    /// # Errors
+    /// As [`Decoder::graph`].
+    pub fn program(&self, chunk: usize) -> Result<Graph, GraphError> {
+        let positions = self.config.positions;
+        let extent = |name: &str, most: usize| Dim::between(name, 1, most as i64);
+        self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, positions))
+    }
+
+    /// Returns the value of a parameter of the program, decoded to `f32`.
+    pub fn param(&self, name: &str) -> Option<Tensor> {
+        match self.config.rotation(name) {
+            Some(table) => Some(table),
+            None => self.tensors.get(name).map(TensorInfo::decode),
+        }
+    }
+
+    /// Returns a line for each difference between tensors and parameters.
+    fn misfits(&self, graph: &Graph) -> Vec<String> {
+        let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
+        // It is part of the tables of angles.
+        unused.remove(config::FACTORS);
+        let mut problems = Vec::new();
+        for (name, id) in graph.named("param").filter(|(name, _)| self.config.rotation_shape(name).is_none()) {
+            let expected = graph.ty(id);
+            match unused.remove(name) {
+                None => problems.push(format!("the tensor `{name}`, {expected}, is missing")),
+                Some(tensor) if Type::tensor(DType::F32, &tensor.dims) != *expected => {
+                    let found = Type::tensor(DType::F32, &tensor.dims);
+                    problems.push(format!("the tensor `{name}` should be {expected}, it is {found}"));
+                }
+                Some(_) => {}
+            }
+        }
+        let of = self.config.architecture.name;
+        problems.extend(unused.keys().map(|name| format!("the tensor `{name}` is unknown in the architecture {of}")));
+        problems
+    }
+}

@@ -1,0 +1,283 @@
+//! The sizes of a decoder, from the metadata of a GGUF file: every value that is missing or not supported is named at once.
+
+use std::collections::BTreeSet;
+
+use eutectic_ir::{DType, Tensor};
+
+use super::architecture::{self, Architecture};
+use crate::gguf::{Gguf, Value};
+
+/// A tensor by whose elements the angles' frequencies are divided (Llama 3.1).
+pub(super) const FACTORS: &str = "rope_freqs.weight";
+
+/// The sizes of a decoder, and the kinds of its parts.
+#[derive(Clone, Debug)]
+pub struct DecoderConfig {
+    /// Its architecture.
+    pub architecture: &'static Architecture,
+    /// Layers.
+    pub layers: usize,
+    /// Elements of a token between layers.
+    pub width: usize,
+    /// Heads of the queries.
+    pub heads: usize,
+    /// Heads of the keys and values; they divide those of the queries.
+    pub groups: usize,
+    /// Elements of a head of the queries and keys, and of the values.
+    pub depth: [usize; 2],
+    /// Elements between the products of a layer's second half.
+    pub inner: usize,
+    /// Tokens that there are.
+    pub vocabulary: usize,
+    /// The most tokens that the cache has room for.
+    pub positions: usize,
+    /// The most tokens that the model was trained for.
+    pub trained: usize,
+    /// The number that is added to the mean of squares in norms.
+    pub eps: f64,
+    /// The number that scores are multiplied by.
+    pub scale: f64,
+    /// The last tokens that some layers see: all where it is `None`.
+    pub window: Option<usize>,
+    /// The limits of scores and of logits; 0 where there is none.
+    pub softcaps: [f64; 2],
+    /// The products that have a bias.
+    pub biased: BTreeSet<String>,
+    /// Whether logits are products with the embedding.
+    pub tied: bool,
+    rope: Rope,
+}
+
+/// The angles of the rotations of queries and keys.
+#[derive(Clone, Debug)]
+struct Rope {
+    /// Pairs of coordinates that are turned.
+    pairs: usize,
+    base: f64,
+    /// Positions are divided by it.
+    divisor: f64,
+    /// The base in layers that see the window, if it is another.
+    window_base: Option<f64>,
+    /// The divisors of the frequencies of pairs.
+    factors: Option<Vec<f64>>,
+}
+
+/// The values of an architecture that have a meaning here.
+const KNOWN: &[&str] = &[
+    "attention.causal",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.layer_norm_rms_epsilon",
+    "attention.sliding_window",
+    "attention.value_length",
+    "attn_logit_softcapping",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "final_logit_softcapping",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.freq_base_swa",
+    "rope.scale_linear",
+    "rope.scaling.attn_factor",
+    "rope.scaling.factor",
+    "rope.scaling.finetuned",
+    "rope.scaling.original_context_length",
+    "rope.scaling.type",
+    "tensor_data_layout",
+    "vocab_size",
+];
+
+/// No extent of a model is larger.
+const MOST: usize = 1 << 24;
+
+/// Reads values of an architecture, and remembers each problem.
+struct Values<'a> {
+    gguf: &'a Gguf,
+    of: &'a str,
+    problems: Vec<String>,
+}
+
+impl Values<'_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.gguf.get(&format!("{}.{name}", self.of))
+    }
+
+    fn wrong(&mut self, name: &str, expected: &str) {
+        let found = match self.get(name) {
+            None => "it is missing".into(),
+            Some(value) => format!("it is {value}"),
+        };
+        self.problems.push(format!("the value `{}.{name}` should be {expected}; {found}", self.of));
+    }
+
+    fn size(&mut self, name: &str) -> usize {
+        let found = self.get(name).and_then(Value::size).filter(|n| (1..=MOST).contains(n));
+        found.unwrap_or_else(|| {
+            self.wrong(name, &format!("an integer from 1 to {MOST}"));
+            1
+        })
+    }
+
+    fn size_or(&mut self, name: &str, default: usize) -> usize {
+        if self.get(name).is_some() { self.size(name) } else { default }
+    }
+
+    fn number_or(&mut self, name: &str, default: f64) -> f64 {
+        let Some(value) = self.get(name) else { return default };
+        value.number().filter(|x| x.is_finite() && *x >= 0.0).unwrap_or_else(|| {
+            self.wrong(name, "a number that is not negative");
+            default
+        })
+    }
+
+    /// A value that may be missing, and has one meaning only where it is there.
+    fn fixed(&mut self, name: &str, expected: &str, is_right: impl FnOnce(&Value) -> bool) {
+        if self.get(name).is_some_and(|value| !is_right(value)) {
+            self.wrong(name, expected);
+        }
+    }
+
+    /// Values that mean something that is unknown here: to pass over them could give wrong numbers.
+    fn unknown(&mut self) {
+        let start = format!("{}.", self.of);
+        let keys = self.gguf.metadata().keys().filter_map(|key| key.strip_prefix(&start));
+        let unknown = keys.filter(|name| !KNOWN.contains(name));
+        let problems = unknown.map(|name| format!("the value `{start}{name}` has no known meaning"));
+        self.problems.extend(problems.collect::<Vec<_>>());
+    }
+}
+
+impl DecoderConfig {
+    pub(super) fn read(gguf: &Gguf, positions: Option<usize>) -> Result<DecoderConfig, Vec<String>> {
+        let name = gguf.text("general.architecture").unwrap_or("(none)");
+        let known = architecture::named(name);
+        let architecture = known.ok_or_else(|| {
+            vec![format!("the architecture `{name}` has no builder; there are builders for {}", architecture::names())]
+        })?;
+        let mut values = Values { gguf, of: name, problems: Vec::new() };
+        values.unknown();
+        values.fixed("attention.causal", "true", |value| value.flag() == Some(true));
+        let [width, heads] = ["embedding_length", "attention.head_count"].map(|name| values.size(name));
+        let groups = values.size_or("attention.head_count_kv", heads);
+        if !heads.is_multiple_of(groups) {
+            values.problems.push(format!("{heads} heads of queries are no multiple of {groups} heads of keys"));
+        }
+        let key = values.size_or("attention.key_length", (width / heads).max(1));
+        let depth = [key, values.size_or("attention.value_length", key)];
+        if heads.saturating_mul(depth[0].max(depth[1])) > MOST {
+            values.problems.push(format!("{heads} heads of {depth:?} elements are more than {MOST}"));
+        }
+        let trained = values.size("context_length");
+        let vocabulary = gguf.tensors().get("token_embd.weight").and_then(|t| t.dims.first()).copied().unwrap_or(1);
+        let layers = values.size("block_count");
+        // Each layer has tensors: a number beyond them is damaged, and would make an endless program.
+        let tensors = gguf.tensors().len();
+        if layers > tensors {
+            values.problems.push(format!("the file has {tensors} tensors, too few for {layers} layers"));
+        }
+        let products = ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+        let biases =
+            (0..layers.min(tensors)).flat_map(|layer| products.map(|product| format!("blk.{layer}.{product}")));
+        let window = (architecture.period > 0 || values.get("attention.sliding_window").is_some())
+            .then(|| values.size("attention.sliding_window"));
+        let softcaps = ["attn_logit_softcapping", "final_logit_softcapping"].map(|name| values.number_or(name, 0.0));
+        let config = DecoderConfig {
+            architecture,
+            layers,
+            width,
+            heads,
+            groups,
+            depth,
+            inner: values.size("feed_forward_length"),
+            vocabulary,
+            positions: positions.unwrap_or(trained).min(trained).max(1),
+            trained,
+            eps: values.number_or("attention.layer_norm_rms_epsilon", 1e-5),
+            scale: scale(name, layers, width / heads, key),
+            window,
+            softcaps,
+            biased: biases.filter(|name| gguf.tensors().contains_key(&format!("{name}.bias"))).collect(),
+            tied: !gguf.tensors().contains_key("output.weight"),
+            rope: Rope::read(&mut values, architecture, key),
+        };
+        if values.problems.is_empty() { Ok(config) } else { Err(values.problems) }
+    }
+
+    /// Says whether a layer sees only the window.
+    pub(super) fn is_windowed(&self, layer: usize) -> bool {
+        let period = self.architecture.period;
+        self.window.is_some() && (period == 0 || !(layer + 1).is_multiple_of(period))
+    }
+
+    /// Returns the names of the tables of cosines and sines that a layer reads.
+    pub(super) fn tables(&self, layer: usize) -> [&'static str; 2] {
+        match self.rope.window_base.filter(|_| self.is_windowed(layer)) {
+            Some(_) => ["rope.window.cos", "rope.window.sin"],
+            None => ["rope.cos", "rope.sin"],
+        }
+    }
+
+    /// Returns the extents of a table of angles, if the name is of one.
+    pub(super) fn rotation_shape(&self, name: &str) -> Option<[usize; 2]> {
+        name.starts_with("rope.").then_some([self.positions, self.rope.pairs])
+    }
+
+    /// Returns the cosines or sines of all positions' angles, if the name is of such a table.
+    pub(super) fn rotation(&self, name: &str) -> Option<Tensor> {
+        let dims = self.rotation_shape(name)?;
+        let (rope, pairs) = (&self.rope, self.rope.pairs);
+        let (base, divisor) = match rope.window_base.filter(|_| name.contains("window")) {
+            Some(base) => (base, 1.0),
+            None => (rope.base, rope.divisor),
+        };
+        let function = if name.ends_with("cos") { f64::cos } else { f64::sin };
+        let frequency = |pair: usize| {
+            let factor = rope.factors.as_ref().map_or(1.0, |factors| factors[pair]);
+            base.powf(-(pair as f64) / pairs as f64) / (divisor * factor)
+        };
+        let frequencies: Vec<f64> = (0..pairs).map(frequency).collect();
+        let angles = (0..dims[0]).flat_map(|at| frequencies.iter().map(move |frequency| at as f64 * frequency));
+        Some(Tensor::from_f64(DType::F32, &dims, angles.map(function)))
+    }
+}
+
+/// Returns the number that scores are multiplied by. The largest models of two architectures divide by the root of another depth, as
+/// their published configurations (`query_pre_attn_scalar`) say; the files do not.
+fn scale(architecture: &str, layers: usize, share: usize, depth: usize) -> f64 {
+    let depth = match (architecture, layers) {
+        ("gemma2", 46) | ("gemma3", 62) => share,
+        _ => depth,
+    };
+    1.0 / (depth as f64).sqrt()
+}
+
+impl Rope {
+    fn read(values: &mut Values<'_>, architecture: &Architecture, depth: usize) -> Rope {
+        let turned = values.size_or("rope.dimension_count", depth);
+        if turned > depth || !turned.is_multiple_of(2) {
+            values.wrong("rope.dimension_count", &format!("an even number up to the depth of a head, {depth}"));
+        }
+        let kind = "\"none\" or \"linear\": other scalings of positions are not supported";
+        values.fixed("rope.scaling.type", kind, |value| matches!(value.text(), Some("none" | "linear")));
+        values.fixed("rope.scaling.attn_factor", "1", |value| value.number() == Some(1.0));
+        let is_linear = values.get("rope.scaling.type").and_then(Value::text) != Some("none");
+        let divisor = values.number_or("rope.scale_linear", 1.0);
+        let divisor = values.number_or("rope.scaling.factor", divisor);
+        let window_base = architecture.window_base.map(|base| values.number_or("rope.freq_base_swa", base));
+        let pairs = (turned / 2).max(1);
+        let factors: Option<Vec<f64>> = values.gguf.tensors().get(FACTORS).map(|tensor| tensor.decode().to_f64());
+        if factors.as_ref().is_some_and(|factors| factors.len() != pairs || factors.contains(&0.0)) {
+            values.problems.push(format!("the tensor `{FACTORS}` should have {pairs} elements that are not 0"));
+        }
+        Rope {
+            pairs,
+            base: values.number_or("rope.freq_base", 1e4),
+            divisor: if is_linear && divisor > 0.0 { divisor } else { 1.0 },
+            window_base,
+            factors,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The graph of a chunk of tokens, whose keys and values are appended to states.
+
+use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Type};
+
+use super::DecoderConfig;
+use crate::{
+    module::slice,
+    nn::{Built, reshape, swap_last_two},
+};
+
+/// The values that all layers of a chunk share.
+struct Chunk<'a> {
+    config: &'a DecoderConfig,
+    tokens: Dim,
+    cached: Dim,
+    /// The place of the first token.
+    at: NodeId,
+    /// The places of all tokens.
+    places: NodeId,
+    /// Whether a token sees a row of the cache: in layers that see all, and in layers that see a window. None where it sees every row.
+    seen: [Option<NodeId>; 2],
+}
+
+fn shape(dims: impl IntoIterator<Item = Dim>) -> Shape {
+    dims.into_iter().collect()
+}
+
+fn param(g: &mut Graph, name: &str, dims: &[usize]) -> Built {
+    g.parameter(name, &Type::tensor(DType::F32, dims))
+}
+
+pub(super) fn build(config: &DecoderConfig, tokens: Dim, cached: Dim) -> Built<Graph> {
+    let mut g = Graph::new(config.architecture.name);
+    let ids = g.input("ids", Type::Tensor(DType::I64, shape([tokens.clone()])))?;
+    let at = g.input("at", Type::tensor(DType::I64, &[]))?;
+    let last = g.input("last", Type::tensor(DType::I64, &[1]))?;
+    let places = g.iota(shape([tokens.clone()]), -1, DType::I64)?;
+    let places = g.add(places, at)?;
+    let mut chunk = Chunk { config, tokens, cached, at, places, seen: [None; 2] };
+    chunk.seen = chunk.seen(&mut g)?;
+    let table = param(&mut g, "token_embd.weight", &[config.vocabulary, config.width])?;
+    let mut x = g.gather(table, ids, 0)?;
+    if config.architecture.scaled_embedding {
+        let scale = g.scalar((config.width as f64).sqrt(), x)?;
+        x = g.mul(x, scale)?;
+    }
+    for layer in 0..config.layers {
+        x = g.within(&format!("blk.{layer}"), |g| chunk.layer(g, layer, x))?;
+    }
+    let x = g.gather(x, last, 0)?;
+    let x = chunk.norm(&mut g, "output_norm", x, config.width)?;
+    let head = match config.tied {
+        true => table,
+        false => param(&mut g, "output.weight", &[config.vocabulary, config.width])?,
+    };
+    let head = swap_last_two(&mut g, head)?;
+    let logits = g.matmul(x, head)?;
+    let logits = capped(&mut g, logits, config.softcaps[1])?;
+    g.output("logits", logits)?;
+    Ok(g)
+}
+
+/// limit · tanh(x / limit), or x where the limit is 0.
+fn capped(g: &mut Graph, x: NodeId, limit: f64) -> Built {
+    if limit == 0.0 {
+        return Ok(x);
+    }
+    let limit = g.scalar(limit, x)?;
+    let x = g.div(x, limit)?;
+    let x = g.tanh(x)?;
+    g.mul(x, limit)
+}
+
+impl Chunk<'_> {
+    fn seen(&self, g: &mut Graph) -> Built<[Option<NodeId>; 2]> {
+        let key = g.iota(shape([Dim::Known(1), self.cached.clone()]), -1, DType::I64)?;
+        let token = g.iota(shape([self.tokens.clone(), Dim::Known(1)]), -2, DType::I64)?;
+        let token = g.add(token, self.at)?;
+        let past = g.apply("le", &[key, token], &[])?;
+        let Some(window) = self.config.window else { return Ok([Some(past), None]) };
+        let width = g.scalar(window as f64, token)?;
+        let first = g.sub(token, width)?;
+        let near = g.gt(key, first)?;
+        let near = g.and(past, near)?;
+        Ok([Some(past), Some(near)])
+    }
+
+    fn norm(&self, g: &mut Graph, name: &str, x: NodeId, width: usize) -> Built {
+        let gain = param(g, &format!("{name}.weight"), &[width])?;
+        g.rmsnorm(x, gain, f64::from(self.config.eps as f32))
+    }
+
+    /// x wᵀ, and the bias where the file has one.
+    fn product(&self, g: &mut Graph, name: &str, x: NodeId, [from, to]: [usize; 2]) -> Built {
+        let stored = param(g, &format!("{name}.weight"), &[to, from])?;
+        let weight = swap_last_two(g, stored)?;
+        let y = g.matmul(x, weight)?;
+        if !self.config.biased.contains(name) {
+            return Ok(y);
+        }
+        let bias = param(g, &format!("{name}.bias"), &[to])?;
+        g.add(y, bias)
+    }
+
+    fn layer(&self, g: &mut Graph, layer: usize, x: NodeId) -> Built {
+        let (config, block) = (self.config, format!("blk.{layer}"));
+        let post_norm = |g: &mut Graph, name: &str, y: NodeId| match config.architecture.post_norms {
+            true => self.norm(g, &format!("{block}.{name}"), y, config.width),
+            false => Ok(y),
+        };
+        let n = self.norm(g, &format!("{block}.attn_norm"), x, config.width)?;
+        let y = self.attention(g, layer, n)?;
+        let y = post_norm(g, "post_attention_norm", y)?;
+        let x = g.add(x, y)?;
+        let n = self.norm(g, &format!("{block}.ffn_norm"), x, config.width)?;
+        let y = self.gated(g, &block, n)?;
+        let y = post_norm(g, "post_ffw_norm", y)?;
+        g.add(x, y)
+    }
+
+    fn gated(&self, g: &mut Graph, block: &str, n: NodeId) -> Built {
+        let DecoderConfig { width, inner, architecture, .. } = *self.config;
+        let y = if architecture.fused {
+            let both = self.product(g, &format!("{block}.ffn_up"), n, [width, 2 * inner])?;
+            g.apply("glu", &[both], &[("gate", "first".into()), ("act", architecture.gate.into())])?
+        } else {
+            let gate = self.product(g, &format!("{block}.ffn_gate"), n, [width, inner])?;
+            let gate = g.act(gate, architecture.gate)?;
+            let up = self.product(g, &format!("{block}.ffn_up"), n, [width, inner])?;
+            g.mul(gate, up)?
+        };
+        self.product(g, &format!("{block}.ffn_down"), y, [inner, width])
+    }
+
+    /// Computes the queries, keys and values of the chunk, `[heads tokens depth]` each.
+    fn heads(&self, g: &mut Graph, block: &str, n: NodeId) -> Built<[NodeId; 3]> {
+        let DecoderConfig { width, heads, groups, depth: [key, value], architecture, .. } = *self.config;
+        let sizes = [(heads, key), (groups, key), (groups, value)];
+        let mut parts = Vec::new();
+        if architecture.fused {
+            let widths = sizes.map(|(count, depth)| count * depth);
+            let all = self.product(g, &format!("{block}.attn_qkv"), n, [width, widths.iter().sum()])?;
+            let mut at = 0;
+            for width in widths {
+                parts.push(slice(g, all, -1, at, width)?);
+                at += width;
+            }
+        } else {
+            for (name, (count, depth)) in ["attn_q", "attn_k", "attn_v"].into_iter().zip(sizes) {
+                parts.push(self.product(g, &format!("{block}.{name}"), n, [width, count * depth])?);
+            }
+        }
+        for (at, (part, (count, depth))) in parts.iter_mut().zip(sizes).enumerate() {
+            *part = reshape(g, *part, &[self.tokens.clone(), count.into(), depth.into()])?;
+            if let Some(name) = ["attn_q_norm", "attn_k_norm"].get(at).filter(|_| architecture.head_norms) {
+                *part = self.norm(g, &format!("{block}.{name}"), *part, depth)?;
+            }
+            *part = g.transpose(*part, &[1, 0, 2])?;
+        }
+        Ok(parts.try_into().expect("three were made"))
+    }
+
+    fn attention(&self, g: &mut Graph, layer: usize, n: NodeId) -> Built {
+        let (config, block) = (self.config, format!("blk.{layer}"));
+        let [mut q, mut k, mut v] = self.heads(g, &block, n)?;
+        let mut angles = [self.places; 2];
+        for (angle, name) in angles.iter_mut().zip(config.tables(layer)) {
+            let dims = config.rotation_shape(name).expect("it is the name of such a table");
+            let table = param(g, name, &dims)?;
+            *angle = g.gather(table, self.places, 0)?;
+        }
+        for x in [&mut q, &mut k] {
+            *x = g.rope(*x, angles[0], angles[1], config.architecture.rope)?;
+        }
+        for (name, depth, x) in [("keys", config.depth[0], &mut k), ("values", config.depth[1], &mut v)] {
+            let name = format!("{block}.{name}");
+            let rows = shape([config.groups.into(), self.cached.clone(), depth.into()]);
+            let before = g.state(&name, Type::Tensor(DType::F32, rows))?;
+            *x = g.apply("update-slice", &[before, *x, self.at], &[("axis", (-2).into())])?;
+            g.update(&name, *x)?;
+        }
+        let seen = self.seen[usize::from(config.is_windowed(layer))].expect("windowed layers have a window");
+        let attrs = [
+            ("scale", f64::from(config.scale as f32).into()),
+            ("softcap", config.softcaps[0].into()),
+            ("mask", "keep".into()),
+        ];
+        let y = g.apply("sdpa", &[q, k, v, seen], &attrs)?;
+        let y = g.transpose(y, &[1, 0, 2])?;
+        let mixed = config.heads * config.depth[1];
+        let y = reshape(g, y, &[self.tokens.clone(), mixed.into()])?;
+        self.product(g, &format!("{block}.attn_output"), y, [mixed, config.width])
+    }
+}

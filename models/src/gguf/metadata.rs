@@ -1,0 +1,181 @@
+//! The values of metadata. Arrays stay in the file: a count in a damaged header allocates nothing.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use memmap2::Mmap;
+
+/// A value of the metadata.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// An integer of any width.
+    Int(i128),
+    /// A number of any precision.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+    /// A text.
+    Text(String),
+    /// Values of one kind.
+    Array(Array),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Characters of a text that are shown.
+        const SHOWN: usize = 40;
+        match self {
+            Value::Int(n) => n.fmt(f),
+            Value::Float(x) => x.fmt(f),
+            Value::Bool(flag) => flag.fmt(f),
+            Value::Text(text) if text.chars().nth(SHOWN).is_none() => write!(f, "{text:?}"),
+            Value::Text(text) => write!(f, "{:?}…", text.chars().take(SHOWN).collect::<String>()),
+            Value::Array(array) => write!(f, "a list of {} values", array.len()),
+        }
+    }
+}
+
+impl Value {
+    /// Returns the value as an extent.
+    pub fn size(&self) -> Option<usize> {
+        match self {
+            Value::Int(n) => usize::try_from(*n).ok(),
+            _ => None,
+        }
+    }
+
+    /// Returns the value as a number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Int(n) => Some(*n as f64),
+            Value::Float(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// Returns the value as a truth value.
+    pub fn flag(&self) -> Option<bool> {
+        match self {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// Returns the value as a text.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the value as an array.
+    pub fn array(&self) -> Option<&Array> {
+        match self {
+            Value::Array(array) => Some(array),
+            _ => None,
+        }
+    }
+}
+
+/// The kinds of values, by their numbers in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Unsigned(usize),
+    Signed(usize),
+    F32,
+    F64,
+    Bool,
+    Text,
+    Array,
+}
+
+impl Kind {
+    pub(super) fn numbered(number: u32) -> Option<Kind> {
+        const KINDS: [Kind; 13] = [
+            Kind::Unsigned(1),
+            Kind::Signed(1),
+            Kind::Unsigned(2),
+            Kind::Signed(2),
+            Kind::Unsigned(4),
+            Kind::Signed(4),
+            Kind::F32,
+            Kind::Bool,
+            Kind::Text,
+            Kind::Array,
+            Kind::Unsigned(8),
+            Kind::Signed(8),
+            Kind::F64,
+        ];
+        KINDS.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Returns the bytes of a value, where all values of the kind take the same.
+    pub(super) fn bytes(self) -> Option<usize> {
+        match self {
+            Kind::Unsigned(bytes) | Kind::Signed(bytes) => Some(bytes),
+            Kind::F32 => Some(4),
+            Kind::F64 => Some(8),
+            Kind::Bool => Some(1),
+            Kind::Text | Kind::Array => None,
+        }
+    }
+
+    /// Reads a value of a kind whose values all take the same bytes, from exactly these.
+    pub(super) fn scalar(self, bytes: &[u8]) -> Option<Value> {
+        let mut wide = [0; 8];
+        wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(wide);
+        Some(match self {
+            Kind::Unsigned(_) => Value::Int(bits.into()),
+            Kind::Signed(size) => {
+                let unused = 64 - 8 * size as u32;
+                Value::Int((((bits << unused) as i64) >> unused).into())
+            }
+            Kind::F32 => Value::Float(f32::from_bits(bits as u32).into()),
+            Kind::F64 => Value::Float(f64::from_bits(bits)),
+            Kind::Bool if bits > 1 => return None,
+            Kind::Bool => Value::Bool(bits == 1),
+            Kind::Text | Kind::Array => return None,
+        })
+    }
+}
+
+/// Values of one kind. They are read from the mapped file on demand.
+#[derive(Clone, Debug)]
+pub struct Array {
+    pub(super) kind: Kind,
+    pub(super) count: usize,
+    pub(super) map: Arc<Mmap>,
+    pub(super) range: Range<usize>,
+}
+
+impl Array {
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Says whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns the numbers; none for an array of texts.
+    pub fn numbers(&self) -> impl Iterator<Item = f64> {
+        let size = self.kind.bytes().unwrap_or(usize::MAX);
+        let bytes = self.kind.bytes().map_or(&[][..], |_| &self.map[self.range.clone()]);
+        bytes.chunks_exact(size).filter_map(|bytes| self.kind.scalar(bytes)?.number())
+    }
+
+    /// Returns the texts; none for an array of numbers.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let mut rest = if self.kind == Kind::Text { &self.map[self.range.clone()] } else { &[] };
+        std::iter::from_fn(move || {
+            let (length, after) = rest.split_first_chunk::<8>()?;
+            let (text, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+            rest = after;
+            // It was checked when the file was opened.
+            std::str::from_utf8(text).ok()
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! A language model from a GGUF file: the decoder, the vocabulary and the template of conversations, checked together.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    chat::{ChatError, ChatTemplate, Message},
+    decoder::{Decoder, DecoderError},
+    gguf::{Gguf, GgufError},
+    vocabulary::{Vocabulary, VocabularyError},
+};
+
+/// A language model that is not compiled yet.
+#[derive(Debug)]
+pub struct LanguageModel {
+    gguf: Gguf,
+    vocabulary: Vocabulary,
+    template: Option<ChatTemplate>,
+    trained: usize,
+}
+
+/// Why a language model cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LanguageError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// No decoder can be built of it.
+    #[error(transparent)]
+    Decoder(#[from] Box<DecoderError>),
+    /// Its vocabulary cannot be used, or a text has no tokens in it.
+    #[error(transparent)]
+    Vocabulary(#[from] VocabularyError),
+    /// Messages make no prompt.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    /// The file has more tokens than embeddings.
+    #[error("{}: {tokens} tokens, but embeddings for {embedded}; convert the model again", .path.display())]
+    Embeddings {
+        /// The file.
+        path: PathBuf,
+        /// The number of tokens.
+        tokens: usize,
+        /// The number of embeddings.
+        embedded: usize,
+    },
+    /// The file has no template.
+    #[error("{} has no chat template; give the prompt as plain text", .path.display())]
+    NoTemplate {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl LanguageModel {
+    /// Opens a GGUF file.
+    ///
+    /// # Errors
+    /// When the file is damaged; else all that is missing or not supported.
+    pub fn open(path: impl AsRef<Path>) -> Result<LanguageModel, LanguageError> {
+        let gguf = Gguf::open(path)?;
+        let decoder = Decoder::new(&gguf, None)?;
+        let vocabulary = Vocabulary::new(&gguf)?;
+        let (tokens, embedded) = (vocabulary.len(), decoder.config().vocabulary);
+        if tokens > embedded {
+            return Err(LanguageError::Embeddings { path: gguf.path().into(), tokens, embedded });
+        }
+        let template = ChatTemplate::new(&gguf, &vocabulary);
+        Ok(LanguageModel { gguf, vocabulary, template, trained: decoder.config().trained })
+    }
+
+    /// Makes the decoder, with room for a number of tokens: no more than it was trained for.
+    ///
+    /// # Errors
+    /// As [`Decoder::new`].
+    pub fn decoder(&self, room: usize) -> Result<Decoder, LanguageError> {
+        Ok(Decoder::new(&self.gguf, Some(room))?)
+    }
+
+    /// Returns the file.
+    pub fn gguf(&self) -> &Gguf {
+        &self.gguf
+    }
+
+    /// Returns the most tokens of a text that the model was trained for.
+    pub fn trained(&self) -> usize {
+        self.trained
+    }
+
+    /// Returns the vocabulary.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// Returns the template of conversations, if the file has one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
+    }
+
+    /// Returns the tokens of a prompt.
+    ///
+    /// # Errors
+    /// When the text has no tokens in this vocabulary.
+    pub fn prompt(&self, text: &str) -> Result<Vec<u32>, LanguageError> {
+        Ok(self.vocabulary.encode(text, true)?)
+    }
+
+    /// Returns the tokens of a conversation, up to where the model answers.
+    ///
+    /// # Errors
+    /// When the file has no template, or the template refuses the messages.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, LanguageError> {
+        let template = self.template.as_ref();
+        let template = template.ok_or_else(|| LanguageError::NoTemplate { path: self.gguf.path().into() })?;
+        // A template writes the tokens that begin and end a text itself.
+        Ok(self.vocabulary.encode(&template.apply(messages, true)?, false)?)
+    }
+}

@@ -1,0 +1,119 @@
+//! The vocabulary of a GGUF file: texts to token ids, and token ids to texts.
+
+mod build;
+mod pieces;
+mod splits;
+mod stream;
+
+use std::path::PathBuf;
+
+use self::build::Parts;
+pub use self::stream::TextStream;
+use crate::gguf::Gguf;
+
+/// A vocabulary, and the rules that divide texts.
+#[derive(Clone, Debug)]
+pub struct Vocabulary {
+    path: PathBuf,
+    parts: Parts,
+}
+
+/// Why a file's vocabulary cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum VocabularyError {
+    /// Values are missing, wrong or not supported: all of them.
+    #[error("cannot read the vocabulary of {}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Each thing that is missing, wrong or not supported.
+        problems: Vec<String>,
+    },
+    /// A text has no tokens.
+    #[error("cannot divide the text {text:?}… into tokens of {}: {problem}", .path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// How the text begins.
+        text: String,
+        /// The reason.
+        problem: String,
+    },
+}
+
+impl Vocabulary {
+    /// Reads the vocabulary of a file.
+    ///
+    /// # Errors
+    /// Everything that is missing, wrong or not supported.
+    pub fn new(gguf: &Gguf) -> Result<Vocabulary, VocabularyError> {
+        let path = gguf.path().to_path_buf();
+        match build::parts(gguf) {
+            Ok(parts) => Ok(Vocabulary { path, parts }),
+            Err(problems) => Err(VocabularyError::Format { path, problems }),
+        }
+    }
+
+    /// Returns the number of tokens.
+    pub fn len(&self) -> usize {
+        self.parts.pieces.len()
+    }
+
+    /// Says whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.pieces.is_empty()
+    }
+
+    /// Returns the token ids of a text. Where `is_prompt`, the tokens that begin (or end) a text are added, if the file says that the model expects
+    /// them. Names of special tokens in the text, as `<|im_end|>`, become these tokens.
+    ///
+    /// # Errors
+    /// When the tokenizer gives up.
+    pub fn encode(&self, text: &str, is_prompt: bool) -> Result<Vec<u32>, VocabularyError> {
+        let encoding = self.parts.tokenizer.encode_fast(text, false).map_err(|problem| VocabularyError::Text {
+            path: self.path.clone(),
+            text: text.chars().take(40).collect(),
+            problem: problem.to_string(),
+        })?;
+        let begin = self.parts.begin.filter(|_| is_prompt && self.parts.adds_begin);
+        let end = self.parts.end.filter(|_| is_prompt && self.parts.adds_end);
+        Ok(begin.into_iter().chain(encoding.get_ids().iter().copied()).chain(end).collect())
+    }
+
+    /// Returns the text of tokens. Bytes that are no UTF-8 become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut stream = TextStream::default();
+        let text: String = ids.iter().map(|id| stream.push(self.bytes(*id))).collect();
+        text + &stream.finish()
+    }
+
+    /// Returns the bytes that a token adds to a text; none for control tokens and ids that no token has.
+    pub fn bytes(&self, id: u32) -> &[u8] {
+        self.parts.pieces.get(id as usize).map_or(&[], |piece| &piece.bytes)
+    }
+
+    /// Returns the name of a token, as the file has it.
+    pub fn name(&self, id: u32) -> Option<&str> {
+        self.parts.pieces.get(id as usize).map(|piece| piece.name.as_str())
+    }
+
+    /// Says whether a token ends a text.
+    pub fn is_end(&self, id: u32) -> bool {
+        self.parts.ends.binary_search(&id).is_ok()
+    }
+
+    /// Returns the first token of texts.
+    pub fn begin(&self) -> Option<u32> {
+        self.parts.begin
+    }
+
+    /// Says whether [`Vocabulary::encode`] begins prompts with it.
+    pub fn adds_begin(&self) -> bool {
+        self.parts.adds_begin && self.parts.begin.is_some()
+    }
+
+    /// Returns the last token of texts.
+    pub fn end(&self) -> Option<u32> {
+        self.parts.end
+    }
+}
