@@ -1,5 +1,6 @@
 //! From the nodes of a model to a graph: names and scopes, parameters and constants, and what is known while the model is read.
 
+mod order;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -319,9 +320,9 @@ impl<'m> Importer<'m> {
         self.inner(graph, opsets)
     }
 
-    /// Maps nodes in order. One that cannot be mapped is a problem; those that only depend on it are not.
+    /// Maps nodes, each after those that it depends on. One that cannot be mapped is a problem; those that only depend on it are not.
     fn nodes(&mut self, nodes: &[NodeProto], opsets: &OpSets) {
-        for node in nodes {
+        for node in order::ordered(nodes).into_iter().map(|at| &nodes[at]) {
             let version = opsets.version(node.domain());
             let outputs = self.node(node, opsets).unwrap_or_else(|NodeError(why)| {
                 self.problems.push(Unsupported::at(node, version, why));

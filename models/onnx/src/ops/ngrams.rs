@@ -66,16 +66,16 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
         });
     }
     let counts = c.concat(&parts, 1)?;
+    let counts = weighted(c, counts, total)?;
     // Several n-grams may have one place.
     let ones = places.iter().flat_map(|place| (0..results).map(move |at| f64::from(at as i64 == *place)));
     let table = c.weights("places", Tensor::from_f64(DType::F32, &[total, results], ones))?;
-    let counts = c.apply("matmul", [counts, table])?;
-    let y = weighted(c, counts, results)?;
+    let y = c.apply("matmul", [counts, table])?;
     if c.rank(x) == 1 { c.reshape(y, &[results]) } else { Ok(y) }
 }
 
-/// Counts [rows results] as the mode says.
-fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, results: usize) -> NodeResult {
+/// Counts [rows n-grams] as the mode says; each n-gram of the pool has its weight.
+fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResult {
     let mode = c.word("mode")?.unwrap_or("TF");
     let base = match mode {
         "TF" => return Ok(counts),
@@ -88,11 +88,11 @@ fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, results: usize) -> NodeRes
     };
     match c.floats("weights")? {
         None => Ok(base),
-        Some(weights) if weights.len() == results => {
-            let weights = c.weights("weights", Tensor::from_f64(DType::F32, &[results], weights))?;
+        Some(weights) if weights.len() == total => {
+            let weights = c.weights("weights", Tensor::from_f64(DType::F32, &[total], weights))?;
             c.apply("mul", [base, weights])
         }
-        Some(weights) => Err(format!("{} weights for {results} results", weights.len()).into()),
+        Some(weights) => Err(format!("{} weights for {total} n-grams", weights.len()).into()),
     }
 }
 

@@ -458,6 +458,7 @@ impl Votes {
     fn completed(&self, c: &mut NodeCall<'_, '_>, score: NodeId) -> NodeResult {
         match self.transform {
             Transform::Probit => Err("PROBIT of one score of two classes, of which ONNX Runtime writes one".into()),
+            Transform::Logistic => opposites(c, score, Transform::Logistic),
             _ if self.positive => complement(c, score),
             transform => opposites(c, score, transform),
         }
