@@ -1,5 +1,6 @@
 //! Models that are put together message by message: what is folded, what is refused, and what damage says.
 
+mod classical;
 mod decompositions;
 mod elementary;
 mod files;

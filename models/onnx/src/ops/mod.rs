@@ -31,6 +31,7 @@ mod qlinear;
 mod quantize;
 mod recurrent;
 mod reduction;
+mod regions;
 mod resize;
 mod scatter;
 mod slicing;
@@ -69,6 +70,7 @@ const FAMILIES: &[&[OpRow]] = &[
     linear_attention::OPS,
     spatial::OPS,
     unpool::OPS,
+    regions::OPS,
     resize::OPS,
     grid_sample::OPS,
     fourier::OPS,

@@ -46,7 +46,7 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let places = c.ints("ngram_indexes")?.ok_or("it has no `ngram_indexes`")?;
     let total: usize = pool.iter().map(|grams| grams.words.len() / grams.length).sum();
     let results = places.iter().max().map_or(0, |most| most + 1);
-    let known = places.iter().all(|place| *place >= 0) && results <= 1 << 24;
+    let known = places.iter().all(|place| *place >= 0) && results <= 1 << 20 && total <= 1 << 20;
     let results = usize::try_from(results).ok().filter(|_| known && places.len() == total);
     let results = results.ok_or_else(|| NodeError(format!("{} ngram_indexes for {total} n-grams", places.len())))?;
     let x = c.input(0)?;

@@ -184,7 +184,7 @@ fn batch_in_training(c: &mut NodeCall<'_, '_>) -> Outputs {
     }
     let (x, eps, momentum) = (c.input(0)?, c.float_or("epsilon", 1e-5)?, c.float_or("momentum", 0.9)?);
     let dims = c.dims(x);
-    let axis = dims.len().min(2) - 1;
+    let axis = dims.len().min(2).checked_sub(1).ok_or("a number, which is no batch")?;
     let column: Vec<usize> = dims.iter().enumerate().map(|(at, n)| if at == axis { *n } else { 1 }).collect();
     let axes: Vec<usize> = (0..dims.len()).filter(|at| *at != axis).collect();
     let to = c.dtype(x);

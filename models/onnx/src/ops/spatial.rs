@@ -129,7 +129,7 @@ fn is_volume(windows: &Windows) -> bool {
 }
 
 /// How many groups of channels there are.
-fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
+pub(super) fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let groups = c.int_or("group", 1)?;
     usable(groups).ok_or_else(|| NodeError(format!("{groups} groups")))
 }
@@ -247,7 +247,7 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 /// A number more for each channel of [N C D..].
-fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResult {
+pub(super) fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResult {
     let Some(bias) = bias else { return Ok(y) };
     let channels = c.dims(bias).iter().product();
     let column: Vec<usize> = (0..c.rank(y) - 1).map(|i| if i == 0 { channels } else { 1 }).collect();

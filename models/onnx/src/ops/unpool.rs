@@ -112,14 +112,15 @@ fn col2im(c: &mut NodeCall<'_, '_>) -> NodeResult {
         padded.checked_sub(windows.dilation[at] * (block[at] - 1) + 1).map_or(0, |rest| rest / windows.stride[at] + 1)
     };
     let steps: Vec<usize> = (0..image.len()).map(steps).collect();
-    let (inner, blocks) = (block.iter().product::<usize>(), steps.iter().product::<usize>());
+    let product = |extents: &[usize]| extents.iter().fold(1_usize, |all, n| all.saturating_mul(*n));
+    let (inner, blocks) = (product(&block), product(&steps));
     let [batch, columns, given] = c.dims(x)[..] else {
         return Err(format!("columns of {:?}; they are [N C·K L]", c.dims(x)).into());
     };
     if columns % inner != 0 || given != blocks {
         return Err(format!("{columns} rows of {given} columns for {blocks} blocks of {inner}").into());
     }
-    let (planes, pixels) = (batch * (columns / inner), image.iter().product::<usize>());
+    let (planes, pixels) = (batch * (columns / inner), product(&image));
     // What lies in the padding goes nowhere.
     let place = |number: usize| {
         let (mut within, mut of_blocks) = (number / blocks, number % blocks);

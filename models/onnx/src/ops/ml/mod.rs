@@ -2,6 +2,7 @@
 //! features. Where ONNX leaves something open, results are those of ONNX Runtime.
 
 mod encoders;
+mod ensemble;
 mod features;
 mod forest;
 mod linear;

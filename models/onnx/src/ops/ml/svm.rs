@@ -135,9 +135,9 @@ fn by_vectors(
     one_of("classes with vectors", counts.len(), classes)?;
     let counts: Vec<usize> = counts
         .iter()
-        .map(|n| usize::try_from(*n))
+        .map(|n| u32::try_from(*n).map(|n| n as usize))
         .collect::<Result<_, _>>()
-        .map_err(|_| "a negative number of vectors")?;
+        .map_err(|_| format!("vectors_per_class of {counts:?}"))?;
     let starts: Vec<usize> = (0..classes).map(|class| counts[..class].iter().sum()).collect();
     let total: usize = counts.iter().sum();
     let (coefficients, rho) = (numbers(c, "coefficients")?, numbers(c, "rho")?);
