@@ -132,9 +132,9 @@ fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
             "as many samples as a region is large (sampling_ratio 0); state a number of samples for each bin".into()
         );
     }
-    let ([images_count, channels, rows, columns], count) = match (c.dims(x)[..].try_into(), c.dims(regions)[..]) {
-        (Ok(dims), [count, 4]) => (dims, count),
-        _ => return Err(format!("images of {:?} and regions of {:?}", c.dims(x), c.dims(regions)).into()),
+    let (image_dims, region_dims) = (c.dims(x), c.dims(regions));
+    let (&[images_count, channels, rows, columns], &[count, 4]) = (&image_dims[..], &region_dims[..]) else {
+        return Err(format!("images of {image_dims:?} and regions of {region_dims:?}").into());
     };
     let side = |c: &mut NodeCall<'_, '_>, at: usize| c.slice(regions, 1, at, 1);
     let (left, top, right, bottom) = (side(c, 0)?, side(c, 1)?, side(c, 2)?, side(c, 3)?);
@@ -169,13 +169,13 @@ fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
 /// A convolution whose windows read at places that are moved by offsets, each times its mask.
 fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w, offset) = (c.input(0)?, c.input(1)?, c.input(2)?);
-    let ([n, channels, rows, columns], [results, of_group, ref size @ ..]) = (
-        <[usize; 4]>::try_from(c.dims(x))
-            .map_err(|dims| NodeError(format!("images of {dims:?}; two spatial axes are supported")))?,
-        c.dims(w)[..],
-    ) else {
-        return Err(format!("weights of {:?}", c.dims(w)).into());
+    let (image_dims, weight_dims) = (c.dims(x), c.dims(w));
+    let (&[n, channels, rows, columns], [results, of_group, size @ ..]) = (&image_dims[..], &weight_dims[..]) else {
+        return Err(
+            format!("images of {image_dims:?} and weights of {weight_dims:?}; two spatial axes are supported").into()
+        );
     };
+    let (results, of_group) = (*results, *of_group);
     let windows = Windows::read(c, size, &[rows, columns])?;
     let (groups, parts) = (groups(c)?, usize::try_from(c.int_or("offset_group", 1)?).unwrap_or(0));
     let taps = size.iter().product::<usize>();

@@ -60,7 +60,9 @@ impl Ensemble {
     /// Trees without weights.
     fn new(forest: Forest, leaves: usize, targets: usize) -> Result<Ensemble, NodeError> {
         if leaves.saturating_add(1).saturating_mul(targets) > MOST_WEIGHTS {
-            return Err(format!("{targets} targets of {leaves} leaves; at most {MOST_WEIGHTS} weights are supported").into());
+            return Err(
+                format!("{targets} targets of {leaves} leaves; at most {MOST_WEIGHTS} weights are supported").into()
+            );
         }
         Ok(Ensemble { forest, weights: vec![BTreeMap::new(); leaves], targets })
     }
