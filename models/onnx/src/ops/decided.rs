@@ -17,7 +17,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("NonMaxSuppression", 10, suppressed),
 ];
 
-/// The parts along an axis where a condition holds, which may be shorter than the axis.
+/// Returns the parts along an axis where a condition holds, which may be shorter than the axis.
 fn compress(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut x = c.input(0)?;
     let axis = match c.int("axis")? {
@@ -37,7 +37,7 @@ fn compress(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
 }
 
-/// The coordinates of the elements that are not 0, a column each.
+/// Returns the coordinates of the elements that are not 0, a column each.
 fn non_zero(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.known(0)?;
     let dims = x.dims().to_vec();
@@ -56,7 +56,7 @@ fn non_zero(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.constant(Tensor::from_i64(DType::I64, &[dims.len(), found.len()], all))
 }
 
-/// Numbers in the order of the elements: NaN, which are equal, are the largest, and zeros are equal.
+/// Returns numbers in the order of the elements. NaN are equal and the largest, and zeros are equal.
 fn keys(x: &Tensor) -> Vec<i64> {
     let key = |x: f64| {
         if x.is_nan() {
@@ -68,7 +68,7 @@ fn keys(x: &Tensor) -> Vec<i64> {
     if x.dtype().is_float() { x.to_f64().into_iter().map(key).collect() } else { x.to_i64() }
 }
 
-/// The parts along an axis, or all elements, each once; where each is first, which of them each part is, and how many each stands for.
+/// Returns the parts along an axis, or all elements, each once; where each is first, which of them each part is, and how many each stands for.
 fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
     let mut x = c.input(0)?;
     let known = keys(&c.known(0)?);
@@ -112,7 +112,7 @@ struct Corners {
 }
 
 impl Corners {
-    /// Of two corners, either way round, or of a centre and extents.
+    /// Reads two corners, either way round, or a centre and extents.
     fn new(numbers: &[f64], centre: bool) -> Corners {
         let n = |at: usize| numbers[at] as f32;
         let (low, high) = if centre {
@@ -128,7 +128,7 @@ impl Corners {
         (self.high[0] - self.low[0]) * (self.high[1] - self.low[1])
     }
 
-    /// Whether two boxes share more than a part of what both cover.
+    /// Says whether two boxes share more than a part of the area that both cover.
     fn overlaps(self, other: Corners, limit: f32) -> bool {
         let side = |at: usize| self.high[at].min(other.high[at]) - self.low[at].max(other.low[at]);
         let (a, b) = (side(0), side(1));
@@ -141,7 +141,7 @@ impl Corners {
     }
 }
 
-/// The boxes that are kept, as [batch, class, box]: from the highest score on, those that overlap no box of their class that was kept.
+/// Returns the boxes that are kept, as [batch, class, box]: from the highest score on, those that overlap no box of their class that was kept.
 fn suppressed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (boxes, scores) = (c.known(0)?, c.known(1)?);
     let (&[batches, count, 4], &[of_batches, classes, of_boxes]) = (boxes.dims(), scores.dims()) else {

@@ -14,7 +14,7 @@ pub(super) const OPS: &[OpRow] = &[one("Det", 11, determinant)];
 /// The most rows of a matrix: each is eliminated by ops of its own.
 const MOST: usize = 128;
 
-/// The product of pivots, each the largest element of its column, with the sign of the exchanges of rows.
+/// Returns the product of pivots, each the largest element of its column, with the sign of the exchanges of rows.
 fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
@@ -36,7 +36,7 @@ fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(product, &outer)
 }
 
-/// The pivot of the first column [count 1 1], negative where rows were exchanged, and what is left of the other rows and columns.
+/// Returns the pivot of the first column [count 1 1], negative where rows were exchanged, and what is left of the other rows and columns.
 fn eliminated(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,

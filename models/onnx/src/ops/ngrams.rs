@@ -18,7 +18,7 @@ struct Grams {
     words: Vec<i64>,
 }
 
-/// The n-grams of the pool by length, those that are counted and those that are not.
+/// Returns the n-grams of the pool by length, those that are counted and those that are not.
 fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     let words = c.ints("pool_int64s")?.ok_or(
         "n-grams of strings, which programs do not have; map words to numbers before the model runs, and make its input those numbers",
@@ -35,7 +35,7 @@ fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     Ok(pool)
 }
 
-/// How often each n-gram of the pool is met in each row, its words apart by up to `max_skip_count` others.
+/// Counts each n-gram of the pool in each row. Up to `max_skip_count` other words may be between its words.
 fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let number = |name: &str| {
         let value = c.int(name)?.and_then(|n| usize::try_from(n).ok());
@@ -74,7 +74,7 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.rank(x) == 1 { c.reshape(y, &[results]) } else { Ok(y) }
 }
 
-/// Counts [rows n-grams] as the mode says; each n-gram of the pool has its weight.
+/// Weighs counts [rows n-grams] as the mode says; each n-gram of the pool has its weight.
 fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResult {
     let mode = c.word("mode")?.unwrap_or("TF");
     let base = match mode {
@@ -96,7 +96,7 @@ fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResul
     }
 }
 
-/// How often n-grams are met in rows of words, as [rows n-grams].
+/// Counts n-grams in rows of words, as [rows n-grams].
 fn counts(c: &mut NodeCall<'_, '_>, x: NodeId, grams: &Grams, skips: usize) -> NodeResult {
     let ([rows, width], count) = ([c.dims(x)[0], c.dims(x)[1]], grams.words.len() / grams.length);
     let mut sum = c.full(0.0, DType::F32, &[rows, count])?;

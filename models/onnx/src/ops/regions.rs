@@ -29,7 +29,7 @@ struct Pixels {
 const CORNERS: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
 
 impl Pixels {
-    /// Of images [planes channels height width].
+    /// Makes a table of images [planes channels height width].
     fn of(c: &mut NodeCall<'_, '_>, x: NodeId) -> Result<Pixels, NodeError> {
         let [planes, channels, height, width] = c.dims(x)[..] else {
             return Err(format!("an input of {:?}; it is [images channels height width]", c.dims(x)).into());
@@ -38,7 +38,7 @@ impl Pixels {
         Ok(Pixels { rows: c.reshape(moved, &[planes * height * width, channels])?, height, width })
     }
 
-    /// The four pixels around places of a plane, each times its weight: [places.. channels]. Pixels outside of the image are 0. `places` are
+    /// Returns the four pixels around places of a plane, each times its weight: [places.. channels]. Pixels outside of the image are 0. `places` are
     /// rows and columns of one shape, to which the numbers of planes broadcast.
     fn around(&self, c: &mut NodeCall<'_, '_>, plane: NodeId, places: [NodeId; 2]) -> Result<[NodeId; 4], NodeError> {
         let first = c.with("mul", plane, (self.height * self.width) as i64)?;
@@ -59,7 +59,7 @@ impl Pixels {
     }
 }
 
-/// The two whole numbers around places along an axis, each with its weight, which is 0 outside of the axis.
+/// Returns the two whole numbers around places along an axis, each with its weight, which is 0 outside of the axis.
 fn neighbours(c: &mut NodeCall<'_, '_>, place: NodeId, extent: usize) -> Result<[(NodeId, NodeId); 2], NodeError> {
     let low = c.apply("floor", [place])?;
     let above = c.apply("sub", [place, low])?;
@@ -79,7 +79,7 @@ fn neighbours(c: &mut NodeCall<'_, '_>, place: NodeId, extent: usize) -> Result<
     both.try_into().map_err(|_| NodeError("a place has two neighbours".into()))
 }
 
-/// The bins of a region along an axis: places [regions bins samples] of the samples, and their weights: 0 outside of the image.
+/// Returns the bins of a region along an axis: places [regions bins samples] of the samples, and their weights: 0 outside of the image.
 fn samples(
     c: &mut NodeCall<'_, '_>,
     [start, end]: [NodeId; 2],
@@ -111,7 +111,7 @@ fn samples(
     Ok([kept, c.cast(inside, c.dtype(place))?])
 }
 
-/// The mean, or the largest, of samples in each bin of regions.
+/// Returns the mean, or the largest, of samples in each bin of regions.
 fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
     let (x, regions, images) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let half = match c.word("coordinate_transformation_mode")?.unwrap_or(default) {
@@ -166,7 +166,7 @@ fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
     c.transpose(bins, &[0, 3, 1, 2])
 }
 
-/// A convolution whose windows read at places that are moved by offsets, each times its mask.
+/// Returns a convolution whose windows read at places that are moved by offsets, each times its mask.
 fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w, offset) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (image_dims, weight_dims) = (c.dims(x), c.dims(w));

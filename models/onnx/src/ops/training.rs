@@ -31,20 +31,20 @@ fn each<const N: usize>(
     Ok((0..kinds).flat_map(|kind| results.iter().map(move |of_tensor| of_tensor[kind])).collect())
 }
 
-/// norm · x + g: the gradient of norm/2 · |x|² more.
+/// Computes norm · x + g: the gradient of norm/2 · |x|² more.
 fn regularised(c: &mut NodeCall<'_, '_>, x: NodeId, gradient: NodeId) -> NodeResult {
     let norm = c.float_or("norm_coefficient", 0.0)?;
     let more = c.with("mul", x, norm)?;
     c.apply("add", [more, gradient])
 }
 
-/// a · x + b · y.
+/// Computes a · x + b · y.
 fn mixed(c: &mut NodeCall<'_, '_>, [a, b]: [f64; 2], [x, y]: [NodeId; 2]) -> NodeResult {
     let (x, y) = (c.with("mul", x, a)?, c.with("mul", y, b)?);
     c.apply("add", [x, y])
 }
 
-/// x − rate · direction / size.
+/// Computes x − rate · direction / size.
 fn moved(c: &mut NodeCall<'_, '_>, x: NodeId, rate: NodeId, direction: NodeId, size: Option<NodeId>) -> NodeResult {
     let mut step = c.apply("mul", [rate, direction])?;
     if let Some(size) = size {
@@ -88,7 +88,7 @@ fn adam(c: &mut NodeCall<'_, '_>) -> Outputs {
     })
 }
 
-/// The rate of Adam, after the first step times √(1 − βᵗ) / (1 − αᵗ).
+/// Returns the rate of Adam, after the first step times √(1 − βᵗ) / (1 − αᵗ).
 fn corrected(c: &mut NodeCall<'_, '_>, alpha: f64, beta: f64) -> NodeResult {
     let (rate, number) = (c.input(0)?, c.input(1)?);
     let exponent = c.cast(number, c.dtype(rate))?;

@@ -12,7 +12,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("MaxUnpool", 9, unpool), one("Col2Im", 18, col2im)];
 
-/// The row-major number of the largest element of each window of x [N C D..] among all elements, the first of equal ones. With
+/// Returns the row-major number of the largest element of each window of x [N C D..] among all elements, the first of equal ones. With
 /// `columns`, numbers count along the first spatial axis first.
 pub(super) fn places(
     c: &mut NodeCall<'_, '_>,
@@ -60,7 +60,7 @@ pub(super) fn places(
     c.apply("add", [first, plane])
 }
 
-/// x at the places that the second input names, 0 elsewhere. A shape that is given may be larger than that of the pooled image.
+/// Puts x at the places that the second input names, and 0 elsewhere. A shape that is given may be larger than that of the pooled image.
 fn unpool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, places) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
@@ -97,7 +97,7 @@ fn unpool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(y)
 }
 
-/// Blocks of columns [N C·K L] added up at the places of their windows in an image.
+/// Adds up blocks of columns [N C·K L] at the places of their windows in an image.
 fn col2im(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let extents = |c: &NodeCall<'_, '_>, at: usize| {
@@ -121,7 +121,7 @@ fn col2im(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return Err(format!("{columns} rows of {given} columns for {blocks} blocks of {inner}").into());
     }
     let (planes, pixels) = (batch * (columns / inner), product(&image));
-    // What lies in the padding goes nowhere.
+    // A place in the padding is left out.
     let place = |number: usize| {
         let (mut within, mut of_blocks) = (number / blocks, number % blocks);
         let (mut place, mut stride) = (0, 1);

@@ -19,7 +19,7 @@ pub(super) const OPS: &[OpRow] = &[
 const STRINGS: &str = "it maps strings, which programs do not have; map them to numbers before the model runs, and make its input \
                        those numbers";
 
-/// The place of each element in a list of keys, the first of equal ones; the length of the list where it has none. NaN may be a key.
+/// Returns the place of each element in a list of keys, the first of equal ones; the length of the list where it has none. NaN may be a key.
 fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeResult {
     let (count, dims) = (keys.count(), c.dims(x));
     let has_nan = nan && keys.dtype().is_float() && keys.to_f64().iter().any(|key| key.is_nan());
@@ -39,7 +39,7 @@ fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeRe
     c.reshape(first, &dims)
 }
 
-/// A list in one of the attributes `WHAT_floats`, `WHAT_int64s` and `WHAT_tensor`.
+/// Returns a list in one of the attributes `WHAT_floats`, `WHAT_int64s` and `WHAT_tensor`.
 fn list(c: &NodeCall<'_, '_>, what: &str) -> Result<Tensor, NodeError> {
     if c.has(&format!("{what}_strings")) {
         return Err(NodeError(STRINGS.into()));
@@ -56,7 +56,7 @@ fn list(c: &NodeCall<'_, '_>, what: &str) -> Result<Tensor, NodeError> {
     Ok(Tensor::from_i64(DType::I64, &[values.len()], values))
 }
 
-/// The value of each element's key. Before version 4 of the domain, NaN is none.
+/// Returns the value of each element's key. Before version 4 of the domain, NaN is none.
 fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     let x = c.input(0)?;
     let (keys, values) = (list(c, "keys")?, list(c, "values")?);
@@ -82,7 +82,7 @@ fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     c.op("gather", &[table, place], &[("axis", 0.into())])
 }
 
-/// 1 at the category of each element, along a new last axis. Elements of no category have zeros, or are errors.
+/// Returns 1 at the category of each element, along a new last axis. Elements of no category have zeros, or are errors.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let Some(categories) = c.ints("cats_int64s")?.filter(|categories| !categories.is_empty()) else {
         return Err(NodeError(STRINGS.into()));

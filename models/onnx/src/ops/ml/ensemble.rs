@@ -27,7 +27,7 @@ pub(super) const AGGREGATES: [(&str, Aggregate); 4] =
     [("AVERAGE", Aggregate::Average), ("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
 
 impl Aggregate {
-    /// The reduction over trees, and what a tree without a weight for a target gives it.
+    /// Returns the reduction over trees, and what a tree without a weight for a target gives it.
     fn reduction(self) -> (&'static str, f64) {
         match self {
             Aggregate::Average | Aggregate::Sum => ("reduce-sum", 0.0),
@@ -57,7 +57,7 @@ pub(super) struct Ensemble {
 const MOST_WEIGHTS: usize = 1 << 28;
 
 impl Ensemble {
-    /// Trees without weights.
+    /// Makes an ensemble of trees without weights.
     fn new(forest: Forest, leaves: usize, targets: usize) -> Result<Ensemble, NodeError> {
         if leaves.saturating_add(1).saturating_mul(targets) > MOST_WEIGHTS {
             return Err(
@@ -80,7 +80,7 @@ impl Ensemble {
         Ok(())
     }
 
-    /// The one target of each tree, where all trees have one.
+    /// Returns the one target of each tree, where all trees have one.
     fn single_targets(&self) -> Option<Vec<usize>> {
         let of_tree = |root: &Child| {
             let mut target = None;
@@ -96,7 +96,7 @@ impl Ensemble {
         self.forest.roots().iter().map(of_tree).collect()
     }
 
-    /// The scores [rows targets], and which targets have one.
+    /// Returns the scores [rows targets], and which targets have one.
     pub fn scores(
         self,
         c: &mut NodeCall<'_, '_>,
@@ -114,7 +114,7 @@ impl Ensemble {
         Ok((scores, scored))
     }
 
-    /// Where each tree has one target: trees side by side by target, so that each leaf has one weight.
+    /// Scores rows where each tree has one target. Trees lie side by side by target, so that each leaf has one weight.
     fn grouped(
         mut self,
         c: &mut NodeCall<'_, '_>,
@@ -149,7 +149,7 @@ impl Ensemble {
         Ok((c.reshape(scores, &[rows.count, self.targets])?, scored))
     }
 
-    /// Where leaves have weights for several targets: each leaf has a row of weights.
+    /// Scores rows where leaves have weights for several targets: each leaf has a row of weights.
     fn spread(
         self,
         c: &mut NodeCall<'_, '_>,
@@ -192,7 +192,7 @@ impl Ensemble {
     }
 }
 
-/// The numbers of an attribute, which newer versions have as a tensor, too.
+/// Returns the numbers of an attribute, which newer versions have as a tensor, too.
 pub(super) fn either(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
     match c.tensor_value(&format!("{name}_as_tensor"))? {
         Some(tensor) => Ok(tensor.to_f64()),
@@ -200,7 +200,7 @@ pub(super) fn either(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeE
     }
 }
 
-/// Trees as versions before 5 have them: nodes with the numbers of their trees and of their own, and weights by both. `of` names the targets.
+/// Reads trees as versions before 5 have them: nodes with the numbers of their trees and of their own, and weights by both. `of` names the targets.
 pub(super) fn listed(
     c: &NodeCall<'_, '_>,
     of: &str,
@@ -271,7 +271,7 @@ pub(super) fn listed(
     Ok(ensemble)
 }
 
-/// Trees as version 5 has them: branches and leaves, each with its number.
+/// Reads trees as version 5 has them: branches and leaves, each with its number.
 pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), NodeError> {
     let number = c.int_or("aggregate_function", 1)?;
     let aggregate = usize::try_from(number).ok().and_then(|number| AGGREGATES.get(number));

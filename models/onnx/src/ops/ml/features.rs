@@ -1,4 +1,4 @@
-//! What prepares features: scaling, norms, thresholds, missing values, columns.
+//! The preparation of features: scaling, norms, thresholds, missing values, columns.
 
 use eutectic_ir::{DType, NodeId, Tensor, attr::Number, ops::Ids};
 
@@ -19,7 +19,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("ZipMap", 1, zip_map),
 ];
 
-/// Numbers of an attribute: one for all features, or one for each.
+/// Reads numbers of an attribute: one for all features, or one for each.
 fn per_feature(c: &mut NodeCall<'_, '_>, label: &str, values: Vec<f64>, like: NodeId) -> NodeResult {
     let width = c.dims(like).last().copied().unwrap_or(1);
     match values.len() {
@@ -31,7 +31,7 @@ fn per_feature(c: &mut NodeCall<'_, '_>, label: &str, values: Vec<f64>, like: No
     }
 }
 
-/// (x − offset) · scale, in f32 at last.
+/// Computes (x − offset) · scale, in f32 at last.
 fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::read(c)?;
     let dims = c.dims(c.input(0)?);
@@ -46,7 +46,7 @@ fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(x, &dims)
 }
 
-/// Rows divided by their largest element, the sum of sizes, or the root of the sum of squares; a row of 0 is kept.
+/// Divides rows by their largest element, the sum of sizes, or the root of the sum of squares; a row of 0 is kept.
 fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::single(c)?;
     let dims = c.dims(c.input(0)?);
@@ -75,7 +75,7 @@ fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(y, &dims)
 }
 
-/// 1 where x is greater than the threshold, else 0.
+/// Returns 1 where x is greater than the threshold, else 0.
 fn binarizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let threshold = c.float_or("threshold", 0.0)?;
@@ -84,7 +84,7 @@ fn binarizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(greater, c.dtype(x))
 }
 
-/// x with one value replaced, NaN too, by the feature's own.
+/// Replaces one value, which may be NaN, by the feature's own.
 fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let width = c.dims(x).last().copied().unwrap_or(1);
@@ -106,7 +106,7 @@ fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("where", [found, values, x])
 }
 
-/// The columns that the ids name; of a vector, as one row.
+/// Returns the columns that the ids name; of a vector, as one row.
 fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, given) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
@@ -123,7 +123,7 @@ fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("gather", &[x, given], &[("axis", (-1).into())])
 }
 
-/// The inputs side by side, in f32, each cut or filled up with zeros to its width.
+/// Returns the inputs side by side, in f32, each cut or filled up with zeros to its width.
 fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let widths = c.ints("inputdimensions")?.ok_or("it has no `inputdimensions`")?;
@@ -151,7 +151,7 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.concat(&parts, 1)
 }
 
-/// Maps from classes to scores are not values of programs: the scores are given, a column a class.
+/// Returns the scores, a column a class: programs have no maps from classes to scores.
 fn zip_map(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let classes = match (c.ints("classlabels_int64s")?, c.words("classlabels_strings")?) {

@@ -25,7 +25,7 @@ pub(super) const MODES: [(&str, [bool; 3]); 6] = [
 /// The number of the mode `MEMBER` in `TreeEnsemble`.
 pub(super) const MEMBER: usize = MODES.len();
 
-/// Depths up to this are descended by ops one after the other, so that a kernel can hold all of them; greater ones by a loop.
+/// Depths up to this are descended by ops one after the other, so that one kernel can hold all of them; greater ones by a loop.
 const UNROLLED: usize = 64;
 
 /// A child of a branch, by number.
@@ -104,7 +104,7 @@ impl Forest {
         Ok(forest)
     }
 
-    /// The number of branches on the longest path.
+    /// Returns the number of branches on the longest path.
     fn measured(&self) -> Result<usize, NodeError> {
         // Of each split: not met, met by a path that has not ended, or so many branches to its deepest leaf.
         let mut depths: Vec<Option<Option<usize>>> = vec![None; self.splits.len()];
@@ -141,17 +141,17 @@ impl Forest {
         Ok(deepest)
     }
 
-    /// The trees.
+    /// Returns the trees.
     pub fn roots(&self) -> &[Child] {
         &self.roots
     }
 
-    /// The same branches with other trees, which may end at one leaf more.
+    /// Returns the same branches with other trees, which may end at one leaf more.
     pub fn with_trees(self, roots: Vec<Child>, leaves: usize) -> Forest {
         Forest { roots, leaves, ..self }
     }
 
-    /// The leaves that a tree can end at.
+    /// Returns the leaves that a tree can end at.
     pub fn leaves_of(&self, root: Child) -> BTreeSet<usize> {
         let (mut waiting, mut leaves, mut met) = (vec![root], BTreeSet::new(), BTreeSet::new());
         while let Some(child) = waiting.pop() {
@@ -166,7 +166,7 @@ impl Forest {
         leaves
     }
 
-    /// The number of a node in the tables, where leaves come behind branches.
+    /// Returns the number of a node in the tables, where leaves come behind branches.
     fn place(&self, child: Child) -> i64 {
         (match child {
             Child::Branch(branch) => branch,
@@ -174,7 +174,7 @@ impl Forest {
         }) as i64
     }
 
-    /// The number of the leaf [rows trees] at which each row ends in each tree.
+    /// Returns the number of the leaf [rows trees] at which each row ends in each tree.
     pub fn descended(&self, c: &mut NodeCall<'_, '_>, rows: Rows) -> NodeResult {
         if let Some(split) = self.splits.iter().find(|split| split.feature >= rows.width) {
             return Err(format!("a tree reads feature {} of rows of {}", split.feature, rows.width).into());
@@ -199,7 +199,7 @@ impl Forest {
         c.with("sub", at, self.splits.len() as i64)
     }
 
-    /// What a step reads. A leaf follows itself.
+    /// Makes the tables that a step reads. A leaf follows itself.
     fn tables(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -224,7 +224,7 @@ impl Forest {
     }
 }
 
-/// The branch for a comparison with one number. No number is ordered beside NaN.
+/// Returns the branch for a comparison with one number. No number is ordered with NaN.
 fn compared(branch: &Branch, value: f64) -> Split {
     let [yes, no] = branch.children;
     let pick = |holds: bool| if holds { yes } else { no };
@@ -235,7 +235,7 @@ fn compared(branch: &Branch, value: f64) -> Split {
     Split { feature: branch.feature, value, next: [pick(less), pick(equal), pick(greater), unordered] }
 }
 
-/// A search of sorted members, the branches below the first of which are added.
+/// Returns a search of sorted members, the branches below the first of which are added.
 fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split {
     let [yes, no] = branch.children;
     let middle = members.len() / 2;
@@ -280,7 +280,7 @@ impl Outcomes {
         }
     }
 
-    /// The child for each number of an outcome.
+    /// Returns the child for each number of an outcome.
     fn children(&self, split: &Split) -> Vec<Child> {
         match self {
             Outcomes::Two(_, holds) => {
@@ -291,7 +291,7 @@ impl Outcomes {
         }
     }
 
-    /// The number of the outcome of comparisons, as an element of that type.
+    /// Returns the number of the outcome of comparisons, as an element of that type.
     fn number(&self, c: &mut NodeCall<'_, '_>, x: NodeId, value: NodeId, ids: DType) -> NodeResult {
         if let Outcomes::Two(op, _) = self {
             let holds = c.apply(op, [x, value])?;
@@ -307,7 +307,7 @@ impl Outcomes {
     }
 }
 
-/// What a step reads.
+/// The operands of a step.
 #[derive(Clone, Copy)]
 struct Tables {
     /// The feature, the number that it is compared with, and the children of each node.
@@ -319,7 +319,7 @@ struct Tables {
     row: NodeId,
 }
 
-/// The nodes after those at which rows are.
+/// Returns the nodes after those at which rows are.
 fn step(c: &mut NodeCall<'_, '_>, at: NodeId, tables: &Tables, outcomes: &Outcomes) -> NodeResult {
     let read =
         |c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId| c.op("gather", &[table, ids], &[("axis", 0.into())]);
@@ -332,7 +332,7 @@ fn step(c: &mut NodeCall<'_, '_>, at: NodeId, tables: &Tables, outcomes: &Outcom
     read(c, tables.next, next)
 }
 
-/// So many steps.
+/// Descends by a loop of so many steps.
 fn looped(c: &mut NodeCall<'_, '_>, start: NodeId, tables: &Tables, outcomes: &Outcomes, depth: usize) -> NodeResult {
     let ty: Type = c.ty(start);
     let body = c.body("descend", |c| {

@@ -8,13 +8,12 @@ use super::{
 };
 use crate::{
     call::{NodeCall, NodeResult},
-    error::NodeError,
     ops::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("LinearRegressor", 1, regressor), many("LinearClassifier", 1, classifier)];
 
-/// x · wᵀ + b, where `coefficients` has a row for each of so many targets.
+/// Computes x · wᵀ + b, where `coefficients` has a row for each of so many targets.
 fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
     let rows = Rows::single(c)?;
     let (weights, bias) = (numbers(c, "coefficients")?, c.floats("intercepts")?.unwrap_or_default());
@@ -30,7 +29,7 @@ fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
     }
 }
 
-/// x · wᵀ, where w has a row for each of so many results.
+/// Computes x · wᵀ, where w has a row for each of so many results.
 pub(super) fn weighted(c: &mut NodeCall<'_, '_>, x: NodeId, weights: &[f64], results: usize) -> NodeResult {
     let width = c.dims(x)[1];
     if weights.len() != width * results {
@@ -47,7 +46,7 @@ fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Transform::read(c)?.of(c, scores)
 }
 
-/// The class of each row, by its scores before they are transformed, and the scores.
+/// Returns the class of each row, by its scores before they are transformed, and the scores.
 fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let classes = Classes::read(c, "classlabels_ints")?;
     let targets = c.floats("intercepts")?.map_or(classes.count(), |intercepts| intercepts.len());
@@ -71,9 +70,4 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let place = c.reshape(place, &[rows])?;
     let both = if transform == Transform::Logistic { opposites(c, scores, transform)? } else { complement(c, scores)? };
     Ok(vec![classes.label(c, place)?, both])
-}
-
-/// Whether the number of targets or classes makes sense, for those that read it elsewhere.
-pub(super) fn one_of(what: &str, given: usize, wanted: usize) -> Result<(), NodeError> {
-    if given == wanted { Ok(()) } else { Err(format!("{given} {what}, {wanted} are wanted").into()) }
 }

@@ -1,4 +1,4 @@
-//! The ops of the domain `ai.onnx.ml`, which classical models are exported in: trees, linear models, support vectors and what prepares their
+//! The ops of the domain `ai.onnx.ml`, which classical models are exported in: trees, linear models, support vectors and the preparation of
 //! features. Where ONNX leaves something open, results are those of ONNX Runtime.
 
 mod encoders;
@@ -28,7 +28,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The first input: a matrix, or a vector that is one row. Integers become f32.
+    /// Returns the first input: a matrix, or a vector that is one row. Integers become f32.
     fn read(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
         let x = c.input(0)?;
         let (count, width) = match c.dims(x)[..] {
@@ -41,7 +41,7 @@ impl Rows {
         Ok(Rows { x: c.cast(x, float)?, count, width })
     }
 
-    /// As [`Rows::read`], in f32.
+    /// Reads them as [`Rows::read`] does, in f32.
     fn single(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
         let rows = Rows::read(c)?;
         Ok(Rows { x: c.cast(rows.x, DType::F32)?, ..rows })
@@ -56,7 +56,12 @@ impl Rows {
     }
 }
 
-/// The numbers of an attribute that must be there.
+/// Returns the numbers of an attribute that must be there.
 fn numbers(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
     c.floats(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")))
+}
+
+/// Checks the length of a list.
+fn check_count(what: &str, given: usize, wanted: usize) -> Result<(), NodeError> {
+    if given == wanted { Ok(()) } else { Err(format!("{given} {what}, {wanted} are wanted").into()) }
 }

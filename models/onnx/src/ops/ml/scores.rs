@@ -1,4 +1,4 @@
-//! From scores to what is written: transforms of the scores of a row, and the class that wins.
+//! Transforms of the scores of a row, and the class that wins.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -8,7 +8,7 @@ use crate::{
     ops::index::place_of,
 };
 
-/// What is done to the scores of a row.
+/// A function of the scores of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transform {
     None,
@@ -28,14 +28,14 @@ const TRANSFORMS: [(&str, Transform); 5] = [
 ];
 
 impl Transform {
-    /// The attribute `post_transform`, a word.
+    /// Returns the attribute `post_transform`, a word.
     pub fn read(c: &NodeCall<'_, '_>) -> Result<Transform, NodeError> {
         let name = c.word("post_transform")?.unwrap_or("NONE");
         let found = TRANSFORMS.iter().find(|(known, _)| *known == name);
         found.map(|(_, transform)| *transform).ok_or_else(|| NodeError(format!("its post_transform is `{name}`")))
     }
 
-    /// The attribute `post_transform`, a number.
+    /// Returns the attribute `post_transform`, a number.
     pub fn numbered(c: &NodeCall<'_, '_>) -> Result<Transform, NodeError> {
         let number = c.int_or("post_transform", 0)?;
         let found = usize::try_from(number).ok().and_then(|number| TRANSFORMS.get(number));
@@ -55,7 +55,7 @@ impl Transform {
     }
 }
 
-/// √2 · erf⁻¹(2x − 1), by Winitzki's approximation, whose constants are those of ONNX Runtime.
+/// Computes √2 · erf⁻¹(2x − 1), by Winitzki's approximation, whose constants are those of ONNX Runtime.
 fn probit(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     const A: f64 = 0.147;
     // 2 / (A · 3.14159)
@@ -82,7 +82,7 @@ fn probit(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
 /// The least size of a score that counts in `SOFTMAX_ZERO`.
 const COUNTS: f64 = 0.000_000_1;
 
-/// A softmax over the scores that are not 0; the others are e⁻ᵐ x / Σ, where m is the largest score.
+/// Returns a softmax over the scores that are not 0; the others are e⁻ᵐ x / Σ, where m is the largest score.
 fn softmax_zero(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
     let most = c.reduce("reduce-max", scores, &[1])?;
     let below = c.apply("sub", [scores, most])?;
@@ -108,7 +108,7 @@ pub(super) enum Classes {
 }
 
 impl Classes {
-    /// The attributes `classlabels_…`, whose names differ from op to op.
+    /// Returns the attributes `classlabels_…`, whose names differ from op to op.
     pub fn read(c: &NodeCall<'_, '_>, numbers: &str) -> Result<Classes, NodeError> {
         let strings = c.words("classlabels_strings")?.map_or(0, |names| names.len());
         match c.ints(numbers)?.filter(|numbers| !numbers.is_empty()) {
@@ -118,7 +118,7 @@ impl Classes {
         }
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub fn count(&self) -> usize {
         match self {
             Classes::Numbers(numbers) => numbers.len(),
@@ -126,7 +126,7 @@ impl Classes {
         }
     }
 
-    /// The labels of rows, given the place of each row's class. Strings are withheld.
+    /// Returns the labels of rows, given the place of each row's class. Strings are withheld.
     pub fn label(&self, c: &mut NodeCall<'_, '_>, place: NodeId) -> NodeResult {
         let Classes::Numbers(numbers) = self else {
             let name = c.output_name(0).to_string();
@@ -143,21 +143,21 @@ impl Classes {
 const STRINGS: &str = "labels that are strings, which programs do not have; leave it out of the outputs, as \
                        onnx.utils.extract_model does, or train the model on numbers";
 
-/// The place of the largest of the scores [rows n] of each row, the first of equal ones.
+/// Returns the place of the largest of the scores [rows n] of each row, the first of equal ones.
 pub(super) fn winner(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
     let rows = c.dims(scores)[0];
     let place = place_of(c, scores, "reduce-max", 1, false)?;
     c.reshape(place, &[rows])
 }
 
-/// The one score [rows 1] of two classes as two: of the second class, and the rest to 1.
+/// Returns the one score [rows 1] of two classes as two: of the second class, and the rest to 1.
 pub(super) fn complement(c: &mut NodeCall<'_, '_>, score: NodeId) -> NodeResult {
     let one = c.number(1.0, score)?;
     let rest = c.apply("sub", [one, score])?;
     c.concat(&[rest, score], 1)
 }
 
-/// The one score [rows 1] of two classes as −s and s, or as their logistic functions.
+/// Returns the one score [rows 1] of two classes as −s and s, or as their logistic functions.
 pub(super) fn opposites(c: &mut NodeCall<'_, '_>, score: NodeId, transform: Transform) -> NodeResult {
     let opposite = c.apply("neg", [score])?;
     let both = c.concat(&[opposite, score], 1)?;

@@ -3,8 +3,8 @@
 use eutectic_ir::{DType, NodeId, Tensor, Type};
 
 use super::{
-    Rows,
-    linear::{one_of, weighted},
+    Rows, check_count,
+    linear::weighted,
     numbers,
     scores::{Classes, Transform, complement, opposites, winner},
 };
@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const OPS: &[OpRow] = &[one("SVMRegressor", 1, regressor), many("SVMClassifier", 1, classifier)];
 
-/// The kernel [rows n] of rows and n support vectors.
+/// Returns the kernel [rows n] of rows and n support vectors.
 fn kernel(c: &mut NodeCall<'_, '_>, rows: Rows, vectors: &[f64]) -> NodeResult {
     let params = c.floats("kernel_params")?.unwrap_or_default();
     let [gamma, shift, degree] = [0, 1, 2].map(|at| params.get(at).copied().unwrap_or(0.0));
@@ -51,15 +51,15 @@ fn kernel(c: &mut NodeCall<'_, '_>, rows: Rows, vectors: &[f64]) -> NodeResult {
     }
 }
 
-/// Support vectors, which are as wide as rows.
+/// Reads support vectors, which are as wide as rows.
 fn vectors(c: &NodeCall<'_, '_>, rows: Rows, count: usize) -> Result<Vec<f64>, NodeError> {
     let vectors = numbers(c, "support_vectors")?;
     rows.wanted(vectors.len() / count.max(1))?;
-    one_of("numbers in support_vectors", vectors.len(), count * rows.width)?;
+    check_count("numbers in support_vectors", vectors.len(), count * rows.width)?;
     Ok(vectors)
 }
 
-/// Σ coefficient · kernel + rho, and its sign where there is one class.
+/// Computes Σ coefficient · kernel + rho, and takes its sign where there is one class.
 fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::single(c)?;
     let coefficients = numbers(c, "coefficients")?;
@@ -95,7 +95,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![classes.label(c, place)?, scores])
 }
 
-/// A plane for each class.
+/// Returns a plane for each class.
 fn by_planes(
     c: &mut NodeCall<'_, '_>,
     rows: Rows,
@@ -119,12 +119,12 @@ fn by_planes(
     Ok((place, transform.of(c, scores)?))
 }
 
-/// The pairs of classes, in order.
+/// Returns the pairs of classes, in order.
 fn pairs(classes: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     (0..classes).flat_map(move |first| (first + 1..classes).map(move |second| (first, second)))
 }
 
-/// A vote of each pair of classes, by the vectors of both.
+/// Returns a vote of each pair of classes, by the vectors of both.
 fn by_vectors(
     c: &mut NodeCall<'_, '_>,
     rows: Rows,
@@ -132,7 +132,7 @@ fn by_vectors(
     transform: Transform,
     classes: usize,
 ) -> Result<(NodeId, NodeId), NodeError> {
-    one_of("classes with vectors", counts.len(), classes)?;
+    check_count("classes with vectors", counts.len(), classes)?;
     let counts: Vec<usize> = counts
         .iter()
         .map(|n| u32::try_from(*n).map(|n| n as usize))
@@ -141,8 +141,8 @@ fn by_vectors(
     let starts: Vec<usize> = (0..classes).map(|class| counts[..class].iter().sum()).collect();
     let total: usize = counts.iter().sum();
     let (coefficients, rho) = (numbers(c, "coefficients")?, numbers(c, "rho")?);
-    one_of("coefficients", coefficients.len(), (classes - 1) * total)?;
-    one_of("numbers in rho", rho.len(), pairs(classes).count())?;
+    check_count("coefficients", coefficients.len(), (classes - 1) * total)?;
+    check_count("numbers in rho", rho.len(), pairs(classes).count())?;
     let vectors = vectors(c, rows, total)?;
     let kernels = kernel(c, rows, &vectors)?;
     // For a pair, the vectors of the first class have coefficients in the row of the second one less 1, and those of the second in the
@@ -157,7 +157,7 @@ fn by_vectors(
         })
     };
     let matrix: Vec<f64> = pairs(classes).flat_map(|pair| of_pair(pair).collect::<Vec<_>>()).collect();
-    let sums = weighted_pairs(c, kernels, &matrix, rho.len())?;
+    let sums = weighted(c, kernels, &matrix, rho.len())?;
     let rho_of_pairs = c.weights("rho", Tensor::from_f64(DType::F32, &[rho.len()], rho))?;
     let sums = c.apply("add", [sums, rho_of_pairs])?;
     let place = voted(c, sums, classes)?;
@@ -178,15 +178,7 @@ fn by_vectors(
     Ok((place, scores))
 }
 
-/// As [`weighted`], beside other coefficients of the node.
-fn weighted_pairs(c: &mut NodeCall<'_, '_>, x: NodeId, matrix: &[f64], pairs: usize) -> NodeResult {
-    let width = c.dims(x)[1];
-    let columns = (0..width).flat_map(|column| (0..pairs).map(move |row| matrix[row * width + column]));
-    let matrix = c.weights("pairs", Tensor::from_f64(DType::F32, &[width, pairs], columns))?;
-    c.apply("matmul", [x, matrix])
-}
-
-/// The class with the most votes; a positive sum is a vote for the first class of its pair.
+/// Returns the class with the most votes; a positive sum is a vote for the first class of its pair.
 fn voted(c: &mut NodeCall<'_, '_>, sums: NodeId, classes: usize) -> NodeResult {
     let count = pairs(classes).count();
     let mut table = |label: &str, of: fn((usize, usize)) -> usize| {
@@ -209,12 +201,12 @@ const ROUNDS: usize = 100;
 /// The least probability of a pair, and that of its opposite.
 const LEAST: f64 = 1.0e-7;
 
-/// Probabilities of classes from those of pairs (Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise
+/// Computes probabilities of classes from those of pairs (Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise
 /// coupling, 2004, algorithm 2), in as many rounds as a row needs.
 fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], classes: usize) -> NodeResult {
     let (rows, count) = (c.dims(sums)[0], pairs(classes).count());
-    one_of("numbers in prob_a", a.len(), count)?;
-    one_of("numbers in prob_b", b.len(), count)?;
+    check_count("numbers in prob_a", a.len(), count)?;
+    check_count("numbers in prob_b", b.len(), count)?;
     let a = c.weights("prob_a", Tensor::from_f64(DType::F32, &[count], a))?;
     let b = c.weights("prob_b", Tensor::from_f64(DType::F32, &[count], b))?;
     let scaled = c.apply("mul", [sums, a])?;
@@ -261,7 +253,7 @@ fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], 
     results.get(1).copied().ok_or_else(|| NodeError("a loop without results".into()))
 }
 
-/// One round: whether rows go on, and their probabilities.
+/// Computes one round: whether rows go on, and their probabilities.
 fn round(c: &mut NodeCall<'_, '_>, running: NodeId, p: NodeId, q: NodeId, classes: usize) -> Outputs {
     let rows = c.dims(p)[0];
     let column = c.reshape(p, &[rows, classes, 1])?;

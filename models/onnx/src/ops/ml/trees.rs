@@ -1,4 +1,4 @@
-//! Ensembles of trees: classifiers, regressors, and what became of both in version 5 of the domain.
+//! Ensembles of trees: classifiers, regressors, and the op of version 5 of the domain for both.
 
 use std::{collections::BTreeSet, iter::repeat};
 
@@ -21,7 +21,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("TreeEnsemble", 5, ensemble),
 ];
 
-/// A score for each target.
+/// Returns a score for each target.
 fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let name = c.word("aggregate_function")?.unwrap_or("SUM");
     let aggregate = AGGREGATES.iter().find(|(known, _)| *known == name).map(|(_, aggregate)| *aggregate);
@@ -40,7 +40,7 @@ fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(scores, DType::F32)
 }
 
-/// A score for each target, of trees in the form of version 5.
+/// Returns a score for each target, of trees in the form of version 5.
 fn ensemble(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ensemble, aggregate) = numbered(c)?;
     let rows = Rows::read(c)?;
@@ -48,7 +48,7 @@ fn ensemble(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Transform::numbered(c)?.of(c, scores)
 }
 
-/// The class of each row, and the scores of all classes.
+/// Returns the class of each row, and the scores of all classes.
 fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let classes = Classes::read(c, "classlabels_int64s")?;
     let (base, transform) = (either(c, "base_values")?, Transform::read(c)?);
@@ -73,7 +73,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![label, c.cast(scores, DType::F32)?])
 }
 
-/// The place of the class and the scores of three and more classes. A class without a score wins nowhere.
+/// Returns the place of the class and the scores of three and more classes. A class without a score wins nowhere.
 fn of_many(
     c: &mut NodeCall<'_, '_>,
     scores: NodeId,
@@ -108,7 +108,7 @@ fn of_many(
     Ok((winner(c, compared)?, transform.of(c, scores)?))
 }
 
-/// What decides between two classes.
+/// The facts that decide between two classes.
 struct Votes {
     /// Whether all weights are for one class.
     alone: bool,
@@ -118,7 +118,7 @@ struct Votes {
 }
 
 impl Votes {
-    /// The place of the class and both scores, by the rules of ONNX Runtime.
+    /// Returns the place of the class and both scores, by the rules of ONNX Runtime.
     fn of_two(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -165,7 +165,7 @@ impl Votes {
         Ok((place, scores))
     }
 
-    /// Both scores, of the one that there is.
+    /// Returns both scores, of the one that there is.
     fn completed(&self, c: &mut NodeCall<'_, '_>, score: NodeId) -> NodeResult {
         match self.transform {
             Transform::Probit => Err("PROBIT of one score of two classes, of which ONNX Runtime writes one".into()),
