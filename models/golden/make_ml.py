@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes models of the domain ai.onnx.ml, their inputs, and what ONNX Runtime computes: models/golden/ml/NAME, as `numbers` has its cases.
 
-    pip install numpy onnx==1.22.0 onnxruntime==1.32.0 scikit-learn==1.9.1 skl2onnx==1.20.0 lightgbm==4.7.0 xgboost==3.2.0 onnxmltools==1.16.0
+    pip install numpy onnx==1.23.2 onnxruntime==1.32.0 scikit-learn==1.9.1 skl2onnx==1.20.0 lightgbm==4.7.0 xgboost==3.2.0 onnxmltools==1.16.0
     python3 models/golden/make_ml.py                                      # writes the cases
     python3 models/golden/make_ml.py --check target/debug/eutectic 1 20   # runs new ones, of seeds 1 to 19, with the command
 
