@@ -71,12 +71,13 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 fn print(out: &mut dyn Write, args: &Args, model: &Model, summary: &Summary) -> Result<(), Fault> {
     let Summary { opset, other_opsets, ir_version, producer, inputs, outputs, tensors, elements, bytes: size, ops } =
         summary;
-    let others: String = other_opsets.iter().map(|(domain, version)| format!(", {domain} {version}")).collect();
+    let others = other_opsets.iter().map(|(domain, version)| format!("{domain} {version}"));
+    let opsets: Vec<String> = opset.iter().map(i64::to_string).chain(others).collect();
     let ports = |ports: &[(String, String)]| {
         plain(&ports.iter().map(|(n, t)| format!("{n} {t}")).collect::<Vec<_>>().join(", "))
     };
     writeln!(out, "{}", heading(args.model.display()))?;
-    writeln!(out, "opset       {opset}{} (IR version {ir_version})", plain(&others))?;
+    writeln!(out, "opset       {} (IR version {ir_version})", plain(&opsets.join(", ")))?;
     writeln!(out, "producer    {}", if producer.is_empty() { "not named".into() } else { plain(producer) })?;
     writeln!(out, "inputs      {}", ports(inputs))?;
     writeln!(out, "outputs     {}", ports(outputs))?;

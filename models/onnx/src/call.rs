@@ -5,7 +5,9 @@ use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, attr::N
 use super::{
     error::NodeError,
     import::{Carried, Importer, LoopBody},
+    opsets::OpSets,
     proto::{AttributeProto, GraphProto, NodeProto, attribute_proto::AttributeType},
+    stored::StoredTensor,
     types::dtype,
 };
 
@@ -17,8 +19,7 @@ pub(super) struct NodeCall<'c, 'm> {
     importer: &'c mut Importer<'m>,
     node: &'c NodeProto,
     inputs: Vec<Option<NodeId>>,
-    /// The op set that the node is written in.
-    pub opset: i64,
+    opsets: &'c OpSets,
     origin: Origin,
 }
 
@@ -28,10 +29,10 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         importer: &'c mut Importer<'m>,
         node: &'c NodeProto,
         inputs: Vec<Option<NodeId>>,
-        opset: i64,
+        opsets: &'c OpSets,
         origin: Origin,
     ) -> NodeCall<'c, 'm> {
-        NodeCall { importer, node, inputs, opset, origin }
+        NodeCall { importer, node, inputs, opsets, origin }
     }
 
     /// An input that must be there.
@@ -135,19 +136,53 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         tensor.map(|tensor| self.importer.attribute(label, tensor)).transpose()
     }
 
+    /// Withholds an output, which programs cannot hold, and says why to those who read it. What is given for it is not used.
+    pub fn withhold(&mut self, output: usize, why: String) {
+        self.importer.withhold(output, why);
+    }
+
+    /// Warns of something in a file that is read nevertheless.
+    pub fn warn(&mut self, what: String) {
+        self.importer.warn(what);
+    }
+
+    /// The name of an output; nothing for one that is not there.
+    pub fn output_name(&self, at: usize) -> &'c str {
+        let node: &'c NodeProto = self.node;
+        node.output.get(at).map_or("", |name| name)
+    }
+
+    /// Numbers made of attributes, as weights of the model.
+    pub fn weights(&mut self, label: &str, tensor: Tensor) -> NodeResult {
+        let name = format!("{}.{label}", self.output_name(0));
+        self.importer.stored(&name, &StoredTensor::from(tensor))
+    }
+
+    /// The values of a tensor.
+    pub fn tensor_value(&self, name: &str) -> Result<Option<Tensor>, NodeError> {
+        let tensor = self.attribute(name, AttributeType::Tensor)?.and_then(|a| a.t.as_ref());
+        let value = tensor.map(|tensor| self.importer.read(tensor)).transpose();
+        value.map_err(|NodeError(why)| NodeError(format!("its attribute `{name}`: {why}")))
+    }
+
+    /// Whether there is an attribute of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.node.attribute.iter().any(|a| a.name() == name)
+    }
+
     /// A subgraph, mapped in the place of the node.
     pub fn subgraph(&mut self, name: &str) -> Result<Vec<NodeId>, NodeError> {
         let graph: &GraphProto = self
             .attribute(name, AttributeType::Graph)?
             .and_then(|a| a.g.as_ref())
             .ok_or_else(|| NodeError(format!("it has no `{name}`")))?;
-        self.importer.subgraph(graph, self.opset)
+        self.importer.subgraph(graph, self.opsets)
     }
 
     /// A subgraph in the body that is being made, given these values.
     pub fn subgraph_of(&mut self, name: &str, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
         let graph = self.attribute(name, AttributeType::Graph)?.and_then(|a| a.g.as_ref());
-        self.importer.body(graph.ok_or_else(|| NodeError(format!("it has no `{name}`")))?, self.opset, inputs)
+        self.importer.body(graph.ok_or_else(|| NodeError(format!("it has no `{name}`")))?, self.opsets, inputs)
     }
 
     /// The body of a loop, whose outputs `build` makes; its inputs come first ([`NodeCall::body_input`]).

@@ -74,7 +74,7 @@ pub enum OnnxError {
 pub struct Unsupported {
     /// Its op, with the domain if that is not ONNX's own.
     pub op: String,
-    /// The version of the op set that the model is written in.
+    /// The version of its domain's op set.
     pub opset: i64,
     /// The node's name; where it has none, the name of its first output.
     pub node: String,

@@ -1,5 +1,6 @@
 //! From the nodes of a model to a graph: names and scopes, parameters and constants, and what is known while the model is read.
 
+mod order;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,8 +17,8 @@ use super::{
     ImportOptions, Imported, Model, OnnxError, StoredTensor, TWICE, Unsupported,
     call::NodeCall,
     error::NodeError,
-    is_own,
     ops::{self, Build},
+    opsets::OpSets,
     proto::{FunctionProto, GraphProto, NodeProto, TensorProto, ValueInfoProto},
     repeated_names,
     types::ModelPort,
@@ -41,6 +42,8 @@ struct NamedValues {
     /// How many bodies of loops are around it: values are nodes of the innermost one's graph.
     level: usize,
     values: HashMap<String, Option<NodeId>>,
+    /// Those that programs cannot hold, with the reason, which is told where one is read.
+    withheld: HashMap<String, String>,
 }
 
 /// A value that does not depend on inputs or parameters.
@@ -85,6 +88,8 @@ pub(super) struct Importer<'m> {
     problems: Vec<Unsupported>,
     /// Warnings about a file that is read nevertheless.
     warnings: Vec<String>,
+    /// The outputs of the node that is being mapped that programs cannot hold, with the reason.
+    withheld: Vec<(usize, String)>,
     /// What was asked for beyond the end of an axis, and is not there: where shapes do not fit later, this is why.
     short: Vec<String>,
 }
@@ -107,10 +112,11 @@ pub(super) fn import(model: &Model, options: &ImportOptions) -> Result<Imported,
         most_times: options.most_times,
         problems: Vec::new(),
         warnings: Vec::new(),
+        withheld: Vec::new(),
         short: Vec::new(),
     };
     importer.leaves(options);
-    importer.nodes(&graph.node, model.opset);
+    importer.nodes(&graph.node, &model.opsets);
     importer.outputs(graph, &options.shapes);
     if let (Some(problem), Some(short)) = (importer.problems.first_mut(), importer.short.first()) {
         problem.why = format!("{}; before it, {short}", problem.why);
@@ -218,7 +224,7 @@ impl<'m> Importer<'m> {
 
     fn problem(&mut self, op: &str, node: &str, NodeError(why): NodeError) {
         let (op, node) = (op.to_string(), node.to_string());
-        self.problems.push(Unsupported { op, opset: self.model.opset, node, why });
+        self.problems.push(Unsupported { op, opset: self.model.opsets.main(), node, why });
     }
 
     fn define(&mut self, name: &str, value: Option<NodeId>) {
@@ -230,7 +236,12 @@ impl<'m> Importer<'m> {
     /// The value of that name; the inner option is empty where an unsupported node would have made it. What a body reads of graphs
     /// around it is given to it.
     fn lookup(&mut self, name: &str) -> Result<Option<Option<NodeId>>, NodeError> {
-        let found = self.scopes.iter().rev().find_map(|scope| Some((scope.level, *scope.values.get(name)?)));
+        let of_name =
+            |scope: &NamedValues| Some((scope.level, *scope.values.get(name)?, scope.withheld.get(name).cloned()));
+        let found = match self.scopes.iter().rev().find_map(of_name) {
+            Some((_, _, Some(why))) => return Err(NodeError(why)),
+            found => found.map(|(level, value, _)| (level, value)),
+        };
         match found {
             Some((level, Some(value))) => self.captured(value, level).map(|value| Some(Some(value))),
             found => Ok(found.map(|(_, value)| value)),
@@ -299,38 +310,44 @@ impl<'m> Importer<'m> {
     }
 
     /// The nodes of a body's graph, whose inputs are these values; its outputs.
-    pub fn body(&mut self, graph: &GraphProto, opset: i64, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
+    pub fn body(&mut self, graph: &GraphProto, opsets: &OpSets, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
         if graph.input.len() != inputs.len() {
             return Err(NodeError(format!("its body has {} inputs, {} are given", graph.input.len(), inputs.len())));
         }
         for (input, value) in graph.input.iter().zip(inputs) {
             self.define(input.name(), Some(*value));
         }
-        self.inner(graph, opset)
+        self.inner(graph, opsets)
     }
 
-    /// Maps nodes in order. One that cannot be mapped is a problem; those that only depend on it are not.
-    fn nodes(&mut self, nodes: &[NodeProto], opset: i64) {
-        for node in nodes {
-            let outputs = self.node(node, opset).unwrap_or_else(|NodeError(why)| {
-                self.problems.push(Unsupported::at(node, opset, why));
+    /// Maps nodes, each after those that it depends on. One that cannot be mapped is a problem; those that only depend on it are not.
+    fn nodes(&mut self, nodes: &[NodeProto], opsets: &OpSets) {
+        for node in order::ordered(nodes).into_iter().map(|at| &nodes[at]) {
+            let version = opsets.version(node.domain());
+            let outputs = self.node(node, opsets).unwrap_or_else(|NodeError(why)| {
+                self.problems.push(Unsupported::at(node, version, why));
                 Vec::new()
             });
+            let withheld = std::mem::take(&mut self.withheld);
             for (at, name) in node.output.iter().enumerate() {
                 // Which of the two a later node means, nobody can say.
                 if self.scopes.last().is_some_and(|scope| scope.values.contains_key(name)) {
                     let why = format!("its output `{name}` is defined already");
-                    self.problems.push(Unsupported::at(node, opset, why));
+                    self.problems.push(Unsupported::at(node, version, why));
                 }
                 self.define(name, outputs.get(at).copied().flatten());
+            }
+            let named = withheld.into_iter().filter_map(|(at, why)| Some((node.output.get(at)?.clone(), why)));
+            if let Some(scope) = self.scopes.last_mut() {
+                scope.withheld.extend(named);
             }
         }
     }
 
     /// The outputs of a node; they are empty where it depends on one that is not supported.
-    fn node(&mut self, node: &NodeProto, opset: i64) -> Result<Vec<Option<NodeId>>, NodeError> {
+    fn node(&mut self, node: &NodeProto, opsets: &OpSets) -> Result<Vec<Option<NodeId>>, NodeError> {
         let function = self.function(node);
-        let build = ops::find(node.domain(), node.op_type(), opset);
+        let build = ops::find(node.domain(), node.op_type(), opsets.version(node.domain()));
         if function.is_none() {
             build.as_ref().map_err(|why| NodeError(why.clone()))?;
         }
@@ -350,7 +367,7 @@ impl<'m> Importer<'m> {
             return self.inline(function, node, &inputs);
         }
         let origin = self.part.clone().unwrap_or_else(|| place(node));
-        let mut call = NodeCall::new(self, node, inputs, opset, origin);
+        let mut call = NodeCall::new(self, node, inputs, opsets, origin);
         let outputs: Vec<_> = match build? {
             Build::Op(op) => vec![Some(call.same(op)?)],
             Build::One(build) => vec![Some(build(&mut call)?)],
@@ -378,8 +395,7 @@ impl<'m> Importer<'m> {
         call: &NodeProto,
         inputs: &[Option<NodeId>],
     ) -> Result<Vec<Option<NodeId>>, NodeError> {
-        let own = function.opset_import.iter().find(|set| is_own(set.domain()));
-        let opset = own.map_or(self.model.opset, |set| set.version());
+        let opsets = self.model.opsets.with(&function.opset_import);
         let mut scope = NamedValues { level: self.around.len(), ..NamedValues::default() };
         for (name, value) in function.input.iter().zip(inputs) {
             scope.values.extend(value.map(|value| (name.clone(), Some(value))));
@@ -389,22 +405,22 @@ impl<'m> Importer<'m> {
         let scopes = std::mem::replace(&mut self.scopes, vec![scope]);
         let part = self.part.clone();
         self.part.get_or_insert_with(|| place(call));
-        let done = self.deep(|importer| importer.nodes(&nodes, opset));
+        let done = self.deep(|importer| importer.nodes(&nodes, &opsets));
         let outputs = function.output.iter().map(|name| Ok(self.lookup(name)?.flatten())).collect();
         (self.scopes, self.part) = (scopes, part);
         done.and(outputs)
     }
 
     /// The outputs of a subgraph that sees the names around it, as the branches of `If` do.
-    pub fn subgraph(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, NodeError> {
+    pub fn subgraph(&mut self, graph: &GraphProto, opsets: &OpSets) -> Result<Vec<NodeId>, NodeError> {
         self.scopes.push(NamedValues { level: self.around.len(), ..NamedValues::default() });
-        let outputs = self.inner(graph, opset);
+        let outputs = self.inner(graph, opsets);
         self.scopes.pop();
         outputs
     }
 
     /// The outputs of a subgraph, whose names go to the innermost scope.
-    fn inner(&mut self, graph: &GraphProto, opset: i64) -> Result<Vec<NodeId>, NodeError> {
+    fn inner(&mut self, graph: &GraphProto, opsets: &OpSets) -> Result<Vec<NodeId>, NodeError> {
         let before = self.problems.len();
         let twice = repeated_names(graph);
         for tensor in &graph.initializer {
@@ -415,7 +431,7 @@ impl<'m> Importer<'m> {
                 .map_err(|why| self.problem("initializer", tensor.name(), why));
             self.define(tensor.name(), value.ok());
         }
-        let done = self.deep(|importer| importer.nodes(&graph.node, opset));
+        let done = self.deep(|importer| importer.nodes(&graph.node, opsets));
         let outputs = graph.output.iter().map(|o| self.lookup(o.name()));
         let outputs: Vec<Option<Option<NodeId>>> = outputs.collect::<Result<_, _>>()?;
         done?;
@@ -465,9 +481,25 @@ impl<'m> Importer<'m> {
         self.stored(name, &stored)
     }
 
+    /// The values of a tensor of an attribute.
+    pub fn read(&self, tensor: &TensorProto) -> Result<Tensor, NodeError> {
+        let stored = StoredTensor::read(tensor, &self.model.folder).map_err(NodeError)?;
+        stored.tensor().map_err(NodeError)
+    }
+
     /// Remembers that a node asks for more than there is.
     pub fn short(&mut self, what: String) {
         self.short.push(what);
+    }
+
+    /// Withholds an output of the node that is being mapped: programs cannot hold it.
+    pub fn withhold(&mut self, output: usize, why: String) {
+        self.withheld.push((output, why));
+    }
+
+    /// Warns of something in a file that is read nevertheless.
+    pub fn warn(&mut self, what: String) {
+        self.warnings.push(what);
     }
 
     /// A constant.

@@ -8,6 +8,7 @@ mod error;
 mod folder;
 mod import;
 mod ops;
+mod opsets;
 #[rustfmt::skip]
 #[allow(missing_docs, unused_qualifications, clippy::all)]
 mod proto;
@@ -24,6 +25,7 @@ pub use error::{OnnxError, Unsupported};
 use eutectic_ir::{Graph, Tensor};
 use folder::Folder;
 use memmap2::Mmap;
+use opsets::OpSets;
 use prost::{Message, bytes::Bytes};
 use proto::{GraphProto, ModelProto};
 pub use stored::StoredTensor;
@@ -44,7 +46,7 @@ pub struct Model {
     path: PathBuf,
     folder: Folder,
     proto: ModelProto,
-    opset: i64,
+    opsets: OpSets,
     /// With the name, and what is wrong where a program cannot have such an input.
     inputs: Vec<(String, Result<ModelPort, String>)>,
     /// The inputs that have a value in the file, which counts where none is given.
@@ -96,8 +98,8 @@ pub struct Imported {
 /// What is in a file.
 #[derive(Debug)]
 pub struct Summary {
-    /// The version of ONNX's own op set.
-    pub opset: i64,
+    /// The version of ONNX's own op set, where the file states one.
+    pub opset: Option<i64>,
     /// The op sets of other domains, with their versions.
     pub other_opsets: Vec<(String, i64)>,
     /// The version of the format.
@@ -144,9 +146,11 @@ impl Model {
         let format = |problem: String| OnnxError::Format { path: path.clone(), problem };
         let proto = ModelProto::decode(bytes).map_err(|e| format(e.to_string()))?;
         let graph = proto.graph.as_ref().ok_or_else(|| format("it holds no graph".into()))?;
-        let own = proto.opset_import.iter().find(|set| is_own(set.domain()));
-        let opset = own.ok_or_else(|| format("it does not say in which op set it is written".into()))?.version();
-        if !(OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) {
+        let opsets = OpSets::read(&proto.opset_import);
+        if opsets.is_empty() {
+            return Err(format("it does not say in which op set it is written".into()));
+        }
+        if let Some(opset) = opsets.own().filter(|opset| !(OLDEST_OPSET..=NEWEST_OPSET).contains(opset)) {
             let known = format!("{OLDEST_OPSET} to {NEWEST_OPSET} are known");
             return Err(format(format!("it is written in opset {opset}, {known}; onnx.version_converter converts it")));
         }
@@ -159,7 +163,7 @@ impl Model {
         let may_be_given = proto.ir_version() >= FIRST_WITH_DEFAULTS;
         let defaults = graph.input.iter().filter(|info| may_be_given && stored.contains_key(info.name()));
         let defaults = defaults.map(port).collect();
-        Ok(Model { inputs, defaults, stored, opset, path, folder, proto })
+        Ok(Model { inputs, defaults, stored, opsets, path, folder, proto })
     }
 
     fn graph(&self) -> &GraphProto {
@@ -239,8 +243,9 @@ impl Model {
         let functions = &self.proto.functions;
         let mut visit = |node: &proto::NodeProto| {
             let local = functions.iter().any(|f| (f.domain(), f.name()) == (node.domain(), node.op_type()));
-            if let (false, Err(why)) = (local, ops::find(node.domain(), node.op_type(), self.opset)) {
-                unknown.push(Unsupported::at(node, self.opset, why));
+            let version = self.opsets.version(node.domain());
+            if let (false, Err(why)) = (local, ops::find(node.domain(), node.op_type(), version)) {
+                unknown.push(Unsupported::at(node, version, why));
             }
         };
         import::each_node(&self.graph().node, &mut visit);
@@ -261,14 +266,13 @@ impl Model {
             let ty = ModelPort::read(info).map_or_else(|why| why, |port| port.to_string());
             (info.name().to_string(), ty)
         };
-        let other = self.proto.opset_import.iter().filter(|set| !is_own(set.domain()));
         let types = || self.stored.values().flatten().map(StoredTensor::ty);
         let input = |(name, port): &(String, Result<ModelPort, String>)| {
             (name.clone(), port.as_ref().map_or_else(String::clone, ModelPort::to_string))
         };
         Summary {
-            opset: self.opset,
-            other_opsets: other.map(|set| (set.domain().to_string(), set.version())).collect(),
+            opset: self.opsets.own(),
+            other_opsets: self.opsets.others().map(|(domain, version)| (domain.to_string(), version)).collect(),
             ir_version: self.proto.ir_version(),
             producer: format!("{} {}", self.proto.producer_name(), self.proto.producer_version()).trim().to_string(),
             inputs: self.inputs.iter().map(input).collect(),
@@ -324,11 +328,6 @@ impl Imported {
             false => Err(OnnxError::Tensors { path: self.path.clone(), problems }),
         }
     }
-}
-
-/// Whether that domain is ONNX's own.
-fn is_own(domain: &str) -> bool {
-    matches!(domain, "" | "ai.onnx")
 }
 
 /// The tensors of a graph by name, those of its subgraphs aside.

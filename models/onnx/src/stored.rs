@@ -129,6 +129,14 @@ impl External {
     }
 }
 
+impl From<Tensor> for StoredTensor {
+    /// A tensor that no file has.
+    fn from(tensor: Tensor) -> StoredTensor {
+        let bytes = Bytes::copy_from_slice(tensor.bytes());
+        StoredTensor { dtype: tensor.dtype(), dims: tensor.dims().to_vec(), data: ValueSource::Inside(bytes) }
+    }
+}
+
 /// The values that are listed one by one, as bytes.
 fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
     Ok(match (dtype.def().kind, dtype.bits()) {

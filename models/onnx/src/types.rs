@@ -13,7 +13,7 @@ use super::proto::{
 pub struct ModelPort {
     /// Its element type.
     pub dtype: DType,
-    /// Its extents; `None` where the file leaves even their number open. One that the file does not name is called `INPUT.AXIS`.
+    /// Its extents; `None` where the file leaves even their number open. One that is open without a name is called `INPUT.AXIS`.
     pub shape: Option<Shape>,
 }
 
@@ -39,8 +39,9 @@ impl ModelPort {
             return Err("it is no tensor, or its type is not given".into());
         };
         let extent = |axis: usize, extent: &Option<Extent>| match extent {
-            Some(Extent::DimValue(n)) => Dim::Known(*n),
-            Some(Extent::DimParam(name)) if !name.is_empty() => Dim::symbol(name),
+            Some(Extent::DimValue(n)) if *n >= 0 => Dim::Known(*n),
+            // Some exporters write −1 or `?` for each extent that is open, which are not equal for that.
+            Some(Extent::DimParam(name)) if !matches!(name.as_str(), "" | "?" | "-1") => Dim::symbol(name),
             _ => Dim::symbol(&format!("{}.{axis}", info.name())),
         };
         let shape = tensor.shape.as_ref().map(|s| s.dim.iter().enumerate().map(|(i, d)| extent(i, &d.value)).collect());

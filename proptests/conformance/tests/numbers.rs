@@ -3,7 +3,11 @@
 use std::{path::Path, sync::Arc};
 
 use eutectic::{Backend, Compiler, Cpu, CpuOptions, DType, Tensor};
-use eutectic_conformance::{device::Device, suites::numbers::numbers, sweep::Sweep};
+use eutectic_conformance::{
+    device::Device,
+    suites::numbers::{classical, numbers},
+    sweep::Sweep,
+};
 use eutectic_ir::{lang::Source, text::parse};
 
 #[test]
@@ -11,6 +15,15 @@ fn small_models_have_the_values_that_are_right() {
     let cpu = Arc::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })) as Arc<dyn Backend>;
     let device = Device::new(vec![cpu]).unwrap_or_else(|e| panic!("{e}"));
     numbers(&device, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden"));
+    let (judged, refused, why) = device.take_counts();
+    assert!(judged >= 64 && refused == 0, "{judged} right, {refused} refused: {why:?}");
+}
+
+#[test]
+fn classical_models_compute_what_onnx_runtime_computes() {
+    let cpu = Arc::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })) as Arc<dyn Backend>;
+    let device = Device::new(vec![cpu]).unwrap_or_else(|e| panic!("{e}"));
+    classical(&device, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden"));
     let (judged, refused, why) = device.take_counts();
     assert!(judged >= 64 && refused == 0, "{judged} right, {refused} refused: {why:?}");
 }

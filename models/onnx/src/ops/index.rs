@@ -156,7 +156,7 @@ pub(super) fn rows_at(
 
 /// The coordinate of the first, or the last, element that is equal to the extremum of its row. As in NumPy, NaN counts as the extremum.
 /// The axis is kept with an extent of 1.
-fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
+pub(super) fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
     let dims = c.dims(x);
     let extremum = c.reduce(how, x, &[axis])?;
     let mut found = c.apply("eq", [x, extremum])?;

@@ -8,6 +8,8 @@ mod arithmetic;
 mod attention;
 mod contraction;
 mod control;
+mod decided;
+mod determinant;
 mod fourier;
 mod generate;
 mod grid_sample;
@@ -18,6 +20,8 @@ mod layout;
 mod linear_attention;
 mod loss;
 mod microsoft;
+mod ml;
+mod ngrams;
 mod norm;
 mod other;
 mod pairs;
@@ -27,21 +31,25 @@ mod qlinear;
 mod quantize;
 mod recurrent;
 mod reduction;
+mod regions;
 mod resize;
 mod scatter;
 mod slicing;
 mod spatial;
+mod training;
+mod unpool;
 mod volume;
 
 use eutectic_ir::NodeId;
 
 use super::{
+    NEWEST_OPSET,
     call::{NodeCall, NodeResult},
     error::NodeError,
-    is_own,
+    opsets::is_own,
 };
 
-/// The families.
+/// The families of ONNX's own domain.
 const FAMILIES: &[&[OpRow]] = &[
     arithmetic::OPS,
     activation::OPS,
@@ -49,15 +57,20 @@ const FAMILIES: &[&[OpRow]] = &[
     slicing::OPS,
     index::OPS,
     scatter::OPS,
+    decided::OPS,
+    ngrams::OPS,
     pairs::OPS,
     generate::OPS,
     reduction::OPS,
     norm::OPS,
     loss::OPS,
     contraction::OPS,
+    determinant::OPS,
     attention::OPS,
     linear_attention::OPS,
     spatial::OPS,
+    unpool::OPS,
+    regions::OPS,
     resize::OPS,
     grid_sample::OPS,
     fourier::OPS,
@@ -68,8 +81,20 @@ const FAMILIES: &[&[OpRow]] = &[
     recurrent::OPS,
 ];
 
-/// The families of other domains, by domain.
-const OTHERS: &[(&str, &[OpRow])] = &[("com.microsoft", microsoft::OPS), ("com.microsoft", qlinear::OPS)];
+/// A domain, with the newest version of its op set that the table was written for.
+struct Domain {
+    name: &'static str,
+    newest: i64,
+    families: &'static [&'static [OpRow]],
+}
+
+/// The domains; ONNX's own has no name.
+const DOMAINS: &[Domain] = &[
+    Domain { name: "", newest: NEWEST_OPSET, families: FAMILIES },
+    Domain { name: "ai.onnx.ml", newest: 5, families: ml::FAMILIES },
+    Domain { name: "ai.onnx.preview.training", newest: 1, families: &[training::OPS] },
+    Domain { name: "com.microsoft", newest: 1, families: &[microsoft::OPS, qlinear::OPS] },
+];
 
 /// Several outputs.
 type Outputs = Result<Vec<NodeId>, NodeError>;
@@ -88,7 +113,7 @@ pub(super) enum Build {
 /// An op in one of its forms.
 struct OpRow {
     name: &'static str,
-    /// The op set from which on it has this form.
+    /// The version of its domain's op set from which on it has this form.
     since: i64,
     build: Build,
 }
@@ -108,23 +133,37 @@ const fn many(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -
     OpRow { name, since, build: Build::Many(build) }
 }
 
-fn rows() -> impl Iterator<Item = &'static OpRow> {
-    FAMILIES.iter().copied().flatten()
+impl Domain {
+    /// The domain of that name.
+    fn named(name: &str) -> Option<&'static Domain> {
+        DOMAINS.iter().find(|domain| domain.name == name || (domain.name.is_empty() && is_own(name)))
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'static OpRow> {
+        self.families.iter().copied().flatten()
+    }
 }
 
-/// The form of an op in an op set.
+/// The newest version of a domain's op set that is known.
+pub(super) fn newest(domain: &str) -> Option<i64> {
+    Domain::named(domain).map(|domain| domain.newest)
+}
+
+/// The form of an op in a version of its domain's op set.
 ///
 /// # Errors
 /// When there is none, in words.
-pub(super) fn find(domain: &str, name: &str, opset: i64) -> Result<Build, String> {
-    let mut others = OTHERS.iter().filter(|(known, _)| *known == domain).flat_map(|(_, rows)| *rows).peekable();
-    if !is_own(domain) && others.peek().is_none() {
-        return Err("ops of that domain are not known".into());
+pub(super) fn find(domain: &str, name: &str, version: i64) -> Result<Build, String> {
+    let domain = Domain::named(domain).ok_or("ops of that domain are not known")?;
+    if version > domain.newest {
+        return Err(format!(
+            "opsets of this domain are known up to {}; export the model in one of them",
+            domain.newest
+        ));
     }
-    let of_domain = rows().filter(|_| is_own(domain)).chain(others);
-    let of_name: Vec<_> = of_domain.filter(|row| row.name == name).collect();
+    let of_name: Vec<_> = domain.rows().filter(|row| row.name == name).collect();
     let forms = || of_name.iter();
-    match forms().filter(|row| row.since <= opset).max_by_key(|row| row.since) {
+    match forms().filter(|row| row.since <= version).max_by_key(|row| row.since) {
         Some(row) => Ok(row.build),
         None => Err(match forms().map(|row| row.since).min() {
             Some(since) => format!("it is known from opset {since} on"),
@@ -133,9 +172,9 @@ pub(super) fn find(domain: &str, name: &str, opset: i64) -> Result<Build, String
     }
 }
 
-/// The names of all ops that have a mapping, sorted.
+/// The names of the ops of ONNX's own domain that have a mapping, sorted.
 pub(super) fn supported() -> Vec<&'static str> {
-    let mut names: Vec<_> = rows().map(|row| row.name).collect();
+    let mut names: Vec<_> = FAMILIES.iter().copied().flatten().map(|row| row.name).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -152,10 +191,11 @@ mod tests {
 
     #[test]
     fn no_form_is_there_twice_and_every_op_of_ours_exists() {
-        let mut forms: Vec<_> = rows().map(|row| (row.name, row.since)).collect();
+        let rows = || DOMAINS.iter().flat_map(|domain| domain.rows().map(|row| (domain.name, row)));
+        let mut forms: Vec<_> = rows().map(|(domain, row)| (domain, row.name, row.since)).collect();
         forms.sort_unstable();
         assert!(forms.windows(2).all(|w| w[0] != w[1]));
-        for row in rows() {
+        for (_, row) in rows() {
             if let Build::Op(op) = row.build {
                 assert!(eutectic_ir::Op::named(op).is_some(), "{}: there is no op {op}", row.name);
             }
@@ -167,7 +207,9 @@ mod tests {
         let of = |name, opset| find("", name, opset).map(|_| ());
         assert!(of("Add", 7).is_ok() && of("Gelu", 20).is_ok());
         assert_eq!(of("Gelu", 19), Err("it is known from opset 20 on".into()));
-        assert!(find("com.microsoft", "Gelu", 17).is_ok());
-        assert!(find("com.microsoft", "Add", 17).is_err() && find("com.example", "Gelu", 20).is_err());
+        assert!(find("com.microsoft", "Gelu", 1).is_ok());
+        assert!(find("com.microsoft", "Add", 1).is_err() && find("com.example", "Gelu", 1).is_err());
+        assert!(find("ai.onnx.ml", "Scaler", 3).is_ok() && find("ai.onnx.ml", "TreeEnsemble", 4).is_err());
+        assert!(find("ai.onnx.ml", "Scaler", 6).is_err_and(|why| why.contains("up to 5")));
     }
 }

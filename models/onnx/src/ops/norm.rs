@@ -32,6 +32,7 @@ pub(super) const OPS: &[OpRow] = &[
         grouped(c, groups, true)
     }),
     one("BatchNormalization", 7, batch),
+    many("BatchNormalization", 14, batch_in_training),
     one("LpNormalization", 1, unit_length),
     one("MeanVarianceNormalization", 9, mean_variance),
     one("LRN", 1, local_response),
@@ -174,6 +175,41 @@ fn batch(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let axis = if c.rank(c.input(0)?) == 1 { 0 } else { 1 };
     c.op("batch-norm", &operands, &[("axis", axis.into()), ("eps", eps.into())])
+}
+
+/// As [`batch`]; in training by the statistics of the batch, and running ones for inference.
+fn batch_in_training(c: &mut NodeCall<'_, '_>) -> Outputs {
+    if !c.flag("training_mode")? {
+        return batch(c).map(|y| vec![y]);
+    }
+    let (x, eps, momentum) = (c.input(0)?, c.float_or("epsilon", 1e-5)?, c.float_or("momentum", 0.9)?);
+    let dims = c.dims(x);
+    let axis = dims.len().min(2).checked_sub(1).ok_or("a number, which is no batch")?;
+    let column: Vec<usize> = dims.iter().enumerate().map(|(at, n)| if at == axis { *n } else { 1 }).collect();
+    let axes: Vec<usize> = (0..dims.len()).filter(|at| *at != axis).collect();
+    let to = c.dtype(x);
+    let mean = c.reduce("reduce-mean", x, &axes)?;
+    let centre = c.apply("sub", [x, mean])?;
+    let square = c.apply("mul", [centre, centre])?;
+    let variance = c.reduce("reduce-mean", square, &axes)?;
+    let shifted = c.with("add", variance, eps)?;
+    let deviation = c.apply("sqrt", [shifted])?;
+    let mut y = c.apply("div", [centre, deviation])?;
+    for (at, op) in [(1, "mul"), (2, "add")] {
+        let param = c.input(at)?;
+        let param = c.cast(param, to)?;
+        let param = c.reshape(param, &column)?;
+        y = c.apply(op, [y, param])?;
+    }
+    let mut outputs = vec![y];
+    for (at, now) in [(3, mean), (4, variance)] {
+        let before = c.input(at)?;
+        let now = c.reshape(now, &c.dims(before))?;
+        let now = c.cast(now, c.dtype(before))?;
+        let (before, now) = (c.with("mul", before, momentum)?, c.with("mul", now, 1.0 - momentum)?);
+        outputs.push(c.apply("add", [before, now])?);
+    }
+    Ok(outputs)
 }
 
 /// x divided by the length of its row; a row of zeros stays.

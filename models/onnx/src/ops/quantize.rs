@@ -18,6 +18,10 @@ pub(super) const OPS: &[OpRow] = &[one("QuantizeLinear", 10, quantize), one("Deq
 fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId>, NodeError> {
     let Some(param) = c.optional(at) else { return Ok(None) };
     let (dims, rank) = (c.dims(param), c.rank(x));
+    let block = c.int_or("block_size", 0)?;
+    if block != 0 {
+        return blocks(c, param, x, block).map(Some);
+    }
     match dims[..] {
         [] => Ok(Some(param)),
         [1] => c.reshape(param, &[]).map(Some),
@@ -26,8 +30,30 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
             let column: Vec<usize> = (0..rank).map(|i| if i == axis { n } else { 1 }).collect();
             c.reshape(param, &column).map(Some)
         }
-        _ => Err("in blocks".into()),
+        _ => Err(format!("a scale of {dims:?} without a block_size").into()),
     }
+}
+
+/// One number for each block of so many places along an axis, the last of which may be shorter, as one for each place.
+fn blocks(c: &mut NodeCall<'_, '_>, param: NodeId, x: NodeId, block: i64) -> NodeResult {
+    let (mut dims, wanted) = (c.dims(param), c.dims(x));
+    let axis = c.axis(c.int_or("axis", 1)?, wanted.len())?;
+    let size = usize::try_from(block).map_err(|_| format!("a block_size of {block}"))?;
+    let others =
+        |dims: &[usize]| dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, n)| *n).collect::<Vec<_>>();
+    let fits =
+        dims.len() == wanted.len() && others(&dims) == others(&wanted) && wanted[axis].div_ceil(size) == dims[axis];
+    if !fits {
+        return Err(format!("a scale of {dims:?} for blocks of {size} along axis {axis} of {wanted:?}").into());
+    }
+    dims.insert(axis + 1, 1);
+    let apart = c.reshape(param, &dims)?;
+    dims[axis + 1] = size;
+    let repeated = c.expand(apart, &dims)?;
+    dims.remove(axis + 1);
+    dims[axis] *= size;
+    let together = c.reshape(repeated, &dims)?;
+    c.slice(together, axis, 0, wanted[axis])
 }
 
 /// (x − zero)·scale.

@@ -8,13 +8,13 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one, phases, volume,
+    OpRow, Outputs, many, one, phases, unpool, volume,
 };
 
 pub(super) const OPS: &[OpRow] = &[
     one("Conv", 1, conv),
     one("ConvTranspose", 1, conv_transpose),
-    one("MaxPool", 1, max_pool),
+    many("MaxPool", 1, max_pool),
     one("AveragePool", 7, average_pool),
     one("LpPool", 2, lp_pool),
     one("GlobalAveragePool", 1, |c| global(c, "reduce-mean")),
@@ -45,7 +45,7 @@ pub(super) struct Windows {
 
 impl Windows {
     /// From the attributes. Padding `SAME` is as much as gives ⌈extent/stride⌉ windows, the odd element at the end it names.
-    fn read(c: &NodeCall<'_, '_>, size: &[usize], image: &[usize]) -> Result<Windows, NodeError> {
+    pub(super) fn read(c: &NodeCall<'_, '_>, size: &[usize], image: &[usize]) -> Result<Windows, NodeError> {
         let n = image.len();
         let numbers = |name: &str, default: Vec<usize>| match c.ints(name)? {
             Some(given) if given.len() != default.len() => Err(NodeError(format!("{} numbers in {name}", given.len()))),
@@ -129,7 +129,7 @@ fn is_volume(windows: &Windows) -> bool {
 }
 
 /// How many groups of channels there are.
-fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
+pub(super) fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let groups = c.int_or("group", 1)?;
     usable(groups).ok_or_else(|| NodeError(format!("{groups} groups")))
 }
@@ -150,7 +150,8 @@ fn as_input(c: &mut NodeCall<'_, '_>, y: NodeId, rank: usize) -> NodeResult {
     }
 }
 
-fn kernel_shape(c: &NodeCall<'_, '_>) -> Result<Vec<usize>, NodeError> {
+/// The extents of windows.
+pub(super) fn kernel_shape(c: &NodeCall<'_, '_>) -> Result<Vec<usize>, NodeError> {
     let shape = c.ints("kernel_shape")?.ok_or("it does not say how large its windows are")?;
     let size = |n| usable(n).ok_or_else(|| NodeError(format!("windows of {n} elements")));
     shape.into_iter().map(size).collect()
@@ -246,7 +247,7 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 /// A number more for each channel of [N C D..].
-fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResult {
+pub(super) fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResult {
     let Some(bias) = bias else { return Ok(y) };
     let channels = c.dims(bias).iter().product();
     let column: Vec<usize> = (0..c.rank(y) - 1).map(|i| if i == 0 { channels } else { 1 }).collect();
@@ -254,7 +255,8 @@ fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResu
     c.apply("add", [y, bias])
 }
 
-fn max_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
+/// The largest element of each window, and where it is.
+fn max_pool(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let (rank, image, dtype) = (c.rank(x), image(c, x)?, c.dtype(x));
     let mut windows = Windows::read(c, &kernel_shape(c)?, &image)?;
@@ -263,14 +265,19 @@ fn max_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     // Every integer of 8 bits is an f32.
     let image = if dtype.is_float() { x } else { c.cast(x, eutectic_ir::DType::F32)? };
-    if is_volume(&windows) {
-        let y = volume::max_pool(c, image, &windows)?;
-        return c.cast(y, dtype);
+    let largest = if is_volume(&windows) {
+        volume::max_pool(c, image, &windows)?
+    } else {
+        let image = as_image(c, image)?;
+        let y = c.op("max-pool", &[image], &[&windows.attrs()[..], &[windows.size()]].concat())?;
+        as_input(c, y, rank)?
+    };
+    let mut outputs = vec![c.cast(largest, dtype)?];
+    if c.wants(1) {
+        let columns = c.flag("storage_order")?;
+        outputs.push(unpool::places(c, image, largest, &windows, columns)?);
     }
-    let image = as_image(c, image)?;
-    let y = c.op("max-pool", &[image], &[&windows.attrs()[..], &[windows.size()]].concat())?;
-    let y = c.cast(y, dtype)?;
-    as_input(c, y, rank)
+    Ok(outputs)
 }
 
 fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {

@@ -1,6 +1,6 @@
 //! Convolution and pooling over three and more spatial axes: windows are axes of a view, and what is left is a product or a reduction.
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{NodeId, attr::Number};
 
 use super::{
     super::call::{NodeCall, NodeResult},
@@ -9,14 +9,14 @@ use super::{
 };
 
 /// x [N C D..] as [N C O.. K..]: the windows, then the elements of each; `outside` is what padding holds.
-fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outside: f64) -> NodeResult {
+pub(super) fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outside: Number) -> NodeResult {
     let n = windows.size.len();
     let first = c.rank(x) - n;
     let mut view = x;
     for i in 0..n {
         // The axes before are two each by now.
         let axis = first + 2 * i;
-        view = slicing::around(c, view, axis, [windows.before[i], windows.after[i]], outside.into())?;
+        view = slicing::around(c, view, axis, [windows.before[i], windows.after[i]], outside)?;
         let attrs = [("size", windows.size[i]), ("stride", windows.stride[i]), ("dilation", windows.dilation[i])];
         let attrs = attrs.map(|(name, n)| (name, (n as i64).into()));
         view = c.op("window", &[view], &[&[("axis", (axis as i64).into())], &attrs[..]].concat())?;
@@ -35,21 +35,21 @@ fn reduced(c: &mut NodeCall<'_, '_>, how: &str, x: NodeId, n: usize) -> NodeResu
 
 /// The largest of each window.
 pub(super) fn max_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows) -> NodeResult {
-    let view = cut(c, x, windows, f64::NEG_INFINITY)?;
+    let view = cut(c, x, windows, f64::NEG_INFINITY.into())?;
     reduced(c, "reduce-max", view, windows.size.len())
 }
 
 /// The mean of each window, of all its elements or of those `inside` x.
 pub(super) fn average_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, inside: bool) -> NodeResult {
     let n = windows.size.len();
-    let view = cut(c, x, windows, 0.0)?;
+    let view = cut(c, x, windows, 0.0.into())?;
     if !inside {
         return reduced(c, "reduce-mean", view, n);
     }
     let sum = reduced(c, "reduce-sum", view, n)?;
     let (image, dtype) = (c.dims(x)[c.rank(x) - n..].to_vec(), c.dtype(x));
     let ones = c.full(1.0, dtype, &image)?;
-    let ones = cut(c, ones, windows, 0.0)?;
+    let ones = cut(c, ones, windows, 0.0.into())?;
     let count = reduced(c, "reduce-sum", ones, n)?;
     c.apply("div", [sum, count])
 }
@@ -62,7 +62,7 @@ pub(super) fn conv(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, windows: &Win
         return Err(format!("weights of {weights:?} in {groups} groups for an input of {dims:?}").into());
     }
     let (inner, outer) = (weights[1], weights[0] / groups);
-    let view = cut(c, x, windows, 0.0)?;
+    let view = cut(c, x, windows, 0.0.into())?;
     let places = c.dims(view)[2..2 + n].to_vec();
     let count = dims[0] * places.iter().product::<usize>();
     let taps = inner * windows.size.iter().product::<usize>();

@@ -56,8 +56,17 @@ impl Case {
 
 /// Runs the cases in `numbers` of the folder `models/golden`.
 pub fn numbers(device: &Device, golden: &Path) {
-    let folder = golden.join("numbers");
-    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
+    all_of(device, &golden.join("numbers"));
+}
+
+/// Runs the cases in `ml` of the folder `models/golden`: models of the domain `ai.onnx.ml`, against ONNX Runtime.
+pub fn classical(device: &Device, golden: &Path) {
+    all_of(device, &golden.join("ml"));
+}
+
+/// Runs all cases of a folder.
+fn all_of(device: &Device, folder: &Path) {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
     let mut folders: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_dir()).collect();
     folders.sort();
     assert!(folders.len() >= 64, "cases are missing in {}", folder.display());
@@ -105,7 +114,16 @@ fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error
     }
     let has_default = |name: &String| model.defaults().any(|(other, _)| other == name);
     let given = inputs.keys().filter(|name| has_default(name)).cloned().collect();
-    let options = ImportOptions { given, ..ImportOptions::default() };
+    // Dims that are open have the extents of the arrays.
+    let mut shapes = BTreeMap::new();
+    for (name, port) in model.inputs() {
+        let shape = port.ok().and_then(|port| port.shape.as_ref());
+        let given = inputs.get(name).map(|given| given.dims().to_vec()).unwrap_or_default();
+        for (dim, extent) in shape.iter().flat_map(|shape| shape.iter()).zip(given) {
+            shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), extent as i64)));
+        }
+    }
+    let options = ImportOptions { given, shapes, ..ImportOptions::default() };
     // Integers may decide about shapes, which must be known when a program is compiled.
     let fixed = inputs.iter().filter(|(_, given)| !given.dtype().is_float()).map(|(n, t)| (n.clone(), t.clone()));
     let known = ImportOptions { fixed: fixed.collect(), ..options.clone() };

@@ -13,5 +13,7 @@ PATTERNS = {**patterns.PATTERNS, **shapes.PATTERNS}
 # Ops of the importer's table without a generator, with the reason.
 _NODE_TESTS = 'judged by its node tests of ONNX and by the suite of kernels; a generator changes every graph, and with it what the tests of the judge meet'
 WITHOUT = dict.fromkeys('''
-AffineGrid BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad NegativeLogLikelihoodLoss ReverseSequence SoftmaxCrossEntropyLoss
+AffineGrid BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im Compress DeformConv Det MaxUnpool
+NegativeLogLikelihoodLoss NonMaxSuppression NonZero OptionalGetElement OptionalHasElement ReverseSequence RoiAlign SoftmaxCrossEntropyLoss
+TfIdfVectorizer Unique
 '''.split(), _NODE_TESTS)

@@ -1,0 +1,70 @@
+//! Determinants, by elimination.
+
+use eutectic_ir::{DType, NodeId};
+
+use super::{
+    super::call::{NodeCall, NodeResult},
+    OpRow,
+    index::{elements_at, place_of},
+    one,
+};
+
+pub(super) const OPS: &[OpRow] = &[one("Det", 11, determinant)];
+
+/// The most rows of a matrix: each is eliminated by ops of its own.
+const MOST: usize = 128;
+
+/// Returns the product of pivots, each the largest element of its column, with the sign of the exchanges of rows.
+fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let x = c.input(0)?;
+    let dims = c.dims(x);
+    let (outer, n) = match dims[..] {
+        [ref outer @ .., n, m] if n == m => (outer.to_vec(), n),
+        _ => return Err(format!("the determinant of {dims:?}; it takes square matrices").into()),
+    };
+    if n > MOST {
+        return Err(format!("the determinant of {n} rows; at most {MOST} are supported").into());
+    }
+    let count = outer.iter().product::<usize>();
+    let mut rest = c.reshape(x, &[count, n, n])?;
+    let mut product = c.full(1.0, c.dtype(x), &[count, 1, 1])?;
+    for left in (1..=n).rev() {
+        let (pivot, below) = eliminated(c, rest, count, left)?;
+        product = c.apply("mul", [product, pivot])?;
+        rest = below;
+    }
+    c.reshape(product, &outer)
+}
+
+/// Returns the pivot of the first column [count 1 1], negative where rows were exchanged, and what is left of the other rows and columns.
+fn eliminated(
+    c: &mut NodeCall<'_, '_>,
+    x: NodeId,
+    count: usize,
+    n: usize,
+) -> Result<(NodeId, NodeId), super::NodeError> {
+    let column = c.slice(x, 2, 0, 1)?;
+    let size = c.apply("abs", [column])?;
+    let place = place_of(c, size, "reduce-max", 1, false)?;
+    let place = c.cast(place, DType::I64)?;
+    let ids = c.expand(place, &[count, 1, n])?;
+    let top = elements_at(c, x, ids, 1)?;
+    let pivot = c.slice(top, 2, 0, 1)?;
+    let (exchanged, opposite) = (c.with("ne", place, 0)?, c.apply("neg", [pivot])?);
+    let signed = c.apply("where", [exchanged, opposite, pivot])?;
+    if n == 1 {
+        return Ok((signed, x));
+    }
+    // The first row goes where the pivot was.
+    let (number, first) = (c.iota(&[1, n, 1], 1, DType::I64)?, c.slice(x, 1, 0, 1)?);
+    let here = c.apply("eq", [number, place])?;
+    let rows = c.apply("where", [here, first, x])?;
+    let rows = c.slice(rows, 1, 1, n - 1)?;
+    let (nothing, one) = (c.with("eq", pivot, 0.0)?, c.number(1.0, pivot)?);
+    let divisor = c.apply("where", [nothing, one, pivot])?;
+    let (of_rows, right) = (c.slice(rows, 2, 0, 1)?, c.slice(rows, 2, 1, n - 1)?);
+    let factor = c.apply("div", [of_rows, divisor])?;
+    let above = c.slice(top, 2, 1, n - 1)?;
+    let change = c.apply("mul", [factor, above])?;
+    Ok((signed, c.apply("sub", [right, change])?))
+}

@@ -1,0 +1,108 @@
+//! Categories as numbers: labels by a table, and one-hot vectors.
+
+use eutectic_ir::{DType, NodeId, Tensor};
+
+use crate::{
+    call::{NodeCall, NodeResult},
+    error::NodeError,
+    ops::{OpRow, index::counter, one},
+};
+
+pub(super) const OPS: &[OpRow] = &[
+    one("LabelEncoder", 1, |_| Err(NodeError(STRINGS.into()))),
+    one("LabelEncoder", 2, |c| label(c, false)),
+    one("LabelEncoder", 4, |c| label(c, true)),
+    one("OneHotEncoder", 1, one_hot),
+];
+
+/// Why a table of strings is refused, and the remedy.
+const STRINGS: &str = "it maps strings, which programs do not have; map them to numbers before the model runs, and make its input \
+                       those numbers";
+
+/// Returns the place of each element in a list of keys, the first of equal ones; the length of the list where it has none. NaN may be a key.
+fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeResult {
+    let (count, dims) = (keys.count(), c.dims(x));
+    let has_nan = nan && keys.dtype().is_float() && keys.to_f64().iter().any(|key| key.is_nan());
+    let keys = c.weights("keys", keys)?;
+    let x = c.reshape(x, &[&dims[..], &[1]].concat())?;
+    let mut found = c.apply("eq", [x, keys])?;
+    if has_nan {
+        let (unknown, of_keys) = (c.apply("is-nan", [x])?, c.apply("is-nan", [keys])?);
+        let both = c.apply("and", [unknown, of_keys])?;
+        found = c.apply("or", [found, both])?;
+    }
+    let ids = counter(count);
+    let number = c.iota(&[count], 0, ids)?;
+    let nowhere = c.number_of(count as i64, ids)?;
+    let candidate = c.apply("where", [found, number, nowhere])?;
+    let first = c.reduce("reduce-min", candidate, &[dims.len()])?;
+    c.reshape(first, &dims)
+}
+
+/// Returns a list in one of the attributes `WHAT_floats`, `WHAT_int64s` and `WHAT_tensor`.
+fn list(c: &NodeCall<'_, '_>, what: &str) -> Result<Tensor, NodeError> {
+    if c.has(&format!("{what}_strings")) {
+        return Err(NodeError(STRINGS.into()));
+    }
+    if let Some(tensor) = c.tensor_value(&format!("{what}_tensor"))? {
+        return Ok(tensor);
+    }
+    if let Some(values) = c.floats(&format!("{what}_floats"))? {
+        return Ok(Tensor::from_f64(DType::F32, &[values.len()], values));
+    }
+    let values = c.ints(&format!("{what}_int64s"))?;
+    let values =
+        values.ok_or_else(|| NodeError(format!("it has no `{what}_int64s`, `{what}_floats` or `{what}_tensor`")))?;
+    Ok(Tensor::from_i64(DType::I64, &[values.len()], values))
+}
+
+/// Returns the value of each element's key. Before version 4 of the domain, NaN is none.
+fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
+    let x = c.input(0)?;
+    let (keys, values) = (list(c, "keys")?, list(c, "values")?);
+    if keys.count() != values.count() {
+        return Err(format!("{} keys for {} values", keys.count(), values.count()).into());
+    }
+    if keys.dtype() != c.dtype(x) {
+        return Err(format!("keys of {} for elements of {}", keys.dtype(), c.dtype(x)).into());
+    }
+    let to = values.dtype();
+    let default = match c.tensor_value("default_tensor")? {
+        Some(tensor) if tensor.count() == 1 && tensor.dtype() == to => tensor,
+        Some(tensor) => return Err(format!("a default of {}, not one {to}", tensor.ty()).into()),
+        None if to.is_float() => Tensor::from_f64(to, &[1], [c.float_or("default_float", -0.0)?]),
+        None => Tensor::from_i64(to, &[1], [c.int_or("default_int64", -1)?]),
+    };
+    let place = place(c, x, keys, nan)?;
+    let count = values.count();
+    let (values, default) = (c.weights("values", values)?, c.constant(default)?);
+    let values = c.reshape(values, &[count])?;
+    let default = c.reshape(default, &[1])?;
+    let table = c.concat(&[values, default], 0)?;
+    c.op("gather", &[table, place], &[("axis", 0.into())])
+}
+
+/// Returns 1 at the category of each element, along a new last axis. Elements of no category have zeros, or are errors.
+fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let Some(categories) = c.ints("cats_int64s")?.filter(|categories| !categories.is_empty()) else {
+        return Err(NodeError(STRINGS.into()));
+    };
+    let x = c.input(0)?;
+    let x = c.cast(x, DType::I64)?;
+    let (count, dims) = (categories.len(), c.dims(x));
+    let place = place(c, x, Tensor::from_i64(DType::I64, &[count], categories), false)?;
+    let column = c.reshape(place, &[&dims[..], &[1]].concat())?;
+    let number = c.iota(&[count], 0, c.dtype(place))?;
+    let hit = c.apply("eq", [column, number])?;
+    let encoded = c.cast(hit, DType::F32)?;
+    if c.int_or("zeros", 1)? != 0 {
+        return Ok(encoded);
+    }
+    let unknown = c.with("eq", place, count as i64)?;
+    let unknown = c.cast(unknown, DType::I32)?;
+    let axes: Vec<usize> = (0..dims.len()).collect();
+    let any = c.reduce("reduce-max", unknown, &axes)?;
+    let any = c.reshape(any, &[])?;
+    let any = c.cast(any, DType::Bool)?;
+    c.unless(any, encoded, "an element of no category; `zeros` of 1 allows them")
+}

@@ -1,0 +1,165 @@
+//! The preparation of features: scaling, norms, thresholds, missing values, columns.
+
+use eutectic_ir::{DType, NodeId, Tensor, attr::Number, ops::Ids};
+
+use super::Rows;
+use crate::{
+    call::{NodeCall, NodeResult},
+    error::NodeError,
+    ops::{OpRow, ids, one},
+};
+
+pub(super) const OPS: &[OpRow] = &[
+    one("Scaler", 1, scaler),
+    one("Normalizer", 1, normalizer),
+    one("Binarizer", 1, binarizer),
+    one("Imputer", 1, imputer),
+    one("ArrayFeatureExtractor", 1, columns),
+    one("FeatureVectorizer", 1, vectorizer),
+    one("ZipMap", 1, zip_map),
+];
+
+/// Reads numbers of an attribute: one for all features, or one for each.
+fn per_feature(c: &mut NodeCall<'_, '_>, label: &str, values: Vec<f64>, like: NodeId) -> NodeResult {
+    let width = c.dims(like).last().copied().unwrap_or(1);
+    match values.len() {
+        n if n == 1 || n == width => {
+            let tensor = Tensor::from_f64(c.dtype(like), &[n], values);
+            c.weights(label, tensor)
+        }
+        n => Err(format!("{n} numbers in `{label}` for {width} features").into()),
+    }
+}
+
+/// Computes (x − offset) · scale, in f32 at last.
+fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let rows = Rows::read(c)?;
+    let dims = c.dims(c.input(0)?);
+    let mut x = rows.x;
+    for (name, op) in [("offset", "sub"), ("scale", "mul")] {
+        if let Some(values) = c.floats(name)?.filter(|values| !values.is_empty()) {
+            let values = per_feature(c, name, values, x)?;
+            x = c.apply(op, [x, values])?;
+        }
+    }
+    let x = c.cast(x, DType::F32)?;
+    c.reshape(x, &dims)
+}
+
+/// Divides rows by their largest element, the sum of sizes, or the root of the sum of squares; a row of 0 is kept.
+fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let rows = Rows::single(c)?;
+    let dims = c.dims(c.input(0)?);
+    let x = rows.x;
+    let norm = match c.word("norm")?.unwrap_or("MAX") {
+        "MAX" => {
+            // ONNX Runtime leaves NaN out.
+            let (unknown, lowest) = (c.apply("is-nan", [x])?, c.number(f64::from(f32::MIN), x)?);
+            let known = c.apply("where", [unknown, lowest, x])?;
+            c.reduce("reduce-max", known, &[1])?
+        }
+        "L1" => {
+            let size = c.apply("abs", [x])?;
+            c.reduce("reduce-sum", size, &[1])?
+        }
+        "L2" => {
+            let square = c.apply("mul", [x, x])?;
+            let sum = c.reduce("reduce-sum", square, &[1])?;
+            c.apply("sqrt", [sum])?
+        }
+        other => return Err(format!("its norm is `{other}`; it is MAX, L1 or L2").into()),
+    };
+    let (nothing, one) = (c.with("eq", norm, 0.0)?, c.number(1.0, norm)?);
+    let norm = c.apply("where", [nothing, one, norm])?;
+    let y = c.apply("div", [x, norm])?;
+    c.reshape(y, &dims)
+}
+
+/// Returns 1 where x is greater than the threshold, else 0.
+fn binarizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let x = c.input(0)?;
+    let threshold = c.float_or("threshold", 0.0)?;
+    let float = if c.dtype(x).is_float() { x } else { c.cast(x, DType::F64)? };
+    let greater = c.with("gt", float, threshold)?;
+    c.cast(greater, c.dtype(x))
+}
+
+/// Replaces one value, which may be NaN, by the feature's own.
+fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let x = c.input(0)?;
+    let width = c.dims(x).last().copied().unwrap_or(1);
+    let dtype = c.dtype(x);
+    let (found, values) = if dtype.is_float() {
+        let replaced = c.float_or("replaced_value_float", 0.0)?;
+        let found = if replaced.is_nan() { c.apply("is-nan", [x])? } else { c.with("eq", x, replaced)? };
+        let values = c.floats("imputed_value_floats")?.unwrap_or_default();
+        (found, Tensor::from_f64(dtype, &[values.len()], values))
+    } else {
+        let replaced = Number::from(c.int_or("replaced_value_int64", 0)?);
+        let values = c.ints("imputed_value_int64s")?.unwrap_or_default();
+        (c.with("eq", x, replaced)?, Tensor::from_i64(dtype, &[values.len()], values))
+    };
+    if values.count() != 1 && values.count() != width {
+        return Err(format!("{} values for {width} features of {dtype}", values.count()).into());
+    }
+    let values = c.weights("imputed", values)?;
+    c.apply("where", [found, values, x])
+}
+
+/// Returns the columns that the ids name; of a vector, as one row.
+fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let (x, given) = (c.input(0)?, c.input(1)?);
+    let dims = c.dims(x);
+    let (outer, width) = match dims.split_last() {
+        Some((width, [])) => (vec![1], *width),
+        Some((width, outer)) => (outer.to_vec(), *width),
+        None => return Err("a number, which has no columns".into()),
+    };
+    let x = c.reshape(x, &[&outer[..], &[width]].concat())?;
+    let count = c.dims(given).iter().product();
+    let given = c.reshape(given, &[count])?;
+    let given = c.cast(given, DType::I64)?;
+    let given = ids::checked(c, given, Ids { extent: width as i64, from_end: false })?;
+    c.op("gather", &[x, given], &[("axis", (-1).into())])
+}
+
+/// Returns the inputs side by side, in f32, each cut or filled up with zeros to its width.
+fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let inputs = c.inputs();
+    let widths = c.ints("inputdimensions")?.ok_or("it has no `inputdimensions`")?;
+    if widths.len() != inputs.len() {
+        return Err(format!("{} widths for {} inputs", widths.len(), inputs.len()).into());
+    }
+    let mut parts = Vec::new();
+    for (x, wanted) in inputs.into_iter().zip(widths) {
+        let wanted = usize::try_from(wanted).map_err(|_| format!("a width of {wanted}"))?;
+        let (rows, width) = match c.dims(x)[..] {
+            [width] => (1, width),
+            [rows, ref rest @ ..] => (rows, rest.iter().product()),
+            [] => (1, 1),
+        };
+        let x = c.reshape(x, &[rows, width])?;
+        let x = c.cast(x, DType::F32)?;
+        let x = c.slice(x, 1, 0, width.min(wanted))?;
+        parts.push(if width < wanted {
+            let attrs = [("axis", 1), ("before", 0), ("after", (wanted - width) as i64)];
+            c.op("pad", &[x], &attrs.map(|(name, n)| (name, n.into())))?
+        } else {
+            x
+        });
+    }
+    c.concat(&parts, 1)
+}
+
+/// Returns the scores, a column a class: programs have no maps from classes to scores.
+fn zip_map(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let x = c.input(0)?;
+    let classes = match (c.ints("classlabels_int64s")?, c.words("classlabels_strings")?) {
+        (Some(numbers), _) if !numbers.is_empty() => format!("{numbers:?}"),
+        (_, Some(strings)) if !strings.is_empty() => format!("{strings:?}"),
+        _ => return Err(NodeError("it names no classes".into())),
+    };
+    let (name, ty) = (c.output_name(0).to_string(), c.ty(x));
+    c.warn(format!("`{name}` is a list of maps from classes to scores; it is given as {ty}, whose columns are the classes {classes}"));
+    Ok(x)
+}

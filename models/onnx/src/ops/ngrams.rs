@@ -1,0 +1,128 @@
+//! Counts of n-grams of integers.
+
+use eutectic_ir::{DType, NodeId, Tensor};
+
+use super::{
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
+    OpRow, one,
+};
+
+pub(super) const OPS: &[OpRow] = &[one("TfIdfVectorizer", 9, vectorizer)];
+
+/// The n-grams of one length, one after the other.
+struct Grams {
+    length: usize,
+    words: Vec<i64>,
+}
+
+/// Returns the n-grams of the pool by length, those that are counted and those that are not.
+fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
+    let words = c.ints("pool_int64s")?.ok_or(
+        "n-grams of strings, which programs do not have; map words to numbers before the model runs, and make its input those numbers",
+    )?;
+    let starts = c.ints("ngram_counts")?.ok_or("it has no `ngram_counts`")?;
+    let end = |at: usize| starts.get(at).map_or(words.len() as i64, |start| *start);
+    let mut pool = Vec::new();
+    for at in 0..starts.len() {
+        let range = usize::try_from(starts[at]).ok().zip(usize::try_from(end(at + 1)).ok());
+        let part = range.and_then(|(from, to)| words.get(from..to)).filter(|part| part.len() % (at + 1) == 0);
+        let part = part.ok_or_else(|| NodeError(format!("ngram_counts of {starts:?} for {} words", words.len())))?;
+        pool.push(Grams { length: at + 1, words: part.to_vec() });
+    }
+    Ok(pool)
+}
+
+/// Counts each n-gram of the pool in each row. Up to `max_skip_count` other words may be between its words.
+fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let number = |name: &str| {
+        let value = c.int(name)?.and_then(|n| usize::try_from(n).ok());
+        value.ok_or_else(|| NodeError(format!("it has no usable `{name}`")))
+    };
+    let (least, most, skips) = (number("min_gram_length")?, number("max_gram_length")?, number("max_skip_count")?);
+    let pool = pool(c)?;
+    let places = c.ints("ngram_indexes")?.ok_or("it has no `ngram_indexes`")?;
+    let total: usize = pool.iter().map(|grams| grams.words.len() / grams.length).sum();
+    let results = places.iter().max().map_or(0, |most| most + 1);
+    let known = places.iter().all(|place| *place >= 0) && results <= 1 << 20 && total <= 1 << 20;
+    let results = usize::try_from(results).ok().filter(|_| known && places.len() == total);
+    let results = results.ok_or_else(|| NodeError(format!("{} ngram_indexes for {total} n-grams", places.len())))?;
+    let x = c.input(0)?;
+    let (rows, width) = match c.dims(x)[..] {
+        [width] => (1, width),
+        [rows, width] => (rows, width),
+        ref dims => return Err(format!("words of {dims:?}; they are [words] or [rows words]").into()),
+    };
+    let flat = c.reshape(x, &[rows, width])?;
+    let flat = c.cast(flat, DType::I64)?;
+    let mut parts = Vec::new();
+    for grams in pool.iter().filter(|grams| !grams.words.is_empty()) {
+        let counted = (least..=most).contains(&grams.length);
+        parts.push(match counted {
+            true => counts(c, flat, grams, if grams.length == 1 { 0 } else { skips })?,
+            false => c.full(0.0, DType::F32, &[rows, grams.words.len() / grams.length])?,
+        });
+    }
+    let counts = c.concat(&parts, 1)?;
+    let counts = weighted(c, counts, total)?;
+    // Several n-grams may have one place.
+    let ones = places.iter().flat_map(|place| (0..results).map(move |at| f64::from(at as i64 == *place)));
+    let table = c.weights("places", Tensor::from_f64(DType::F32, &[total, results], ones))?;
+    let y = c.apply("matmul", [counts, table])?;
+    if c.rank(x) == 1 { c.reshape(y, &[results]) } else { Ok(y) }
+}
+
+/// Weighs counts [rows n-grams] as the mode says; each n-gram of the pool has its weight.
+fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResult {
+    let mode = c.word("mode")?.unwrap_or("TF");
+    let base = match mode {
+        "TF" => return Ok(counts),
+        "TFIDF" => counts,
+        "IDF" => {
+            let met = c.with("gt", counts, 0.0)?;
+            c.cast(met, DType::F32)?
+        }
+        other => return Err(format!("its mode is `{other}`; it is TF, IDF or TFIDF").into()),
+    };
+    match c.floats("weights")? {
+        None => Ok(base),
+        Some(weights) if weights.len() == total => {
+            let weights = c.weights("weights", Tensor::from_f64(DType::F32, &[total], weights))?;
+            c.apply("mul", [base, weights])
+        }
+        Some(weights) => Err(format!("{} weights for {total} n-grams", weights.len()).into()),
+    }
+}
+
+/// Counts n-grams in rows of words, as [rows n-grams].
+fn counts(c: &mut NodeCall<'_, '_>, x: NodeId, grams: &Grams, skips: usize) -> NodeResult {
+    let ([rows, width], count) = ([c.dims(x)[0], c.dims(x)[1]], grams.words.len() / grams.length);
+    let mut sum = c.full(0.0, DType::F32, &[rows, count])?;
+    for step in 1..=skips + 1 {
+        let reach = (grams.length - 1) * step;
+        if reach >= width {
+            break;
+        }
+        let starts = width - reach;
+        let mut hits = None;
+        for word in 0..grams.length {
+            let part = c.slice(x, 1, word * step, starts)?;
+            let part = c.reshape(part, &[rows, starts, 1])?;
+            let wanted = (0..count).map(|gram| grams.words[gram * grams.length + word]);
+            let wanted = c.constant(Tensor::from_i64(DType::I64, &[1, 1, count], wanted))?;
+            let hit = c.apply("eq", [part, wanted])?;
+            hits = Some(match hits {
+                Some(hits) => c.apply("and", [hits, hit])?,
+                None => hit,
+            });
+        }
+        let Some(hits) = hits else { continue };
+        let hits = c.cast(hits, DType::F32)?;
+        let met = c.reduce("reduce-sum", hits, &[1])?;
+        let met = c.reshape(met, &[rows, count])?;
+        sum = c.apply("add", [sum, met])?;
+    }
+    Ok(sum)
+}

@@ -1,0 +1,57 @@
+//! The op sets that a file, or a function in it, is written in: a version for each domain.
+
+use std::collections::BTreeMap;
+
+use super::{ops::newest, proto::OperatorSetIdProto};
+
+/// Whether that domain is ONNX's own.
+pub(super) fn is_own(domain: &str) -> bool {
+    matches!(domain, "" | "ai.onnx")
+}
+
+/// Versions by domain; ONNX's own has the empty name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpSets {
+    versions: BTreeMap<String, i64>,
+}
+
+impl OpSets {
+    /// Reads the imports of a file.
+    pub fn read(imports: &[OperatorSetIdProto]) -> OpSets {
+        OpSets::default().with(imports)
+    }
+
+    /// Returns the versions with those of a function's imports, which count where both name a domain.
+    pub fn with(&self, imports: &[OperatorSetIdProto]) -> OpSets {
+        let name = |domain: &str| if is_own(domain) { String::new() } else { domain.to_string() };
+        let mut versions = self.versions.clone();
+        versions.extend(imports.iter().map(|set| (name(set.domain()), set.version())));
+        OpSets { versions }
+    }
+
+    /// Returns the version of ONNX's own op set, where the file states one.
+    pub fn own(&self) -> Option<i64> {
+        self.versions.get("").copied()
+    }
+
+    /// Returns the version that stands for the file: that of ONNX's own op set, or of the first domain.
+    pub fn main(&self) -> i64 {
+        self.versions.values().next().copied().unwrap_or_default()
+    }
+
+    /// Returns the version of a domain. Where the file states none, it is the newest one, as for ONNX Runtime.
+    pub fn version(&self, domain: &str) -> i64 {
+        let domain = if is_own(domain) { "" } else { domain };
+        self.versions.get(domain).copied().or_else(|| newest(domain)).unwrap_or(1)
+    }
+
+    /// Returns the versions of all domains but ONNX's own.
+    pub fn others(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.versions.iter().filter(|(domain, _)| !domain.is_empty()).map(|(domain, version)| (&**domain, *version))
+    }
+
+    /// Whether no domain is named.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+    }
+}
