@@ -5,6 +5,7 @@ mod commands;
 mod fault;
 mod files;
 mod format;
+mod generation;
 mod infer;
 mod inputs;
 mod npy;
@@ -63,6 +64,7 @@ struct Cli {
 enum Command {
     Demo(c::demo::Args),
     Run(c::run::Args),
+    Chat(c::chat::Args),
     Opt(c::opt::Args),
     Explain(c::explain::Args),
     Inspect(c::inspect::Args),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
     let done: Result<(), Fault> = match cli.command {
         Command::Demo(args) => c::demo::run(&args),
         Command::Run(args) => c::run::run(&args),
+        Command::Chat(args) => c::chat::run(&args),
         Command::Opt(args) => c::opt::run(&args),
         Command::Explain(args) => c::explain::run(&args),
         Command::Inspect(args) => c::inspect::run(&args),

@@ -19,6 +19,7 @@ fn what_is_left_out_is_named_with_its_feature() {
         (vec!["rules", "check", "--backend", "none,cuda"], "no backend `cuda`", "cuda"),
         (vec!["run", "minilm", "--weights", &bert, "--text", "a cat"], "--text", "text"),
         (vec!["run", &language, "--prompt", "a cat"], "--prompt", "text"),
+        (vec!["chat", &language], "chat", "text"),
         (vec!["run", "sam", "--weights", &sam, "--image", &image], "--image", "vision"),
     ] {
         eutectic(args).refused(&["this build", what, &format!("`--features {feature}`"), "--features full"]);

@@ -35,16 +35,23 @@ fn a_prompt_is_continued() {
     assert_ne!(seeded("3"), seeded("4"));
 }
 
-#[test]
-fn a_prompt_may_come_from_stdin_and_be_a_message() {
+/// Runs the command with a text on stdin, and returns the JSON values that it prints.
+fn with_stdin(args: &[&str], text: &str) -> Vec<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_eutectic"));
-    command.args(["run", MODEL, "--prompt", "-", "--chat", "--max-tokens", "1", "--format", "json"]);
+    command.args(args).args(["--format", "json"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    child.stdin.take().expect("it was asked for").write_all(b" is the hat on? ").expect("it reads");
+    child.stdin.take().expect("it was asked for").write_all(text.as_bytes()).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    values.collect::<Result<_, _>>().expect("JSON")
+}
+
+#[test]
+fn a_prompt_may_come_from_stdin_and_be_a_message() {
+    let printed = with_stdin(&["run", MODEL, "--prompt", "-", "--chat", "--max-tokens", "1"], " is the hat on? ");
+    let [printed] = &printed[..] else { panic!("{} values", printed.len()) };
     // The file asks for a first token, and so does the template: it is there once.
     let ids = printed["prompt_tokens"].as_array().expect("a list");
     assert_eq!(ids.iter().filter(|id| **id == 1).count(), 1, "{ids:?}");
@@ -73,4 +80,20 @@ fn options_that_do_not_go_together_are_refused() {
         "at byte 8",
         "get it again",
     ]);
+}
+
+#[test]
+fn a_conversation_remembers_what_was_said() {
+    let chat = |text: &str| with_stdin(&["chat", MODEL, "--max-tokens", "4", "--context", "100"], text);
+    let answers = chat("a hat\n\nthe cat\n");
+    let [first, second] = &answers[..] else { panic!("{} answers", answers.len()) };
+    assert_eq!(chat("a hat\n")[0]["tokens"], first["tokens"]);
+    let tokens = |answer: &Value, name: &str| answer[name].as_array().expect("a list").len();
+    // The second prompt has the first one, its answer, and the new message.
+    assert!(tokens(second, "prompt_tokens") > tokens(first, "prompt_tokens") + tokens(first, "tokens"));
+    let alone = &chat("the cat\n")[0];
+    assert!(tokens(second, "prompt_tokens") > tokens(alone, "prompt_tokens"));
+    let told = |more: &[&str]| eutectic([&["chat", MODEL], more].concat());
+    told(&["--top-k", "3"]).refused(&["--top-k", "--temperature"]);
+    eutectic(["chat", "no-such.gguf"]).refused(&["no-such.gguf"]);
 }

@@ -2,6 +2,7 @@
 
 pub mod ablate;
 pub mod bench;
+pub mod chat;
 pub mod check;
 pub mod completions;
 pub mod demo;

@@ -22,11 +22,12 @@ use crate::{
     fault::{Fault, input},
     files,
     format::Format,
+    generation::GenerationArgs,
     inputs::InputFiles,
     npy, output,
     table::{faint, table, thousands},
     timing::progress,
-    values::{NamedTensors, whole},
+    values::NamedTensors,
 };
 
 const EXAMPLES: &str = "\
@@ -100,44 +101,15 @@ struct PromptArgs {
     /// Takes the prompt as a user's message, and writes it as the file's chat template says
     #[arg(long)]
     chat: bool,
-    /// The most tokens that are generated; the text ends earlier where the model ends it [default: 256]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
-    max_tokens: Option<usize>,
-    /// The number that logits are divided by before a token is chosen at random; 0 chooses the likeliest one [default: 0]
-    #[arg(long, value_name = "T")]
-    temperature: Option<f64>,
-    /// Only the N likeliest tokens take part
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
-    top_k: Option<usize>,
-    /// Only the likeliest tokens take part whose probabilities reach the sum P
-    #[arg(long, value_name = "P")]
-    top_p: Option<f64>,
-    /// Only tokens take part that have at least the share P of the likeliest one's probability
-    #[arg(long, value_name = "P")]
-    min_p: Option<f64>,
-    /// The number that logits of tokens that were there before are divided by [default: 1]
-    #[arg(long, value_name = "X")]
-    repeat_penalty: Option<f64>,
+    #[command(flatten)]
+    generation: GenerationArgs,
 }
 
 impl PromptArgs {
     /// The options that are given.
     fn given(&self) -> impl Iterator<Item = &'static str> {
-        let others = [
-            ("--prompt", self.prompt.is_some()),
-            ("--chat", self.chat),
-            ("--max-tokens", self.max_tokens.is_some()),
-            ("--temperature", self.temperature.is_some()),
-            ("--repeat-penalty", self.repeat_penalty.is_some()),
-        ];
-        others.into_iter().filter_map(|(flag, given)| given.then_some(flag)).chain(self.of_random_choice())
-    }
-
-    /// Those of them that mean something only where tokens are chosen at random.
-    fn of_random_choice(&self) -> impl Iterator<Item = &'static str> {
-        let flags =
-            [("--top-k", self.top_k.is_some()), ("--top-p", self.top_p.is_some()), ("--min-p", self.min_p.is_some())];
-        flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
+        let own = [("--prompt", self.prompt.is_some()), ("--chat", self.chat)];
+        own.into_iter().filter_map(|(flag, given)| given.then_some(flag)).chain(self.generation.given())
     }
 }
 

@@ -1,0 +1,80 @@
+//! Messages from stdin, and the answers.
+
+use std::{
+    io::{BufRead, IsTerminal, Write, stdin, stdout},
+    ops::ControlFlow,
+};
+
+use eutectic::{
+    GenerateOptions, Generator,
+    engine::models::{chat::Message, language::LanguageModel},
+};
+
+use super::Args;
+use crate::{
+    args::print_json,
+    fault::{Fault, input},
+    format::Format,
+    generation::{as_json, options},
+    timing::progress,
+};
+
+/// Answers each line of stdin.
+///
+/// # Errors
+/// When the file is no language model with a chat template, the options have no meaning, or the conversation has no room.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let options = options(&args.generation, args.seed)?;
+    let unusable = |error| input(error, "name a GGUF file of a language model that is whole");
+    let model = LanguageModel::open(&args.model).map_err(unusable)?;
+    let mut messages: Vec<Message> = args.system.iter().map(|text| Message::new("system", text)).collect();
+    // The template is tried before the model is compiled.
+    let first = [messages.clone(), vec![Message::new("user", "")]].concat();
+    model.chat_prompt(&first).map_err(Fault::input)?;
+    let bar = progress("compiling", None);
+    let mut generator = Generator::new(model, &args.compile.compiler()?, args.context)?;
+    drop(bar);
+    let is_asked = args.format == Format::Table && stdin().is_terminal();
+    let mut lines = stdin().lock().lines();
+    loop {
+        if is_asked {
+            eprint!("> ");
+        }
+        let Some(line) = lines.next() else { return Ok(()) };
+        let line = line.map_err(|e| input(format!("stdin cannot be read: {e}"), "give text in UTF-8"))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        messages.push(Message::new("user", line));
+        let answer = answer(&mut generator, &messages, &options, args.format)?;
+        messages.push(Message::new("assistant", answer));
+    }
+}
+
+/// Prints the answer to the last message, and returns it.
+fn answer(
+    generator: &mut Generator,
+    messages: &[Message],
+    options: &GenerateOptions,
+    format: Format,
+) -> Result<String, Fault> {
+    let prompt = generator.model().chat_prompt(messages).map_err(Fault::input)?;
+    if prompt.len() > generator.room() {
+        let problem = format!("the conversation has {} tokens, there is room for {}", prompt.len(), generator.room());
+        return Err(input(problem, "begin another one, or give a larger --context"));
+    }
+    let mut out = stdout().lock();
+    if format == Format::Json {
+        let generated = generator.generate(&prompt, options, |_| ControlFlow::Continue(()))?;
+        print_json(&mut out, &as_json(&prompt, &generated))?;
+        return Ok(generated.text);
+    }
+    let mut written = Ok(());
+    let generated = generator.generate(&prompt, options, |piece| {
+        written = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written?;
+    writeln!(out)?;
+    Ok(generated.text)
+}

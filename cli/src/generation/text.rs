@@ -1,0 +1,57 @@
+//! Generations: their options, and how they are printed.
+
+use eutectic::{GenerateOptions, Generated, Stop, engine::models::sampling::Sampling};
+use serde_json::json;
+
+use crate::{
+    fault::{Fault, input},
+    generation::GenerationArgs,
+};
+
+/// How many tokens are generated at most where no number is given.
+const MAX_TOKENS: usize = 256;
+
+/// Returns the options of a generation.
+///
+/// # Errors
+/// When they have no meaning together.
+pub fn options(given: &GenerationArgs, seed: u64) -> Result<GenerateOptions, Fault> {
+    let temperature = given.temperature.unwrap_or(0.0);
+    if temperature == 0.0
+        && let Some(flag) = given.of_random_choice().next()
+    {
+        let problem = format!("{flag}: the likeliest token is chosen, and no other takes part");
+        return Err(input(problem, "add --temperature with a number above 0, as in --temperature 0.8"));
+    }
+    let sampling = Sampling {
+        temperature,
+        top_k: given.top_k.unwrap_or(0),
+        top_p: given.top_p.unwrap_or(1.0),
+        min_p: given.min_p.unwrap_or(0.0),
+        repeat_penalty: given.repeat_penalty.unwrap_or(1.0),
+        seed,
+    };
+    let problems = sampling.problems();
+    if !problems.is_empty() {
+        return Err(input(problems.join("; "), "`eutectic run --help` says what each of them means"));
+    }
+    Ok(GenerateOptions { max_tokens: given.max_tokens.unwrap_or(MAX_TOKENS), sampling })
+}
+
+/// Returns a generation as JSON.
+pub fn as_json(prompt: &[u32], generated: &Generated) -> serde_json::Value {
+    let stop = match generated.stop {
+        Stop::End => "end",
+        Stop::Limit => "limit",
+        Stop::Room => "room",
+        Stop::Caller => "caller",
+    };
+    json!({
+        "prompt_tokens": prompt,
+        "tokens": generated.tokens,
+        "text": generated.text,
+        "stop": stop,
+        "prompt_seconds": generated.prompt_time.as_secs_f64(),
+        "token_seconds": generated.token_time.as_secs_f64(),
+    })
+}
