@@ -13,7 +13,10 @@ use eutectic_ir::{
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::{device::DeviceShape, kernels::rows::Rows};
+use crate::{
+    device::DeviceShape,
+    kernels::rows::{Rows, split_scans},
+};
 
 /// What a device may not need at all.
 const MAY_BE_NOTHING: [&str; 8] =
@@ -109,7 +112,7 @@ impl Costs {
         let scans: f64 = kernel.body.instrs.iter().filter_map(scanned).sum();
         let rows = (scans > 0.0).then(|| Rows::of(kernel, shape, |_| TOGETHER)).flatten();
         let Some(rows) = rows else { return self.launched(shape, kernel, 0.0) };
-        let Some(launches) = rows.split_scans() else {
+        let Some(launches) = split_scans(&rows) else {
             return self.launched(shape, kernel, rows.turns() * scans * self.turn);
         };
         let each: Vec<Cost> = launches.iter().map(|launch| self.cost(shape, launch)).collect();
@@ -123,31 +126,37 @@ impl Costs {
         let own = self.expressions(&kernel.body, &kernel.stores);
         // Threads of a map are neighbours along the last axis; tiles and rows are read as they lie in memory.
         let is_map = kernel.row_axes().is_none() && kernel.bodies().len() == 1;
-        let moved = |at: &Index, size: usize| if is_map { moved(at, domain, size) } else { 1.0 };
-        let mut seen: Vec<(usize, f64)> = Vec::new();
+        let sectors = |at: &Index, size: usize| if is_map { sectors(at, domain, size) } else { 1.0 };
+        // Of each buffer, the bytes that are asked for, and those that memory moves for them.
+        let mut seen: Vec<(usize, [f64; 2])> = Vec::new();
         let mut read = 0.0;
         for body in kernel.bodies() {
             for instr in &body.instrs {
                 if let Instr::Load(load) = instr {
                     let (dtype, count) = kernel.slots[load.slot];
                     let elements = touched(&load.at, &body.domain).min(count as f64);
-                    let moved = moved(&load.at, dtype.size());
-                    let bytes = elements * dtype.size() as f64 * moved;
-                    read += points(&body.domain) * dtype.size() as f64 * moved;
+                    let sectors = sectors(&load.at, dtype.size());
+                    let bytes = elements * dtype.size() as f64;
+                    read += points(&body.domain) * dtype.size() as f64 * sectors;
                     // Loads by other maps may be of other elements.
-                    let all = (count * dtype.size()) as f64 * moved;
+                    let all = (count * dtype.size()) as f64;
                     match seen.iter_mut().find(|(slot, _)| *slot == load.slot) {
-                        Some((_, sum)) => *sum = (*sum + bytes).min(all),
-                        None => seen.push((load.slot, bytes)),
+                        Some((_, [asked, moved])) => {
+                            *asked = (*asked + bytes).min(all);
+                            *moved = (*moved + bytes * sectors).min(all * sectors);
+                        }
+                        None => seen.push((load.slot, [bytes, bytes * sectors])),
                     }
                 }
             }
         }
         let written = |s: &Store| {
             let (dtype, count) = kernel.slots[s.slot];
-            touched(&s.at, domain).min(count as f64) * dtype.size() as f64 * moved(&s.at, dtype.size())
+            let bytes = touched(&s.at, domain).min(count as f64) * dtype.size() as f64;
+            [bytes, bytes * sectors(&s.at, dtype.size())]
         };
-        let bytes = seen.iter().map(|(_, bytes)| bytes).sum::<f64>() + kernel.stores.iter().map(written).sum::<f64>();
+        let all = seen.iter().map(|(_, bytes)| *bytes).chain(kernel.stores.iter().map(written));
+        let [bytes, moved] = all.fold([0.0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
         // What is combined in memory goes there one by one.
         let combined = kernel.stores.iter().filter(|store| store.writes != Writes::Apart).count() as f64;
         read += combined * points(domain) * SECTOR;
@@ -158,7 +167,7 @@ impl Costs {
         let full = waves / waves.ceil();
         // Of what is more than the cache, as much again is gone before it is read.
         let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
-        let memory = (bytes * (hit / self.cached + (1.0 - hit) / self.bandwidth)).max(read / self.near);
+        let memory = (moved * (hit / self.cached + (1.0 - hit) / self.bandwidth)).max(read / self.near);
         let busy = memory.max((product + pointwise / self.pointwise) / full).max(turns) + self.waiting(shape, kernel);
         Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
     }
@@ -216,7 +225,7 @@ fn scanned(instr: &Instr) -> Option<f64> {
 }
 
 /// Returns how many bytes memory moves for a byte that neighbouring threads read or write: sectors hold elements that they do not ask for.
-fn moved(map: &Index, domain: &[usize], size: usize) -> f64 {
+fn sectors(map: &Index, domain: &[usize], size: usize) -> f64 {
     if points(domain) < MANY || map.affine(domain.len()).is_none() {
         return 1.0;
     }
@@ -262,12 +271,12 @@ mod tests {
             // All threads read one element, which others read next.
             (axis(0), 4, 1.0),
         ] {
-            assert_eq!(moved(&map, &domain, size), expected, "{map}, {size} bytes");
+            assert_eq!(sectors(&map, &domain, size), expected, "{map}, {size} bytes");
         }
         // Channels that are interleaved: three threads read from three places, and the next three what follows.
         let interleaved = axis(1).times(200_000).plus(&axis(0));
-        assert!(moved(&interleaved, &[200_000, 3], 4) < 2.0);
-        assert_eq!(moved(&axis(1).times(8).plus(&axis(0)), &[8, 8], 4), 1.0, "few points");
+        assert!(sectors(&interleaved, &[200_000, 3], 4) < 2.0);
+        assert_eq!(sectors(&axis(1).times(8).plus(&axis(0)), &[8, 8], 4), 1.0, "few points");
     }
 
     #[test]

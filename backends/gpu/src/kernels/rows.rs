@@ -6,40 +6,26 @@
 
 mod printer;
 mod scans;
+mod schedule;
 mod split_scans;
 mod team_scan;
 
-use eutectic_backend::{Instr, Kernel, Load, ValueId, axes::Nest};
-use eutectic_ir::{DType, index::Index};
+use eutectic_backend::{Kernel, ValueId};
+use eutectic_ir::DType;
 
 use crate::{
     device::DeviceShape,
     dialect::{Dialect, Team},
     kernels::split_rows::split,
-    lanes::SplitAxis,
     launch::Launch,
 };
 use printer::RowPrinter;
-use team_scan::{GROUPS, Scan, needed_scans};
+pub(crate) use schedule::Rows;
+pub(crate) use split_scans::split_scans;
+use team_scan::needed_scans;
 
-/// Threads of a block whose rows are shorter than it.
-const BLOCK: usize = 128;
-/// Elements of neighbouring rows that are read at once: 128 bytes of 32-bit ones, a line.
-const NEIGHBOURS: usize = 32;
-/// Fewest bytes that are, where fewer than half of the processors have a block: half a line.
-const LEAST_BYTES: usize = 64;
-/// Groups of points of a thread from which on a row is worth more than one block.
-const LEAST: usize = 2;
-/// Threads that a processor has at once.
-const RESIDENT: usize = 2048;
 /// Turns of a loop over a row that are written out.
 const TURNS: usize = 4;
-
-/// How rows are shared out.
-struct Schedule {
-    team: Team,
-    lanes: SplitAxis,
-}
 
 /// Prints it.
 ///
@@ -47,54 +33,13 @@ struct Schedule {
 /// What cannot be printed.
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let together = |dtype| dialect.together(dtype);
-    let Some(stages) = split(kernel, shape).or_else(|| Rows::of(kernel, shape, together)?.split_scans()) else {
+    let Some(stages) = split(kernel, shape).or_else(|| split_scans(&Rows::of(kernel, shape, together)?)) else {
         return print_stage(dialect, shape, kernel).map(|launch| vec![launch]);
     };
     let workspace =
         stages.iter().filter_map(|stage| stage.slots.last()).map(|(dtype, count)| dtype.size() * count).max();
     let workspace = workspace.unwrap_or(0);
     stages.iter().map(|stage| Ok(Launch { workspace, ..print_stage(dialect, shape, stage)? })).collect()
-}
-
-/// A kernel's rows, and how they are shared out.
-pub(crate) struct Rows<'a> {
-    kernel: &'a Kernel,
-    shape: &'a DeviceShape,
-    nest: Nest,
-    schedule: Schedule,
-}
-
-impl<'a> Rows<'a> {
-    /// Shares out the rows of a kernel: `together` threads exchange values of a type in registers.
-    pub fn of(kernel: &'a Kernel, shape: &'a DeviceShape, together: impl Fn(DType) -> usize) -> Option<Rows<'a>> {
-        let axes = kernel.row_axes()?;
-        let outer = kernel.body.domain.len() - axes;
-        let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
-        let scanned = nest.instrs.iter().filter_map(Scan::of).map(|scan| together(scan.dtype)).min();
-        let schedule = Schedule::of(&nest, &kernel.slots, shape, scanned);
-        Some(Rows { kernel, shape, nest, schedule })
-    }
-
-    /// Returns the kernels of several launches, where scans are long.
-    pub fn split_scans(&self) -> Option<Vec<Kernel>> {
-        split_scans::split_scans(self)
-    }
-
-    /// Returns how many groups of rows and of points there are, which a thread has at once.
-    fn groups(&self) -> [usize; 2] {
-        [0, 1].map(|axis| self.schedule.lanes.domain(&self.nest.domain)[axis])
-    }
-
-    /// Returns how many threads the rows have.
-    fn threads(&self) -> usize {
-        self.groups()[0] * self.schedule.team.threads
-    }
-
-    /// Returns how many turns threads take one after the other, those of blocks that wait for a processor included.
-    pub fn turns(&self) -> f64 {
-        let waves = self.threads() as f64 / (self.shape.processors * RESIDENT) as f64;
-        self.groups()[1].div_ceil(self.schedule.team.threads) as f64 * waves.max(1.0)
-    }
 }
 
 fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
@@ -113,65 +58,6 @@ fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> R
         _ => dialect.kernel_of_clusters(&kernel.slots, block, together, &printer.emitter.text),
     };
     Ok(Launch::new(text, [blocks, 1, 1], block))
-}
-
-impl Schedule {
-    /// Shares out the rows of a nest; of a row that is scanned, so many neighbouring threads exchange values in registers.
-    fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape, scanned: Option<usize>) -> Schedule {
-        // Sizes of elements whose neighbours along an axis lie side by side.
-        let size_beside = |axis: usize, slot: usize, map: &Index| {
-            let mut at = [0, 0];
-            at[axis] = 1;
-            let step = map.eval(&at, &|_| 0) - map.eval(&[0, 0], &|_| 0);
-            (step.abs() == 1).then(|| slots[slot].0.size())
-        };
-        let loaded = |axis: usize| {
-            let of = move |i: &Instr| match i {
-                Instr::Load(Load { slot, at, .. }) => size_beside(axis, *slot, at),
-                _ => None,
-            };
-            nest.instrs.iter().filter_map(of)
-        };
-        let stored = |axis: usize| nest.stores.iter().filter_map(move |s| size_beside(axis, s.slot, &s.at));
-        let bytes = |axis: usize| loaded(axis).chain(stored(axis)).sum::<usize>();
-        let along = bytes(1) >= bytes(0);
-        let lanes = SplitAxis::best(nest, slots, usize::from(along), 8);
-        let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
-        let team = if along {
-            let threads = points.div_ceil(4).next_power_of_two().min(shape.threads);
-            // Few rows, so long that several blocks have enough of one.
-            let fits = |blocks: usize| {
-                scanned.is_none()
-                    && blocks <= shape.cluster
-                    && rows * blocks <= shape.processors
-                    && points >= blocks * shape.threads * LEAST
-            };
-            let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
-            // Where there are rows enough, no threads wait for others than those. Else each thread goes through the totals of all groups of them.
-            let most = |together: usize| match 4 * rows * together >= shape.processors * RESIDENT {
-                true => together,
-                false => GROUPS * together,
-            };
-            let threads = threads.min(scanned.map_or(threads, most));
-            Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
-        } else {
-            // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
-            let fewest = NEIGHBOURS.min(LEAST_BYTES / loaded(0).max().unwrap_or(1));
-            let least = |beside: usize| {
-                let most_have_none = 2 * rows.div_ceil(beside) < shape.processors;
-                (if most_have_none { fewest } else { NEIGHBOURS } / lanes.count).max(1)
-            };
-            let mut beside = rows.next_power_of_two().min(32);
-            while beside > least(beside) && rows.div_ceil(beside) < shape.processors {
-                beside /= 2;
-            }
-            let wanted = (shape.processors * shape.threads / rows).next_power_of_two();
-            let threads = wanted.min(points.next_power_of_two()).clamp(1, shape.column_threads / beside);
-            let threads = threads.min(scanned.map_or(threads, |_| GROUPS));
-            Team { threads, rows: beside.max(BLOCK / threads), along, blocks: 1 }
-        };
-        Schedule { team, lanes }
-    }
 }
 
 impl RowPrinter<'_> {
@@ -349,43 +235,6 @@ impl RowPrinter<'_> {
             self.emitter.line("if (live && t == 0) {");
             once.into_iter().for_each(|n| self.emitter.store(n));
             self.emitter.line("}");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use eutectic_backend::{Body, Store};
-    use eutectic_ir::ops::Reduction;
-
-    use super::*;
-
-    /// How columns of a matrix are summed.
-    fn of_columns(lines: usize, columns: usize, dtype: DType) -> Schedule {
-        let at = eutectic_ir::index::flatten(&[Index::coord(1), Index::coord(0)], &[lines, columns]);
-        let load = Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype });
-        let sum = Instr::reduce(Reduction::Sum, 0, DType::F32);
-        let slots = [(dtype, lines * columns), (DType::F32, columns)];
-        let body = Body { domain: vec![columns, lines], instrs: vec![load, sum], ..Body::default() };
-        let nest = Nest::new(&body, &[Store::new(1, Index::coord(0), 1)]);
-        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &DeviceShape::OF_TESTS, None)
-    }
-
-    #[test]
-    fn blocks_read_half_lines_where_few_processors_have_a_block() {
-        // Groups of neighbouring columns beside each other, of so many bytes, and threads of each.
-        for (lines, columns, dtype, bytes, threads) in [
-            // 64 blocks; of whole lines there were 32.
-            (65536, 1024, DType::F32, 64, 128),
-            (65536, 1024, DType::F16, 64, 128),
-            // 128 blocks, which most processors have.
-            (8192, 4096, DType::F32, 128, 64),
-            // Enough for blocks of as many as there may be.
-            (512, 65536, DType::F32, 512, 8),
-        ] {
-            let Schedule { team, lanes } = of_columns(lines, columns, dtype);
-            assert_eq!((team.along, team.blocks), (false, 1));
-            assert_eq!((team.rows * lanes.count * dtype.size(), team.threads), (bytes, threads), "{lines} x {columns}");
         }
     }
 }

@@ -173,6 +173,7 @@ fn long_scans_are_cut(device: &Device) {
         "(input x f32[2 66000]) (let s (scan-sum (tanh x))) (output y (mul s (exp (neg x)))) (output z (scan-max x))",
     );
     agree(device, "(input x f32[65537]) (output y (scan-sum x))");
+    agree(device, "(input x f32[0 70000]) (input z f32[0]) (output y (scan-sum x)) (output w (scan-linear z z))");
     agree(device, "(input x f32[3 40000]) (output y (slice (scan-sum x) :axis -1 :at 39999 :len 1))");
     agree(device, "(input x bool[1 70000]) (output y (scan-sum (cast x :to i64)))");
 }

@@ -8,7 +8,10 @@ use eutectic_backend::{
 };
 use eutectic_ir::{Attr, Attrs, DType, index::Index, ops::Reduction};
 
-use super::{RESIDENT, Rows, team_scan::Scan};
+use super::{
+    schedule::{RESIDENT, Rows},
+    team_scan::Scan,
+};
 
 /// Fewest turns of a block that are worth more launches.
 const TURNS: usize = 16;
@@ -23,18 +26,19 @@ struct Cut {
     how: Reduction,
 }
 
-/// Returns the kernels of these launches: the buffer after those of the kernel is the workspace. Returns none where a launch does as well, where scans
-/// are of one another, of reductions, or recurrences, and where their states are of several types or of fewer than 32 bits.
-pub(super) fn split_scans(of: &Rows<'_>) -> Option<Vec<Kernel>> {
+/// Returns the kernels of these launches: the buffer after those of the kernel is the workspace. Returns none where one launch does as well. Recurrences
+/// are not cut, nor are scans of the results of row operations, of several element types, or of types of fewer than 32 bits.
+pub(crate) fn split_scans(of: &Rows<'_>) -> Option<Vec<Kernel>> {
     let Rows { kernel, shape, nest, schedule } = of;
     let &[rows, points] = &nest.domain[..] else { return None };
-    if of.groups()[1] / schedule.team.threads < TURNS
+    if rows == 0
+        || of.groups()[1] / schedule.team.threads < TURNS
         || 4 * of.threads() > shape.processors * RESIDENT
         || !nest.lengths.is_empty()
     {
         return None;
     }
-    // Of neighbouring rows with so many parts, each part of a few has a thread of its own.
+    // Neighbouring rows have parts enough for a thread each.
     let (of_row, least) = if schedule.team.along { (schedule.team.threads, OF_PART[0]) } else { (1, OF_PART[1]) };
     let [groups, turns] = [of.groups()[0].max(1) * of_row, of.groups()[1] / of_row];
     let wanted = (shape.processors * RESIDENT).div_ceil(groups).min(turns / least);
@@ -123,7 +127,7 @@ impl<'a> Cuts<'a> {
     fn within(&self) -> Option<Guard> {
         let of_part = self.nest.domain[2];
         let point = Index::coord(0).times(of_part as i64).plus(&Index::coord(2));
-        (self.parts * of_part > self.points).then(|| (point, 0..self.points as i64))
+        (self.parts * of_part > self.points).then_some((point, 0..self.points as i64))
     }
 
     /// Returns the instructions of the kernel over parts, and the value that stands for each of them: results of scans change as `scanned` says.
@@ -242,7 +246,7 @@ mod tests {
     }
 
     fn cut(kernel: &Kernel) -> Option<Vec<Kernel>> {
-        Rows::of(kernel, &DeviceShape::OF_TESTS, |_| 32)?.split_scans()
+        split_scans(&Rows::of(kernel, &DeviceShape::OF_TESTS, |_| 32)?)
     }
 
     #[test]
