@@ -4,7 +4,7 @@
 mod text;
 
 #[cfg(feature = "text")]
-pub use text::{as_json, options};
+pub use text::{open, options, print};
 
 use crate::values::whole;
 

@@ -73,7 +73,7 @@ pub struct Costs {
 
 /// Bytes that memory moves at once: those of an atomic, there and back, and those of threads that read or write neighbours.
 const SECTOR: f64 = 32.0;
-/// Points from which on it matters how they lie in memory; kernels of fewer are launches above all.
+/// Fewest points of a map whose access to memory is looked at: the time of smaller maps is that of the launch.
 const MANY: f64 = 1e5;
 
 impl Costs {
@@ -107,7 +107,7 @@ impl Costs {
         Some(Fitted { file: toml::to_string(&found).ok()?, before: predicted(self), after: predicted(&found) })
     }
 
-    /// What a kernel takes.
+    /// Returns the price of a kernel: the sum over its launches where its scans are cut.
     pub fn cost(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
         let scans: f64 = kernel.body.instrs.iter().filter_map(scanned).sum();
         let rows = (scans > 0.0).then(|| Rows::of(kernel, shape, |_| TOGETHER)).flatten();
@@ -120,14 +120,14 @@ impl Costs {
         Cost { seconds: sum(|cost| cost.seconds), flops: sum(|cost| cost.flops), bytes: sum(|cost| cost.bytes) }
     }
 
-    /// What a launch takes whose threads take their turns in that time.
+    /// Returns the price of one launch. Scans add `turns`, the seconds in which the threads of a row wait for each other.
     fn launched(&self, shape: &DeviceShape, kernel: &Kernel, turns: f64) -> Cost {
         let domain = &kernel.body.domain;
         let own = self.expressions(&kernel.body, &kernel.stores);
-        // Threads of a map are neighbours along the last axis; tiles and rows are read as they lie in memory.
+        // Neighbouring threads of a map are neighbours along its last axis. Tiles and rows are read in the order of memory.
         let is_map = kernel.row_axes().is_none() && kernel.bodies().len() == 1;
         let sectors = |at: &Index, size: usize| if is_map { sectors(at, domain, size) } else { 1.0 };
-        // Of each buffer, the bytes that are asked for, and those that memory moves for them.
+        // For each buffer: the bytes that threads ask for, and the bytes that memory moves for them.
         let mut seen: Vec<(usize, [f64; 2])> = Vec::new();
         let mut read = 0.0;
         for body in kernel.bodies() {
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_that_lie_apart_move_whole_sectors() {
+    fn neighbours_across_memory_move_whole_sectors() {
         let (axis, at) = (Index::coord, |n: i64| Index::constant(n));
         let domain = [1024, 512];
         for (map, size, expected) in [
@@ -273,7 +273,7 @@ mod tests {
         ] {
             assert_eq!(sectors(&map, &domain, size), expected, "{map}, {size} bytes");
         }
-        // Channels that are interleaved: three threads read from three places, and the next three what follows.
+        // Interleaved channels: three threads read from three places, and the next three threads read the elements after them.
         let interleaved = axis(1).times(200_000).plus(&axis(0));
         assert!(sectors(&interleaved, &[200_000, 3], 4) < 2.0);
         assert_eq!(sectors(&axis(1).times(8).plus(&axis(0)), &[8, 8], 4), 1.0, "few points");

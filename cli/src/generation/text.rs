@@ -1,10 +1,21 @@
 //! Generations: their options, and how they are printed.
 
-use eutectic::{GenerateOptions, Generated, Stop, engine::models::sampling::Sampling};
+use std::{
+    io::{Write, stdout},
+    ops::ControlFlow,
+    path::Path,
+};
+
+use eutectic::{
+    GenerateOptions, Generated, Generator, Stop,
+    engine::models::{language::LanguageModel, sampling::Sampling},
+};
 use serde_json::json;
 
 use crate::{
+    args::print_json,
     fault::{Fault, input},
+    format::Format,
     generation::GenerationArgs,
 };
 
@@ -38,8 +49,42 @@ pub fn options(given: &GenerationArgs, seed: u64) -> Result<GenerateOptions, Fau
     Ok(GenerateOptions { max_tokens: given.max_tokens.unwrap_or(MAX_TOKENS), sampling })
 }
 
+/// Opens a language model.
+///
+/// # Errors
+/// When the file is no language model that can be built.
+pub fn open(path: &Path) -> Result<LanguageModel, Fault> {
+    LanguageModel::open(path).map_err(|error| input(error, "name a GGUF file of a language model that is whole"))
+}
+
+/// Continues a prompt, and prints the text as it comes, or JSON at the end.
+///
+/// # Errors
+/// When the model cannot run, or stdout cannot be written.
+pub fn print(
+    generator: &mut Generator,
+    prompt: &[u32],
+    options: &GenerateOptions,
+    format: Format,
+) -> Result<Generated, Fault> {
+    let mut out = stdout().lock();
+    if format == Format::Json {
+        let generated = generator.generate(prompt, options, |_| ControlFlow::Continue(()))?;
+        print_json(&mut out, &as_json(prompt, &generated))?;
+        return Ok(generated);
+    }
+    let mut written = Ok(());
+    let generated = generator.generate(prompt, options, |piece| {
+        written = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written?;
+    writeln!(out)?;
+    Ok(generated)
+}
+
 /// Returns a generation as JSON.
-pub fn as_json(prompt: &[u32], generated: &Generated) -> serde_json::Value {
+fn as_json(prompt: &[u32], generated: &Generated) -> serde_json::Value {
     let stop = match generated.stop {
         Stop::End => "end",
         Stop::Limit => "limit",

@@ -1,21 +1,14 @@
 //! Messages from stdin, and the answers.
 
-use std::{
-    io::{BufRead, IsTerminal, Write, stdin, stdout},
-    ops::ControlFlow,
-};
+use std::io::{BufRead, IsTerminal, stdin};
 
-use eutectic::{
-    GenerateOptions, Generator,
-    engine::models::{chat::Message, language::LanguageModel},
-};
+use eutectic::{GenerateOptions, Generator, engine::models::chat::Message};
 
 use super::Args;
 use crate::{
-    args::print_json,
     fault::{Fault, input},
     format::Format,
-    generation::{as_json, options},
+    generation::{open, options, print},
     timing::progress,
 };
 
@@ -25,8 +18,7 @@ use crate::{
 /// When the file is no language model with a chat template, the options have no meaning, or the conversation has no room.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let options = options(&args.generation, args.seed)?;
-    let unusable = |error| input(error, "name a GGUF file of a language model that is whole");
-    let model = LanguageModel::open(&args.model).map_err(unusable)?;
+    let model = open(&args.model)?;
     let mut messages: Vec<Message> = args.system.iter().map(|text| Message::new("system", text)).collect();
     // The template is tried before the model is compiled.
     let first = [messages.clone(), vec![Message::new("user", "")]].concat();
@@ -63,18 +55,5 @@ fn answer(
         let problem = format!("the conversation has {} tokens, there is room for {}", prompt.len(), generator.room());
         return Err(input(problem, "begin another one, or give a larger --context"));
     }
-    let mut out = stdout().lock();
-    if format == Format::Json {
-        let generated = generator.generate(&prompt, options, |_| ControlFlow::Continue(()))?;
-        print_json(&mut out, &as_json(&prompt, &generated))?;
-        return Ok(generated.text);
-    }
-    let mut written = Ok(());
-    let generated = generator.generate(&prompt, options, |piece| {
-        written = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    written?;
-    writeln!(out)?;
-    Ok(generated.text)
+    Ok(print(generator, &prompt, options, format)?.text)
 }

@@ -1,21 +1,13 @@
 //! `run` of language models: prompts, and their continuations.
 
-use std::{
-    io::{Read, Write, stdin, stdout},
-    ops::ControlFlow,
-};
+use std::io::{Read, stdin};
 
-use eutectic::{
-    Generator,
-    engine::models::{chat::Message, language::LanguageModel},
-};
+use eutectic::{Generator, engine::models::chat::Message};
 
 use super::{Args, PromptArgs};
 use crate::{
-    args::print_json,
     fault::{Fault, input},
-    format::Format,
-    generation::{as_json, options},
+    generation::{open, options, print},
     timing::progress,
 };
 
@@ -26,8 +18,7 @@ use crate::{
 pub fn run(args: &Args) -> Result<(), Fault> {
     let options = options(&args.prompt.generation, args.job.program.seed)?;
     let path = &args.job.program.model;
-    let unusable = |error| input(error, "name a GGUF file of a language model that is whole");
-    let model = LanguageModel::open(path).map_err(unusable)?;
+    let model = open(path)?;
     let text = text(&args.prompt)?;
     let prompt = match args.prompt.chat {
         true => model.chat_prompt(&[Message::new("user", text)]),
@@ -43,18 +34,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let compiler = args.job.compile.compiler()?;
     let mut generator = Generator::new(model, &compiler, count.saturating_add(options.max_tokens))?;
     drop(bar);
-    let mut out = stdout().lock();
-    if args.job.format == Format::Json {
-        let generated = generator.generate(&prompt, &options, |_| ControlFlow::Continue(()))?;
-        return print_json(&mut out, &as_json(&prompt, &generated));
-    }
-    let mut written = Ok(());
-    generator.generate(&prompt, &options, |piece| {
-        written = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    written?;
-    Ok(writeln!(out)?)
+    print(&mut generator, &prompt, &options, args.job.format)?;
+    Ok(())
 }
 
 /// Returns the prompt: the argument, or the text of stdin.

@@ -34,7 +34,7 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
     }
 }
 
-/// One number for each block of so many places along an axis, the last of which may be shorter, as one for each place.
+/// Repeats the number of each block along an axis for each place of the block; the last block may be shorter.
 fn blocks(c: &mut NodeCall<'_, '_>, param: NodeId, x: NodeId, block: i64) -> NodeResult {
     let (mut dims, wanted) = (c.dims(param), c.dims(x));
     let axis = c.axis(c.int_or("axis", 1)?, wanted.len())?;

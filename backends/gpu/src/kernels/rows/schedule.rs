@@ -17,7 +17,7 @@ const LEAST: usize = 2;
 /// Threads that a processor has at once.
 pub(super) const RESIDENT: usize = 2048;
 
-/// A kernel's rows, and how they are shared out.
+/// A kernel's rows, and their schedule.
 pub(crate) struct Rows<'a> {
     pub kernel: &'a Kernel,
     pub shape: &'a DeviceShape,
@@ -26,7 +26,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Shares out the rows of a kernel: `together` threads exchange values of a type in registers.
+    /// Makes the schedule of a kernel's rows. `together` gives the number of threads that exchange values of a type in registers.
     pub fn of(kernel: &'a Kernel, shape: &'a DeviceShape, together: impl Fn(DType) -> usize) -> Option<Rows<'a>> {
         let axes = kernel.row_axes()?;
         let outer = kernel.body.domain.len() - axes;
@@ -53,16 +53,17 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How rows are shared out.
+/// The assignment of rows to threads and blocks.
 pub(crate) struct Schedule {
     pub team: Team,
     pub lanes: SplitAxis,
 }
 
 impl Schedule {
-    /// Shares out the rows of a nest; of a row that is scanned, so many neighbouring threads exchange values in registers.
+    /// Assigns the rows of a nest to threads. `scanned` is the number of neighbouring threads that exchange values in registers, if rows
+    /// are scanned.
     fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape, scanned: Option<usize>) -> Schedule {
-        // Sizes of elements whose neighbours along an axis lie side by side.
+        // Returns the size of an element, if its neighbour along an axis is its neighbour in memory.
         let size_beside = |axis: usize, slot: usize, map: &Index| {
             let mut at = [0, 0];
             at[axis] = 1;
@@ -99,7 +100,7 @@ impl Schedule {
             let threads = threads.min(scanned.map_or(threads, most));
             Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
         } else {
-            // As many rows of a block as lie in whole parts of memory, and no more than leave each processor a block.
+            // A block has enough rows to read whole lines, and few enough that each processor has a block.
             let fewest = NEIGHBOURS.min(LEAST_BYTES / loaded(0).max().unwrap_or(1));
             let least = |beside: usize| {
                 let most_have_none = 2 * rows.div_ceil(beside) < shape.processors;
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn blocks_read_half_lines_where_few_processors_have_a_block() {
-        // Groups of neighbouring columns beside each other, of so many bytes, and threads of each.
+        // The bytes of neighbouring columns that a block reads at once, and the threads of a column.
         for (lines, columns, dtype, bytes, threads) in [
             // 64 blocks; of whole lines there were 32.
             (65536, 1024, DType::F32, 64, 128),

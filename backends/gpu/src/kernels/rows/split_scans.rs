@@ -190,7 +190,7 @@ impl<'a> Cuts<'a> {
         self.kernel(vec![self.rows, self.parts], instrs, stores)
     }
 
-    /// Returns the kernel that scans parts and stores what the whole kernel does.
+    /// Returns the kernel that scans parts, with the stores of the whole kernel.
     fn scans(&self) -> Kernel {
         let (instrs, now) = self.instrs(|instrs, cut, scan| {
             instrs.push(self.load(self.place(&self.part(), cut, true)));
@@ -207,7 +207,7 @@ impl<'a> Cuts<'a> {
             if along || store.values().into_iter().any(|value| self.varies[value]) {
                 new.guards.extend(self.within());
             } else {
-                // The first part stores what is the same for the row.
+                // The first part stores values of the whole row.
                 new.guards.push((Index::coord(0), 0..1));
             }
             new
@@ -253,7 +253,7 @@ mod tests {
     fn long_scans_of_few_rows_are_cut() {
         let stages = cut(&scan("scan-sum", [2, 1 << 16], false)).expect("parts");
         let [totals, before, scans] = &stages[..] else { panic!("{} launches", stages.len()) };
-        // 64 turns of 1,024 points, of which a part has four.
+        // A row has 64 turns of 1,024 points, a part has four of them.
         assert_eq!(totals.body.domain, [16, 2, 1 << 12]);
         assert_eq!(before.body.domain, [2, 16]);
         assert_eq!(scans.body.domain, totals.body.domain);

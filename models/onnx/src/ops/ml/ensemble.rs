@@ -27,7 +27,7 @@ pub(super) const AGGREGATES: [(&str, Aggregate); 4] =
     [("AVERAGE", Aggregate::Average), ("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
 
 impl Aggregate {
-    /// Returns the reduction over trees, and what a tree without a weight for a target gives it.
+    /// Returns the reduction over trees, and the number of a tree that has no weight for a target.
     fn reduction(self) -> (&'static str, f64) {
         match self {
             Aggregate::Average | Aggregate::Sum => ("reduce-sum", 0.0),
@@ -114,7 +114,7 @@ impl Ensemble {
         Ok((scores, scored))
     }
 
-    /// Scores rows where each tree has one target. Trees lie side by side by target, so that each leaf has one weight.
+    /// Scores rows where each tree has one target. Trees are sorted by target, so that each leaf has one weight.
     fn grouped(
         mut self,
         c: &mut NodeCall<'_, '_>,

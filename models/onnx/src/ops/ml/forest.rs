@@ -106,7 +106,7 @@ impl Forest {
 
     /// Returns the number of branches on the longest path.
     fn measured(&self) -> Result<usize, NodeError> {
-        // Of each split: not met, met by a path that has not ended, or so many branches to its deepest leaf.
+        // The state of each split: not met, met by a path that has not ended, or the number of branches to its deepest leaf.
         let mut depths: Vec<Option<Option<usize>>> = vec![None; self.splits.len()];
         let mut deepest = 0;
         for root in &self.roots {
@@ -235,7 +235,7 @@ fn compared(branch: &Branch, value: f64) -> Split {
     Split { feature: branch.feature, value, next: [pick(less), pick(equal), pick(greater), unordered] }
 }
 
-/// Returns a search of sorted members, the branches below the first of which are added.
+/// Adds the branches of a search among sorted members, and returns the first of them.
 fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split {
     let [yes, no] = branch.children;
     let middle = members.len() / 2;
@@ -332,7 +332,7 @@ fn step(c: &mut NodeCall<'_, '_>, at: NodeId, tables: &Tables, outcomes: &Outcom
     read(c, tables.next, next)
 }
 
-/// Descends by a loop of so many steps.
+/// Descends by a loop with a fixed number of steps.
 fn looped(c: &mut NodeCall<'_, '_>, start: NodeId, tables: &Tables, outcomes: &Outcomes, depth: usize) -> NodeResult {
     let ty: Type = c.ty(start);
     let body = c.body("descend", |c| {

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) const OPS: &[OpRow] = &[one("LinearRegressor", 1, regressor), many("LinearClassifier", 1, classifier)];
 
-/// Computes x · wᵀ + b, where `coefficients` has a row for each of so many targets.
+/// Computes x · wᵀ + b; `coefficients` has a row for each target.
 fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
     let rows = Rows::single(c)?;
     let (weights, bias) = (numbers(c, "coefficients")?, c.floats("intercepts")?.unwrap_or_default());
@@ -29,7 +29,7 @@ fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
     }
 }
 
-/// Computes x · wᵀ, where w has a row for each of so many results.
+/// Computes x · wᵀ; w has a row for each result.
 pub(super) fn weighted(c: &mut NodeCall<'_, '_>, x: NodeId, weights: &[f64], results: usize) -> NodeResult {
     let width = c.dims(x)[1];
     if weights.len() != width * results {
