@@ -235,7 +235,7 @@ fn compared(branch: &Branch, value: f64) -> Split {
     Split { feature: branch.feature, value, next: [pick(less), pick(equal), pick(greater), unordered] }
 }
 
-/// Adds the branches of a search among sorted members, and returns the first of them.
+/// Returns the first branch of a search among sorted members, and adds the branches below it to `splits`.
 fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split {
     let [yes, no] = branch.children;
     let middle = members.len() / 2;
