@@ -130,6 +130,35 @@ pub(crate) fn cast(x: &[Interval], dtype: DType) -> Interval {
     }
 }
 
+/// Of integers that are not negative, the bits of both.
+pub(crate) fn bit_and(x: &[Interval], dtype: DType) -> Interval {
+    let high = x.iter().filter(|x| x.low >= 0.0).map(|x| x.high).fold(f64::INFINITY, f64::min);
+    if high.is_finite() { Interval::new(0.0, high) } else { Interval::any(dtype) }
+}
+
+/// Of integers that are not negative, the bits of one or of both, or of one alone: no result has more bits than the larger operand.
+pub(crate) fn bit_or(x: &[Interval], dtype: DType) -> Interval {
+    let (low, high) = (x[0].low.min(x[1].low), x[0].high.max(x[1].high));
+    match low >= 0.0 && high < 2_f64.powi(53) {
+        true => Interval::new(0.0, (high as u64 + 1).next_power_of_two() as f64 - 1.0),
+        false => Interval::any(dtype),
+    }
+}
+
+/// a · 2ᵇ of integers, which wraps; 0 where b is no number of bits.
+pub(crate) fn shift_left(x: &[Interval], dtype: DType) -> Interval {
+    let of_bits = x[1].low >= 0.0 && x[1].high < dtype.bits() as f64;
+    if of_bits { x[0].corners(x[1], |a, b| a * b.exp2(), dtype) } else { Interval::any(dtype) }
+}
+
+/// ⌊a / 2ᵇ⌋ of integers that are not negative; 0 where b is no number of bits.
+pub(crate) fn shift_right(x: &[Interval], dtype: DType) -> Interval {
+    match x[0].low >= 0.0 {
+        true => Interval::new(0.0, (x[0].high / x[1].low.max(0.0).exp2()).floor()),
+        false => Interval::any(dtype),
+    }
+}
+
 pub(crate) fn select(x: &[Interval], _: DType) -> Interval {
     match x[0] {
         keep if keep.low > 0.0 => x[1],
@@ -173,7 +202,26 @@ mod tests {
     #[test]
     fn intervals_hold_what_ops_compute() {
         let boxes: Vec<(i64, i64)> = (-3..4).flat_map(|low| (low..low + 4).map(move |high| (low, high))).collect();
-        for name in ["add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "gt", "ge", "mod"] {
+        for name in [
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "max",
+            "min",
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "mod",
+            "bit-and",
+            "bit-or",
+            "bit-xor",
+            "shift-left",
+            "shift-right",
+        ] {
             let op = Op::named(name).unwrap();
             let result = if matches!(name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") { DType::Bool } else { DType::I8 };
             for (&(a, b), &(c, d)) in boxes.iter().flat_map(|x| boxes.iter().map(move |y| (x, y))) {

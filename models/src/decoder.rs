@@ -48,8 +48,7 @@ impl Decoder {
         let fault = |problems: Vec<String>| Box::new(DecoderError { path: gguf.path().into(), problems });
         let config = DecoderConfig::read(gguf, positions).map_err(fault)?;
         let decoder = Decoder { config, tensors: gguf.tensors().clone() };
-        let graph = decoder.graph(1_usize, 1_usize).map_err(|error| fault(vec![error.to_string()]))?;
-        let problems = decoder.misfits(&graph);
+        let problems = decoder.misfits();
         if problems.is_empty() { Ok(decoder) } else { Err(fault(problems)) }
     }
 
@@ -71,7 +70,8 @@ impl Decoder {
     /// # Errors
     /// When an extent is 0 or beyond the room of the cache.
     pub fn graph(&self, tokens: impl Into<Dim>, cached: impl Into<Dim>) -> Result<Graph, GraphError> {
-        graph::build(&self.config, tokens.into(), cached.into())
+        let formats = |name: &str| self.tensors.get(name).map(|tensor| tensor.format);
+        graph::build(&self.config, &formats, tokens.into(), cached.into())
     }
 
     /// Builds the program that reads any number of tokens up to `chunk`, and leaves any number in the cache up to
@@ -85,20 +85,30 @@ impl Decoder {
         self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, positions))
     }
 
-    /// Returns the value of a parameter of the program, decoded to `f32`.
+    /// Returns the value of a parameter of the program: a field of a tensor as the file has it, or a table of the configuration.
     pub fn param(&self, name: &str) -> Option<Tensor> {
-        match self.config.rotation(name) {
-            Some(table) => Some(table),
-            None => self.tensors.get(name).map(TensorInfo::decode),
+        if let Some(table) = self.config.rotation(name) {
+            return Some(table);
         }
+        if let Some(tensor) = self.tensors.get(name) {
+            return Some(tensor.decode());
+        }
+        let (tensor, field) = name.rsplit_once('.')?;
+        let tensor = self.tensors.get(tensor)?;
+        tensor.format.fields().iter().find(|of| of.name == field).map(|field| tensor.field(field))
     }
 
-    /// Returns a line for each difference between tensors and parameters.
-    fn misfits(&self, graph: &Graph) -> Vec<String> {
+    /// Returns a line for each difference between the tensors of the file and those that the program needs.
+    fn misfits(&self) -> Vec<String> {
         let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
         // It is part of the tables of angles.
         unused.remove(config::FACTORS);
         let mut problems = Vec::new();
+        // Without formats, the program has a parameter for each tensor.
+        let graph = match graph::build(&self.config, &|_| None, 1_usize.into(), 1_usize.into()) {
+            Ok(graph) => graph,
+            Err(error) => return vec![error.to_string()],
+        };
         for (name, id) in graph.named("param").filter(|(name, _)| self.config.rotation_shape(name).is_none()) {
             let expected = graph.ty(id);
             match unused.remove(name) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use eutectic_ir::{Interval, index::Index};
 
-use crate::body::{Guard, Instr, ValueId};
+use crate::body::{Body, Guard, Instr, ValueId};
 
 /// What a bias does to a block of scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,13 @@ impl<'a> Mask<'a> {
             _ => Visibility::Mixed,
         }
     }
+}
+
+/// Returns what each value of a body can be over its domain.
+pub fn ranges(body: &Body) -> Vec<Interval> {
+    let (mut values, bounds) = (Vec::new(), body.domain.iter().map(|&n| 0..n).collect::<Vec<_>>());
+    evaluate(&body.instrs, &bounds, &mut values);
+    values
 }
 
 /// What each instruction can give over a box.
@@ -99,7 +106,6 @@ mod tests {
     use eutectic_ir::{Attrs, DType, Op};
 
     use super::*;
-    use crate::body::Body;
 
     /// where(keep, 0, −∞), where `keep` is made of the numbers of a query and a key.
     fn mask(keep: impl Fn(&mut Body, ValueId, ValueId) -> ValueId) -> Body {

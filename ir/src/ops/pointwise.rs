@@ -247,17 +247,32 @@ pub(super) const OPS: &[OpDef] = &[
     unary!("bit-not", "Each bit of an integer turned.", "int", 1, |x, _, to| Element::Int(
         x[0].int().map(|n| to.wrap(!n))
     )),
-    binary!("bit-and", "The bits that are set in both integers.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a & b)),
-    binary!("bit-or", "The bits that are set in one integer or both.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a | b)),
-    binary!("bit-xor", "The bits that are set in one integer, not both.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a ^ b)),
-    binary!(
-        "shift-left", "a · 2ᵇ of integers, which wraps; 0 where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
-        |x, _, to| wholes(x, |a, b| shift(b, to).map_or(0, |b| a.wrapping_shl(b)))
-    ),
-    binary!(
-        "shift-right", "⌊a / 2ᵇ⌋ of integers; the sign, 0 or −1, where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
-        |x, _, to| wholes(x, |a, b| a >> shift(b, to).unwrap_or(63))
-    ),
+    OpDef {
+        interval: interval::bit_and,
+        ..binary!("bit-and", "The bits that are set in both integers.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a & b))
+    },
+    OpDef {
+        interval: interval::bit_or,
+        ..binary!("bit-or", "The bits that are set in one integer or both.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a | b))
+    },
+    OpDef {
+        interval: interval::bit_or,
+        ..binary!("bit-xor", "The bits that are set in one integer, not both.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a ^ b))
+    },
+    OpDef {
+        interval: interval::shift_left,
+        ..binary!(
+            "shift-left", "a · 2ᵇ of integers, which wraps; 0 where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
+            |x, _, to| wholes(x, |a, b| shift(b, to).map_or(0, |b| a.wrapping_shl(b)))
+        )
+    },
+    OpDef {
+        interval: interval::shift_right,
+        ..binary!(
+            "shift-right", "⌊a / 2ᵇ⌋ of integers; the sign, 0 or −1, where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
+            |x, _, to| wholes(x, |a, b| a >> shift(b, to).unwrap_or(63))
+        )
+    },
     binary!("eq", "a = b; false if one is NaN.", true, Some(Equal)),
     binary!("ne", "a ≠ b; true if one is NaN.", true, None | Some(Less | Greater)),
     binary!("lt", "a < b; false if one is NaN.", false, Some(Less)),

@@ -4,6 +4,7 @@ use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Type};
 
 use super::DecoderConfig;
 use crate::{
+    gguf::format::{Field, Format},
     module::slice,
     nn::{Built, reshape, swap_last_two},
 };
@@ -11,6 +12,7 @@ use crate::{
 /// The values that all layers of a chunk share.
 struct Chunk<'a> {
     config: &'a DecoderConfig,
+    formats: Formats<'a>,
     tokens: Dim,
     cached: Dim,
     /// The place of the first token.
@@ -25,20 +27,43 @@ fn shape(dims: impl IntoIterator<Item = Dim>) -> Shape {
     dims.into_iter().collect()
 }
 
+/// Tells in which format a tensor is stored, if there is one of that name.
+pub(super) type Formats<'a> = &'a dyn Fn(&str) -> Option<&'static Format>;
+
+/// Returns the name of the parameter that holds a field of a tensor.
+pub(super) fn field_name(tensor: &str, field: &Field) -> String {
+    format!("{tensor}.{}", field.name)
+}
+
+/// A tensor of the file in its format: parameters for the fields, and what decodes them. One that is not in the file is an `f32` parameter.
+fn weight(g: &mut Graph, formats: Formats<'_>, name: &str, dims: &[usize]) -> Built {
+    let format = formats(name).filter(|format| format.name != "F32");
+    let Some((columns, format)) = dims.last().zip(format) else { return param(g, name, dims) };
+    let matrix = [dims.iter().rev().skip(1).product(), *columns];
+    let Some(decoder) = format.of_matrix(matrix) else { return param(g, name, dims) };
+    let mut fields = Vec::new();
+    for field in format.fields() {
+        let dims = [&[matrix[0], columns / format.block], &field.dims[..]].concat();
+        fields.push(g.parameter(&field_name(name, &field), &Type::tensor(field.dtype, &dims))?);
+    }
+    let decoded = g.inline(&decoder, &fields)?[0];
+    if dims.len() == 2 { Ok(decoded) } else { reshape(g, decoded, &dims.iter().map(|&n| n.into()).collect::<Vec<_>>()) }
+}
+
 fn param(g: &mut Graph, name: &str, dims: &[usize]) -> Built {
     g.parameter(name, &Type::tensor(DType::F32, dims))
 }
 
-pub(super) fn build(config: &DecoderConfig, tokens: Dim, cached: Dim) -> Built<Graph> {
+pub(super) fn build(config: &DecoderConfig, formats: Formats<'_>, tokens: Dim, cached: Dim) -> Built<Graph> {
     let mut g = Graph::new(config.architecture.name);
     let ids = g.input("ids", Type::Tensor(DType::I64, shape([tokens.clone()])))?;
     let at = g.input("at", Type::tensor(DType::I64, &[]))?;
     let last = g.input("last", Type::tensor(DType::I64, &[1]))?;
     let places = g.iota(shape([tokens.clone()]), -1, DType::I64)?;
     let places = g.add(places, at)?;
-    let mut chunk = Chunk { config, tokens, cached, at, places, seen: [None; 2] };
+    let mut chunk = Chunk { config, formats, tokens, cached, at, places, seen: [None; 2] };
     chunk.seen = chunk.seen(&mut g)?;
-    let table = param(&mut g, "token_embd.weight", &[config.vocabulary, config.width])?;
+    let table = weight(&mut g, formats, "token_embd.weight", &[config.vocabulary, config.width])?;
     let mut x = g.gather(table, ids, 0)?;
     if config.architecture.scaled_embedding {
         let scale = g.scalar((config.width as f64).sqrt(), x)?;
@@ -51,7 +76,7 @@ pub(super) fn build(config: &DecoderConfig, tokens: Dim, cached: Dim) -> Built<G
     let x = chunk.norm(&mut g, "output_norm", x, config.width)?;
     let head = match config.tied {
         true => table,
-        false => param(&mut g, "output.weight", &[config.vocabulary, config.width])?,
+        false => weight(&mut g, formats, "output.weight", &[config.vocabulary, config.width])?,
     };
     let head = swap_last_two(&mut g, head)?;
     let logits = g.matmul(x, head)?;
@@ -86,19 +111,19 @@ impl Chunk<'_> {
     }
 
     fn norm(&self, g: &mut Graph, name: &str, x: NodeId, width: usize) -> Built {
-        let gain = param(g, &format!("{name}.weight"), &[width])?;
+        let gain = weight(g, self.formats, &format!("{name}.weight"), &[width])?;
         g.rmsnorm(x, gain, f64::from(self.config.eps as f32))
     }
 
     /// x wᵀ, and the bias where the file has one.
     fn product(&self, g: &mut Graph, name: &str, x: NodeId, [from, to]: [usize; 2]) -> Built {
-        let stored = param(g, &format!("{name}.weight"), &[to, from])?;
-        let weight = swap_last_two(g, stored)?;
-        let y = g.matmul(x, weight)?;
+        let rows = weight(g, self.formats, &format!("{name}.weight"), &[to, from])?;
+        let columns = swap_last_two(g, rows)?;
+        let y = g.matmul(x, columns)?;
         if !self.config.biased.contains(name) {
             return Ok(y);
         }
-        let bias = param(g, &format!("{name}.bias"), &[to])?;
+        let bias = weight(g, self.formats, &format!("{name}.bias"), &[to])?;
         g.add(y, bias)
     }
 

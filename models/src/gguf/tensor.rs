@@ -2,10 +2,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use eutectic_ir::{DType, Tensor};
+use eutectic_ir::{DType, Tensor, interp};
 use memmap2::Mmap;
 
-use super::format::Format;
+use super::format::{Field, Format};
 use crate::weights::Mapped;
 
 /// A tensor of a file.
@@ -20,17 +20,39 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
-    /// Returns the elements as `f32`, to the bits that ggml decodes them to.
+    /// Returns the elements as `f32`, to the bits that ggml decodes them to. Programs decode weights themselves, from their fields.
     pub fn decode(&self) -> Tensor {
+        let [rows, columns] = self.matrix();
+        let graph = self.format.of_matrix([rows, columns]).expect("files with other formats are not opened");
+        let fields = self.format.fields();
+        let given = |name: &str| fields.iter().find(|field| field.name == name).map(|field| self.field(field));
+        let decoded = interp::interpret_rounded(&graph, &given).expect("any bytes can be decoded");
+        let bytes = decoded.iter().flat_map(|value| value.to_tensor().bytes().to_vec()).collect::<Vec<u8>>();
+        Tensor::new(DType::F32, &self.dims, bytes).expect("an element for each code")
+    }
+
+    /// Returns a field of all blocks, `[R B ..]`. Where a block has no other fields, the bytes are those of the file.
+    pub fn field(&self, field: &Field) -> Tensor {
+        let [rows, columns] = self.matrix();
+        let dims = [&[rows, columns / self.format.block], &field.dims[..]].concat();
         let bytes = &self.map[self.range.clone()];
-        // ggml's formats are little-endian, as tensors are.
-        if self.format.name == "F32" && (bytes.as_ptr() as usize).is_multiple_of(4) {
-            let mapped = Mapped { map: self.map.clone(), range: self.range.clone() };
-            return Tensor::new(DType::F32, &self.dims, mapped).expect("sizes were checked when the file was opened");
-        }
-        let mut values = vec![0.0; self.dims.iter().product()];
-        self.format.decode(bytes, &mut values);
-        Tensor::from_f32(&self.dims, &values).expect("a value for each element")
+        // Fields are little-endian, as tensors are.
+        let made = if field.bytes() == self.format.bytes {
+            Tensor::new(field.dtype, &dims, Mapped { map: self.map.clone(), range: self.range.clone() })
+        } else {
+            let mut own = Vec::with_capacity(bytes.len() / self.format.bytes * field.bytes());
+            for block in bytes.chunks_exact(self.format.bytes) {
+                own.extend_from_slice(&block[field.at..field.at + field.bytes()]);
+            }
+            Tensor::new(field.dtype, &dims, own)
+        };
+        made.expect("sizes were checked when the file was opened")
+    }
+
+    /// Returns its rows and columns; a tensor of one axis is one row.
+    pub fn matrix(&self) -> [usize; 2] {
+        let columns = self.dims.last().copied().unwrap_or(1);
+        [self.dims.iter().rev().skip(1).product(), columns]
     }
 
     /// Returns the number of bytes that it takes in the file.

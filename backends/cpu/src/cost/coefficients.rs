@@ -99,6 +99,8 @@ numbers! {
         vector: positive,
         /// Seconds of an element of 8 bits of a packed operand, which kernels convert as they read it.
         decode: positive,
+        /// Seconds of a weight of a packed operand that kernels decode from a code with the scale of its block.
+        code: positive,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The model of one thread's work: the bodies of kernels, linear in what thunks do, with coefficients from a file.
 
 use eutectic_backend::{
-    Body, Guard, Instr, Load, Store, ValueId,
+    Body, Guard, Instr, Store, ValueId,
     axes::Nest,
     reach::{AxisSet, inside, is_of_box, is_of_matrices, known, line, masks, mentioned, points},
     reductions::RowValues,
@@ -320,14 +320,8 @@ impl CostModel {
             / (self.costs.product.lanes / FLOPS_A_CYCLE);
     }
 
-    /// Seconds per element of converting a packed operand while it is read.
-    pub(super) fn decoding(&self, load: &Load, domain: &[usize]) -> f64 {
-        let each = if load.dtype.size() == 1 { self.costs.product.decode } else { 0.0 };
-        points(domain, mentioned(&load.at)) * each
-    }
-
-    /// So many products `[m k] · [k n]` on a type; where the right operand is kept packed in a shorter one, that is given too.
-    pub(super) fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<DType>), work: &mut Tally) {
+    /// Adds `count` products `[m k] · [k n]` on a type. Where the right operand is kept packed in fewer bytes, those of an element are given.
+    pub(super) fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<f64>), work: &mut Tally) {
         let p = &self.costs.product;
         let flops = 2.0 * count * m * n * k;
         let most = match dtype {
@@ -338,7 +332,7 @@ impl CostModel {
         };
         let rate = if m == 1.0 || n == 1.0 {
             // Reading the matrix is the bound, and a shorter type is as much faster to read.
-            most.min(p.vector * kept.map_or(1.0, |kept| dtype.register().size() as f64 / kept.size() as f64))
+            most.min(p.vector * kept.map_or(1.0, |bytes| dtype.register().size() as f64 / bytes))
         } else {
             most * m / (m + p.m_half) * n / (n + p.n_half) * k / (k + p.k_half)
         };

@@ -111,7 +111,8 @@ impl<T: ProductElement> Blocked<'_, T> {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.whole_lines(self.blocking.terms(e.k));
         let (cut, panels) = (self.cut(), e.n.div_ceil(width));
-        let packed = matches!(self.rhs, Right::Packed(_)) && self.blocking.kept.is_none();
+        let as_elements = self.blocking.kept.is_none() && self.blocking.coded.is_none();
+        let packed = matches!(self.rhs, Right::Packed(_)) && as_elements;
         let group = self.blocking.group(e, terms, packed);
         for from in (0..e.k.max(1)).step_by(terms) {
             let k = terms.min(e.k - from);
@@ -189,8 +190,16 @@ impl<T: ProductElement> Blocked<'_, T> {
         let packed = GroupPanels::packed(self.scratch, width * k);
         // SAFETY: passed on from the caller.
         unsafe {
-            match self.rhs {
-                Right::Packed(at) => {
+            match (self.rhs, &self.blocking.coded) {
+                (Right::Packed(at), Some(coded)) => {
+                    for p in 0..panels {
+                        let to = self.scratch.wrapping_add(p * width * k);
+                        let columns = Stretch::new((first + p) * width, width.min(columns - p * width));
+                        coded.decode(at, Stretch::new(from, k), columns, to, width);
+                    }
+                    packed
+                }
+                (Right::Packed(at), None) => {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
                     let Some(kept) = &self.blocking.kept else { return GroupPanels::packed(at.cast(), size) };
                     let apart = size * self.blocking.stored();
@@ -204,7 +213,7 @@ impl<T: ProductElement> Blocked<'_, T> {
                     }
                     GroupPanels { in_place, at, apart, terms: width as isize, kept: true, packs, ..packed }
                 }
-                Right::Strided(Matrix { at, rows, columns: 1 }) => {
+                (Right::Strided(Matrix { at, rows, columns: 1 }), _) => {
                     // What kernels pack is as many vectors wide as a panel. Where all columns are fewer, they are not packed.
                     let (last, lanes) = (columns - (panels - 1) * width, self.micro.lanes);
                     let packs = !self.once() && (self.e.n + lanes > width || !self.micro.cut);
@@ -234,7 +243,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// term, and bytes to the address for the next panel.
     fn prefetch(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let PanelGroup { from, k, first, panels, next } = group;
-        let Right::Packed(at) = self.rhs else {
+        let (Right::Packed(at), None) = (self.rhs, &self.blocking.coded) else {
             return self.next_rows(rows, lhs, group).filter(|_| rows.part > 0);
         };
         let all = self.e.n.div_ceil(self.micro.panel());

@@ -3,6 +3,7 @@
 use eutectic_ir::DType;
 
 use super::{
+    coded::CodedPanels,
     kept::KeptPanels,
     matrix::PartSize,
     micro::table::{Micro, MicroShape},
@@ -25,6 +26,8 @@ pub struct Blocking<T: 'static> {
     pub(super) micro: Option<Micro<T>>,
     /// How packed right operands are read, if their elements are kept in a shorter type.
     pub kept: Option<KeptPanels<T>>,
+    /// How packed right operands are read, if they are kept as codes.
+    pub coded: Option<CodedPanels<T>>,
     /// Elements of a right operand that stay in the second-level cache beside the left operand and the result; half of them, while as
     /// many are prefetched that come next.
     panel_elements: usize,
@@ -53,6 +56,7 @@ impl<T: ProductElement> Blocking<T> {
             vectors,
             micro,
             kept: None,
+            coded: None,
             panel_elements: elements * 3 / 16,
             half_l2: elements / 2,
             half_l1,
@@ -81,7 +85,20 @@ impl<T: ProductElement> Blocking<T> {
         Blocking { kept: self.micro.zip(dtype).and_then(|(micro, dtype)| KeptPanels::new(&micro, dtype, isa)), ..self }
     }
 
-    /// Bytes of an element of a packed right operand.
+    /// Right operands are packed as codes, if these panels are given.
+    pub fn coding(self, coded: Option<CodedPanels<T>>) -> Blocking<T> {
+        Blocking { coded, ..self }
+    }
+
+    /// Returns where column `column` of a packed matrix of `k` terms begins, the first one of a panel.
+    pub fn packed_at(&self, column: usize, k: usize) -> usize {
+        match &self.coded {
+            Some(CodedPanels { form, .. }) => column / form.width * form.bytes(),
+            None => column * k * self.stored(),
+        }
+    }
+
+    /// Bytes of an element of a packed right operand, unless it is kept as codes.
     pub fn stored(&self) -> usize {
         self.kept.as_ref().map_or(size_of::<T>(), |kept| kept.dtype().size())
     }
@@ -186,6 +203,9 @@ impl<T: ProductElement> Blocking<T> {
     /// Bytes of a packed right operand, or `None` if there is no such form.
     pub fn packed(&self, n: usize, k: usize) -> Option<usize> {
         let panel = self.micro?.panel();
+        if let Some(coded) = &self.coded {
+            return Some(coded.form.matrix_bytes(n));
+        }
         Some((n.div_ceil(panel) * panel * k * self.stored()).next_multiple_of(ALIGN))
     }
 

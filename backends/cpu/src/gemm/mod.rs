@@ -2,6 +2,7 @@
 
 mod blocked;
 pub mod blocking;
+pub mod coded;
 pub mod computed;
 pub mod gathered;
 pub mod kept;

@@ -1,6 +1,10 @@
 //! Types that contractions accumulate in, and the extents of products.
 
-use super::micro::table::{Float, Micro, MicroShape};
+use super::micro::{
+    coded::CodeKind,
+    coded_table::CodedKernels,
+    table::{Float, Micro, MicroShape},
+};
 use crate::simd::{Isa, arithmetic::Arithmetic, register::integer_types};
 
 /// Rows and columns of the target, and the length of the sums.
@@ -23,11 +27,20 @@ pub trait ProductElement: Arithmetic + From<bool> + Send + Sync {
 
     /// The micro-kernels of a level.
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<Self>>;
+
+    /// The kernels of a level beside panels of such codes, with offsets or without.
+    fn coded(_: Isa, _: CodeKind, _offset: bool) -> Option<CodedKernels<Self>> {
+        None
+    }
 }
 
 impl ProductElement for f32 {
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<f32>> {
         Some(<f32 as Float>::micro(isa, shape))
+    }
+
+    fn coded(isa: Isa, codes: CodeKind, offset: bool) -> Option<CodedKernels<f32>> {
+        Some(CodedKernels::of(isa, codes, offset))
     }
 }
 

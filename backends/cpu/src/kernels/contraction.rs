@@ -17,6 +17,7 @@ use self::{
     tasks::{batch_into_rows, block, rows_into_batch},
 };
 use super::{
+    coded::CodedOperand,
     operand::{Operand, kept},
     slots::Slots,
 };
@@ -154,6 +155,10 @@ impl<T: ProductElement> Matmul<T> {
         };
         let kept = rhs_form.nest.results.first().and_then(|&result| kept(&rhs_form.nest.instrs, result));
         let blocking = blocking.storing(kept.map(|load| load.dtype), isa);
+        let coded = (packing != Packing::Never && extents.n > 1 && blocking.packed(extents.n, extents.k).is_some())
+            .then(|| CodedOperand::compile::<T>(&rhs_form, &slots.types, isa));
+        let (coded, panels) = coded.flatten().unzip();
+        let blocking = blocking.coding(panels);
         let target = Operand::target(&body, acc, slots);
         let points = body.domain[..batch].iter().product();
         let grids = [true, false].map(|packed| {
@@ -191,11 +196,14 @@ impl<T: ProductElement> Matmul<T> {
         };
         let columns = whole(&grids[1], batch) && extents.n > 1 && T::lanes(isa).is_some();
         let products = grids[1].extents().into_iter().map(|len| Extents { n: len[batch + 1], ..extents });
-        let rhs = Rhs::compile(&rhs_form, acc, slots, isa, columns.then(|| blocking.right_parts(products)));
+        let rhs = match coded {
+            Some(coded) => Ok(Rhs::Coded(Box::new(coded))),
+            None => Rhs::compile(&rhs_form, acc, slots, isa, columns.then(|| blocking.right_parts(products))),
+        };
         let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue);
         let (Some(lhs), Some(rhs), Some(mut epilogue)) = operands else { return Err(problems) };
         epilogue.allocate(&[0, 1].map(|g| grids[g].strips(batch, strips[g])).concat());
-        let each_run = blocking.packs_before(extents);
+        let each_run = blocking.packs_before(extents) || blocking.coded.is_some();
         // A matrix times a vector reads rows of the matrix at their strides.
         let packed =
             blocking.packed(extents.n, extents.k).filter(|_| extents.n > 1 && packing != Packing::Never).map(|bytes| {
@@ -261,10 +269,14 @@ impl<T: ProductElement> Matmul<T> {
             offset += strides[d] * point[d];
         }
         let frame = frame(launch, scratch);
-        let from = self.rhs.at(&frame, &point[..self.batch], 0);
         let to = launch.slots[*slot].wrapping_add(offset);
         // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
         unsafe {
+            if let Rhs::Coded(coded) = &self.rhs {
+                coded.pack(&frame, &point[..self.batch], panel, to);
+                return;
+            }
+            let from = self.rhs.at(&frame, &point[..self.batch], 0);
             let whole = PartSize { rows: self.extents.k, columns: self.extents.n };
             self.blocking.pack(from, whole, panel, to, scratch.add(self.tile_end));
         }
@@ -321,7 +333,7 @@ impl<T: ProductElement> Matmul<T> {
         let rhs = match self.constant(launch) {
             Some((at, strides)) => {
                 let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
-                Right::Packed(at.wrapping_add(matrix + column * self.extents.k * self.blocking.stored()))
+                Right::Packed(at.wrapping_add(matrix + self.blocking.packed_at(column, self.extents.k)))
             }
             None => self.rhs.at(&frame, point, column),
         };
@@ -422,7 +434,8 @@ impl<T: ProductElement> Thunk for Matmul<T> {
         for (d, _) in strides.iter().enumerate().filter(|(_, stride)| **stride > 0) {
             counts[d] = self.epilogue.domain[d];
         }
-        let panels = self.extents.n.div_ceil(self.blocking.panel());
+        let width = self.blocking.coded.as_ref().map_or(self.blocking.panel(), |coded| coded.form.width);
+        let panels = self.extents.n.div_ceil(width);
         let tasks = counts.iter().product::<usize>() * panels;
         // SAFETY: passed on from the caller.
         launch.workers.for_each(tasks, false, &|n, scratch| unsafe {

@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod chosen;
+pub mod coded;
 pub mod contraction;
 pub mod lanes;
 mod map_rows;

@@ -2,6 +2,7 @@
 //! kernel is compiled.
 
 pub mod arithmetic;
+pub mod codes;
 pub mod convert;
 pub mod elementary;
 pub mod lanes;

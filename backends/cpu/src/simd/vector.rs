@@ -88,7 +88,7 @@ pub trait Vector: Copy {
 /// A vector for any machine, which the compiler puts into as many registers as it takes.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub struct Lanes<T, const N: usize>([T; N]);
+pub struct Lanes<T, const N: usize>(pub(super) [T; N]);
 
 macro_rules! portable {
     ($($t:ty),*) => {$(

@@ -1,5 +1,6 @@
 //! The suites, each a list of named checks of a device, and what runs them.
 
+mod codes;
 mod decode;
 pub mod extents;
 mod failures;
@@ -40,6 +41,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "gathers", checks: gathers::CHECKS },
     Suite { name: "groups", checks: groups::CHECKS },
     Suite { name: "products", checks: products::CHECKS },
+    Suite { name: "codes", checks: codes::CHECKS },
     Suite { name: "halves", checks: halves::CHECKS },
     Suite { name: "windows", checks: windows::CHECKS },
     Suite { name: "program", checks: program::CHECKS },

@@ -1,18 +1,19 @@
 //! What products and attentions cost: they are priced as their thunks compute them.
 
 use eutectic_backend::{
-    Attention, Body, Contraction, Instr, Kernel, Load, ValueId,
-    reach::{points, stored},
+    Attention, Body, Contraction, Instr, Kernel, ValueId,
+    reach::{AxisSet, mentioned, points, stored},
     scores::Shares,
 };
 
 use super::{
+    coefficients::ProductCosts,
     model::{CostModel, OperandUse, Tally, Walk, dtype, extents},
     registers,
 };
 use crate::{
     gemm::kept::keeps,
-    kernels::{attention, contraction::tasks as cut, lanes::form::LaneForm, operand::kept},
+    kernels::{attention, coded::coded, contraction::tasks as cut, lanes::form::LaneForm, operand::kept},
 };
 
 /// Returns the values of a product's epilogue that registers hold, and the groups of axes that its tiles are over.
@@ -83,13 +84,17 @@ impl CostModel {
             let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
             let [.., depth] = extents(lhs, [axes.batch, axes.rows, axes.depth]);
             let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
-            let kept = kept_panels(kernel, rhs).filter(|load| constant(load.slot) && columns > 1.0);
+            let all_constant =
+                rhs.instrs.iter().all(|i| if let Instr::Load(load) = i { constant(load.slot) } else { true });
+            let kept = Kept::of(kernel, rhs).filter(|_| all_constant && columns > 1.0);
             match kept {
-                // Packed once, and widened where it is read.
-                Some(load) => work.seconds += self.decoding(load, &rhs.domain),
+                // Packed once, and decoded where it is read.
+                Some(kept) => {
+                    work.seconds += points(&rhs.domain, kept.depends_on) * kept.decoding(&self.costs().product)
+                }
                 None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, work),
             }
-            let of = (dtype(lhs), kept.map(|load| load.dtype));
+            let of = (dtype(lhs), kept.map(|kept| kept.bytes));
             self.product([batch, rows, columns, depth], of, work);
             // Beside vectors, nothing is packed.
             let matrix = if rows.min(columns) > 1.0 { self.costs().product.matrix } else { self.costs().launch };
@@ -130,9 +135,38 @@ impl CostModel {
     }
 }
 
-/// Returns the load of a right operand that is kept packed in a shorter type where it is constant.
-fn kept_panels<'a>(kernel: &Kernel, rhs: &'a Body) -> Option<&'a Load> {
-    let load = kept(&rhs.instrs, *rhs.results.first()?)?;
-    let keeps = keeps(kernel.accumulator()?, load.dtype) && load.guards.is_empty();
-    (keeps && load.at.affine(rhs.domain.len()).is_some()).then_some(load)
+/// How a right operand is kept packed where it is constant, if it is not kept as registers hold it.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// Bytes of an element.
+    bytes: f64,
+    /// Whether each element has a scale of its block.
+    coded: bool,
+    /// The axes along which elements differ.
+    depends_on: AxisSet,
+}
+
+impl Kept {
+    fn of(kernel: &Kernel, rhs: &Body) -> Option<Kept> {
+        if let Some(format) = coded(kernel) {
+            return Some(Kept { bytes: format.bytes(), coded: true, depends_on: AxisSet::MAX });
+        }
+        let load = kept(&rhs.instrs, *rhs.results.first()?)?;
+        let keeps = keeps(kernel.accumulator()?, load.dtype) && load.guards.is_empty();
+        let bytes = load.dtype.size() as f64;
+        (keeps && load.at.affine(rhs.domain.len()).is_some()).then(|| Kept {
+            bytes,
+            coded: false,
+            depends_on: mentioned(&load.at),
+        })
+    }
+
+    /// Seconds of an element that is decoded while it is read.
+    fn decoding(self, costs: &ProductCosts) -> f64 {
+        match self.coded {
+            true => costs.code,
+            false if self.bytes == 1.0 => costs.decode,
+            false => 0.0,
+        }
+    }
 }

@@ -3,11 +3,13 @@
 
 use super::{Blocked, at, left::is_multiple};
 use crate::gemm::{
+    coded::CodedPanels,
     kept::KeptPanels,
     left::Left,
     matrix::{Matrix, Stretch},
     micro::{
         call::{MicroCall, PrefetchRows},
+        coded::CodedCall,
         matvec::IN_ROW,
         pack::Panel,
         sweep::sweep,
@@ -18,7 +20,7 @@ use crate::gemm::{
 };
 
 /// Products with no more terms are bound by writing the result.
-const TERMS: usize = 48;
+pub const TERMS: usize = 48;
 
 /// Of products of few terms with more rows, the right operand is packed first.
 const PACKED: usize = 32;
@@ -42,6 +44,14 @@ impl<T: ProductElement> Blocked<'_, T> {
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Strided(lhs) = self.lhs else { return false };
+        if let (Right::Packed(at), Some(coded)) = (self.rhs, &self.blocking.coded) {
+            let few = e.m <= coded.rows();
+            if few {
+                // SAFETY: passed on from the caller.
+                unsafe { self.coded(lhs, at, coded) };
+            }
+            return few;
+        }
         let cached = self.micro.cut && self.is_cached();
         let few = match self.rhs {
             Right::Packed(_) => self.kernels().len(),
@@ -81,6 +91,27 @@ impl<T: ProductElement> Blocked<'_, T> {
             _ if self.blocking.fits_l2(n, k) => true,
             _ if m > self.micro.streams.len() => self.blocking.fits_l2(n.div_ceil(2), k),
             _ => m > IN_ROW && apart && !self.blocking.exceeds_caches(n * k),
+        }
+    }
+
+    /// Few rows beside panels of codes: as many panels at once as there is a kernel for.
+    ///
+    /// # Safety
+    /// As [`Blocked::streams`].
+    unsafe fn coded(&self, lhs: Matrix, panels: *const u8, coded: &CodedPanels<T>) {
+        let (e, form) = (self.e, coded.form);
+        let kernels = coded.kernels(e.m);
+        let whole = StreamedPanels { at: std::ptr::null(), terms: 0, apart: 0, size: 0 };
+        let mut first = 0;
+        while first < e.n {
+            let left = (e.n - first).div_ceil(form.width);
+            let Some(&(count, kernel)) = kernels.iter().find(|(count, _)| *count <= left) else { return };
+            let columns = (count * form.width).min(e.n - first);
+            let sums = MicroCall { columns, ..self.part(lhs, &whole, Stretch::new(0, e.k), first) };
+            let panel = panels.wrapping_add(self.blocking.packed_at(first, e.k));
+            // SAFETY: passed on from the caller.
+            unsafe { kernel(&CodedCall { sums, panel, form }) };
+            first += columns;
         }
     }
 

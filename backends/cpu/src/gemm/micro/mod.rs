@@ -2,6 +2,8 @@
 
 mod block;
 pub mod call;
+pub mod coded;
+pub mod coded_table;
 pub mod dots;
 pub mod matvec;
 pub mod pack;

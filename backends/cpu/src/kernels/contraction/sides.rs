@@ -16,6 +16,7 @@ use crate::{
         source::RowSource,
     },
     kernels::{
+        coded::CodedOperand,
         operand::{Operand, in_place},
         row_blocks::{RowBlocks, is_view},
         slots::Slots,
@@ -142,6 +143,8 @@ pub enum Rhs {
     Operand(Box<Operand>),
     /// Evaluated part by part.
     Computed(Box<ComputedOperand>),
+    /// Packed as codes before each run, or before all of them.
+    Coded(Box<CodedOperand>),
 }
 
 impl Rhs {
@@ -171,6 +174,7 @@ impl Rhs {
         match self {
             Rhs::Operand(rhs) => Right::Strided(rhs.matrix(frame.slots, point, 0, column)),
             Rhs::Computed(rhs) => Right::Computed(rhs.at(frame, point, 0, column)),
+            Rhs::Coded(_) => unreachable!("codes are packed before each run"),
         }
     }
 
@@ -181,7 +185,11 @@ impl Rhs {
 
     /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
     pub fn registers(&self) -> usize {
-        if let Rhs::Computed(rhs) = self { rhs.scratch() } else { 0 }
+        match self {
+            Rhs::Operand(_) => 0,
+            Rhs::Computed(rhs) => rhs.scratch(),
+            Rhs::Coded(rhs) => rhs.scratch(),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use eutectic_backend::{
 
 use crate::{
     gemm::kept::keeps,
-    kernels::{chosen::ChosenMatrix, operand::kept},
+    kernels::{chosen::ChosenMatrix, coded::coded, operand::kept},
     tile::MAX_RANK,
 };
 
@@ -190,6 +190,9 @@ fn as_product(
     };
     // A right operand that is kept in a shorter type is packed so, and its panels are read as fast as it would be in place.
     let packed = || {
+        if std::ptr::eq(matrix, rhs) && coded(kernel).is_some() {
+            return Some(true);
+        }
         let load =
             kept(&matrix.instrs, *matrix.results.first()?).filter(|_| std::ptr::eq(matrix, rhs) && columns > 1.0)?;
         let fits = keeps(kernel.accumulator()?, load.dtype) && is_load_of_matrix(load, &matrix.domain, &kernel.slots);

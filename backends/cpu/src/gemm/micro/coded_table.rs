@@ -1,0 +1,112 @@
+//! The kernels beside coded panels, for each kind of codes and instruction-set level.
+
+use super::coded::{CodeKind, CodedCall, CodedPart, PANEL};
+use crate::simd::{
+    Isa,
+    codes::{Nibbles, Signed, Unsigned},
+    vector::{Lanes, Vector},
+};
+
+/// Computes a block.
+///
+/// # Safety
+/// That of [`coded`](super::coded::coded).
+pub type CodedKernel<T> = unsafe fn(&CodedCall<T>);
+
+/// Decodes a part of a panel.
+///
+/// # Safety
+/// That of [`decode`](super::coded::decode).
+pub type DecodeKernel<T> = unsafe fn(&CodedPart<T>);
+
+/// The kernels for one kind of panels.
+pub struct CodedKernels<T: 'static> {
+    /// Columns of a panel.
+    pub width: usize,
+    /// By the number of rows less one: kernels of so many panels, the most first. The last one takes one panel.
+    pub rows: &'static [&'static [(usize, CodedKernel<T>)]],
+    /// Decodes panels for products of more rows.
+    pub decode: DecodeKernel<T>,
+}
+
+/// The kernels at an instruction-set level, which may run only where the machine has its instructions.
+macro_rules! level {
+    ($(#[$attribute:meta])* $name:ident) => {
+        mod $name {
+            use super::{CodedCall, CodedPart};
+            use crate::simd::codes::{CodeVector, Codes};
+
+            /// Computes a block.
+            ///
+            /// # Safety
+            /// See [`level`].
+            $(#[$attribute])*
+            pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
+                call: &CodedCall<f32>,
+            ) {
+                // SAFETY: the caller keeps the contract of the body.
+                unsafe { crate::gemm::micro::coded::coded::<V, C, ROWS, VECTORS, OFFSET>(call) }
+            }
+
+            /// Decodes a part of a panel.
+            ///
+            /// # Safety
+            /// See [`level`].
+            $(#[$attribute])*
+            pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
+                // SAFETY: as above.
+                unsafe { crate::gemm::micro::coded::decode::<V, C, OFFSET>(part) }
+            }
+        }
+    };
+}
+level!(portable);
+#[cfg(target_arch = "x86_64")]
+level!(
+    #[target_feature(enable = "avx2,fma,f16c")]
+    avx2
+);
+#[cfg(target_arch = "x86_64")]
+level!(
+    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
+    avx512
+);
+
+macro_rules! kernels {
+    (of $level:ident, $v:ty, $c:ty, $offset:literal, ($($rows:literal: $($panels:literal)*);*)) => {
+        CodedKernels {
+            width: PANEL * <$v as Vector>::LANES,
+            rows: const {
+                &[$(
+                    &[$(($panels, $level::coded::<$v, $c, $rows, { $panels * PANEL }, $offset> as CodedKernel<f32>)),*]
+                ),*]
+            },
+            decode: $level::decode::<$v, $c, $offset>,
+        }
+    };
+    ($level:ident, $v:ty, $codes:expr, $offset:expr, $rows:tt) => {
+        match ($codes, $offset) {
+            (CodeKind::Nibbles, false) => kernels!(of $level, $v, Nibbles, false, $rows),
+            (CodeKind::Nibbles, true) => kernels!(of $level, $v, Nibbles, true, $rows),
+            (CodeKind::Signed, false) => kernels!(of $level, $v, Signed, false, $rows),
+            (CodeKind::Signed, true) => kernels!(of $level, $v, Signed, true, $rows),
+            (CodeKind::Unsigned, false) => kernels!(of $level, $v, Unsigned, false, $rows),
+            (CodeKind::Unsigned, true) => kernels!(of $level, $v, Unsigned, true, $rows),
+        }
+    };
+}
+
+impl CodedKernels<f32> {
+    /// Returns the kernels of a level, which the machine must have, for a kind of codes, with offsets or without.
+    pub fn of(isa: Isa, codes: CodeKind, offset: bool) -> CodedKernels<f32> {
+        #[cfg(target_arch = "x86_64")]
+        use std::arch::x86_64::{__m256, __m512};
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => kernels!(avx512, __m512, codes, offset, (1: 2 1; 2: 2 1; 3: 1; 4: 1; 5: 1; 6: 1)),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => kernels!(avx2, __m256, codes, offset, (1: 2 1; 2: 1; 3: 1; 4: 1)),
+            _ => kernels!(portable, Lanes<f32, 4>, codes, offset, (1: 1; 2: 1)),
+        }
+    }
+}

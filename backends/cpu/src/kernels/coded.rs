@@ -1,0 +1,342 @@
+//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset, with a scale and an offset that are the same for all terms
+//! of a block. Constant ones are packed as codes: see [`crate::gemm::coded`].
+
+use eutectic_backend::{
+    Body, Contraction, Instr, Kernel, ValueId,
+    axes::Nest,
+    grouped::{COLUMNS, Grouped, ROWS},
+    intervals::ranges,
+    reach::{AxisSet, masks},
+};
+use eutectic_ir::{Attr, DType, Interval, Op};
+
+use super::operand::kept;
+use crate::{
+    gemm::{
+        coded::{BlockNumbers, CodeFormat, CodedPanels, StridedNumbers},
+        micro::coded::{CodeKind, PanelForm},
+        product::ProductElement,
+    },
+    simd::{Isa, codes::TABLE},
+    tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram},
+};
+
+/// The longest and the shortest block of terms with one scale. A longer one is cut, and a shorter one has more numbers than codes are worth.
+const LONGEST: usize = 256;
+const SHORTEST: usize = 8;
+/// The largest code of 4 bits.
+const NIBBLE: f64 = 15.0;
+
+/// The values of an operand's body that panels are made from.
+#[derive(Clone, Debug, PartialEq)]
+struct CodedValues {
+    /// What codes are decoded to.
+    value: ValueId,
+    /// The code, where it has 4 bits.
+    code: Option<ValueId>,
+    scale: Option<ValueId>,
+    offset: Option<ValueId>,
+    subtract: bool,
+    /// How many of the innermost axes of the terms are those of a block.
+    inner: usize,
+    kind: CodeKind,
+    half: bool,
+}
+
+impl CodedValues {
+    /// Finds them in a body whose axes are the batch, the terms and the columns, so many of each; `None` if it has none.
+    fn of(body: &Body, groups: [usize; 3]) -> Option<CodedValues> {
+        let result = *body.results.first()?;
+        let plain = body.instrs.iter().all(|instr| match instr {
+            Instr::Load(load) => load.guards.is_empty(),
+            Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Within { .. } | Instr::Map { .. } => true,
+            Instr::Anchor { .. } | Instr::Row { .. } | Instr::Select { .. } => false,
+        });
+        if !plain || body.instrs[result].dtype() != DType::F32 || !body.lengths.is_empty() {
+            return None;
+        }
+        let (masks, ranges) = (masks(body, 0), ranges(body));
+        let find = Finder { instrs: &body.instrs, masks: &masks, ranges: &ranges };
+        let terms = groups[0]..groups[0] + groups[ROWS];
+        (1..=groups[ROWS]).rev().find_map(|inner| {
+            let of_block = (terms.end - inner..terms.end).fold(0, |mask, axis| mask | 1 << axis);
+            find.values(result, of_block, inner)
+        })
+    }
+
+    /// The values of all that panels are made from.
+    fn all(&self) -> [Option<ValueId>; 4] {
+        [Some(self.value), self.code, self.scale, self.offset]
+    }
+}
+
+/// What is known of the values of a body.
+struct Finder<'a> {
+    instrs: &'a [Instr],
+    masks: &'a [AxisSet],
+    ranges: &'a [Interval],
+}
+
+impl Finder<'_> {
+    fn values(&self, result: ValueId, of_block: AxisSet, inner: usize) -> Option<CodedValues> {
+        let mut value = result;
+        let (mut offset, mut subtract, mut scale) = (None, false, None);
+        if let Some((name @ ("add" | "sub"), rest, number)) = self.split(value, of_block) {
+            (value, offset, subtract) = (rest, Some(number), name == "sub");
+        }
+        if let Some(("mul", rest, number)) = self.split(value, of_block) {
+            (value, scale) = (rest, Some(number));
+        }
+        if self.masks[value] & of_block == 0 {
+            return None;
+        }
+        let nibble = self.nibble(value);
+        let kind = match nibble {
+            Some(_) => CodeKind::Nibbles,
+            // Bytes alone are kept as they are.
+            None if scale.is_none() && offset.is_none() => return None,
+            None => self.bytes(value)?,
+        };
+        let numbers = || [scale, offset].into_iter().flatten();
+        let half = numbers().all(|id| kept(self.instrs, id).is_some_and(|load| load.dtype == DType::F16));
+        Some(CodedValues { value, code: nibble, scale, offset, subtract, inner, kind, half })
+    }
+
+    /// Splits a value into an op of two numbers, the one that differs within a block, and the one that does not.
+    fn split(&self, value: ValueId, of_block: AxisSet) -> Option<(&'static str, ValueId, ValueId)> {
+        let Instr::Map { op, args, dtype: DType::F32, .. } = &self.instrs[value] else { return None };
+        let &[a, b] = args.as_slice() else { return None };
+        // Numbers that are the same everywhere go with the codes.
+        let number = |id: ValueId| self.masks[id] & of_block == 0 && self.masks[id] != 0;
+        match (number(a), number(b)) {
+            (false, true) => Some((op.name(), a, b)),
+            (true, false) if op.name() != "sub" => Some((op.name(), b, a)),
+            _ => None,
+        }
+    }
+
+    /// The code of 4 bits that a value is a function of.
+    fn nibble(&self, value: ValueId) -> Option<ValueId> {
+        let is_code = |id: &ValueId| {
+            let range = self.ranges[*id];
+            !self.instrs[*id].dtype().is_float() && range.low >= 0.0 && range.high <= NIBBLE && self.masks[*id] != 0
+        };
+        (0..self.instrs.len()).rev().filter(is_code).find(|&code| self.is_function(value, code))
+    }
+
+    /// Whether a value depends on nothing but a code.
+    fn is_function(&self, value: ValueId, of: ValueId) -> bool {
+        if value == of || self.masks[value] == 0 && self.instrs[value].args().is_empty() {
+            return !matches!(self.instrs[value], Instr::Load(_)) || value == of;
+        }
+        match &self.instrs[value] {
+            Instr::Map { args, .. } => args.iter().all(|&arg| self.is_function(arg, of)),
+            Instr::Within { arg, guards, .. } => guards.is_empty() && self.is_function(*arg, of),
+            // An entry of a table.
+            Instr::Load(load) => {
+                let at = load.at.values();
+                eutectic_backend::reach::mentioned(&load.at) == 0
+                    && !at.is_empty()
+                    && at.iter().all(|&id| self.is_function(id, of))
+            }
+            _ => false,
+        }
+    }
+
+    /// Which bytes a value is a conversion of.
+    fn bytes(&self, value: ValueId) -> Option<CodeKind> {
+        let Instr::Map { op, args, .. } = &self.instrs[value] else { return None };
+        let &[arg] = args.as_slice() else { return None };
+        if op.name() != "cast" || self.instrs[arg].dtype().is_float() {
+            return None;
+        }
+        let Interval { low, high, .. } = self.ranges[arg];
+        let within = |least: f64, most: f64| low >= least && high <= most;
+        match () {
+            () if within(-128.0, 127.0) => Some(CodeKind::Signed),
+            () if within(0.0, 255.0) => Some(CodeKind::Unsigned),
+            () => None,
+        }
+    }
+}
+
+/// Returns the format in which a product keeps its right operand where that is constant; `None` if it does not.
+pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
+    let Contraction { rhs, axes, .. } = kernel.contraction()?;
+    if kernel.accumulator() != Some(DType::F32) || kernel.body.domain.len() < axes.batch + axes.rows {
+        return None;
+    }
+    let columns: usize = kernel.body.domain[axes.batch + axes.rows..].iter().product();
+    let operand = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
+    CodedNest::of(&operand).filter(|_| columns > 1).map(|nest| nest.format)
+}
+
+/// Such an operand, whose terms are cut into blocks.
+struct CodedNest {
+    nest: Nest,
+    /// Axes of the batch, and axes of terms outside of a block.
+    batch: usize,
+    outer: usize,
+    values: CodedValues,
+    format: CodeFormat,
+}
+
+impl CodedNest {
+    fn of(operand: &Grouped) -> Option<CodedNest> {
+        let operand = operand.merged(COLUMNS)?;
+        let [batch, depth, _] = operand.groups;
+        let Grouped { mut nest, .. } = operand;
+        let body = Body {
+            domain: nest.domain.clone(),
+            lengths: nest.lengths.clone(),
+            instrs: nest.instrs.clone(),
+            results: nest.results.clone(),
+        };
+        if nest.domain.contains(&0) {
+            return None;
+        }
+        let values = CodedValues::of(&body, [batch, depth, 1])?;
+        // Cut where a block would be too long.
+        let (first, end) = (batch + depth - values.inner, batch + depth);
+        let (mut outer, mut block) = (end, 1);
+        while outer > first && block * nest.domain[outer - 1] <= LONGEST {
+            outer -= 1;
+            block *= nest.domain[outer];
+        }
+        if outer > first {
+            let extent = nest.domain[outer - 1];
+            let by = (1..=LONGEST / block).rev().find(|by| extent.is_multiple_of(*by)).unwrap_or(1);
+            if by > 1 {
+                nest = nest.split(outer - 1, by);
+                block *= by;
+            }
+        }
+        if block < SHORTEST || !block.is_multiple_of(2) || nest.domain.len() > MAX_RANK {
+            return None;
+        }
+        let depth = nest.domain.len() - 1 - batch;
+        let inner = inner_axes(&nest.domain[batch..batch + depth], block);
+        let format = CodeFormat { codes: values.kind, block, half: values.half, offset: values.offset.is_some() };
+        Some(CodedNest { nest, batch, outer: depth - inner, values, format })
+    }
+}
+
+/// How many of the innermost axes have so many points.
+fn inner_axes(extents: &[usize], points: usize) -> usize {
+    let mut left = points;
+    extents
+        .iter()
+        .rev()
+        .take_while(|&&extent| {
+            let more = left > 1;
+            left /= extent.max(1);
+            more
+        })
+        .count()
+}
+
+/// Such an operand, compiled: what packs it.
+pub struct CodedOperand {
+    form: PanelForm,
+    program: TileProgram,
+    batch: usize,
+    outer: usize,
+    /// Where value, code, scale and offset are among the results of the program.
+    places: [Option<usize>; 4],
+    subtract: bool,
+}
+
+impl CodedOperand {
+    /// Compiles an operand over `[b.. k.. n..]`, with the panels that it is packed in; `None` for one that is not of this kind.
+    pub fn compile<T: ProductElement>(
+        operand: &Grouped,
+        slots: &[(DType, usize)],
+        isa: Isa,
+    ) -> Option<(CodedOperand, CodedPanels<T>)> {
+        let CodedNest { mut nest, batch, outer, values, format } = CodedNest::of(operand)?;
+        let columns = *nest.domain.last()?;
+        let terms = nest.domain[batch..nest.domain.len() - 1].iter().product();
+        let panels = CodedPanels::new(format, terms, isa)?;
+        let (mut results, mut places) = (Vec::new(), [None; 4]);
+        for (place, id) in places.iter_mut().zip(values.all()) {
+            *place = id.map(|id| {
+                let id = if nest.instrs[id].dtype() == DType::F32 { id } else { as_f32(&mut nest, id) };
+                results.push(id);
+                results.len() - 1
+            });
+        }
+        nest.results = results;
+        let mut program = tile::compile(&nest, 0, slots, isa).ok()?;
+        let last = columns % panels.form.width;
+        let lens = [panels.form.width.min(columns), last].into_iter().filter(|&n| n > 0).map(|n| {
+            let mut len = [1; MAX_RANK];
+            len[batch + outer..nest.domain.len() - 1]
+                .copy_from_slice(&nest.domain[batch + outer..nest.domain.len() - 1]);
+            len[nest.domain.len() - 1] = n;
+            len
+        });
+        program.allocate(&lens.collect::<Vec<_>>());
+        let form = panels.form;
+        Some((CodedOperand { form, program, batch, outer, places, subtract: values.subtract }, panels))
+    }
+
+    /// Bytes of scratch memory that packing takes, at the beginning of a frame's.
+    pub fn scratch(&self) -> usize {
+        self.program.scratch
+    }
+
+    /// Packs a panel of the matrix at a point of the batch into its place.
+    ///
+    /// # Safety
+    /// The frame's slots must be the kernel's and its scratch memory large enough; `to` must have room for the matrix.
+    pub unsafe fn pack(&self, frame: &Frame<'_>, point: &[usize], panel: usize, to: *mut u8) {
+        let domain = &self.program.domain;
+        let (first, last) = (self.batch + self.outer, domain.len() - 1);
+        let (column, to) = (panel * self.form.width, to.wrapping_add(panel * self.form.bytes()));
+        let columns = self.form.width.min(domain[last] - column);
+        let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
+        tile.start[..self.batch].copy_from_slice(point);
+        tile.start[last] = column;
+        tile.len[first..last].copy_from_slice(&domain[first..last]);
+        tile.len[last] = columns;
+        let mut table = [0.0; TABLE];
+        for block in 0..self.form.blocks {
+            let mut left = block;
+            for axis in (self.batch..first).rev() {
+                tile.start[axis] = left % domain[axis];
+                left /= domain[axis];
+            }
+            // SAFETY: passed on from the caller. All results are numbers of type `f32`.
+            unsafe {
+                self.program.run(frame, &tile, RowPart::WHOLE);
+                let [value, codes, scales, offsets] = self.places.map(|place| {
+                    let (at, strides) = self.program.result(frame, &tile, self.program.results[place?]);
+                    let terms = terms(&domain[first..last], &strides[first..last]);
+                    Some(StridedNumbers { at: at.cast(), terms, columns: strides[last] })
+                });
+                let Some(values) = value else { return };
+                let numbers = BlockNumbers { values, codes, scales, offsets, subtract: self.subtract };
+                self.form.pack(&numbers, &mut table, block, columns, to);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.form.finish(table, to) };
+    }
+}
+
+/// Adds the conversion of a value to `f32`.
+fn as_f32(nest: &mut Nest, value: ValueId) -> ValueId {
+    let attrs = [Attr::DType(DType::F32)].into_iter().collect();
+    let op = Op::named("cast").expect("the table has it");
+    nest.instrs.push(Instr::Map { op, attrs, args: vec![value], dtype: DType::F32 });
+    nest.instrs.len() - 1
+}
+
+/// Returns how far the points of some axes are from the first one, in order.
+fn terms(extents: &[usize], strides: &[isize]) -> Vec<isize> {
+    let mut at = vec![0];
+    for (&extent, &stride) in extents.iter().zip(strides) {
+        at = at.iter().flat_map(|&from| (0..extent as isize).map(move |n| from + n * stride)).collect();
+    }
+    at
+}

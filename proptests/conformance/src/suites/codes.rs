@@ -1,0 +1,239 @@
+//! Products whose weights are decoded from codes, with scales and offsets of blocks of terms, against their evaluation point by point: weights
+//! that are constant, which backends may keep packed, and weights that change.
+
+use eutectic_backend::{AnchorKernel, Body, ContractionAxes, Instr, Load, ValueId};
+use eutectic_ir::{
+    DType, Tensor,
+    index::{Atom, Index, flatten},
+};
+
+use crate::{
+    device::Device,
+    kernels::build::{Build, body, constant, map, map_with, push},
+    suite::{Check, checks},
+};
+
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    few_rows_of_every_kind_of_codes,
+    more_rows_than_are_decoded_in_registers,
+    every_number_of_columns_up_to_three_panels,
+    blocks_of_every_length,
+    matrices_of_a_batch,
+    numbers_that_are_not_finite,
+];
+
+/// How weights are stored.
+#[derive(Clone, Copy, Debug)]
+enum Codes {
+    /// (code − 8)·scale of codes of 4 bits, two in a byte: those of the first half of a block in the low bits.
+    Nibbles,
+    /// table[code]·scale of codes of 4 bits.
+    Table,
+    /// The same without a scale.
+    Unscaled,
+    /// code·scale of signed bytes.
+    Signed,
+    /// code·scale of unsigned bytes.
+    Unsigned,
+    /// (code − 32)·scale of six bits in a byte.
+    SixBits,
+}
+use Codes::*;
+const CODES: [Codes; 6] = [Nibbles, Table, Unscaled, Signed, Unsigned, SixBits];
+
+/// What is added to scaled codes.
+const OFFSETS: [Option<&str>; 3] = [None, Some("add"), Some("sub")];
+
+/// The extents of a product whose weights have codes.
+#[derive(Clone, Copy, Debug)]
+struct CodedProduct {
+    batch: usize,
+    rows: usize,
+    columns: usize,
+    blocks: usize,
+    block: usize,
+}
+
+impl CodedProduct {
+    /// The domain of the weights: batch, blocks, halves of a block, terms of a half, columns.
+    fn domain(self) -> [usize; 5] {
+        [self.batch, self.blocks, 2, self.block / 2, self.columns]
+    }
+
+    /// A tensor of bytes, each of which may be anything.
+    fn bytes(build: &mut Build, dtype: DType, count: usize, below: usize) -> usize {
+        let least = if dtype == DType::I8 { -128 } else { 0 };
+        let bytes: Vec<i64> = (0..count).map(|_| build.random.below(below) as i64 + least).collect();
+        build.tensor(Tensor::from_i64(dtype, &[count], bytes))
+    }
+
+    /// A number for each column of each block.
+    fn numbers(self, build: &mut Build, b: &mut Body, half: bool) -> ValueId {
+        let dtype = if half { DType::F16 } else { DType::F32 };
+        let dims = [self.batch, self.columns, self.blocks];
+        let slot = build.input(dtype, dims.iter().product());
+        let at = flatten(&[Index::coord(0), Index::coord(4), Index::coord(1)], &dims);
+        let number = build.load(b, slot, at);
+        if half { map_with(b, "cast", &[DType::F32.into()], &[number], DType::F32) } else { number }
+    }
+
+    /// The place of a weight's byte in `[b n kb count]`.
+    fn byte(self, within: Index, count: usize) -> Index {
+        let at = [Index::coord(0), Index::coord(4), Index::coord(1), within];
+        flatten(&at, &[self.batch, self.columns, self.blocks, count])
+    }
+
+    /// The codes as numbers.
+    fn values(self, build: &mut Build, b: &mut Body, codes: Codes) -> ValueId {
+        let CodedProduct { batch, columns, blocks, block, .. } = self;
+        let all = batch * columns * blocks * block;
+        let to = |b: &mut Body, x, dtype: DType| map_with(b, "cast", &[dtype.into()], &[x], dtype);
+        let whole = Index::coord(2).times(block as i64 / 2).plus(&Index::coord(3));
+        match codes {
+            Nibbles | Table | Unscaled => {
+                let slot = CodedProduct::bytes(build, DType::U8, all / 2, 256);
+                let byte = build.load(b, slot, self.byte(Index::coord(3), block / 2));
+                let shift = push(b, Instr::Coordinate { index: Index::coord(2).times(4), dtype: DType::U8 });
+                let fifteen = constant(b, 15.0, DType::U8);
+                let shifted = map(b, "shift-right", &[byte, shift], DType::U8);
+                let code = map(b, "bit-and", &[shifted, fifteen], DType::U8);
+                if let Nibbles = codes {
+                    let (code, eight) = (to(b, code, DType::F32), constant(b, 8.0, DType::F32));
+                    return map(b, "sub", &[code, eight], DType::F32);
+                }
+                let table = build.input(DType::F32, 16);
+                let code = to(b, code, DType::I32);
+                let (from_end, check, guards) = (false, 0, Vec::new());
+                let within =
+                    Instr::Within { arg: code, extent: 16_usize.into(), from_end, check, guards, dtype: DType::I32 };
+                let at = Index::atom(Atom::Value(push(b, within)));
+                push(b, Instr::Load(Load { slot: table, at, guards: Vec::new(), dtype: DType::F32 }))
+            }
+            Signed | Unsigned => {
+                let dtype = if let Signed = codes { DType::I8 } else { DType::U8 };
+                let slot = CodedProduct::bytes(build, dtype, all, 256);
+                let byte = build.load(b, slot, self.byte(whole, block));
+                to(b, byte, DType::F32)
+            }
+            SixBits => {
+                let slot = CodedProduct::bytes(build, DType::U8, all, 256);
+                let byte = build.load(b, slot, self.byte(whole, block));
+                let most = constant(b, 63.0, DType::U8);
+                let code = map(b, "bit-and", &[byte, most], DType::U8);
+                let (code, middle) = (to(b, code, DType::I8), constant(b, 32.0, DType::I8));
+                let code = map(b, "sub", &[code, middle], DType::I8);
+                to(b, code, DType::F32)
+            }
+        }
+    }
+
+    /// Compares the product with its evaluation.
+    fn check(self, device: &Device, codes: Codes, offset: Option<&str>, half: bool) {
+        let CodedProduct { batch, rows, columns, blocks, block } = self;
+        let mut build = Build::new((rows * 31 + columns * 7 + blocks) as u64);
+        let (terms, mut lhs) = (blocks * block, body(&[batch, rows, blocks, 2, block / 2]));
+        lhs.results = vec![build.dense(&mut lhs, DType::F32)];
+        let before = build.inputs.len();
+        let mut rhs = body(&self.domain());
+        let mut weight = self.values(&mut build, &mut rhs, codes);
+        if !matches!(codes, Unscaled) {
+            let scale = self.numbers(&mut build, &mut rhs, half);
+            weight = map(&mut rhs, "mul", &[scale, weight], DType::F32);
+        }
+        if let Some(op) = offset {
+            let offset = self.numbers(&mut build, &mut rhs, half);
+            weight = map(&mut rhs, op, &[weight, offset], DType::F32);
+        }
+        rhs.results = vec![weight];
+        let fields = build.inputs.len() - before;
+        let mut b = body(&[batch, rows, columns]);
+        let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+        build.store(&[batch, rows, columns], DType::F32, product);
+        let axes = ContractionAxes { batch: 1, rows: 1, columns: 1, depth: 3 };
+        let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), b);
+        for params in [0, fields] {
+            // Weights of up to 260, times up to 2: what rounding each sum may come to.
+            device.check_with(&kernel, &inputs, params, 200.0 * terms as f64);
+        }
+    }
+}
+
+fn few_rows_of_every_kind_of_codes(device: &Device) {
+    for codes in CODES {
+        for (o, offset) in OFFSETS.into_iter().enumerate() {
+            for rows in 1..=9 {
+                let of = CodedProduct { batch: 1, rows, columns: 70, blocks: 3, block: 32 };
+                of.check(device, codes, offset, (rows + o) % 2 == 0);
+            }
+        }
+    }
+}
+
+fn more_rows_than_are_decoded_in_registers(device: &Device) {
+    for (c, codes) in CODES.into_iter().enumerate() {
+        for (rows, columns, blocks) in [(14, 40, 2), (15, 33, 5), (33, 129, 9), (100, 65, 21), (70, 500, 4)] {
+            CodedProduct { batch: 1, rows, columns, blocks, block: 32 }.check(
+                device,
+                codes,
+                OFFSETS[c % 3],
+                c % 2 == 0,
+            );
+        }
+    }
+}
+
+fn every_number_of_columns_up_to_three_panels(device: &Device) {
+    for columns in 1..=97 {
+        let (codes, offset) = (CODES[columns % 6], OFFSETS[columns / 6 % 3]);
+        let rows = [1, 2, 4, 20][columns % 4];
+        CodedProduct { batch: 1, rows, columns, blocks: 2, block: 16 }.check(device, codes, offset, columns % 5 == 0);
+    }
+}
+
+/// Blocks too short to be kept, and too long for one scale in a panel.
+fn blocks_of_every_length(device: &Device) {
+    for block in [2, 4, 8, 10, 14, 64, 256, 258, 320, 514, 1024] {
+        for rows in [1, 3, 40] {
+            let of = CodedProduct { batch: 1, rows, columns: 45, blocks: 2, block };
+            of.check(device, CODES[(block + rows) % 6], OFFSETS[rows % 3], block % 4 == 0);
+        }
+        CodedProduct { batch: 1, rows: 2, columns: 45, blocks: 1, block }.check(device, CODES[block % 6], None, true);
+    }
+}
+
+fn matrices_of_a_batch(device: &Device) {
+    for (c, codes) in CODES.into_iter().enumerate() {
+        for rows in [1, 5, 19] {
+            let of = CodedProduct { batch: 3, rows, columns: 50, blocks: 2, block: 32 };
+            of.check(device, codes, OFFSETS[(c + rows) % 3], c % 2 == 0);
+        }
+    }
+}
+
+/// A scale or an offset that is infinite or NaN spoils its column, and no other one.
+fn numbers_that_are_not_finite(device: &Device) {
+    for (rows, half) in [(1, true), (3, false), (20, true)] {
+        for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0] {
+            let of = CodedProduct { batch: 1, rows, columns: 5, blocks: 2, block: 8 };
+            let mut build = Build::new(rows as u64);
+            let mut lhs = body(&[1, rows, 2, 2, 4]);
+            lhs.results = vec![build.dense(&mut lhs, DType::F32)];
+            let mut rhs = body(&of.domain());
+            let value = of.values(&mut build, &mut rhs, Signed);
+            let scale = of.numbers(&mut build, &mut rhs, half);
+            let scales = build.inputs.last_mut().expect("those of the blocks");
+            let mut numbers = scales.to_f64();
+            numbers[3] = number;
+            *scales = Tensor::from_f64(scales.dtype(), &[numbers.len()], numbers);
+            rhs.results = vec![map(&mut rhs, "mul", &[scale, value], DType::F32)];
+            let mut b = body(&[1, rows, 5]);
+            let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+            build.store(&[1, rows, 5], DType::F32, product);
+            let axes = ContractionAxes { batch: 1, rows: 1, columns: 1, depth: 3 };
+            let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), b);
+            for params in [0, 2] {
+                device.check_with(&kernel, &inputs, params, 4000.0);
+            }
+        }
+    }
+}
