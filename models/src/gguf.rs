@@ -1,8 +1,7 @@
 //! GGUF files (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>): metadata and tensors, mapped into memory.
 //!
-//! Tensors in formats of blocks are decoded to `f32` when they are asked for, to the bits that ggml gives. Programs have no operand that
-//! stays packed yet, so a loaded model takes four bytes for each weight, and twice
-//! that while it is loaded.
+//! A format of blocks is a graph in text form (`gguf/formats/`): programs hold it, and have the fields of its blocks as parameters. So
+//! weights stay packed as long as kernels read them so, and decode to the bits that ggml gives.
 
 mod error;
 mod file;

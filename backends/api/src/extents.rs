@@ -70,6 +70,11 @@ impl Kernel {
         self.within(|_, most| most)
     }
 
+    /// Returns the kernel of the shortest run that computes something, if that is another one.
+    pub fn shortest(&self) -> Option<Kernel> {
+        self.varies().then(|| self.within(|least, most| least.max(1).min(most)).into_owned())
+    }
+
     /// The kernel of a run where every extent is one below the most that it can be, if that is another one: axes that the longest
     /// run reads as one with their neighbours stay axes in this one.
     pub fn shorter(&self) -> Option<Kernel> {

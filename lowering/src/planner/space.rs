@@ -201,9 +201,15 @@ impl<'a> Space<'a> {
         self.limits.exceeded(kernel).is_empty() && !self.refused.0.contains_key(kernel)
     }
 
-    /// The price of a kernel in a run, and of copying what it writes a part of anew: only a state is sure to have that part in its place.
+    /// Returns the price of a kernel in a run. Where lengths vary, its seconds are the mean of those of the longest and the shortest run: a
+    /// program that reads a prompt in long runs generates in short ones. Includes the copy of a value that the kernel writes a part of: only a
+    /// state is sure to have that part in its place.
     fn cost_of(&self, built: &KernelOfClasses) -> Cost {
-        let mut cost = self.backend.cost_among(&built.kernel, &self.constants(built));
+        let constants = self.constants(built);
+        let mut cost = self.backend.cost_among(&built.kernel, &constants);
+        if let Some(shortest) = built.kernel.shortest() {
+            cost.seconds = (cost.seconds + self.backend.cost_among(&shortest, &constants).seconds) / 2.0;
+        }
         for &(_, whole) in &built.parts {
             let whole = &self.classes.classes[whole];
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));

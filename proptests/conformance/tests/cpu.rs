@@ -44,6 +44,7 @@ suites! {
     gathers on ALL,
     groups on ALL,
     products on ALL,
+    codes on ALL,
     halves on ALL,
     windows on ALL,
     program on BEST,
