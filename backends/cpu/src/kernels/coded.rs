@@ -6,7 +6,7 @@ use eutectic_backend::{
     axes::Nest,
     grouped::{COLUMNS, Grouped, ROWS},
     intervals::ranges,
-    reach::{AxisSet, masks},
+    reach::{AxisSet, masks, mentioned},
 };
 use eutectic_ir::{Attr, DType, Interval, Op};
 
@@ -126,18 +126,17 @@ impl Finder<'_> {
 
     /// Whether a value depends on nothing but a code.
     fn is_function(&self, value: ValueId, of: ValueId) -> bool {
-        if value == of || self.masks[value] == 0 && self.instrs[value].args().is_empty() {
-            return !matches!(self.instrs[value], Instr::Load(_)) || value == of;
+        if value == of {
+            return true;
         }
         match &self.instrs[value] {
+            Instr::Constant { .. } => true,
             Instr::Map { args, .. } => args.iter().all(|&arg| self.is_function(arg, of)),
             Instr::Within { arg, guards, .. } => guards.is_empty() && self.is_function(*arg, of),
             // An entry of a table.
             Instr::Load(load) => {
                 let at = load.at.values();
-                eutectic_backend::reach::mentioned(&load.at) == 0
-                    && !at.is_empty()
-                    && at.iter().all(|&id| self.is_function(id, of))
+                mentioned(&load.at) == 0 && !at.is_empty() && at.iter().all(|&id| self.is_function(id, of))
             }
             _ => false,
         }
@@ -183,6 +182,11 @@ struct CodedNest {
 
 impl CodedNest {
     fn of(operand: &Grouped) -> Option<CodedNest> {
+        // Most operands have no codes, and every product that is priced asks.
+        let is_code = |instr: &Instr| matches!(instr, Instr::Load(load) if !load.dtype.is_float());
+        if !operand.nest.instrs.iter().any(is_code) {
+            return None;
+        }
         let operand = operand.merged(COLUMNS)?;
         let [batch, depth, _] = operand.groups;
         let Grouped { mut nest, .. } = operand;
