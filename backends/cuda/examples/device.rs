@@ -1,4 +1,4 @@
-//! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds; `device products` and `device attention`:
+//! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds; `device products`, `convolutions` and `attention`:
 //! each way that is expected to be among the fastest, or so many of them, of those whose name has a word; `device models`: encoders, against the
 //! reference and in time; `device cycles COUNT`: programs that come and go, and memory that runs out.
 
@@ -32,11 +32,12 @@ fn main() {
         Some("check") => check_seeds(number(1), number(2)),
         Some("cases") => check_cases(word(1)),
         Some("products") => measured(cases::products(), word(1), number(2)),
+        Some("convolutions") => measured(cases::convolutions(), word(1), number(2)),
         Some("attention") => measured(cases::attentions(), word(1), number(2)),
         Some("models") => models(),
         Some("cycles") => cycles(number(1).max(200)),
         _ => println!(
-            "usage: device check FIRST LAST | cases [PREFIX] | products [WORD [COUNT]] | attention [WORD [COUNT]] | models | cycles COUNT"
+            "usage: device check FIRST LAST | cases [PREFIX] | products [WORD [COUNT]] | convolutions [WORD [COUNT]] | attention [WORD [COUNT]] | models | cycles COUNT"
         ),
     }
 }

@@ -212,6 +212,7 @@ const WAYS: &[&str] = &[
     "warps 128×128 in 1",
     "warps 16×64 in 2",
     "fma 32×64 in 2",
+    "direct",
 ];
 
 #[test]

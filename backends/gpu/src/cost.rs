@@ -15,12 +15,15 @@ use smallvec::SmallVec;
 
 use crate::{
     device::DeviceShape,
-    kernels::rows::{Rows, split_scans},
+    kernels::{
+        direct::{Direct, Rates},
+        rows::{Rows, order, split_scans},
+    },
 };
 
 /// What a device may not need at all.
-const MAY_BE_NOTHING: [&str; 8] =
-    ["launch", "latency", "turn", "evaluated", "product", "across", "attention_block", "score_bias"];
+const MAY_BE_NOTHING: [&str; 9] =
+    ["launch", "latency", "turn", "evaluated", "gathered", "product", "across", "attention_block", "score_bias"];
 /// Threads that exchange values in registers, on most devices.
 const TOGETHER: usize = 32;
 
@@ -55,6 +58,9 @@ pub struct Costs {
     pub tf32: f64,
     /// Seconds by which 64 terms of the depth, or 64 keys, take longer on matrix units for each operand that threads evaluate on its way to them.
     pub evaluated: f64,
+    /// Seconds by which products in tiles take longer for each read of an operand whose elements are looked for, as those of windows are: several
+    /// neighbours are one read.
+    pub gathered: f64,
     /// Seconds of a product before its first terms are there and after its last, unless it has a few rows or columns.
     pub product: f64,
     /// Seconds by which a product of a few rows takes longer where the right operand does not lie along the sums.
@@ -124,9 +130,13 @@ impl Costs {
     fn launched(&self, shape: &DeviceShape, kernel: &Kernel, turns: f64) -> Cost {
         let domain = &kernel.body.domain;
         let own = self.expressions(&kernel.body, &kernel.stores);
-        // Neighbouring threads of a map are neighbours along its last axis. Tiles and rows are read in the order of memory.
-        let is_map = kernel.row_axes().is_none() && kernel.bodies().len() == 1;
-        let sectors = |at: &Index, size: usize| if is_map { sectors(at, domain, size) } else { 1.0 };
+        let orders = orders(kernel);
+        let moved = |order: &Vec<usize>| {
+            accesses(kernel).map(|(at, size)| sectors(at, domain, order, size) * size as f64).sum::<f64>()
+        };
+        let order = orders.iter().min_by(|a, b| moved(a).total_cmp(&moved(b)));
+        // Tiles are read in the order of memory.
+        let sectors = |at: &Index, size: usize| order.map_or(1.0, |order| sectors(at, domain, order, size));
         // For each buffer: the bytes that threads ask for, and the bytes that memory moves for them.
         let mut seen: Vec<(usize, [f64; 2])> = Vec::new();
         let mut read = 0.0;
@@ -167,9 +177,12 @@ impl Costs {
         let full = waves / waves.ceil();
         // Of what is more than the cache, as much again is gone before it is read.
         let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
-        let memory = (moved * (hit / self.cached + (1.0 - hit) / self.bandwidth)).max(read / self.near);
+        let passed = moved * (hit / self.cached + (1.0 - hit) / self.bandwidth);
+        let memory = passed.max(read / self.near);
         let busy = memory.max((product + pointwise / self.pointwise) / full).max(turns) + self.waiting(shape, kernel);
-        Cost { seconds: self.launch + self.latency + busy, flops: flops + pointwise, bytes }
+        let rates = Rates { operations: self.fma / 2.0, near: self.near };
+        let direct = Direct::of(kernel, shape).map_or(f64::INFINITY, |direct| direct.busy(shape, rates).max(passed));
+        Cost { seconds: self.launch + self.latency + busy.min(direct), flops: flops + pointwise, bytes }
     }
 
     /// Operations of a body's expressions over its domain.
@@ -224,16 +237,39 @@ fn scanned(instr: &Instr) -> Option<f64> {
     Some(if row.monoid.is_some() { 1.0 } else { 3.0 })
 }
 
+/// The maps of what a kernel's own body loads and stores, each with the bytes of an element.
+fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Index, usize)> {
+    let size = |slot: usize| kernel.slots[slot].0.size();
+    let loads = kernel.body.instrs.iter().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
+    let stores = kernel.stores.iter().map(move |store| (&store.at, size(store.slot)));
+    loads.map(move |load| (&load.at, size(load.slot))).chain(stores)
+}
+
+/// Returns the orders of axes between which the schedule of a kernel chooses: neighbouring threads are neighbours along the last axis. Threads of a row
+/// are, or those of several rows. None of a product or an attention, which have tiles.
+fn orders(kernel: &Kernel) -> Vec<Vec<usize>> {
+    let rank = kernel.body.domain.len();
+    match (order(kernel), kernel.row_axes()) {
+        (Some(order), Some(axes)) => {
+            let mut across = order.clone();
+            across.rotate_right(axes);
+            vec![order, across]
+        }
+        _ if kernel.bodies().len() == 1 => vec![(0..rank).collect()],
+        _ => Vec::new(),
+    }
+}
+
 /// Returns how many bytes memory moves for a byte that neighbouring threads read or write: sectors hold elements that they do not ask for.
-fn sectors(map: &Index, domain: &[usize], size: usize) -> f64 {
+fn sectors(map: &Index, domain: &[usize], order: &[usize], size: usize) -> f64 {
     if points(domain) < MANY || map.affine(domain.len()).is_none() {
         return 1.0;
     }
     let place = |thread: usize| {
         let mut rest = thread;
         let mut at: SmallVec<[usize; 8]> = domain.iter().map(|_| 0).collect();
-        for (at, &extent) in at.iter_mut().zip(domain).rev() {
-            (*at, rest) = (rest % extent, rest / extent);
+        for &axis in order.iter().rev() {
+            (at[axis], rest) = (rest % domain[axis], rest / domain[axis]);
         }
         map.eval(&at, &|_| 0)
     };
@@ -248,7 +284,7 @@ fn sectors(map: &Index, domain: &[usize], size: usize) -> f64 {
 }
 
 /// How many elements a map can reach over a domain.
-pub(crate) fn touched(map: &Index, domain: &[usize]) -> f64 {
+pub fn touched(map: &Index, domain: &[usize]) -> f64 {
     let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
     let axes = domain.iter().enumerate().filter(|(axis, _)| indirect || map.mentions(*axis));
     axes.map(|(_, &n)| n as f64).product()
@@ -271,12 +307,14 @@ mod tests {
             // All threads read one element, which others read next.
             (axis(0), 4, 1.0),
         ] {
-            assert_eq!(sectors(&map, &domain, size), expected, "{map}, {size} bytes");
+            assert_eq!(sectors(&map, &domain, &[0, 1], size), expected, "{map}, {size} bytes");
         }
         // Interleaved channels: three threads read from three places, and the next three threads read the elements after them.
         let interleaved = axis(1).times(200_000).plus(&axis(0));
-        assert!(sectors(&interleaved, &[200_000, 3], 4) < 2.0);
-        assert_eq!(sectors(&axis(1).times(8).plus(&axis(0)), &[8, 8], 4), 1.0, "few points");
+        assert!(sectors(&interleaved, &[200_000, 3], &[0, 1], 4) < 2.0);
+        assert_eq!(sectors(&axis(1).times(8).plus(&axis(0)), &[8, 8], &[0, 1], 4), 1.0, "few points");
+        // Threads of neighbouring rows read columns.
+        assert_eq!(sectors(&axis(1).times(1024).plus(&axis(0)), &domain, &[1, 0], 4), 1.0);
     }
 
     #[test]

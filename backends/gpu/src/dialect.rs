@@ -108,6 +108,11 @@ pub trait Dialect: Send + Sync {
     /// Statements that name the thread of a block and the block.
     fn place(&self, thread: &str, block: &str) -> String;
 
+    /// `a · b + c`, of floats.
+    fn multiply_add(&self, a: &str, b: &str, c: &str) -> String {
+        format!("{a} * {b} + {c}")
+    }
+
     /// `a` and `b`, of a type, reduced to one.
     fn combine(&self, how: Reduction, _dtype: DType, a: &str, b: &str) -> String {
         format!("{how:?}::of({a}, {b})")

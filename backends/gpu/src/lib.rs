@@ -17,5 +17,5 @@ pub mod measure;
 mod runtime;
 
 pub use backend::Gpu;
-pub use kernels::{attention, emit, lanes, map, ops, rows, stored_queries};
+pub use kernels::{attention, direct, emit, gathered, lanes, map, ops, rows, stored_queries};
 use runtime::FAULT_BYTES;

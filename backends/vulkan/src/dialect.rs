@@ -228,6 +228,10 @@ impl Dialect for Wgsl {
         format!("let {thread} = i32(invocation);\nlet {block} = i32(of_grid.x + of_grid.y * grid.x);")
     }
 
+    fn multiply_add(&self, a: &str, b: &str, c: &str) -> String {
+        format!("fma({a}, {b}, {c})")
+    }
+
     fn combine(&self, how: Reduction, dtype: DType, a: &str, b: &str) -> String {
         format!("{how:?}_{}({a}, {b})", suffix(dtype))
     }

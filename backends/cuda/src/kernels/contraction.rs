@@ -1,20 +1,36 @@
 //! Products: the ways to compute one, of which the one is printed that takes the least time.
 
 use eutectic_backend::Kernel;
-use eutectic_gpu::device::DeviceShape;
+use eutectic_gpu::{
+    device::DeviceShape,
+    direct::{Direct, Rates},
+};
 
 use super::{
     few, library,
     product::{Printed, ProductProblem, ProductWay},
     tiles, warpgroups,
 };
+use crate::dialect::CudaC;
 
 /// The ways to compute a kernel's product on a device.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
-    [library::ways(problem).into_iter().collect(), few::ways(problem), warpgroups::ways(problem), tiles::ways(problem)]
+    let library = library::ways(problem).into_iter().collect();
+    let direct = direct(problem).into_iter().collect();
+    [library, direct, few::ways(problem), warpgroups::ways(problem), tiles::ways(problem)]
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// Sums in registers, with operands straight from memory, of a product of windows.
+fn direct<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
+    let direct = Direct::of(problem.kernel, problem.shape)?;
+    Some(ProductWay {
+        name: direct.name(),
+        seconds: problem.seconds(direct.busy(problem.shape, Rates::USUAL), 1),
+        print: Box::new(move || Ok(vec![direct.print(&CudaC, problem.shape)?])),
+    })
 }
 
 /// Prints the fastest.

@@ -35,6 +35,8 @@ const RATE: f64 = 1.2e11;
 const PART: f64 = 0.12e-6;
 /// Seconds of a block besides.
 const ENDS: f64 = 0.9e-6;
+/// Seconds of a read of the right operand whose place is looked for. By a convolution of 1152 channels by themselves.
+const GATHERED: f64 = 4e-11;
 
 /// Each number of columns of a block, with each number of parts of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
@@ -46,6 +48,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [_, right] = &operands;
     let processors = problem.shape.processors;
     let elements = (b * n * k) as f64;
+    let gathered = elements * problem.gathered()[1] * GATHERED;
     let bytes = elements * problem.right_width() as f64;
     let is_decoded = problem.right_width() < problem.size();
     let rates = match right.is_along {
@@ -71,7 +74,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let abreast = if right.is_along { 1 } else { columns / right.lanes };
             let deep = if right.is_along { right.lanes } else { terms(m) };
             let turns = (k.div_ceil(splits) as f64 / (threads / abreast * deep) as f64).ceil();
-            let busy = reading.max(own) / full + turns * 0.05e-6;
+            let busy = reading.max(own) / full + turns * 0.05e-6 + gathered;
             ways.push(ProductWay {
                 name: format!("few, {columns} columns in {splits}"),
                 seconds: LAUNCH + ENDS + busy + problem.adding(splits) + (splits - 1) as f64 * PART,

@@ -1,7 +1,7 @@
 //! A product to be printed, and what every way to print it needs.
 
 use eutectic_backend::{Body, Contraction, Instr, Kernel, axes::Nest};
-use eutectic_gpu::{device::DeviceShape, launch::Launch};
+use eutectic_gpu::{cost::touched, device::DeviceShape, gathered::reads, launch::Launch};
 
 use super::parts::{PrintedOperand, UnitElement, flat, multiplied, wide};
 use crate::dialect::{arguments_of, short_entry};
@@ -64,6 +64,17 @@ impl<'a> ProductProblem<'a> {
         let short = UnitElement::of(&[lhs, rhs]).filter(|_| sum == "float");
         let bytes = if sum == "double" { 8 } else { 4 };
         Some(ProductProblem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, short })
+    }
+
+    /// Returns how many reads an element of each operand takes whose elements are looked for; none of a matrix.
+    pub fn gathered(&self) -> [f64; 2] {
+        let axes =
+            self.kernel.contraction().map_or([0; 2], |of| [of.axes.rows, of.axes.depth].map(|n| of.axes.batch + n));
+        let of = |body: &Body, inner: usize| {
+            let elements: usize = body.domain.iter().product();
+            reads(body, inner, &self.kernel.slots) / elements.max(1) as f64
+        };
+        [of(self.lhs, axes[0]), of(self.rhs, axes[1])]
     }
 
     /// Bytes of an operand's element.
@@ -135,8 +146,22 @@ impl<'a> ProductProblem<'a> {
     pub fn memory(&self) -> f64 {
         let [b, m, n, k] = self.extents.map(|n| n as f64);
         let size = self.size() as f64;
-        let bytes = b * size * (m * k + k * n + m * n);
+        // Windows have more elements than the image that they are of.
+        let read = |nest: &Nest, elements: f64| (elements * size).min(self.read(nest));
+        let bytes = read(&self.left, b * m * k) + read(&self.right, b * k * n) + b * m * n * size;
         bytes / MEMORY[usize::from(bytes < CACHE)]
+    }
+
+    /// Returns the bytes that an operand reads: no more of a buffer than it has.
+    fn read(&self, nest: &Nest) -> f64 {
+        let of = |instr: &Instr| match instr {
+            Instr::Load(load) => {
+                let (dtype, count) = self.kernel.slots[load.slot];
+                touched(&load.at, &nest.domain).min(count as f64) * dtype.size() as f64
+            }
+            _ => 0.0,
+        };
+        nest.instrs.iter().map(of).sum()
     }
 
     /// Seconds of a product whose processors are busy for so long: with launches, memory, and adding parts.

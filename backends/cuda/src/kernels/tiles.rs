@@ -66,6 +66,9 @@ const STAGES: usize = 4;
 /// Seconds of an element of a tile on matrix units after the last step, whether the result has it or not; and of a division in its maps.
 const ELEMENT: [f64; 2] = [0.8e-10, 0.6e-10];
 
+/// Seconds of a read of a thread whose place is looked for; those of a step are on their way together.
+const GATHERED: f64 = 1.0e-7;
+
 /// Each tile that fits, with each number of parts of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
@@ -83,9 +86,10 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     };
     let fits =
         |tile: &&ProductTile| problem.short.is_none_or(|element| tile.matrix_bytes(element) <= problem.shape.shared);
+    let gathered = problem.gathered();
     let mut ways = Vec::new();
     for &tile in tiles.iter().filter(fits) {
-        let ProductTile { rows, columns, depth, step, .. } = tile;
+        let ProductTile { rows, columns, depth, shares, step } = tile;
         for splits in problem.splits(4 * depth) {
             let blocks = b * m.div_ceil(rows) * n.div_ceil(columns) * splits;
             let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
@@ -93,6 +97,13 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil() * size;
             let of_element = ELEMENT[0] + problem.own.divisions() as f64 * ELEMENT[1];
             let end = if problem.short.is_some() { (rows * columns) as f64 * of_element } else { 0.0 };
+            let threads = if problem.short.is_some() {
+                32 * shares[0] * shares[1]
+            } else {
+                rows / shares[0] * (columns / shares[1])
+            };
+            let reads = (rows as f64 * gathered[0] + columns as f64 * gathered[1]) * depth as f64 / threads as f64;
+            let step = step.map(|step| step + GATHERED * reads);
             let busy = (waves(processors) * (steps * step[0] + end))
                 .max(waves(processors * resident(problem)) * (steps * step[1] + end));
             let kind = if problem.short.is_some() { "warps" } else { "fma" };

@@ -13,8 +13,11 @@ use crate::dialect::{clusters, entry_with};
 
 /// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
 const DEPTH: usize = 64;
-/// Seconds of an element that a thread evaluates where guards say whether it is read.
-const GUARDED: f64 = 3e-8;
+/// Seconds of a read of a thread where guards say whether it is made, or of an element whose place is looked for. By windows of SAM (8 neighbours a
+/// read) and the first convolutions of ResNet-50 and DeepLab (one).
+const GUARDED: f64 = 2.4e-7;
+/// Neighbours of a read that is guarded, in operands that are matrices otherwise.
+const NEIGHBOURS: f64 = 8.0;
 /// Rows up to which tiles of warpgroups read memory at a part of its rate, and that part.
 const FEW: (usize, f64) = (16, 0.85);
 /// Threads of a block that bring tiles.
@@ -117,7 +120,10 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
         return Vec::new();
     }
     let both = boxed(problem, 0).is_some() && boxed(problem, 1).is_some();
+    let gathered = problem.gathered();
     let guarded = [&problem.left, &problem.right].map(|nest| nest.instrs.iter().any(is_guarded));
+    // Reads of a thread for each element of a tile.
+    let reads = [0, 1].map(|n| if guarded[n] { gathered[n].max(1.0 / NEIGHBOURS) } else { gathered[n] });
     let tiles = if both { &BOXED[..] } else { &COMPUTED };
     let fits = |tile: &&WarpgroupTile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;
     let mut ways = Vec::new();
@@ -135,8 +141,8 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let steps = (k.div_ceil(splits) as f64 / DEPTH as f64).ceil();
             let waves = |at_once: usize| blocks.div_ceil(at_once) as f64;
             let processors = problem.shape.processors;
-            let outer = [rows, columns].into_iter().zip(guarded).map(|(n, guarded)| if guarded { n } else { 0 });
-            let evaluated = (outer.sum::<usize>() * DEPTH / BRINGING) as f64 * GUARDED;
+            let of_tile: f64 = [rows, columns].into_iter().zip(reads).map(|(n, reads)| n as f64 * reads).sum();
+            let evaluated = of_tile * DEPTH as f64 / BRINGING as f64 * GUARDED;
             let own = |step: f64| steps * (step + evaluated) + end;
             let reading = if m <= FEW.0 { problem.memory() / FEW.1 } else { 0.0 };
             let busy = (waves(processors) * own(step[0])).max(waves(processors * resident) * own(step[1]));

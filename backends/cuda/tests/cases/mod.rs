@@ -90,6 +90,15 @@ pub const SMALL: &[Case] = &[
         "convolution",
         "(input x f32[1 6 17 19]) (param w f32[8 6 3 3]) (output y (conv x w :stride [2 2] :before [1 1] :after [1 1]))",
     ),
+    (
+        "convolution by channels",
+        "(input x f32[2 6 17 19]) (param w f32[6 1 5 5]) (param b f32[6]) (output y (act \
+         (conv x w b :before [2 2] :after [2 2] :groups 6) :kind silu))",
+    ),
+    (
+        "convolution by groups f16",
+        "(input x f16[2 12 9 11]) (param w f16[15 4 3 3]) (output y (conv x w :stride [2 1] :dilation [1 2] :before [1 2] :after [1 2] :groups 3))",
+    ),
 ];
 
 /// Products on which every way is tried that has it: operands along and across, edges of tiles, batches, prologues, epilogues of any kind,
@@ -168,6 +177,15 @@ pub const PRODUCTS: &[Case] = &[
     ),
     ("deep tf32", "(input x f32[64 1024]) (param w f32[1024 64]) (output y (matmul-tf32 x w))"),
     ("one row tf32", "(input x f32[1 520]) (param w f32[520 104]) (output y (matmul-tf32 x w))"),
+    (
+        "windows of channels f16",
+        "(input x f16[2 20 13 14]) (param w f16[20 1 7 7]) (output y (conv x w :before [3 3] :after [3 3] :groups 20))",
+    ),
+    (
+        "windows of three channels f16",
+        "(input x f16[1 3 34 38]) (param w f16[24 3 3 3]) (param b f16[24]) \
+         (output y (act (conv x w b :stride [2 2] :before [1 1] :after [1 1]) :kind silu))",
+    ),
 ];
 
 /// Attention by which every way is tried that has it: tiles that are cut off, narrow, odd and wide heads, operands that lie across, are slices or are
@@ -424,6 +442,39 @@ pub fn products() -> Vec<(String, String)> {
     ];
     list.extend(others.map(|(name, text)| (name.to_string(), text.to_string())));
     list
+}
+
+/// Convolutions that are measured in each way, of exported networks: images, channels, side, channels of the result, side of the window, stride, groups.
+const CONVOLUTIONS: &[[usize; 7]] = &[
+    [8, 96, 56, 96, 7, 1, 96],
+    [8, 384, 14, 384, 7, 1, 384],
+    [8, 32, 112, 32, 3, 1, 32],
+    [8, 96, 112, 96, 3, 2, 96],
+    [8, 144, 56, 144, 5, 2, 144],
+    [8, 672, 14, 672, 5, 1, 672],
+    [8, 1152, 7, 1152, 5, 1, 1152],
+    [1, 1152, 7, 1152, 5, 1, 1152],
+    [8, 128, 56, 128, 3, 1, 32],
+    [8, 160, 28, 160, 3, 1, 10],
+    [8, 400, 7, 400, 3, 1, 25],
+    [8, 3, 224, 64, 7, 2, 1],
+    [8, 3, 224, 32, 3, 2, 1],
+    [1, 3, 520, 64, 7, 2, 1],
+    [8, 64, 56, 64, 3, 1, 1],
+    [2, 320, 64, 320, 3, 1, 1],
+];
+
+/// Those convolutions, in both floats.
+pub fn convolutions() -> Vec<(String, String)> {
+    let of = |([n, c, side, o, size, stride, groups], dtype): ([usize; 7], &str)| {
+        let (each, pad) = (c / groups, size / 2);
+        let text = format!(
+            "(input x {dtype}[{n} {c} {side} {side}]) (param w {dtype}[{o} {each} {size} {size}]) (param b {dtype}[{o}]) (output y (act \
+             (conv x w b :stride [{stride} {stride}] :before [{pad} {pad}] :after [{pad} {pad}] :groups {groups}) :kind silu))"
+        );
+        (format!("conv {n}x{c}x{side} to {o}, {size} by {stride}, {groups} {dtype}"), text)
+    };
+    CONVOLUTIONS.iter().flat_map(|&shape| ["f16", "f32"].map(|dtype| of((shape, dtype)))).collect()
 }
 
 /// The program of a case.

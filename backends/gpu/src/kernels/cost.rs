@@ -6,6 +6,7 @@ use eutectic_ir::{DType, index::Index};
 use crate::{
     cost::{Costs, points, touched},
     device::DeviceShape,
+    kernels::gathered::reads,
 };
 
 /// Bytes that a copy on the way to matrix units brings at once, all of one row.
@@ -76,7 +77,13 @@ impl Costs {
             // Where results are few, parts of the depth go to processors of their own.
             let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
             let rate = rate(&[lhs, rhs], [self.wide, self.matrix, self.tf32, self.fma]);
-            return (flops, flops / (rate * full), blocks.max(1.0));
+            // How many tiles of 128 read an element: those across the other operand.
+            let gathered = |body: &Body, inner: usize| {
+                let again = (domain * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
+                reads(body, inner, &kernel.slots) * again
+            };
+            let gathered = gathered(lhs, axes.batch + axes.rows) + gathered(rhs, axes.batch + axes.depth);
+            return (flops, flops / (rate * full) + gathered * self.gathered, blocks.max(1.0));
         }
         if let Some(Attention { query, key, value, axes, .. }) = kernel.attention() {
             let groups = points(&query.domain[..axes.batch]);

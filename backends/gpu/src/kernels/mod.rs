@@ -2,7 +2,9 @@
 
 pub mod attention;
 mod cost;
+pub mod direct;
 pub mod emit;
+pub mod gathered;
 pub mod lanes;
 pub mod map;
 pub mod ops;

@@ -20,7 +20,7 @@ use crate::{
     launch::Launch,
 };
 use printer::RowPrinter;
-pub(crate) use schedule::Rows;
+pub(crate) use schedule::{Rows, flat, order};
 pub(crate) use split_scans::split_scans;
 use team_scan::needed_scans;
 

@@ -3,12 +3,11 @@
 
 use eutectic_backend::{
     AnchorKernel, Body, Instr, Kernel, Load, Store, ValueId,
-    axes::Nest,
     reductions::{RowValues, varying},
 };
 use eutectic_ir::{Attrs, index::Index};
 
-use crate::device::DeviceShape;
+use crate::{device::DeviceShape, kernels::rows::flat};
 
 /// Points of a row from which on launches are shorter than what a block waits for memory.
 const LONG: usize = 1 << 15;
@@ -18,9 +17,7 @@ const PARTS: usize = 32;
 /// The kernels of these launches: the buffer after those of the kernel is the workspace. None where a block a row does as well, where
 /// an operation on rows is no reduction, or where results are not of one type of 32 bits.
 pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
-    let axes = kernel.row_axes()?;
-    let outer = kernel.body.domain.len() - axes;
-    let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
+    let nest = flat(kernel)?;
     let &[rows, points] = &nest.domain[..] else { return None };
     let most = (2 * shape.processors / rows.max(1)).min(PARTS);
     if shape.cluster > 1 || points < LONG || rows > shape.processors / 2 || !nest.lengths.is_empty() {

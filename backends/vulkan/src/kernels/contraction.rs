@@ -2,7 +2,12 @@
 //! rows, what comes from memory goes into no tile.
 
 use eutectic_backend::Kernel;
-use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
+use eutectic_gpu::{
+    device::DeviceShape,
+    dialect::Dialect,
+    direct::{Direct, Rates},
+    launch::Launch,
+};
 
 use super::{
     few_rows, fma, matrices,
@@ -29,6 +34,8 @@ const USUAL: Waits = Waits { step: 80_000.0, joining: 800_000.0, byte: 14.0 };
 const ALONG: Waits = Waits { step: 27_000.0, joining: 720_000.0, byte: 20.0 };
 /// Seconds of the unit: 14 of them are a byte of each processor's share, stored and read again, of an H200's 4 TB/s.
 const UNIT: f64 = 4.7e-12;
+/// Of direct convolution: what it does not share with products in tiles, of an H200.
+const RATES: Rates = Rates { operations: 1.6e13, ..Rates::USUAL };
 /// Blocks of a processor that work while one of them waits.
 const RESIDENT: usize = 2;
 /// Threads of a block that adds parts.
@@ -40,21 +47,38 @@ const ADDING: usize = 128;
 /// What cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let product = Product::new(dialect, kernel).ok_or_else(|| vec!["no product".to_string()])?;
+    let ways = product.ways(shape)?;
+    if let Some((direct, _)) = direct(kernel, shape, &ways) {
+        return Ok(vec![direct.print(dialect, shape)?]);
+    }
     if let Some(launch) = few_rows::print(&product, shape) {
         return launch.map(|launch| vec![launch]);
     }
-    let fastest = product.ways(shape)?.into_iter().min_by(|a, b| a.time.total_cmp(&b.time));
+    let fastest = ways.into_iter().min_by(|a, b| a.time.total_cmp(&b.time));
     let TileWay { form, parts, .. } = fastest.ok_or_else(|| vec!["no tile of a product".to_string()])?;
     product.print(shape, &form, parts)
 }
 
 /// Returns the ways between which [`print()`] chooses, with the seconds that each is expected to take, the fastest first; none of another kernel,
-/// and none of few rows, for which there is one way.
+/// and none where few rows are multiplied in the one way that there is for them.
 pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
-    let product = Product::new(dialect, kernel).filter(|product| few_rows::print(product, shape).is_none());
-    let mut ways = product.and_then(|product| product.ways(shape).ok()).unwrap_or_default();
-    ways.sort_by(|a, b| a.time.total_cmp(&b.time));
-    ways.iter().map(|way| (way.name(), way.time * UNIT)).collect()
+    let Some(product) = Product::new(dialect, kernel) else { return Vec::new() };
+    let tiles = product.ways(shape).unwrap_or_default();
+    let direct = direct(kernel, shape, &tiles);
+    if direct.is_none() && few_rows::print(&product, shape).is_some() {
+        return Vec::new();
+    }
+    let direct = direct.map(|(direct, seconds)| (direct.name(), seconds));
+    let mut ways: Vec<_> = direct.into_iter().chain(tiles.iter().map(|way| (way.name(), way.time * UNIT))).collect();
+    ways.sort_by(|a, b| a.1.total_cmp(&b.1));
+    ways
+}
+
+/// Direct convolution with the seconds that it is expected to take, where all tiles take longer.
+fn direct<'a>(kernel: &'a Kernel, shape: &DeviceShape, tiles: &[TileWay]) -> Option<(Direct<'a>, f64)> {
+    let direct = Direct::of(kernel, shape)?;
+    let seconds = direct.busy(shape, RATES);
+    tiles.iter().all(|way| seconds < way.time * UNIT).then_some((direct, seconds))
 }
 
 /// A form of tiles, and in how many parts the depth is taken.

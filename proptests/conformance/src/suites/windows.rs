@@ -10,7 +10,7 @@ use crate::{
     },
     suite::{Check, checks},
 };
-use eutectic_backend::{AnchorKernel, Instr};
+use eutectic_backend::{AnchorKernel, Body, Instr, axes::Nest};
 use eutectic_ir::{
     Attr, DType,
     index::{Atom, Index, flatten},
@@ -25,6 +25,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     windows_whose_taps_are_innermost,
     windows_of_narrow_groups,
     windows_of_long_lines,
+    windows_as_right_operands,
 ];
 
 fn case(device: &Device, seed: u64, dtype: DType) {
@@ -245,5 +246,53 @@ fn windows_of_long_lines(device: &Device) {
         build.store_at(groups * m, row_major(&domain), dtype, y);
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), own);
         device.check_with(&kernel, &inputs, 2, 24.0 + 8.0 * k as f64);
+    }
+}
+
+/// Weights as left operands: of each channel or group, several results a channel, in each float, with something done to the image where it is
+/// read and to the sums; windows with gaps, of images of one element too.
+fn windows_as_right_operands(device: &Device) {
+    for seed in 0..160 {
+        let mut build = Build::new(seed);
+        let dtype = [DType::F32, DType::F16, DType::F32, DType::F64, DType::Bf16][seed as usize % 5];
+        let random = &mut build.random;
+        let mut lines = [Line::random(random), Line::random(random)];
+        match random.below(5) {
+            0 => lines = [1, 3].map(|size| Line { extent: 1, before: 1, after: 1, size, stride: 1, dilation: 1 }),
+            1 => lines[1].extent += 29,
+            2 => lines[0].extent += 13,
+            _ => {}
+        }
+        let sizes = [random.pick(&[1, 2, 5, 33]), random.pick(&[1, 2, 3]), random.pick(&[1, 1, 2, 3, 4])];
+        let (last, m) = (random.below(2) > 0, random.pick(&[1, 1, 2, 3, 4, 7, 16]));
+        let mut image = windows(&mut build, &lines, sizes, last, dtype);
+        if build.random.below(3) == 0 {
+            let act = if build.random.below(2) == 0 { "relu" } else { "silu" };
+            let read = image.results.clone();
+            let x = map_with(&mut image, "act", &[Attr::Word(act.into())], &read, dtype);
+            image.results = vec![x];
+        }
+        let [groups, points, k] = [0, 1, 2].map(|axis| image.domain[axis]);
+        let Nest { domain, instrs, results, .. } = Nest::of(image).permuted(&[0, 2, 1]);
+        let rhs = Body { domain, instrs, results, ..Body::default() };
+        let mut lhs = body(&[groups, m, k]);
+        let w = build.dense(&mut lhs, dtype);
+        lhs.results = vec![w];
+        let domain = [groups, m, points];
+        let mut own = body(&domain);
+        let mut y = push(&mut own, Instr::Anchor { dtype });
+        if build.random.below(2) == 0 {
+            let slot = build.input(dtype, groups * m);
+            let [group, row, _] = [0, 1, 2].map(Index::coord);
+            let bias = build.load(&mut own, slot, flatten(&[group, row], &[groups, m]));
+            y = map(&mut own, "add", &[bias, y], dtype);
+        }
+        if build.random.below(2) == 0 {
+            let other = build.dense(&mut own, dtype);
+            y = map(&mut own, "add", &[y, other], dtype);
+        }
+        build.store_at(groups * m * points, row_major(&domain), dtype, y);
+        let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), own);
+        device.check_with(&kernel, &inputs, 0, 24.0 + 8.0 * k as f64);
     }
 }

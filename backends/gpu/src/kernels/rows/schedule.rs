@@ -28,9 +28,7 @@ pub(crate) struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// Makes the schedule of a kernel's rows. `together` gives the number of threads that exchange values of a type in registers.
     pub fn of(kernel: &'a Kernel, shape: &'a DeviceShape, together: impl Fn(DType) -> usize) -> Option<Rows<'a>> {
-        let axes = kernel.row_axes()?;
-        let outer = kernel.body.domain.len() - axes;
-        let nest = Nest::new(&kernel.body, &kernel.stores).flat(outer, axes).flat(0, outer);
+        let nest = flat(kernel)?;
         let scanned = nest.instrs.iter().filter_map(Scan::of).map(|scan| together(scan.dtype)).min();
         let schedule = Schedule::of(&nest, &kernel.slots, shape, scanned);
         Some(Rows { kernel, shape, nest, schedule })
@@ -53,6 +51,49 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Returns the axes of a kernel's domain in the order in which its rows go through their points: the last axis is the one along which most accesses
+/// have neighbours, if only reductions look at the points, which may come in any order.
+pub(crate) fn order(kernel: &Kernel) -> Option<Vec<usize>> {
+    let rank = kernel.body.domain.len();
+    let outer = rank - kernel.row_axes()?;
+    let mut order: Vec<usize> = (0..rank).collect();
+    if kernel.body.instrs.iter().any(|instr| instr.row().is_some() && instr.reduction().is_none()) {
+        return Some(order);
+    }
+    let loads =
+        kernel.body.instrs.iter().filter_map(|i| if let Instr::Load(l) = i { Some((l.slot, &l.at)) } else { None });
+    let accesses: Vec<(usize, &Index)> =
+        loads.chain(kernel.stores.iter().map(|store| (store.slot, &store.at))).collect();
+    let bytes = |axis: usize| -> usize {
+        let size = |&(slot, at): &(usize, &Index)| size_beside(at, axis, rank, kernel.slots[slot].0);
+        accesses.iter().filter_map(size).sum()
+    };
+    let several = (outer..rank).filter(|&axis| kernel.body.domain[axis] > 1);
+    if let Some(nearest) = several.max_by_key(|&axis| (bytes(axis), axis)) {
+        order.retain(|&axis| axis != nearest);
+        order.push(nearest);
+    }
+    Some(order)
+}
+
+/// Returns a kernel's rows and their points as one axis each.
+pub(crate) fn flat(kernel: &Kernel) -> Option<Nest> {
+    let axes = kernel.row_axes()?;
+    let outer = kernel.body.domain.len() - axes;
+    let nest = Nest::new(&kernel.body, &kernel.stores);
+    let order = order(kernel)?;
+    let nest = if order.is_sorted() { nest } else { nest.permuted(&order) };
+    Some(nest.flat(outer, axes).flat(0, outer))
+}
+
+/// Returns the size of an element, if its neighbour along an axis is its neighbour in memory.
+fn size_beside(map: &Index, axis: usize, rank: usize, dtype: DType) -> Option<usize> {
+    let mut at = vec![0; rank];
+    let before = map.eval(&at, &|_| 0);
+    at[axis] = 1;
+    ((map.eval(&at, &|_| 0) - before).abs() == 1).then(|| dtype.size())
+}
+
 /// The assignment of rows to threads and blocks.
 pub(crate) struct Schedule {
     pub team: Team,
@@ -63,13 +104,7 @@ impl Schedule {
     /// Assigns the rows of a nest to threads. `scanned` is the number of neighbouring threads that exchange values in registers, if rows
     /// are scanned.
     fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape, scanned: Option<usize>) -> Schedule {
-        // Returns the size of an element, if its neighbour along an axis is its neighbour in memory.
-        let size_beside = |axis: usize, slot: usize, map: &Index| {
-            let mut at = [0, 0];
-            at[axis] = 1;
-            let step = map.eval(&at, &|_| 0) - map.eval(&[0, 0], &|_| 0);
-            (step.abs() == 1).then(|| slots[slot].0.size())
-        };
+        let size_beside = |axis: usize, slot: usize, map: &Index| size_beside(map, axis, 2, slots[slot].0);
         let loaded = |axis: usize| {
             let of = move |i: &Instr| match i {
                 Instr::Load(Load { slot, at, .. }) => size_beside(axis, *slot, at),
