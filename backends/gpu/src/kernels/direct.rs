@@ -4,16 +4,16 @@
 //! results of one tile share what they have in common: an element of the image, or a weight, is read once for all of them. Neighbouring threads
 //! read neighbours in memory, and tiles extend along the other axes.
 
+mod access;
 mod printer;
 mod work;
 
 use eutectic_backend::{Body, Contraction, Instr, Kernel, Load, axes::is_load_of_matrix};
 use eutectic_ir::DType;
-use smallvec::SmallVec;
 
 use crate::device::DeviceShape;
-pub use work::Rates;
-use work::{Access, operations};
+pub use access::Rates;
+use access::{Access, Numbers, operations};
 
 /// Most terms of the depth that are written out for a result.
 const TERMS: usize = 64;
@@ -31,11 +31,6 @@ const PART: usize = 16;
 const LANES: usize = 2;
 /// Threads of a block.
 const BLOCK: usize = 128;
-/// Threads that read memory together.
-const TOGETHER: usize = 32;
-
-/// A number for each axis.
-type Numbers = SmallVec<[usize; 12]>;
 
 /// A product of windows with its schedule. Its axes are those of the result, `[batch.. rows.. columns..]`, and those of the depth.
 pub struct Direct<'a> {
