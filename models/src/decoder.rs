@@ -90,9 +90,6 @@ impl Decoder {
         if let Some(table) = self.config.rotation(name) {
             return Some(table);
         }
-        if let Some(tensor) = self.tensors.get(name) {
-            return Some(tensor.decode());
-        }
         let (tensor, field) = name.rsplit_once('.')?;
         let tensor = self.tensors.get(tensor)?;
         tensor.format.fields().iter().find(|of| of.name == field).map(|field| tensor.field(field))

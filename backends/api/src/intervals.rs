@@ -44,7 +44,7 @@ impl<'a> Mask<'a> {
     }
 }
 
-/// Returns what each value of a body can be over its domain.
+/// Returns the interval of each value of a body over its whole domain.
 pub fn ranges(body: &Body) -> Vec<Interval> {
     let (mut values, bounds) = (Vec::new(), body.domain.iter().map(|&n| 0..n).collect::<Vec<_>>());
     evaluate(&body.instrs, &bounds, &mut values);

@@ -58,8 +58,7 @@ pub struct Costs {
     pub tf32: f64,
     /// Seconds by which 64 terms of the depth, or 64 keys, take longer on matrix units for each operand that threads evaluate on its way to them.
     pub evaluated: f64,
-    /// Seconds by which products in tiles take longer for each read of an operand whose elements are looked for, as those of windows are: several
-    /// neighbours are one read.
+    /// Seconds that a read adds to a product in tiles, where the operand is no matrix in memory, such as windows. Several neighbours are one read.
     pub gathered: f64,
     /// Seconds of a product before its first terms are there and after its last, unless it has a few rows or columns.
     pub product: f64,
@@ -237,7 +236,7 @@ fn scanned(instr: &Instr) -> Option<f64> {
     Some(if row.monoid.is_some() { 1.0 } else { 3.0 })
 }
 
-/// The maps of what a kernel's own body loads and stores, each with the bytes of an element.
+/// Returns the maps of the loads and stores of a kernel's own body, each with the bytes of an element.
 fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Index, usize)> {
     let size = |slot: usize| kernel.slots[slot].0.size();
     let loads = kernel.body.instrs.iter().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
@@ -245,8 +244,8 @@ fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Index, usize)> {
     loads.map(move |load| (&load.at, size(load.slot))).chain(stores)
 }
 
-/// Returns the orders of axes between which the schedule of a kernel chooses: neighbouring threads are neighbours along the last axis. Threads of a row
-/// are, or those of several rows. None of a product or an attention, which have tiles.
+/// Returns the orders of axes between which the schedule of a kernel chooses. Neighbouring threads are neighbours along the last axis: within a row, or
+/// across rows. A product and an attention have tiles, and so no order.
 fn orders(kernel: &Kernel) -> Vec<Vec<usize>> {
     let rank = kernel.body.domain.len();
     match (order(kernel), kernel.row_axes()) {

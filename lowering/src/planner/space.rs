@@ -33,7 +33,7 @@ pub struct Space<'a> {
     refused: &'a Refused,
     positions: Positions,
     forms: Forms,
-    costs: RefCell<FxHashMap<u128, Cost>>,
+    costs: RefCell<FxHashMap<u128, KernelPrice>>,
     work: Cell<u64>,
     /// Every op a kernel of its own; its choices are those that were asked for last.
     unfused: RefCell<Plan>,
@@ -54,6 +54,19 @@ impl Refused {
     pub fn add(&mut self, kernel: Kernel, why: String) -> bool {
         self.0.insert(kernel, why).is_none()
     }
+}
+
+/// The price of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelPrice {
+    /// The predicted cost of the longest run.
+    pub cost: Cost,
+    /// The seconds that the search counts: those of the longest run, or the mean of these and those of the shortest run where lengths vary.
+    pub mean: f64,
+}
+
+impl KernelPrice {
+    const IMPOSSIBLE: KernelPrice = KernelPrice { cost: Cost::IMPOSSIBLE, mean: Cost::IMPOSSIBLE.seconds };
 }
 
 /// A plan's price.
@@ -108,25 +121,26 @@ impl<'a> Space<'a> {
         let mut read = vec![false; self.facts.given.len()];
         let mut priced = Vec::with_capacity(kernels.len());
         for kernel in kernels {
-            let cost = self.cost(plan, &kernel);
-            seconds += self.seconds(&kernel, cost);
+            let price = self.kernel_price(plan, &kernel);
+            seconds += self.seconds(&kernel, price);
             for &class in kernel.reads.iter().filter(|c| !kernel.load && self.is_kept_leaf(**c)) {
                 if !std::mem::replace(&mut read[class], true) {
                     seconds += self.keep(class);
                 }
             }
-            priced.push((kernel, cost));
+            priced.push((kernel, price.cost));
         }
         Ok(Priced { seconds, kernels: priced })
     }
 
     /// What a kernel counts: its seconds in a run, or a share of those when loading and what it keeps.
-    pub(crate) fn seconds(&self, kernel: &PlanKernel, cost: Cost) -> f64 {
+    pub(crate) fn seconds(&self, kernel: &PlanKernel, price: KernelPrice) -> f64 {
+        let seconds = price.mean;
         let stored = |rate: f64, class: ClassId| self.bytes[class] * rate;
         if !kernel.load {
-            return kernel.stores.iter().fold(cost.seconds, |sum, &class| sum + stored(self.rates.stored, class));
+            return kernel.stores.iter().fold(seconds, |sum, &class| sum + stored(self.rates.stored, class));
         }
-        kernel.stores.iter().fold(cost.seconds * self.rates.load, |sum, &class| sum + stored(self.rates.byte, class))
+        kernel.stores.iter().fold(seconds * self.rates.load, |sum, &class| sum + stored(self.rates.byte, class))
     }
 
     /// What keeping a class between runs counts.
@@ -158,9 +172,9 @@ impl<'a> Space<'a> {
     }
 
     /// The price of one kernel of a plan.
-    pub fn cost(&self, plan: &Plan, kernel: &PlanKernel) -> Cost {
+    pub(crate) fn kernel_price(&self, plan: &Plan, kernel: &PlanKernel) -> KernelPrice {
         let key = self.key(plan, kernel);
-        self.known(key).unwrap_or_else(|| self.cost_of_key(key, plan, kernel))
+        self.known(key).unwrap_or_else(|| self.price_of_key(key, plan, kernel))
     }
 
     /// What decides the price of a kernel.
@@ -169,20 +183,20 @@ impl<'a> Space<'a> {
     }
 
     /// The price of a key, if a kernel of it has been priced.
-    pub(crate) fn known(&self, key: u128) -> Option<Cost> {
+    pub(crate) fn known(&self, key: u128) -> Option<KernelPrice> {
         self.costs.borrow().get(&key).copied()
     }
 
     /// The price of a kernel whose key was not known.
-    pub(crate) fn cost_of_key(&self, key: u128, plan: &Plan, kernel: &PlanKernel) -> Cost {
+    pub(crate) fn price_of_key(&self, key: u128, plan: &Plan, kernel: &PlanKernel) -> KernelPrice {
         // Building and pricing an op takes several times as long as walking over it.
         self.spend(4 * kernel.interior.len());
-        let cost = match build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs) {
-            Ok(built) if self.takes(&built.kernel) => self.cost_of(&built),
-            _ => Cost::IMPOSSIBLE,
+        let price = match build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs) {
+            Ok(built) if self.takes(&built.kernel) => self.price_of(&built),
+            _ => KernelPrice::IMPOSSIBLE,
         };
-        self.costs.borrow_mut().insert(key, cost);
-        cost
+        self.costs.borrow_mut().insert(key, price);
+        price
     }
 
     /// Returns the ways in which the backend can compute a kernel of a plan, the cheapest first; none where it cannot.
@@ -201,21 +215,21 @@ impl<'a> Space<'a> {
         self.limits.exceeded(kernel).is_empty() && !self.refused.0.contains_key(kernel)
     }
 
-    /// Returns the price of a kernel in a run. Where lengths vary, its seconds are the mean of those of the longest and the shortest run: a
-    /// program that reads a prompt in long runs generates in short ones. Includes the copy of a value that the kernel writes a part of: only a
-    /// state is sure to have that part in its place.
-    fn cost_of(&self, built: &KernelOfClasses) -> Cost {
+    /// Returns the price of a kernel, with that of copying the rest of a value that it writes a part of: only a state is sure to have the rest in
+    /// its place. A program that reads a prompt in long runs generates in short ones, so the search counts both.
+    fn price_of(&self, built: &KernelOfClasses) -> KernelPrice {
         let constants = self.constants(built);
         let mut cost = self.backend.cost_among(&built.kernel, &constants);
-        if let Some(shortest) = built.kernel.shortest() {
-            cost.seconds = (cost.seconds + self.backend.cost_among(&shortest, &constants).seconds) / 2.0;
-        }
+        let shortest = built.kernel.shortest();
+        let shortest = shortest.map_or(cost.seconds, |kernel| self.backend.cost_among(&kernel, &constants).seconds);
+        let mut mean = (cost.seconds + shortest) / 2.0;
         for &(_, whole) in &built.parts {
             let whole = &self.classes.classes[whole];
             let is_state = |node: &ENode| matches!(node.op.def().class, Class::Leaf(Leaf::State));
             if !whole.nodes.iter().any(is_state) {
                 let before = whole.scalar.map_or_else(|| copy(&whole.ty), |value| fill(&whole.ty, value));
                 let copied = self.backend.cost(&before);
+                mean += copied.seconds;
                 cost = Cost {
                     seconds: cost.seconds + copied.seconds,
                     flops: cost.flops + copied.flops,
@@ -223,12 +237,12 @@ impl<'a> Space<'a> {
                 };
             }
         }
-        cost
+        KernelPrice { cost, mean }
     }
 
-    /// The price of computing a class by one of its e-nodes in a kernel of its own, all operands read.
-    pub fn cost_alone(&self, class: ClassId, node: usize) -> Cost {
-        self.alone(class, node, |plan, kernel| self.cost(plan, kernel))
+    /// Returns the seconds that the search counts for computing a class by one of its e-nodes in a kernel of its own, all operands read.
+    pub(crate) fn price_alone(&self, class: ClassId, node: usize) -> f64 {
+        self.alone(class, node, |plan, kernel| self.kernel_price(plan, kernel)).mean
     }
 
     /// Seconds of copying a class; 0 where the backend does not.

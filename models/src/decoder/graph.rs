@@ -35,10 +35,9 @@ pub(super) fn field_name(tensor: &str, field: &Field) -> String {
     format!("{tensor}.{}", field.name)
 }
 
-/// A tensor of the file in its format: parameters for the fields, and what decodes them. One that is not in the file is an `f32` parameter.
+/// Adds parameters for the fields of a tensor of the file, and decodes them. A tensor that is not in the file is an `f32` parameter.
 fn weight(g: &mut Graph, formats: Formats<'_>, name: &str, dims: &[usize]) -> Built {
-    let format = formats(name).filter(|format| format.name != "F32");
-    let Some((columns, format)) = dims.last().zip(format) else { return param(g, name, dims) };
+    let Some((columns, format)) = dims.last().zip(formats(name)) else { return param(g, name, dims) };
     let matrix = [dims.iter().rev().skip(1).product(), *columns];
     let Some(decoder) = format.of_matrix(matrix) else { return param(g, name, dims) };
     let mut fields = Vec::new();

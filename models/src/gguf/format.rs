@@ -1,7 +1,7 @@
 //! The formats of elements in GGUF files: one row each, and a graph in text form for each one that can be decoded.
 //!
 //! A format's graph has the fields of a block as its inputs, in the order of a block's bytes, for `R` rows of `B` blocks. Its output is the
-//! decoded matrix. So a format is a data file: programs hold the graph, kernels read the fields, and nothing else tells formats apart.
+//! decoded matrix. Programs hold the graph, and kernels read the fields, so that no other code depends on a format.
 
 use std::sync::OnceLock;
 

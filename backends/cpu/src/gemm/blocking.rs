@@ -204,7 +204,7 @@ impl<T: ProductElement> Blocking<T> {
     pub fn packed(&self, n: usize, k: usize) -> Option<usize> {
         let panel = self.micro?.panel();
         if let Some(coded) = &self.coded {
-            return Some(coded.form.matrix_bytes(n));
+            return Some(coded.matrix_bytes(n));
         }
         Some((n.div_ceil(panel) * panel * k * self.stored()).next_multiple_of(ALIGN))
     }

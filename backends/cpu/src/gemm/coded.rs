@@ -1,13 +1,14 @@
-//! Packed panels of right operands that are kept as codes: 4 or 8 bits for a weight, with a scale and perhaps an offset for each column of a
-//! block of terms. Products decode them in registers, so that products of few rows read no more than these bytes.
+//! Packed panels of right operands that are kept as codes of 4 or 8 bits, with a scale and perhaps an offset for each column of a block of
+//! terms. Products decode them in registers, so that products of few rows read only these bytes.
 
 use half::f16;
 
 use super::{
     matrix::Stretch,
     micro::{
-        coded::{CodeKind, CodedPart, PanelForm},
+        coded::CodedPart,
         coded_table::{CodedKernel, CodedKernels},
+        panel_form::{CodeFormat, CodeKind, PanelForm},
     },
     product::ProductElement,
 };
@@ -19,74 +20,18 @@ use crate::{
     },
 };
 
-/// How such panels are laid out and read.
+/// The layout of coded panels, and the kernels that read them.
 pub struct CodedPanels<T: 'static> {
-    /// The form of a panel.
+    /// The layout of a panel.
     pub form: PanelForm,
     kernels: CodedKernels<T>,
 }
 
-/// The numbers of a block of terms, each with the elements from a term to the next, and from a column to the next.
-pub struct BlockNumbers {
-    /// What codes are decoded to.
-    pub values: StridedNumbers,
-    /// The codes, where they have 4 bits.
-    pub codes: Option<StridedNumbers>,
-    /// Scales, or 1 everywhere.
-    pub scales: Option<StridedNumbers>,
-    /// Offsets, or 0 everywhere.
-    pub offsets: Option<StridedNumbers>,
-    /// Whether offsets are subtracted.
-    pub subtract: bool,
-}
-
-/// Numbers of terms and columns.
-pub struct StridedNumbers {
-    /// The number of the first column of the first term.
-    pub at: *const f32,
-    /// From each term of the block to the first one.
-    pub terms: Vec<isize>,
-    /// From a column to the next.
-    pub columns: isize,
-}
-
-impl StridedNumbers {
-    /// # Safety
-    /// There must be such a number.
-    unsafe fn get(&self, term: usize, column: usize) -> f32 {
-        // SAFETY: passed on from the caller.
-        unsafe { self.at.offset(self.terms[term] + column as isize * self.columns).read() }
-    }
-}
-
-/// How codes are kept: all that [`CodedPanels`] are made of but the machine's vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CodeFormat {
-    /// How codes become numbers.
-    pub codes: CodeKind,
-    /// Terms of a block.
-    pub block: usize,
-    /// Whether scales and offsets are 16-bit floats.
-    pub half: bool,
-    /// Whether there are offsets.
-    pub offset: bool,
-}
-
-impl CodeFormat {
-    /// Bytes of a weight, with its share of the numbers of its block.
-    pub fn bytes(&self) -> f64 {
-        let number = if self.half { 2.0 } else { 4.0 };
-        let numbers = number * if self.offset { 2.0 } else { 1.0 };
-        numbers / self.block as f64 + if self.codes == CodeKind::Nibbles { 0.5 } else { 1.0 }
-    }
-}
-
 impl<T: ProductElement> CodedPanels<T> {
-    /// For weights of `terms`, whole blocks, at a level that the machine must have; `None` if there are no kernels for them.
+    /// Makes those for weights of `terms`, whole blocks, at a level that the machine must have; `None` if there are no kernels for them.
     pub fn new(format: CodeFormat, terms: usize, isa: Isa) -> Option<CodedPanels<T>> {
-        let CodeFormat { codes, block, half, offset } = format;
-        let kernels = T::coded(isa, codes, offset)?;
-        let form = PanelForm { width: kernels.width, block, blocks: terms / block, codes, half, offset };
+        let kernels = T::coded(isa, format.codes, format.offset)?;
+        let form = PanelForm { width: kernels.width, blocks: terms / format.block, format };
         Some(CodedPanels { form, kernels })
     }
 
@@ -95,13 +40,18 @@ impl<T: ProductElement> CodedPanels<T> {
         self.kernels.rows.len()
     }
 
-    /// Returns the kernels for a number of rows, up to that: of how many panels each is, the most first.
+    /// Returns the kernels for a number of rows from 1 to [`CodedPanels::rows`], each with the number of panels that it takes, the most first.
     pub fn kernels(&self, rows: usize) -> &'static [(usize, CodedKernel<T>)] {
         self.kernels.rows[rows - 1]
     }
 
-    /// Decodes some terms of some columns of the matrix at `panels`, to rows of `pitch` elements. The first column is that of a panel, and
-    /// whole panels are decoded.
+    /// Returns the bytes of a matrix of `columns` columns.
+    pub fn matrix_bytes(&self, columns: usize) -> usize {
+        (columns.div_ceil(self.form.width) * self.form.bytes()).next_multiple_of(ALIGN)
+    }
+
+    /// Decodes some terms of some columns of the matrix at `panels`, to rows of `pitch` elements. The first column is that of a panel. Panels are
+    /// decoded to their last column.
     ///
     /// # Safety
     /// The matrix must have these terms and columns, and there must be room for the rows.
@@ -118,88 +68,149 @@ impl<T: ProductElement> CodedPanels<T> {
     }
 }
 
-impl PanelForm {
-    /// Returns the bytes of a matrix of so many columns.
-    pub fn matrix_bytes(&self, columns: usize) -> usize {
-        (columns.div_ceil(self.width) * self.bytes()).next_multiple_of(ALIGN)
-    }
+/// Numbers of the terms and columns of a block.
+pub struct StridedNumbers {
+    /// The number of the first column of the first term.
+    pub at: *const f32,
+    /// For each term of the block, the elements from the first term to it.
+    pub terms: Vec<isize>,
+    /// Elements from a column to the next.
+    pub columns: isize,
+}
 
-    /// Writes a block of a panel; `columns` of it count. Enters the numbers that its codes select into the table.
+impl StridedNumbers {
+    /// Returns a number.
     ///
     /// # Safety
-    /// The numbers must be there; `panel` must have room for a panel.
-    pub unsafe fn pack(
-        &self,
-        numbers: &BlockNumbers,
-        table: &mut [f32; TABLE],
-        block: usize,
-        columns: usize,
-        panel: *mut u8,
-    ) {
-        let form = self;
-        let start = panel.wrapping_add(form.header() + block * form.block_bytes());
-        let codes = start.wrapping_add(form.numbers());
-        let put = |at: *mut u8, n: usize, x: f32| {
-            // SAFETY: the caller promises the room; numbers need not be aligned to their size.
+    /// The block must have the term and the column.
+    unsafe fn get(&self, term: usize, column: usize) -> f32 {
+        // SAFETY: passed on from the caller.
+        unsafe { self.at.offset(self.terms[term] + column as isize * self.columns).read() }
+    }
+}
+
+/// A block of terms as numbers, to be packed.
+pub struct BlockNumbers {
+    /// The decoded codes.
+    pub values: StridedNumbers,
+    /// The codes, where they have 4 bits.
+    pub codes: Option<StridedNumbers>,
+    /// The scales; 1 where there are none.
+    pub scales: Option<StridedNumbers>,
+    /// The offsets; 0 where there are none.
+    pub offsets: Option<StridedNumbers>,
+    /// Whether offsets are subtracted.
+    pub subtract: bool,
+}
+
+/// Writes the blocks of a panel.
+pub struct PanelWriter {
+    form: PanelForm,
+    panel: *mut u8,
+    /// Columns of the matrix that the panel has.
+    columns: usize,
+    table: [f32; TABLE],
+}
+
+impl PanelWriter {
+    /// Makes a writer of the panel at an address, which has the last `columns` columns of a matrix, or a whole panel of them.
+    ///
+    /// # Safety
+    /// There must be room for a panel, aligned as [`CodeTable`].
+    pub unsafe fn new(form: PanelForm, panel: *mut u8, columns: usize) -> PanelWriter {
+        PanelWriter { form, panel, columns, table: [0.0; TABLE] }
+    }
+
+    /// Writes a block.
+    ///
+    /// # Safety
+    /// The numbers of the block must be there.
+    pub unsafe fn block(&mut self, number: usize, block: &BlockNumbers) {
+        let at = self.panel.wrapping_add(self.form.block(number));
+        // SAFETY: passed on from the caller; the writer was promised room for the panel.
+        unsafe {
+            self.numbers(at, block);
+            self.codes(at.add(self.form.numbers()), block);
+        }
+    }
+
+    /// Writes the scales and offsets of a block.
+    ///
+    /// # Safety
+    /// As [`PanelWriter::block`].
+    unsafe fn numbers(&self, at: *mut u8, block: &BlockNumbers) {
+        let PanelForm { width, format, .. } = self.form;
+        let put = |n: usize, x: f32| {
+            // SAFETY: the caller promises the room; the address of a number need not be aligned to its size.
             unsafe {
-                match form.half {
+                match format.half {
                     true => at.cast::<f16>().add(n).write_unaligned(f16::from_f32(x)),
                     false => at.cast::<f32>().add(n).write_unaligned(x),
                 }
             }
         };
-        // SAFETY: passed on from the caller.
-        unsafe {
-            for column in 0..form.width {
-                let inside = column < columns;
-                let number = |of: &Option<StridedNumbers>, otherwise: f32| match of {
-                    Some(numbers) if inside => numbers.get(0, column),
-                    _ => otherwise,
-                };
-                put(start, column, if inside { number(&numbers.scales, 1.0) } else { 0.0 });
-                if form.offset {
-                    let offset = number(&numbers.offsets, 0.0);
-                    put(start, form.width + column, if numbers.subtract { -offset } else { offset });
-                }
+        for column in 0..width {
+            let of = |numbers: &Option<StridedNumbers>, none: f32| match numbers {
+                // SAFETY: passed on from the caller. The number is the same for all terms.
+                Some(numbers) if column < self.columns => unsafe { numbers.get(0, column) },
+                _ => none,
+            };
+            put(column, of(&block.scales, 1.0));
+            if format.offset {
+                let offset = of(&block.offsets, 0.0);
+                put(width + column, if block.subtract { -offset } else { offset });
             }
-            for term in 0..form.block {
-                for column in 0..form.width {
-                    let value = if column < columns { numbers.values.get(term, column) } else { 0.0 };
-                    let byte = match form.codes {
-                        CodeKind::Signed => (value as i8).cast_unsigned(),
-                        CodeKind::Unsigned => value as u8,
-                        CodeKind::Nibbles => {
-                            let code = match &numbers.codes {
-                                Some(codes) if column < columns => codes.get(term, column) as usize % TABLE,
-                                _ => 0,
-                            };
-                            if column < columns {
-                                table[code] = value;
-                            }
-                            code as u8
-                        }
-                    };
-                    match form.nibbles() {
-                        false => codes.add(term * form.width + column).write(byte),
-                        true if term % 2 == 0 => codes.add(term / 2 * form.width + column).write(byte),
-                        true => {
-                            let at = codes.add(term / 2 * form.width + column);
-                            at.write(at.read() | byte << 4);
-                        }
-                    }
+        }
+    }
+
+    /// Writes the codes of a block, and enters the numbers of those of 4 bits into the table.
+    ///
+    /// # Safety
+    /// As [`PanelWriter::block`].
+    unsafe fn codes(&mut self, at: *mut u8, block: &BlockNumbers) {
+        let PanelForm { width, format, .. } = self.form;
+        for (term, column) in (0..format.block).flat_map(|term| (0..width).map(move |column| (term, column))) {
+            let code = match column < self.columns {
+                // SAFETY: passed on from the caller.
+                true => unsafe { self.code(block, term, column) },
+                false => 0,
+            };
+            // SAFETY: passed on from the caller. The low bits of a byte are written before the high ones.
+            unsafe {
+                match (format.nibbles(), term % 2) {
+                    (false, _) => at.add(term * width + column).write(code),
+                    (true, 0) => at.add(term / 2 * width + column).write(code),
+                    (true, _) => *at.add(term / 2 * width + column) |= code << 4,
                 }
             }
         }
     }
 
-    /// Writes the table of a panel, if it has one.
+    /// Returns the code of a weight.
     ///
     /// # Safety
-    /// `panel` must have room for a panel, aligned as panels are.
-    pub unsafe fn finish(&self, table: [f32; TABLE], panel: *mut u8) {
-        if self.nibbles() {
-            // SAFETY: the caller promises the room.
-            unsafe { panel.cast::<CodeTable>().write(CodeTable::new(table)) };
+    /// As [`PanelWriter::block`].
+    unsafe fn code(&mut self, block: &BlockNumbers, term: usize, column: usize) -> u8 {
+        // SAFETY: passed on from the caller.
+        let [value, code] = unsafe {
+            [block.values.get(term, column), block.codes.as_ref().map_or(0.0, |codes| codes.get(term, column))]
+        };
+        match self.form.format.codes {
+            CodeKind::Signed => (value as i8).cast_unsigned(),
+            CodeKind::Unsigned => value as u8,
+            CodeKind::Nibbles => {
+                let code = code as usize % TABLE;
+                self.table[code] = value;
+                code as u8
+            }
+        }
+    }
+
+    /// Writes the table, if the panel has one.
+    pub fn finish(self) {
+        if self.form.format.nibbles() {
+            // SAFETY: the writer was promised room for the panel, aligned so.
+            unsafe { self.panel.cast::<CodeTable>().write(CodeTable::new(self.table)) };
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Types that contractions accumulate in, and the extents of products.
 
 use super::micro::{
-    coded::CodeKind,
     coded_table::CodedKernels,
+    panel_form::CodeKind,
     table::{Float, Micro, MicroShape},
 };
 use crate::simd::{Isa, arithmetic::Arithmetic, register::integer_types};
@@ -28,7 +28,7 @@ pub trait ProductElement: Arithmetic + From<bool> + Send + Sync {
     /// The micro-kernels of a level.
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<Self>>;
 
-    /// The kernels of a level beside panels of such codes, with offsets or without.
+    /// Returns the kernels of a level for panels of a kind of codes, with offsets or without; `None` if the type has none.
     fn coded(_: Isa, _: CodeKind, _offset: bool) -> Option<CodedKernels<Self>> {
         None
     }

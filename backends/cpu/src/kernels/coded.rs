@@ -1,5 +1,5 @@
-//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset, with a scale and an offset that are the same for all terms
-//! of a block. Constant ones are packed as codes: see [`crate::gemm::coded`].
+//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset. The scale and the offset of a column are the same for all
+//! terms of a block. Constant operands of this kind are packed as codes ([`crate::gemm::coded`]).
 
 use eutectic_backend::{
     Body, Contraction, Instr, Kernel, ValueId,
@@ -13,15 +13,15 @@ use eutectic_ir::{Attr, DType, Interval, Op};
 use super::operand::kept;
 use crate::{
     gemm::{
-        coded::{BlockNumbers, CodeFormat, CodedPanels, StridedNumbers},
-        micro::coded::{CodeKind, PanelForm},
+        coded::{BlockNumbers, CodedPanels, PanelWriter, StridedNumbers},
+        micro::panel_form::{CodeFormat, CodeKind, PanelForm},
         product::ProductElement,
     },
-    simd::{Isa, codes::TABLE},
+    simd::Isa,
     tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
-/// The longest and the shortest block of terms with one scale. A longer one is cut, and a shorter one has more numbers than codes are worth.
+/// The longest and the shortest block. A longer one is cut. The numbers of a shorter one would take more bytes than its codes save.
 const LONGEST: usize = 256;
 const SHORTEST: usize = 8;
 /// The largest code of 4 bits.
@@ -30,22 +30,24 @@ const NIBBLE: f64 = 15.0;
 /// The values of an operand's body that panels are made from.
 #[derive(Clone, Debug, PartialEq)]
 struct CodedValues {
-    /// What codes are decoded to.
+    /// The decoded code.
     value: ValueId,
     /// The code, where it has 4 bits.
     code: Option<ValueId>,
     scale: Option<ValueId>,
     offset: Option<ValueId>,
     subtract: bool,
-    /// How many of the innermost axes of the terms are those of a block.
+    /// The number of axes of a block, the innermost ones of the terms.
     inner: usize,
     kind: CodeKind,
     half: bool,
 }
 
 impl CodedValues {
-    /// Finds them in a body whose axes are the batch, the terms and the columns, so many of each; `None` if it has none.
-    fn of(body: &Body, groups: [usize; 3]) -> Option<CodedValues> {
+    /// Finds them in a body. `groups` counts its axes: those of the batch, of the terms and of the columns.
+    fn of(nest: &Nest, groups: [usize; 3]) -> Option<CodedValues> {
+        let Nest { domain, lengths, instrs, results, .. } = nest.clone();
+        let body = &Body { domain, lengths, instrs, results };
         let result = *body.results.first()?;
         let plain = body.instrs.iter().all(|instr| match instr {
             Instr::Load(load) => load.guards.is_empty(),
@@ -64,13 +66,13 @@ impl CodedValues {
         })
     }
 
-    /// The values of all that panels are made from.
+    /// Returns the decoded code, the code, the scale and the offset.
     fn all(&self) -> [Option<ValueId>; 4] {
         [Some(self.value), self.code, self.scale, self.offset]
     }
 }
 
-/// What is known of the values of a body.
+/// The values of a body, each with the axes that it depends on and its range.
 struct Finder<'a> {
     instrs: &'a [Instr],
     masks: &'a [AxisSet],
@@ -78,6 +80,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
+    /// Finds the values that panels are made from, where blocks are along the axes `of_block`.
     fn values(&self, result: ValueId, of_block: AxisSet, inner: usize) -> Option<CodedValues> {
         let mut value = result;
         let (mut offset, mut subtract, mut scale) = (None, false, None);
@@ -93,7 +96,7 @@ impl Finder<'_> {
         let nibble = self.nibble(value);
         let kind = match nibble {
             Some(_) => CodeKind::Nibbles,
-            // Bytes alone are kept as they are.
+            // Bytes without numbers are kept as they are: `gemm::kept`.
             None if scale.is_none() && offset.is_none() => return None,
             None => self.bytes(value)?,
         };
@@ -102,11 +105,11 @@ impl Finder<'_> {
         Some(CodedValues { value, code: nibble, scale, offset, subtract, inner, kind, half })
     }
 
-    /// Splits a value into an op of two numbers, the one that differs within a block, and the one that does not.
+    /// Splits a binary op into its name, the operand that differs within a block, and the operand that does not.
     fn split(&self, value: ValueId, of_block: AxisSet) -> Option<(&'static str, ValueId, ValueId)> {
         let Instr::Map { op, args, dtype: DType::F32, .. } = &self.instrs[value] else { return None };
         let &[a, b] = args.as_slice() else { return None };
-        // Numbers that are the same everywhere go with the codes.
+        // A number that is the same everywhere is part of the table.
         let number = |id: ValueId| self.masks[id] & of_block == 0 && self.masks[id] != 0;
         match (number(a), number(b)) {
             (false, true) => Some((op.name(), a, b)),
@@ -115,7 +118,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The code of 4 bits that a value is a function of.
+    /// Returns the code of 4 bits that a value is a function of.
     fn nibble(&self, value: ValueId) -> Option<ValueId> {
         let is_code = |id: &ValueId| {
             let range = self.ranges[*id];
@@ -124,7 +127,7 @@ impl Finder<'_> {
         (0..self.instrs.len()).rev().filter(is_code).find(|&code| self.is_function(value, code))
     }
 
-    /// Whether a value depends on nothing but a code.
+    /// Returns whether a value depends on a code alone.
     fn is_function(&self, value: ValueId, of: ValueId) -> bool {
         if value == of {
             return true;
@@ -142,7 +145,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Which bytes a value is a conversion of.
+    /// Returns the kind of bytes that a value is a conversion of.
     fn bytes(&self, value: ValueId) -> Option<CodeKind> {
         let Instr::Map { op, args, .. } = &self.instrs[value] else { return None };
         let &[arg] = args.as_slice() else { return None };
@@ -159,7 +162,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns the format in which a product keeps its right operand where that is constant; `None` if it does not.
+/// Returns the format of the right operand of a product whose weights are kept as codes where they are constant; `None` for another.
 pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
     let Contraction { rhs, axes, .. } = kernel.contraction()?;
     if kernel.accumulator() != Some(DType::F32) || kernel.body.domain.len() < axes.batch + axes.rows {
@@ -170,11 +173,12 @@ pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
     CodedNest::of(&operand).filter(|_| columns > 1).map(|nest| nest.format)
 }
 
-/// Such an operand, whose terms are cut into blocks.
+/// An operand of this kind, whose terms are cut into blocks.
 struct CodedNest {
     nest: Nest,
-    /// Axes of the batch, and axes of terms outside of a block.
+    /// The number of axes of the batch.
     batch: usize,
+    /// The number of axes of the terms that count blocks.
     outer: usize,
     values: CodedValues,
     format: CodeFormat,
@@ -190,16 +194,10 @@ impl CodedNest {
         let operand = operand.merged(COLUMNS)?;
         let [batch, depth, _] = operand.groups;
         let Grouped { mut nest, .. } = operand;
-        let body = Body {
-            domain: nest.domain.clone(),
-            lengths: nest.lengths.clone(),
-            instrs: nest.instrs.clone(),
-            results: nest.results.clone(),
-        };
         if nest.domain.contains(&0) {
             return None;
         }
-        let values = CodedValues::of(&body, [batch, depth, 1])?;
+        let values = CodedValues::of(&nest, [batch, depth, 1])?;
         // Cut where a block would be too long.
         let (first, end) = (batch + depth - values.inner, batch + depth);
         let (mut outer, mut block) = (end, 1);
@@ -225,7 +223,7 @@ impl CodedNest {
     }
 }
 
-/// How many of the innermost axes have so many points.
+/// Returns the number of innermost axes that together have `points` points.
 fn inner_axes(extents: &[usize], points: usize) -> usize {
     let mut left = points;
     extents
@@ -239,19 +237,19 @@ fn inner_axes(extents: &[usize], points: usize) -> usize {
         .count()
 }
 
-/// Such an operand, compiled: what packs it.
+/// A compiled operand of this kind, which packs itself.
 pub struct CodedOperand {
     form: PanelForm,
     program: TileProgram,
     batch: usize,
     outer: usize,
-    /// Where value, code, scale and offset are among the results of the program.
+    /// The places of the decoded code, the code, the scale and the offset among the results of the program.
     places: [Option<usize>; 4],
     subtract: bool,
 }
 
 impl CodedOperand {
-    /// Compiles an operand over `[b.. k.. n..]`, with the panels that it is packed in; `None` for one that is not of this kind.
+    /// Compiles an operand over `[b.. k.. n..]`, and returns the layout of its panels too; `None` for an operand of another kind.
     pub fn compile<T: ProductElement>(
         operand: &Grouped,
         slots: &[(DType, usize)],
@@ -284,7 +282,7 @@ impl CodedOperand {
         Some((CodedOperand { form, program, batch, outer, places, subtract: values.subtract }, panels))
     }
 
-    /// Bytes of scratch memory that packing takes, at the beginning of a frame's.
+    /// Returns the bytes of scratch memory that packing takes, at the beginning of a frame's.
     pub fn scratch(&self) -> usize {
         self.program.scratch
     }
@@ -303,7 +301,8 @@ impl CodedOperand {
         tile.start[last] = column;
         tile.len[first..last].copy_from_slice(&domain[first..last]);
         tile.len[last] = columns;
-        let mut table = [0.0; TABLE];
+        // SAFETY: the caller promises the room; panels are whole multiples of the alignment.
+        let mut writer = unsafe { PanelWriter::new(self.form, to, columns) };
         for block in 0..self.form.blocks {
             let mut left = block;
             for axis in (self.batch..first).rev() {
@@ -320,11 +319,10 @@ impl CodedOperand {
                 });
                 let Some(values) = value else { return };
                 let numbers = BlockNumbers { values, codes, scales, offsets, subtract: self.subtract };
-                self.form.pack(&numbers, &mut table, block, columns, to);
+                writer.block(block, &numbers);
             }
         }
-        // SAFETY: as above.
-        unsafe { self.form.finish(table, to) };
+        writer.finish();
     }
 }
 
@@ -336,7 +334,7 @@ fn as_f32(nest: &mut Nest, value: ValueId) -> ValueId {
     nest.instrs.len() - 1
 }
 
-/// Returns how far the points of some axes are from the first one, in order.
+/// Returns for each point of some axes, in order, the elements from the first point to it.
 fn terms(extents: &[usize], strides: &[isize]) -> Vec<isize> {
     let mut at = vec![0];
     for (&extent, &stride) in extents.iter().zip(strides) {

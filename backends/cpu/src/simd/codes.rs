@@ -10,7 +10,7 @@ use super::{
 /// Entries of the table that codes of 4 bits select from.
 pub const TABLE: usize = 16;
 
-/// The table of codes of 4 bits, at the beginning of what codes are decoded by.
+/// The table of codes of 4 bits, as a panel begins with it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct CodeTable {
@@ -18,7 +18,7 @@ pub struct CodeTable {
     pub numbers: [f32; TABLE],
     /// The same as integers of 8 bits, if all of them are such.
     pub integers: [i8; TABLE],
-    /// Whether they are.
+    /// Whether all of them are.
     pub integral: bool,
 }
 
@@ -59,7 +59,7 @@ pub trait CodeVector: Vector<Element = f32> {
     unsafe fn half(at: *const u8) -> Self;
 }
 
-/// A kind of codes: it decodes the codes of two terms that follow each other.
+/// A kind of codes, which decodes two terms at a time.
 ///
 /// # Safety of its functions
 /// As those of [`CodeVector`]. There is a table where codes are looked up.
@@ -67,11 +67,11 @@ pub trait CodeVector: Vector<Element = f32> {
 pub trait Codes: Copy {
     /// Rows of bytes that two terms take.
     const ROWS: usize;
-    /// What codes are looked up in.
+    /// The table in registers; nothing for codes without one.
     type Table<V: CodeVector>: Copy;
-    /// The same codes where tables hold integers.
+    /// The kind that decodes the same codes by a table of integers.
     type OfIntegers: Codes;
-    /// Whether tables of integers make them faster to decode.
+    /// Returns whether a table of integers makes them faster to decode.
     fn prefers_integers<V: CodeVector>() -> bool {
         false
     }
@@ -196,8 +196,15 @@ mod x86 {
 
     use super::{CodeTable, CodeVector, Stored, TABLE, f16};
 
-    macro_rules! bytes {
+    /// The items that do not depend on the number of lanes.
+    macro_rules! of_any_length {
         () => {
+            type Integers = __m128i;
+            #[inline(always)]
+            unsafe fn integers(table: &CodeTable) -> __m128i {
+                // SAFETY: the caller promises the instruction set.
+                unsafe { _mm_loadu_si128(table.integers.as_ptr().cast()) }
+            }
             #[inline(always)]
             unsafe fn signed(at: *const u8) -> Self {
                 // SAFETY: the caller promises the bytes and the instruction set.
@@ -218,17 +225,11 @@ mod x86 {
 
     impl CodeVector for __m512 {
         type Numbers = __m512;
-        type Integers = __m128i;
         const INTEGERS: bool = false;
         #[inline(always)]
         unsafe fn numbers(table: &CodeTable) -> __m512 {
             // SAFETY: the caller promises the instruction set.
             unsafe { _mm512_loadu_ps(table.numbers.as_ptr()) }
-        }
-        #[inline(always)]
-        unsafe fn integers(table: &CodeTable) -> __m128i {
-            // SAFETY: as above.
-            unsafe { _mm_loadu_si128(table.integers.as_ptr().cast()) }
         }
         #[inline(always)]
         unsafe fn integer_nibbles(at: *const u8, table: __m128i) -> (Self, Self) {
@@ -247,23 +248,17 @@ mod x86 {
                 (_mm512_permutexvar_ps(codes, table), _mm512_permutexvar_ps(upper, table))
             }
         }
-        bytes!();
+        of_any_length!();
     }
 
     impl CodeVector for __m256 {
         type Numbers = [__m256; 2];
-        type Integers = __m128i;
         const INTEGERS: bool = true;
         #[inline(always)]
         unsafe fn numbers(table: &CodeTable) -> [__m256; 2] {
             let [low, high] = [0, TABLE / 2].map(|from| table.numbers[from..].as_ptr());
             // SAFETY: as above.
             unsafe { [_mm256_loadu_ps(low), _mm256_loadu_ps(high)] }
-        }
-        #[inline(always)]
-        unsafe fn integers(table: &CodeTable) -> __m128i {
-            // SAFETY: as above.
-            unsafe { _mm_loadu_si128(table.integers.as_ptr().cast()) }
         }
         #[inline(always)]
         unsafe fn integer_nibbles(at: *const u8, table: __m128i) -> (Self, Self) {
@@ -281,7 +276,7 @@ mod x86 {
                 (look_up(codes, table), look_up(_mm256_srli_epi32::<4>(codes), table))
             }
         }
-        bytes!();
+        of_any_length!();
     }
 
     /// Looks up the lower four bits of each byte, and the upper ones.
@@ -315,7 +310,7 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::Isa;
+    use crate::simd::level::at_every_level;
 
     /// Decodes every byte in every lane.
     #[inline(always)]
@@ -361,28 +356,6 @@ mod tests {
 
     #[test]
     fn every_code_is_decoded_at_every_level() {
-        // SAFETY: each is called where the machine has the instruction set.
-        unsafe {
-            exercise::<Lanes<f32, 4>>();
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,fma,f16c")]
-                unsafe fn avx2() {
-                    // SAFETY: as above.
-                    unsafe { exercise::<std::arch::x86_64::__m256>() }
-                }
-                #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
-                unsafe fn avx512() {
-                    // SAFETY: as above.
-                    unsafe { exercise::<std::arch::x86_64::__m512>() }
-                }
-                if Isa::detect() >= Isa::Avx2 {
-                    avx2();
-                }
-                if Isa::detect() >= Isa::Avx512 {
-                    avx512();
-                }
-            }
-        }
+        at_every_level!(exercise);
     }
 }

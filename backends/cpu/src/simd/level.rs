@@ -120,3 +120,35 @@ macro_rules! per_level {
     };
 }
 pub(crate) use per_level;
+
+/// Runs a generic function for the vectors of `f32` of every level that the machine has.
+#[cfg(test)]
+macro_rules! at_every_level {
+    ($exercise:ident) => {{
+        // SAFETY: each is called where the machine has the instruction set.
+        unsafe {
+            $exercise::<$crate::simd::vector::Lanes<f32, 4>>();
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,f16c")]
+                unsafe fn avx2() {
+                    // SAFETY: as above.
+                    unsafe { $exercise::<std::arch::x86_64::__m256>() }
+                }
+                #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
+                unsafe fn avx512() {
+                    // SAFETY: as above.
+                    unsafe { $exercise::<std::arch::x86_64::__m512>() }
+                }
+                if $crate::simd::Isa::detect() >= $crate::simd::Isa::Avx2 {
+                    avx2();
+                }
+                if $crate::simd::Isa::detect() >= $crate::simd::Isa::Avx512 {
+                    avx512();
+                }
+            }
+        }
+    }};
+}
+#[cfg(test)]
+pub(crate) use at_every_level;

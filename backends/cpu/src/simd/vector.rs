@@ -224,7 +224,7 @@ unsafe fn interleave<V: Vector>(square: Square<V>) -> Square<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::Isa;
+    use crate::simd::level::at_every_level;
 
     /// Moves lanes up behind others, unless there are too few.
     #[inline(always)]
@@ -283,28 +283,6 @@ mod tests {
 
     #[test]
     fn every_level_moves_lanes_as_documented() {
-        // SAFETY: each is called where the machine has the instruction set.
-        unsafe {
-            exercise::<Lanes<f32, 4>>();
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,fma")]
-                unsafe fn avx2() {
-                    // SAFETY: as above.
-                    unsafe { exercise::<std::arch::x86_64::__m256>() }
-                }
-                #[target_feature(enable = "avx512f")]
-                unsafe fn avx512() {
-                    // SAFETY: as above.
-                    unsafe { exercise::<std::arch::x86_64::__m512>() }
-                }
-                if Isa::detect() >= Isa::Avx2 {
-                    avx2();
-                }
-                if Isa::detect() >= Isa::Avx512 {
-                    avx512();
-                }
-            }
-        }
+        at_every_level!(exercise);
     }
 }

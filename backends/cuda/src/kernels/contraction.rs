@@ -23,7 +23,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
         .collect()
 }
 
-/// Sums in registers, with operands straight from memory, of a product of windows.
+/// Returns the direct convolution of a product of windows, if it is one.
 fn direct<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
     let direct = Direct::of(problem.kernel, problem.shape)?;
     Some(ProductWay {

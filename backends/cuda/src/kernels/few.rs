@@ -35,7 +35,7 @@ const RATE: f64 = 1.2e11;
 const PART: f64 = 0.12e-6;
 /// Seconds of a block besides.
 const ENDS: f64 = 0.9e-6;
-/// Seconds of a read of the right operand whose place is looked for. By a convolution of 1152 channels by themselves.
+/// Seconds of a read of a right operand that is no matrix in memory. Fitted to a depthwise convolution of 1,152 channels on an H200.
 const GATHERED: f64 = 4e-11;
 
 /// Each number of columns of a block, with each number of parts of the depth.

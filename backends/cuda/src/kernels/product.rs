@@ -66,7 +66,7 @@ impl<'a> ProductProblem<'a> {
         Some(ProductProblem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, short })
     }
 
-    /// Returns how many reads an element of each operand takes whose elements are looked for; none of a matrix.
+    /// Returns the reads of an element of each operand; 0 for a matrix in memory.
     pub fn gathered(&self) -> [f64; 2] {
         let axes =
             self.kernel.contraction().map_or([0; 2], |of| [of.axes.rows, of.axes.depth].map(|n| of.axes.batch + n));
@@ -146,13 +146,13 @@ impl<'a> ProductProblem<'a> {
     pub fn memory(&self) -> f64 {
         let [b, m, n, k] = self.extents.map(|n| n as f64);
         let size = self.size() as f64;
-        // Windows have more elements than the image that they are of.
+        // Windows have more elements than their image.
         let read = |nest: &Nest, elements: f64| (elements * size).min(self.read(nest));
         let bytes = read(&self.left, b * m * k) + read(&self.right, b * k * n) + b * m * n * size;
         bytes / MEMORY[usize::from(bytes < CACHE)]
     }
 
-    /// Returns the bytes that an operand reads: no more of a buffer than it has.
+    /// Returns the bytes that an operand reads, at most those of its buffers.
     fn read(&self, nest: &Nest) -> f64 {
         let of = |instr: &Instr| match instr {
             Instr::Load(load) => {

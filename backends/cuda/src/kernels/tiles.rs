@@ -66,7 +66,7 @@ const STAGES: usize = 4;
 /// Seconds of an element of a tile on matrix units after the last step, whether the result has it or not; and of a division in its maps.
 const ELEMENT: [f64; 2] = [0.8e-10, 0.6e-10];
 
-/// Seconds of a read of a thread whose place is looked for; those of a step are on their way together.
+/// Seconds of a thread's read of an operand that is no matrix in memory. The reads of a step are under way at once.
 const GATHERED: f64 = 1.0e-7;
 
 /// Each tile that fits, with each number of parts of the depth.

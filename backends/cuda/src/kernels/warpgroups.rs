@@ -13,10 +13,10 @@ use crate::dialect::{clusters, entry_with};
 
 /// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
 const DEPTH: usize = 64;
-/// Seconds of a read of a thread where guards say whether it is made, or of an element whose place is looked for. By windows of SAM (8 neighbours a
-/// read) and the first convolutions of ResNet-50 and DeepLab (one).
+/// Seconds of a thread's read under guards, or of an operand that is no matrix in memory. Fitted on an H200 to windows of SAM (8 neighbours a read)
+/// and to the first convolutions of ResNet-50 and DeepLab (one).
 const GUARDED: f64 = 2.4e-7;
-/// Neighbours of a read that is guarded, in operands that are matrices otherwise.
+/// Neighbours of a read under guards, in operands that are matrices otherwise.
 const NEIGHBOURS: f64 = 8.0;
 /// Rows up to which tiles of warpgroups read memory at a part of its rate, and that part.
 const FEW: (usize, f64) = (16, 0.85);
@@ -122,7 +122,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let both = boxed(problem, 0).is_some() && boxed(problem, 1).is_some();
     let gathered = problem.gathered();
     let guarded = [&problem.left, &problem.right].map(|nest| nest.instrs.iter().any(is_guarded));
-    // Reads of a thread for each element of a tile.
+    // The reads of a thread for each element of a tile.
     let reads = [0, 1].map(|n| if guarded[n] { gathered[n].max(1.0 / NEIGHBOURS) } else { gathered[n] });
     let tiles = if both { &BOXED[..] } else { &COMPUTED };
     let fits = |tile: &&WarpgroupTile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;

@@ -1,8 +1,8 @@
-//! Direct convolution: products whose operand is windows of an image, such as depthwise ones and those of groups of few channels.
+//! Direct convolution, for products with windows of an image as an operand: depthwise convolutions, and those of groups of few channels.
 //!
-//! A thread sums a tile of results, term by term, with operands that it reads straight from memory. The terms of a window are written out, so that
-//! results of one tile share what they have in common: an element of the image, or a weight, is read once for all of them. Neighbouring threads
-//! read neighbours in memory, and tiles extend along the other axes.
+//! A thread sums a tile of results with operands that it reads straight from memory. The terms of a window are written out, so that an element of
+//! the image, or a weight, is read once for all results of the tile. Neighbouring threads read neighbours in memory. Tiles extend along the
+//! other axes.
 
 mod access;
 mod printer;
@@ -21,13 +21,13 @@ const TERMS: usize = 64;
 const WRITTEN: usize = 400;
 /// Most results of a thread, whose sums are in registers.
 const RESULTS: usize = 32;
-/// Numbers of results along an axis that are tried. Axes of few points are tried as a whole, too.
+/// The numbers of results along an axis that are tried. A short axis is tried as a whole too.
 const COUNTS: [usize; 5] = [2, 4, 6, 8, 16];
 /// The innermost axes along which tiles are tried.
 const TILED: usize = 3;
 /// Most terms that are written out of an axis that is longer than [`TERMS`].
 const PART: usize = 16;
-/// Neighbours that a thread reads at once: of 16-bit elements, with which threads that read together ask for a whole line.
+/// Neighbours of 16 bits that a thread reads at once, so that the threads that read together ask for a whole line.
 const LANES: usize = 2;
 /// Threads of a block.
 const BLOCK: usize = 128;
@@ -43,7 +43,7 @@ pub struct Direct<'a> {
     cut: Option<(usize, usize)>,
     /// The operands, over all axes.
     operands: [Operand; 2],
-    /// What is read and written once for each result.
+    /// The accesses that are made once for each result.
     own: Vec<Access>,
     /// The type of sums.
     sum: DType,
@@ -55,7 +55,7 @@ pub struct Direct<'a> {
     lanes: usize,
 }
 
-/// What an operand reads, and how many operations an element of it takes.
+/// The reads of an operand, and the operations that an element of it takes.
 struct Operand {
     reads: Vec<Access>,
     operations: f64,

@@ -1,4 +1,4 @@
-//! Operands of products whose elements are looked for one by one, or a few neighbours at once: those that are no matrix in memory, such as windows.
+//! The reads of operands that are no matrix in memory, such as windows. Each read looks for its place, and takes a few neighbours at most.
 
 use eutectic_backend::{Body, Instr, axes::is_load_of_matrix};
 use eutectic_ir::{
@@ -11,8 +11,8 @@ use crate::cost::points;
 /// Most bytes that are read at once.
 const TOGETHER: usize = 16;
 
-/// Returns how many reads evaluate all elements of an operand once; none if it is a matrix. `inner` is where the second group of axes begins, behind
-/// those of the batch and the first group: neighbours along the last axis of either are one read.
+/// Returns the number of reads that evaluate all elements of an operand once; 0 for a matrix. `inner` is the first axis of its second group (rows
+/// or columns, and depth). Neighbours along the last axis of either group are one read.
 pub fn reads(body: &Body, inner: usize, slots: &[(DType, usize)]) -> f64 {
     let of = |instr: &Instr| match instr {
         Instr::Load(load) if !is_load_of_matrix(load, &body.domain, slots) => {
@@ -26,7 +26,7 @@ pub fn reads(body: &Body, inner: usize, slots: &[(DType, usize)]) -> f64 {
     body.instrs.iter().map(of).sum()
 }
 
-/// Returns how many neighbours along an axis are neighbours in memory, the first of them at a multiple of their number.
+/// Returns the number of neighbours along an axis that lie next to each other in memory, from an address that is a multiple of it.
 fn neighbours(at: &Index, axis: usize, extent: usize, most: usize) -> usize {
     let is_step = |(atom, step): &&(Atom, i64)| *atom == Atom::Coord(axis) && *step == 1;
     let is_other = |term: &&(Atom, i64)| !is_step(term);

@@ -34,7 +34,7 @@ const USUAL: Waits = Waits { step: 80_000.0, joining: 800_000.0, byte: 14.0 };
 const ALONG: Waits = Waits { step: 27_000.0, joining: 720_000.0, byte: 20.0 };
 /// Seconds of the unit: 14 of them are a byte of each processor's share, stored and read again, of an H200's 4 TB/s.
 const UNIT: f64 = 4.7e-12;
-/// Of direct convolution: what it does not share with products in tiles, of an H200.
+/// The rates of direct convolution on an H200, beyond those of products in tiles.
 const RATES: Rates = Rates { operations: 1.6e13, ..Rates::USUAL };
 /// Blocks of a processor that work while one of them waits.
 const RESIDENT: usize = 2;

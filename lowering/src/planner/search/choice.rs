@@ -118,7 +118,7 @@ fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
     let least = space.rates.launch / CHAINED as f64;
     (0..c.nodes.len())
         .map(|i| {
-            let seconds = space.cost_alone(class, i).seconds;
+            let seconds = space.price_alone(class, i);
             match c.nodes[i].op.def().class {
                 Class::Pointwise | Class::View(_) | Class::Leaf(_) if fused => (seconds - moved).max(least) * share,
                 _ => seconds * share + kept,

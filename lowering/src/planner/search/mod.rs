@@ -128,7 +128,7 @@ pub fn obstacles(space: &Space<'_>) -> Vec<String> {
     let classes = &space.classes.classes;
     let given = &space.facts.given;
     let alone: Vec<Vec<bool>> = (0..classes.len())
-        .map(|c| (0..classes[c].nodes.len()).map(|i| given[c] || space.cost_alone(c, i).seconds.is_finite()).collect())
+        .map(|c| (0..classes[c].nodes.len()).map(|i| given[c] || space.price_alone(c, i).is_finite()).collect())
         .collect();
     let mut can: Vec<bool> = given.clone();
     let reachable = |can: &[bool], c: ClassId, i: usize| classes[c].nodes[i].operands.iter().all(|&o| can[o]);

@@ -41,7 +41,7 @@ enum Codes {
 use Codes::*;
 const CODES: [Codes; 6] = [Nibbles, Table, Unscaled, Signed, Unsigned, SixBits];
 
-/// What is added to scaled codes.
+/// The ops that add an offset to scaled codes.
 const OFFSETS: [Option<&str>; 3] = [None, Some("add"), Some("sub")];
 
 /// The extents of a product whose weights have codes.
@@ -60,7 +60,7 @@ impl CodedProduct {
         [self.batch, self.blocks, 2, self.block / 2, self.columns]
     }
 
-    /// A tensor of bytes, each of which may be anything.
+    /// Adds a tensor of random bytes, `below` values from the least one of the type.
     fn bytes(build: &mut Build, dtype: DType, count: usize, below: usize) -> usize {
         let least = if dtype == DType::I8 { -128 } else { 0 };
         let bytes: Vec<i64> = (0..count).map(|_| build.random.below(below) as i64 + least).collect();
@@ -152,7 +152,7 @@ impl CodedProduct {
         let axes = ContractionAxes { batch: 1, rows: 1, columns: 1, depth: 3 };
         let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), b);
         for params in [0, fields] {
-            // Weights of up to 260, times up to 2: what rounding each sum may come to.
+            // Weights are up to 512 and factors up to 2: a bound of the rounding of the sums.
             device.check_with(&kernel, &inputs, params, 200.0 * terms as f64);
         }
     }

@@ -149,7 +149,7 @@ struct Kept {
 impl Kept {
     fn of(kernel: &Kernel, rhs: &Body) -> Option<Kept> {
         if let Some(format) = coded(kernel) {
-            return Some(Kept { bytes: format.bytes(), coded: true, depends_on: AxisSet::MAX });
+            return Some(Kept { bytes: format.weight_bytes(), coded: true, depends_on: AxisSet::MAX });
         }
         let load = kept(&rhs.instrs, *rhs.results.first()?)?;
         let keeps = keeps(kernel.accumulator()?, load.dtype) && load.guards.is_empty();

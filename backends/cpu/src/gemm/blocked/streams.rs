@@ -20,7 +20,7 @@ use crate::gemm::{
 };
 
 /// Products with no more terms are bound by writing the result.
-pub const TERMS: usize = 48;
+const TERMS: usize = 48;
 
 /// Of products of few terms with more rows, the right operand is packed first.
 const PACKED: usize = 32;
@@ -94,7 +94,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Few rows beside panels of codes: as many panels at once as there is a kernel for.
+    /// Multiplies few rows with coded panels, as many at once as a kernel takes.
     ///
     /// # Safety
     /// As [`Blocked::streams`].

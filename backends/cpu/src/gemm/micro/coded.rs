@@ -1,80 +1,18 @@
-//! Products beside panels of coded weights: w = table[code]·scale + offset, with a scale and an offset for each column of a block of terms.
+//! Micro-kernels for coded panels ([`PanelForm`]): products that decode weights in registers, and the decoding of a part of a panel.
 
 use super::{
     block::finish,
     call::{MicroCall, PREFETCH_ROWS},
+    panel_form::{PANEL, PanelForm},
 };
 use crate::simd::{
     codes::{CodeTable, CodeVector, Codes},
     vector::Vector,
 };
 
-/// Vectors side by side in a panel.
-pub const PANEL: usize = 2;
-
-/// How codes become numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodeKind {
-    /// Codes of 4 bits select from a table.
-    Nibbles,
-    /// Codes are signed integers of 8 bits.
-    Signed,
-    /// Codes are unsigned integers of 8 bits.
-    Unsigned,
-}
-
-/// Where a panel has its numbers: a table if there is one, then block after block the scales, the offsets, and the codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PanelForm {
-    /// Columns.
-    pub width: usize,
-    /// Terms of a block, an even number.
-    pub block: usize,
-    /// Number of blocks.
-    pub blocks: usize,
-    /// How codes become numbers.
-    pub codes: CodeKind,
-    /// Whether scales and offsets are 16-bit floats.
-    pub half: bool,
-    /// Whether there are offsets.
-    pub offset: bool,
-}
-
-impl PanelForm {
-    /// Whether codes have 4 bits, so that there is a table.
-    pub fn nibbles(&self) -> bool {
-        self.codes == CodeKind::Nibbles
-    }
-
-    /// Bytes before the first block.
-    pub fn header(&self) -> usize {
-        if self.nibbles() { size_of::<CodeTable>() } else { 0 }
-    }
-
-    /// Bytes of a number.
-    pub fn number(&self) -> usize {
-        if self.half { 2 } else { size_of::<f32>() }
-    }
-
-    /// Bytes of the scales and offsets of a block.
-    pub fn numbers(&self) -> usize {
-        self.width * self.number() * (1 + usize::from(self.offset))
-    }
-
-    /// Bytes of a block.
-    pub fn block_bytes(&self) -> usize {
-        self.numbers() + self.block * self.width / (1 + usize::from(self.nibbles()))
-    }
-
-    /// Bytes of a panel: whole lines of a cache, so that tables are aligned.
-    pub fn bytes(&self) -> usize {
-        (self.header() + self.blocks * self.block_bytes()).next_multiple_of(align_of::<CodeTable>())
-    }
-}
-
-/// A block of a product beside coded panels.
+/// A block of a product whose right operand is in coded panels.
 pub struct CodedCall<T> {
-    /// The left operand, and what becomes of the sums; its terms and its right operand are not read.
+    /// The left operand, the result and the finish of the sums. The number of terms and the right operand in it are not read.
     pub sums: MicroCall<T>,
     /// The first panel.
     pub panel: *const u8,
@@ -88,13 +26,13 @@ pub struct CodedPart<T> {
     pub panel: *const u8,
     /// Its form.
     pub form: PanelForm,
-    /// The first term, and how many there are.
+    /// The first term.
     pub from: usize,
-    /// Number of terms.
+    /// The number of terms.
     pub count: usize,
-    /// Where the first decoded row goes.
+    /// The first decoded row; each term has one.
     pub to: *mut T,
-    /// Elements from there to the next row.
+    /// Elements from a row to the next.
     pub pitch: usize,
 }
 
@@ -114,14 +52,14 @@ impl<V: CodeVector> Numbers<V> {
     unsafe fn load<const OFFSET: bool>(block: *const u8, j: usize, form: &PanelForm) -> Numbers<V> {
         // SAFETY: passed on from the caller.
         unsafe {
-            let load = |at: *const u8| if form.half { V::half(at) } else { V::load(at.cast()) };
-            let at = block.add(j * V::LANES * form.number());
-            let offset = if OFFSET { load(at.add(form.width * form.number())) } else { V::zero() };
+            let load = |at: *const u8| if form.format.half { V::half(at) } else { V::load(at.cast()) };
+            let at = block.add(j * V::LANES * form.format.number_bytes());
+            let offset = if OFFSET { load(at.add(form.width * form.format.number_bytes())) } else { V::zero() };
             Numbers { scale: load(at), offset }
         }
     }
 
-    /// Decodes a vector. The product is rounded before the sum, as the ops are that this replaces.
+    /// Decodes a vector. The product is rounded before the sum, because the ops that this replaces round it.
     ///
     /// # Safety
     /// The machine must have the instruction set.
@@ -135,11 +73,11 @@ impl<V: CodeVector> Numbers<V> {
     }
 }
 
-/// Sums of all terms, held in `ROWS`·`VECTORS` registers: weights are decoded once for all rows. `VECTORS` is a multiple of [`PANEL`].
+/// Sums all terms in `ROWS`·`VECTORS` registers. Weights are decoded once for all rows. `VECTORS` is a multiple of [`PANEL`].
 ///
 /// # Safety
-/// As the call states: the left operand, the panels and the result must be valid for `ROWS` rows and the call's columns, of which there are
-/// more than those of all panels but the last; the machine must have the vectors' instruction set.
+/// The left operand, the panels and the result must be valid for `ROWS` rows and the call's columns. The last panel must have at least one of
+/// these columns. The machine must have the vectors' instruction set.
 #[inline(always)]
 pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
     call: &CodedCall<f32>,
@@ -154,7 +92,7 @@ pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: u
     }
 }
 
-/// Whether the tables of panels hold integers.
+/// Returns whether the tables of all panels hold integers.
 ///
 /// # Safety
 /// The panels must have tables.
@@ -164,8 +102,10 @@ unsafe fn integral(mut panels: impl Iterator<Item = *const u8>) -> bool {
     panels.all(|panel| unsafe { (*panel.cast::<CodeTable>()).integral })
 }
 
+/// Sums the products with codes of one kind.
+///
 /// # Safety
-/// As [`coded`]; tables must be of that kind.
+/// As [`coded`]; the tables must suit the kind.
 #[inline(always)]
 unsafe fn sums<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
     call: &CodedCall<f32>,
@@ -180,13 +120,13 @@ unsafe fn sums<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize,
         let mut a = c.a;
         let row = form.width * C::ROWS;
         for block in 0..form.blocks {
-            let start = form.header() + block * form.block_bytes();
+            let start = form.block(block);
             let mut numbers = [Numbers { scale: V::zero(), offset: V::zero() }; VECTORS];
             for (j, numbers) in numbers.iter_mut().enumerate() {
                 *numbers = Numbers::load::<OFFSET>(panel(j).add(start), j % PANEL, form);
             }
             let codes = start + form.numbers();
-            for pair in 0..form.block / 2 {
+            for pair in 0..form.format.block / 2 {
                 let mut weights = [[V::zero(); 2]; VECTORS];
                 for (j, weights) in weights.iter_mut().enumerate() {
                     let at = panel(j).add(codes + pair * row + j % PANEL * V::LANES);
@@ -218,7 +158,7 @@ unsafe fn sums<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize,
     }
 }
 
-/// Finishes sums whose last vector has no columns.
+/// Finishes the sums of a last panel whose last vector has no columns.
 ///
 /// # Safety
 /// As [`coded`].
@@ -231,7 +171,7 @@ unsafe fn narrow<V: Vector, const ROWS: usize, const VECTORS: usize>(
     for j in 0..VECTORS - 1 {
         at.columns = V::LANES.min(c.columns - j * V::LANES);
         let sums = std::array::from_fn::<_, ROWS, _>(|i| [sums[i][j]]);
-        // SAFETY: passed on from the caller. Null pointers stay what they are.
+        // SAFETY: passed on from the caller. A null pointer stays null.
         unsafe { finish::<V, ROWS, 1, false>(&at, sums) };
         let next = |p: *const V::Element| if p.is_null() { p } else { p.wrapping_add(V::LANES) };
         (at.c, at.bias, at.other) = (at.c.wrapping_add(V::LANES), next(at.bias), next(at.other));
@@ -253,24 +193,26 @@ pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPa
     }
 }
 
+/// Decodes codes of one kind.
+///
 /// # Safety
-/// As [`decode`]; the table must be of that kind.
+/// As [`decode`]; the table must suit the kind.
 #[inline(always)]
 unsafe fn rows<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
     let form = &part.form;
-    let row = form.width * C::ROWS;
+    let (row, terms) = (form.width * C::ROWS, form.format.block);
     let (mut term, end, mut to) = (part.from, part.from + part.count, part.to);
     // SAFETY: the caller promises the panel and room for the rows.
     unsafe {
         let table = C::table::<V>(part.panel.cast());
         while term < end {
-            let block = part.panel.add(form.header() + term / form.block * form.block_bytes());
+            let block = part.panel.add(form.block(term / terms));
             let numbers = [0, 1].map(|j| Numbers::<V>::load::<OFFSET>(block, j, form));
-            let last = end.min((term / form.block + 1) * form.block);
+            let last = end.min((term / terms + 1) * terms);
             let codes = block.add(form.numbers());
             while term < last {
                 let second = term % 2;
-                let pair = term % form.block / 2;
+                let pair = term % terms / 2;
                 for (j, numbers) in numbers.iter().enumerate() {
                     let (low, high) = C::pair::<V>(codes.add(pair * row + j * V::LANES), form.width, table);
                     let to = to.add(j * V::LANES);
@@ -283,8 +225,8 @@ unsafe fn rows<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32
                         }
                     }
                 }
-                let terms = if second == 0 && term + 1 < last { 2 } else { 1 };
-                (term, to) = (term + terms, to.wrapping_add(terms * part.pitch));
+                let done = if second == 0 && term + 1 < last { 2 } else { 1 };
+                (term, to) = (term + done, to.wrapping_add(done * part.pitch));
             }
         }
     }

@@ -1,13 +1,19 @@
-//! The kernels beside coded panels, for each kind of codes and instruction-set level.
+//! The micro-kernels for coded panels, by kind of codes and instruction-set level.
 
-use super::coded::{CodeKind, CodedCall, CodedPart, PANEL};
+#[cfg(target_arch = "x86_64")]
+use super::table::{avx2, avx512};
+use super::{
+    coded::{CodedCall, CodedPart},
+    panel_form::{CodeKind, PANEL},
+    table::portable,
+};
 use crate::simd::{
     Isa,
     codes::{Nibbles, Signed, Unsigned},
     vector::{Lanes, Vector},
 };
 
-/// Computes a block.
+/// Computes a block whose right operand is in coded panels.
 ///
 /// # Safety
 /// That of [`coded`](super::coded::coded).
@@ -23,54 +29,11 @@ pub type DecodeKernel<T> = unsafe fn(&CodedPart<T>);
 pub struct CodedKernels<T: 'static> {
     /// Columns of a panel.
     pub width: usize,
-    /// By the number of rows less one: kernels of so many panels, the most first. The last one takes one panel.
+    /// At index `rows - 1`, the kernels for that number of rows, each with the number of panels that it takes. The last one takes one panel.
     pub rows: &'static [&'static [(usize, CodedKernel<T>)]],
     /// Decodes panels for products of more rows.
     pub decode: DecodeKernel<T>,
 }
-
-/// The kernels at an instruction-set level, which may run only where the machine has its instructions.
-macro_rules! level {
-    ($(#[$attribute:meta])* $name:ident) => {
-        mod $name {
-            use super::{CodedCall, CodedPart};
-            use crate::simd::codes::{CodeVector, Codes};
-
-            /// Computes a block.
-            ///
-            /// # Safety
-            /// See [`level`].
-            $(#[$attribute])*
-            pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
-                call: &CodedCall<f32>,
-            ) {
-                // SAFETY: the caller keeps the contract of the body.
-                unsafe { crate::gemm::micro::coded::coded::<V, C, ROWS, VECTORS, OFFSET>(call) }
-            }
-
-            /// Decodes a part of a panel.
-            ///
-            /// # Safety
-            /// See [`level`].
-            $(#[$attribute])*
-            pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
-                // SAFETY: as above.
-                unsafe { crate::gemm::micro::coded::decode::<V, C, OFFSET>(part) }
-            }
-        }
-    };
-}
-level!(portable);
-#[cfg(target_arch = "x86_64")]
-level!(
-    #[target_feature(enable = "avx2,fma,f16c")]
-    avx2
-);
-#[cfg(target_arch = "x86_64")]
-level!(
-    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
-    avx512
-);
 
 macro_rules! kernels {
     (of $level:ident, $v:ty, $c:ty, $offset:literal, ($($rows:literal: $($panels:literal)*);*)) => {

@@ -7,5 +7,6 @@ pub mod coded_table;
 pub mod dots;
 pub mod matvec;
 pub mod pack;
+pub mod panel_form;
 pub mod sweep;
 pub mod table;

@@ -6,12 +6,14 @@ use half::{bf16, f16};
 use super::{
     block::{CACHED, PACKS, STREAMS},
     call::MicroCall,
+    coded::{CodedCall, CodedPart},
     dots::Dots,
     pack::{Lines, Panel},
     sweep::Strips,
 };
 use crate::simd::{
     Isa,
+    codes::{CodeVector, Codes},
     stored::Stored,
     vector::{Lanes, Vector},
 };
@@ -104,8 +106,8 @@ impl<T> Micro<T> {
 /// level's instructions.
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
-        mod $name {
-            use super::{MicroCall, Dots, Lines, Panel, Stored, Vector};
+        pub(super) mod $name {
+            use super::{CodeVector, CodedCall, CodedPart, Codes, Dots, Lines, MicroCall, Panel, Stored, Vector};
 
             /// Computes a block.
             ///
@@ -171,6 +173,28 @@ macro_rules! level {
             pub unsafe fn lines<V: Vector>(lines: &Lines<V::Element>) {
                 // SAFETY: as above.
                 unsafe { crate::gemm::micro::pack::lines::<V>(lines) }
+            }
+
+            /// Computes a block with a right operand in coded panels.
+            ///
+            /// # Safety
+            /// See [`level`].
+            $(#[$attribute])*
+            pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
+                call: &CodedCall<f32>,
+            ) {
+                // SAFETY: as above.
+                unsafe { crate::gemm::micro::coded::coded::<V, C, ROWS, VECTORS, OFFSET>(call) }
+            }
+
+            /// Decodes a part of a coded panel.
+            ///
+            /// # Safety
+            /// See [`level`].
+            $(#[$attribute])*
+            pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
+                // SAFETY: as above.
+                unsafe { crate::gemm::micro::coded::decode::<V, C, OFFSET>(part) }
             }
 
             /// Computes sums of products.

@@ -1,4 +1,4 @@
-//! The accesses of direct convolution: the elements that a map reads, the lines of memory that these are in, and what is counted of them.
+//! The memory accesses of direct convolution: their places, and the lines of memory that they touch.
 
 use eutectic_backend::Instr;
 use eutectic_ir::{Type, index::Index};
@@ -11,7 +11,7 @@ pub(super) const TOGETHER: usize = 32;
 /// Bytes that the nearest cache gives in one turn.
 pub(super) const LINE: i64 = 128;
 
-/// What a device does a second.
+/// The rates of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Operations of threads, a multiplication and addition being one.
@@ -21,7 +21,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Those of an H200.
+    /// The rates of an H200.
     pub const USUAL: Rates = Rates { operations: 2.1e13, near: 2.0e13 };
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Returns that of a map over some of the axes.
+    /// Makes the access of a map whose coordinates are the axes `axes` of a product of `rank` axes.
     pub fn new(map: &Index, size: usize, axes: &[usize], rank: usize) -> Access {
         let steps = map.affine(axes.len()).map(|of_map| {
             let mut steps = SmallVec::from_elem(0, rank);
@@ -60,12 +60,12 @@ impl Access {
         }
     }
 
-    /// Whether neighbours along an axis are neighbours in memory.
+    /// Returns whether neighbours along an axis are neighbours in memory.
     pub fn steps_by_one(&self, axis: usize) -> bool {
         self.steps.as_ref().is_some_and(|steps| steps[axis] == 1)
     }
 
-    /// Whether it takes in so many neighbours along an axis at once, whose elements have 16 bits.
+    /// Returns whether one read takes `lanes` neighbours of 16 bits along an axis.
     pub fn is_packed(&self, axis: usize, lanes: usize) -> bool {
         let divides = |step: i64| step % lanes as i64 == 0;
         let others =
@@ -73,7 +73,7 @@ impl Access {
         self.size == 2 && self.steps_by_one(axis) && divides(self.first) && self.steps.as_ref().is_some_and(others)
     }
 
-    /// Returns how many places it has where so many points of each axis are written out.
+    /// Returns the number of places that it reads where `written` points of each axis are written out.
     pub fn places(&self, written: &[usize]) -> usize {
         let Some(steps) = &self.steps else {
             let mentioned = written.iter().zip(&self.mentions).filter(|(_, mentioned)| **mentioned);
@@ -81,7 +81,7 @@ impl Access {
         };
         let several = steps.iter().zip(written).filter(|&(&step, &count)| step != 0 && count > 1);
         let mut axes: SmallVec<[(i64, usize); 12]> = several.map(|(&step, &count)| (step, count)).collect();
-        // What windows have in common is found early, while there are few places.
+        // Long steps first: windows then share places while there are few, which keeps the list short.
         axes.sort_unstable_by_key(|&(step, _)| -step.abs());
         let mut places = vec![0];
         for (step, count) in axes {
@@ -92,7 +92,7 @@ impl Access {
         places.len()
     }
 
-    /// Returns in how many turns the nearest cache serves threads that are at these points.
+    /// Returns the number of lines that threads at these points touch, each a turn of the nearest cache.
     pub fn lines(&self, warp: &[Numbers]) -> f64 {
         let Some(steps) = &self.steps else { return warp.len() as f64 };
         let place = |at: &Numbers| steps.iter().zip(at).map(|(step, &at)| step * at as i64).sum::<i64>();
@@ -104,7 +104,7 @@ impl Access {
     }
 }
 
-/// Returns how many operations an element takes.
+/// Returns the operations that an element takes.
 pub(super) fn operations(instrs: &[Instr]) -> f64 {
     let of = |instr: &Instr| match instr {
         Instr::Map { op, args, dtype, .. } => {

@@ -1,4 +1,4 @@
-//! Prints a direct convolution: one body that holds the operands of all terms and the epilogues of all results, each value once.
+//! Prints a direct convolution. One body holds the operands of all terms and the epilogues of all results, with each value computed once.
 
 use eutectic_backend::{Body, Contraction, ContractionAxes, Instr, ValueId, axes::Nest};
 use eutectic_ir::index::Index;
@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 use super::{BLOCK, Direct, Numbers};
 use crate::{device::DeviceShape, dialect::Dialect, kernels::emit::Emitter, kernels::lanes::SplitAxis, launch::Launch};
 
-/// Blocks of a processor at most; threads take several tiles where there are more.
+/// The most blocks of a processor. Threads take several tiles where there are more.
 const BLOCKS: usize = 64;
 
-/// A body that is written out for several points: what it computes is the same value wherever maps are the same.
+/// A body that is written out for several points. Instructions with the same maps become one value.
 #[derive(Default)]
 struct Written {
     nest: Nest,
@@ -41,10 +41,10 @@ impl Written {
 }
 
 impl Direct<'_> {
-    /// Prints it.
+    /// Prints the kernel.
     ///
     /// # Errors
-    /// What cannot be printed.
+    /// Everything that the dialect cannot print.
     pub fn print(&self, dialect: &dyn Dialect, shape: &DeviceShape) -> Result<Launch, Vec<String>> {
         let (outer, rank) = (self.outer, self.extents.len());
         let operands = self.nests().ok_or_else(|| vec!["no product".to_string()])?;
@@ -115,14 +115,14 @@ impl Direct<'_> {
             emitter.line(&format!("{sum} = {};", dialect.multiply_add(&left, &right, &sum)));
         }
         turns.iter().for_each(|_| emitter.line("}"));
-        // What was named in a turn is out of scope.
+        // The names of a turn are out of scope here.
         emitter.forget(|_| true);
         for (value, n) in sums {
             let ty = dialect.register(written.nest.instrs[value].dtype());
             let names = (0..self.lanes).map(|lane| dialect.convert(ty, &format!("sum{n}_{lane}")));
             emitter.set(value, names.collect());
         }
-        // A point reads what it writes before it writes.
+        // A point may store over an element that it loads, so it loads first.
         written.nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
         for (n, result) in results.iter().enumerate() {
             let when = self.is_own(result);
@@ -138,7 +138,7 @@ impl Direct<'_> {
         Ok(Launch::new(dialect.kernel(&self.kernel.slots, BLOCK, &emitter.text), [blocks, 1, 1], BLOCK))
     }
 
-    /// The operands over all axes, each with the value that is multiplied.
+    /// Returns the operands over all axes, each with its factor of the product.
     fn nests(&self) -> Option<[(Nest, ValueId); 2]> {
         let Contraction { lhs, rhs, axes } = self.kernel.contraction()?;
         let ContractionAxes { batch, rows, columns, depth } = axes;
@@ -153,8 +153,7 @@ impl Direct<'_> {
         Some([(cut(left), multiplied(lhs)?), (cut(right.permuted(&order)), multiplied(rhs)?)])
     }
 
-    /// Statements that name the number of a thread's tile along each axis, and its first result. A tile that would reach beyond the end begins
-    /// earlier.
+    /// Returns statements that name a thread's tile and its first result along each axis. A tile that would reach beyond the end begins earlier.
     fn coordinates(&self, dialect: &dyn Dialect) -> Vec<String> {
         let ty = dialect.index(false);
         let mut lines = Vec::new();
@@ -182,7 +181,7 @@ impl Direct<'_> {
         lines
     }
 
-    /// Conditions under which no tile before a thread's has a result of it.
+    /// Returns the conditions under which a result is in no earlier tile.
     fn is_own(&self, result: &[usize]) -> Vec<String> {
         let overlaps = |axis: &usize| !self.extents[*axis].is_multiple_of(self.written[*axis]);
         let condition = |axis: usize| format!("x{axis} + {} >= tile{axis} * {}", result[axis], self.written[axis]);
@@ -190,7 +189,7 @@ impl Direct<'_> {
     }
 }
 
-/// All points of a domain, the last axis first.
+/// Returns all points of a domain. The last axis varies fastest.
 fn points(domain: &[usize]) -> impl Iterator<Item = Numbers> {
     let count = domain.iter().product();
     (0..count).map(move |n: usize| {

@@ -1,4 +1,4 @@
-//! How long the threads of a direct convolution are busy: operations, reads from the nearest cache, and turns in which they wait for memory.
+//! The time of a direct convolution: operations, reads from the nearest cache, and turns in which threads wait for memory.
 
 use smallvec::SmallVec;
 
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::device::DeviceShape;
 
-/// Loads of a thread that are on their way together.
+/// The most loads of a thread that are under way at once.
 const ON_THE_WAY: f64 = 32.0;
-/// Seconds in which they come.
+/// Seconds from a load to its value.
 const LATENCY: f64 = 3.5e-7;
 /// Registers of a processor, those of a thread without its sums, and the most threads.
 const REGISTERS: f64 = 65536.0;
@@ -18,13 +18,13 @@ const OWN: f64 = 56.0;
 const RESIDENT: f64 = 1536.0;
 
 impl Direct<'_> {
-    /// Returns the seconds in which threads are busy, if all that they read is near.
+    /// Returns the seconds that threads take if the nearest cache holds all that they read.
     pub fn busy(&self, shape: &DeviceShape, rates: Rates) -> f64 {
         let results: usize = self.written[..self.outer].iter().product();
         let terms: usize = self.written[self.outer..].iter().product();
         let turns = (self.extents[self.outer..].iter().product::<usize>() / terms) as f64;
         let warp = self.warp();
-        // Of a turn of the depth: operations, lines of the cache, loads.
+        // The operations, lines of the cache and loads of one turn of the depth.
         let lanes = self.lanes as f64;
         let mut operated = (results * terms) as f64 * lanes;
         let (mut lines, mut loads) = (0.0, 0.0);
@@ -52,7 +52,7 @@ impl Direct<'_> {
             .max(waits)
     }
 
-    /// The points at which threads are that read together.
+    /// Returns the points of the threads that read together.
     fn warp(&self) -> SmallVec<[Numbers; TOGETHER]> {
         let coordinates = |thread: usize| {
             let mut rest = thread;

@@ -2,7 +2,6 @@
 
 use std::{collections::BinaryHeap, sync::Arc};
 
-use eutectic_backend::Cost;
 use eutectic_ir::eclasses::ClassId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -10,7 +9,10 @@ use smallvec::SmallVec;
 use super::{Live, NONE, Price, State, Undo};
 use crate::{
     plan::PlanError,
-    planner::search::order::{self, KernelId},
+    planner::{
+        search::order::{self, KernelId},
+        space::KernelPrice,
+    },
 };
 
 /// Why kernels cannot stand, and classes of which one must not be needed if they are to.
@@ -237,7 +239,7 @@ impl State<'_, '_> {
             let kernel = self.kernel(id).kernel.clone();
             let key = space.key(&self.plan, &kernel);
             match space.known(key) {
-                Some(cost) => self.put(id, cost),
+                Some(price) => self.put(id, price),
                 // What loading takes counts for little, and so hardly ever decides.
                 None => unknown.push((kernel.load, kernel.interior.len(), id, key)),
             }
@@ -247,17 +249,17 @@ impl State<'_, '_> {
             if self.price.exceeds(most) {
                 return false;
             }
-            let cost = space.cost_of_key(key, &self.plan, &self.kernel(id).kernel);
-            self.put(id, cost);
+            let price = space.price_of_key(key, &self.plan, &self.kernel(id).kernel);
+            self.put(id, price);
         }
         !self.price.exceeds(most)
     }
 
-    /// Counts a kernel at its cost.
-    fn put(&mut self, id: KernelId, cost: Cost) {
+    /// Counts a kernel at its price.
+    fn put(&mut self, id: KernelId, price: KernelPrice) {
         let space = self.space;
         let live = self.live_mut(id);
-        live.seconds = space.seconds(&live.kernel, cost);
+        live.seconds = space.seconds(&live.kernel, price);
         self.count(id, true);
     }
 
@@ -296,8 +298,8 @@ impl State<'_, '_> {
         let kernel = Arc::make_mut(&mut self.live_mut(id).kernel);
         kernel.load = !kernel.load;
         if counted {
-            let cost = self.space.cost(&self.plan, &self.kernel(id).kernel);
-            self.put(id, cost);
+            let price = self.space.kernel_price(&self.plan, &self.kernel(id).kernel);
+            self.put(id, price);
         }
     }
 
