@@ -26,7 +26,7 @@ pub struct Blocking<T: 'static> {
     pub(super) micro: Option<Micro<T>>,
     /// How packed right operands are read, if their elements are kept in a shorter type.
     pub kept: Option<KeptPanels<T>>,
-    /// How packed right operands are read, if they are kept as codes.
+    /// The panels of right operands that are kept as codes, and their kernels.
     pub coded: Option<CodedPanels<T>>,
     /// Elements of a right operand that stay in the second-level cache beside the left operand and the result; half of them, while as
     /// many are prefetched that come next.
@@ -85,7 +85,7 @@ impl<T: ProductElement> Blocking<T> {
         Blocking { kept: self.micro.zip(dtype).and_then(|(micro, dtype)| KeptPanels::new(&micro, dtype, isa)), ..self }
     }
 
-    /// Right operands are packed as codes, if these panels are given.
+    /// Returns the blocking for right operands in these panels, if there are any.
     pub fn coding(self, coded: Option<CodedPanels<T>>) -> Blocking<T> {
         Blocking { coded, ..self }
     }

@@ -37,7 +37,7 @@ pub struct Direct<'a> {
     kernel: &'a Kernel,
     /// The extent of each axis.
     extents: Numbers,
-    /// How many axes the result has.
+    /// The number of axes of the result.
     outer: usize,
     /// The axis of the depth that is cut into two, if one is, and the extent of the inner one.
     cut: Option<(usize, usize)>,
@@ -47,7 +47,7 @@ pub struct Direct<'a> {
     own: Vec<Access>,
     /// The type of sums.
     sum: DType,
-    /// How many points of each axis are written out: results of a thread, and terms of the depth.
+    /// The number of points of each axis that are written out: results of a thread, and terms of the depth.
     written: Numbers,
     /// The axes of the result. Neighbouring threads have neighbours along the last one.
     order: Numbers,
@@ -176,7 +176,7 @@ impl<'a> Direct<'a> {
         format!("direct {} of {}", results.join("×"), terms.join("×"))
     }
 
-    /// Returns how many tiles an axis of the result has. The last one overlaps the one before it where they do not divide the axis.
+    /// Returns the number of tiles of an axis of the result. The last one overlaps the one before it where tiles do not divide the axis.
     fn tiles(&self, axis: usize) -> usize {
         self.extents[axis].div_ceil(self.step(axis))
     }
@@ -187,7 +187,7 @@ impl<'a> Direct<'a> {
         self.written[axis] * lanes
     }
 
-    /// Returns how many threads there are, one for each tile.
+    /// Returns the number of threads, one for each tile.
     fn threads(&self) -> usize {
         (0..self.outer).map(|axis| self.tiles(axis)).product()
     }

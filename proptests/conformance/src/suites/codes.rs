@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     numbers_that_are_not_finite,
 ];
 
-/// How weights are stored.
+/// A storage format of weights.
 #[derive(Clone, Copy, Debug)]
 enum Codes {
     /// (code − 8)·scale of codes of 4 bits, two in a byte: those of the first half of a block in the low bits.

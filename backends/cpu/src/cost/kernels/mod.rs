@@ -135,12 +135,12 @@ impl CostModel {
     }
 }
 
-/// How a right operand is kept packed where it is constant, if it is not kept as registers hold it.
+/// The packed form of a constant right operand that takes fewer bytes than registers hold.
 #[derive(Clone, Copy)]
 struct Kept {
     /// Bytes of an element.
     bytes: f64,
-    /// Whether each element has a scale of its block.
+    /// Whether elements are codes with the scale of their block.
     coded: bool,
     /// The axes along which elements differ.
     depends_on: AxisSet,

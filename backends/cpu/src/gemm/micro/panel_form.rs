@@ -5,7 +5,7 @@ use crate::simd::codes::CodeTable;
 /// Vectors side by side in a panel.
 pub const PANEL: usize = 2;
 
-/// How codes become numbers.
+/// A kind of codes, which says how they become numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeKind {
     /// Codes of 4 bits select from a table.
@@ -16,10 +16,10 @@ pub enum CodeKind {
     Unsigned,
 }
 
-/// How weights are kept: the layout of a panel without the width of the machine's vectors.
+/// The format of weights: the layout of a panel without the width of the machine's vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeFormat {
-    /// How codes become numbers.
+    /// The kind of codes.
     pub codes: CodeKind,
     /// Terms of a block, an even number.
     pub block: usize,
@@ -64,7 +64,7 @@ pub struct PanelForm {
     pub width: usize,
     /// Number of blocks.
     pub blocks: usize,
-    /// How weights are kept.
+    /// The format of weights.
     pub format: CodeFormat,
 }
 
