@@ -20,6 +20,7 @@ fn what_is_left_out_is_named_with_its_feature() {
         (vec!["run", "minilm", "--weights", &bert, "--text", "a cat"], "--text", "text"),
         (vec!["run", &language, "--prompt", "a cat"], "--prompt", "text"),
         (vec!["chat", &language], "chat", "text"),
+        (vec!["bench", &language], "no language models", "text"),
         (vec!["run", "sam", "--weights", &sam, "--image", &image], "--image", "vision"),
     ] {
         eutectic(args).refused(&["this build", what, &format!("`--features {feature}`"), "--features full"]);

@@ -97,3 +97,33 @@ fn a_conversation_remembers_what_was_said() {
     told(&["--top-k", "3"]).refused(&["--top-k", "--temperature"]);
     eutectic(["chat", "no-such.gguf"]).refused(&["no-such.gguf"]);
 }
+
+#[test]
+fn a_bench_measures_a_prompt_and_a_continuation() {
+    let args = ["bench", MODEL, "--prompt", "5", "--generate", "3", "--iters", "2", "--warmup", "0"];
+    let printed = eutectic([&args[..], &["--format", "json"]].concat()).good();
+    let printed: Value = serde_json::from_str(&printed).expect("JSON");
+    for (phase, tokens) in [("prompt", 5), ("generate", 3)] {
+        assert_eq!(printed[phase]["tokens"], tokens);
+        assert_eq!(printed[phase]["times_ms"].as_array().map(Vec::len), Some(2));
+    }
+    // Halfway, the cache has 2 tokens more. A token takes 8 keys and 8 values of 4 bytes, for each of 2 heads in 2 layers.
+    let read = |generate: &str| {
+        let args = ["bench", MODEL, "--prompt", "8", "--generate", generate, "--iters", "1", "--format", "json"];
+        let printed: Value = serde_json::from_str(&eutectic(args).good()).expect("JSON");
+        printed["bytes_per_token"].as_u64().expect("a number")
+    };
+    assert_eq!(read("6") - read("2"), 2 * (8 + 8) * 4 * 2 * 2);
+    assert!(eutectic(args).good().contains("A generated token reads"));
+}
+
+#[test]
+fn a_bench_refuses_what_says_nothing() {
+    eutectic(["bench", MODEL, "--ids", "ids.npy", "--batch", "2"]).refused(&["--ids, --batch", "is a language model"]);
+    eutectic(["bench", "demo", "--generate", "4"]).refused(&["--generate: demo is no language model"]);
+    eutectic(["bench", MODEL, "--prompt", "1000000"]).refused(&[
+        "tokens, but",
+        "was trained for",
+        "--prompt and --generate",
+    ]);
+}

@@ -57,9 +57,14 @@ impl Decoder {
         &self.config
     }
 
-    /// Returns the bytes that its weights take in the file.
-    pub fn stored_bytes(&self) -> usize {
-        self.tensors.values().map(TensorInfo::bytes).sum()
+    /// Returns the bytes that a run of one token has to read, with `cached` tokens in the cache: the weights as the file has them, and the
+    /// keys and values. Of a table of embeddings that is no factor of the logits too, a row is read, which is not counted.
+    pub fn read_bytes(&self, cached: usize) -> usize {
+        let is_read = |name: &str| self.config.tied || name != "token_embd.weight";
+        let weights = self.tensors.iter().filter(|(name, _)| is_read(name)).map(|(_, tensor)| tensor.bytes());
+        let row = self.config.groups * self.config.depth.iter().sum::<usize>();
+        let cache = self.config.layers * cached.min(self.config.positions) * row * DType::F32.size();
+        weights.sum::<usize>() + cache
     }
 
     /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache; see [`Decoder::program`].

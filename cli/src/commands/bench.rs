@@ -1,5 +1,7 @@
 //! `bench`: how long a program takes, as a whole and kernel by kernel.
 
+#[cfg_attr(not(feature = "text"), path = "bench/no_language.rs")]
+mod language;
 mod sweep;
 
 use std::{
@@ -45,6 +47,8 @@ Examples:
   eutectic bench demo --plan demo.plan
   eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy \\
       --format json
+  # tokens a second: a prompt of 512, then 128 tokens one by one
+  eutectic bench model.gguf --prompt 512 --generate 128 --threads 2
 
 --ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each \
 point of a sweep; with --explain, one for each kernel.";
@@ -80,24 +84,70 @@ pub struct Args {
     /// Writes the times as comma-separated values
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    language: LanguageArgs,
+}
+
+/// What a language model (*.gguf) reads and generates.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Language models (*.gguf)")]
+struct LanguageArgs {
+    /// The tokens of the prompt, which are arbitrary [default: 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    prompt: Option<u32>,
+    /// The tokens that are generated after it, one by one [default: 128]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    generate: Option<u32>,
+}
+
+impl LanguageArgs {
+    /// The options that are given.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        let flags = [("--prompt", self.prompt.is_some()), ("--generate", self.generate.is_some())];
+        flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
+    }
 }
 
 /// How it is measured.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Measuring")]
 struct Measure {
-    /// Runs that are timed
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
-    iters: u32,
-    /// Runs before them
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    warmup: u32,
+    /// Runs that are timed [default: 30; 5 for language models]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iters: Option<u32>,
+    /// Runs before them [default: 5; 1 for language models]
+    #[arg(long, value_name = "N")]
+    warmup: Option<u32>,
     /// Runs until so much time has passed, three times at least, instead of --iters times
     #[arg(long, value_name = "SECONDS", value_parser = positive, conflicts_with = "iters")]
     duration: Option<f64>,
     /// Measures at each of some values: of threads, batch, seq, or a symbolic dimension; all combinations of several
     #[arg(long, value_name = "NAME=N,N,…")]
     sweep: Vec<Sweep>,
+}
+
+impl Measure {
+    /// The limits of the measurement, with numbers of runs where none are given.
+    fn runs(&self, iters: u32, warmup: u32) -> Runs {
+        let limit = self.duration.map(Duration::from_secs_f64);
+        let iters = if limit.is_some() { usize::MAX } else { self.iters.unwrap_or(iters) as usize };
+        Runs { iters, warmup: self.warmup.unwrap_or(warmup) as usize, limit }
+    }
+}
+
+/// The limits of a measurement.
+#[derive(Clone, Copy)]
+struct Runs {
+    iters: usize,
+    warmup: usize,
+    limit: Option<Duration>,
+}
+
+impl Runs {
+    /// The number of steps that a bar shows.
+    fn shown(&self) -> Option<u64> {
+        self.limit.is_none().then_some((self.warmup + self.iters) as u64)
+    }
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -117,6 +167,13 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let written = [("--csv -", &args.csv), ("--output -", &args.output), ("--save-plan -", &args.save_plan)];
     let written = written.map(|(flag, path)| (flag.to_string(), to_stdout(path)));
     output::one_on_stdout(written.into_iter().chain([args.job.json()]))?;
+    if args.job.program.is_gguf() {
+        return run_language_model(args);
+    }
+    if let Some(flag) = args.language.given().next() {
+        let problem = format!("{flag}: {} is no language model", args.job.program.model.display());
+        return Err(input(problem, "name a GGUF file, *.gguf"));
+    }
     let points = sweep::points(&args.measure.sweep);
     let single = [
         ("--output", args.output.is_some()),
@@ -147,6 +204,27 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         (Format::Table, [bench]) => bench.print(&mut out),
         (Format::Table, all) => print_sweep(&mut out, all),
     }
+}
+
+fn run_language_model(args: &Args) -> Result<(), Fault> {
+    let others = [
+        ("--input", !args.inputs.files.is_empty()),
+        ("--ids", args.ids.is_some()),
+        ("--output", args.output.is_some()),
+        ("--reference", args.reference.is_some()),
+        ("--explain", args.explain),
+        ("--plan", args.plan.is_some()),
+        ("--save-plan", args.save_plan.is_some()),
+        ("--csv", args.csv.is_some()),
+        ("--sweep", !args.measure.sweep.is_empty()),
+    ];
+    let others = others.into_iter().filter_map(|(flag, given)| given.then_some(flag));
+    let unfit: Vec<&str> = others.chain(args.job.program.for_other_models()).collect();
+    if unfit.is_empty() {
+        return language::run(args);
+    }
+    let problem = format!("{}: {} is a language model", unfit.join(", "), args.job.program.model.display());
+    Err(input(problem, "leave out the options of other models; a language model takes --prompt and --generate"))
 }
 
 /// What was measured at a point of a sweep.
@@ -206,7 +284,7 @@ impl<'a> Bench<'a> {
             bench.error = Some(LargestError::of(tensor, &npy::read(path)?)?);
         }
         if args.explain {
-            let runs = [args.measure.warmup as usize, bench.times.0.len()];
+            let runs = [args.runs().warmup, bench.times.0.len()];
             bench.steps = profile::measured(&bench.compiler, &bench.planned, &mut session, &bench.inputs, runs)?;
         }
         Ok(bench)
@@ -223,14 +301,11 @@ impl<'a> Bench<'a> {
         let mut outputs: Vec<Box<dyn DeviceBuffer>> = sizes.into_iter().map(host).collect::<Result<_, _>>()?;
         let bytes: Vec<&[u8]> = names.iter().filter_map(|name| self.inputs.get(name)).map(Tensor::bytes).collect();
         let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().filter_map(|buffer| buffer.host_mut()).collect();
-        let measure = &self.args.measure;
-        let limit = measure.duration.map(Duration::from_secs_f64);
-        let iters = measure.iters as usize;
-        let warmup = Warmup { rounds: measure.warmup as usize, time: self.compiler.backend().warm_up() };
-        let bar = progress("measuring", limit.is_none().then_some((warmup.rounds + iters) as u64));
+        let runs = self.args.runs();
+        let warmup = Warmup { rounds: runs.warmup, time: self.compiler.backend().warm_up() };
+        let bar = progress("measuring", runs.shown());
         let run: Contender<'_> = Box::new(|| Ok(session.run_into(&bytes, &mut outputs)?));
-        let iters = if limit.is_some() { usize::MAX } else { iters };
-        self.times = interleaved(&mut [run], warmup, iters, limit, &bar)?.remove(0);
+        self.times = interleaved(&mut [run], warmup, runs.iters, runs.limit, &bar)?.remove(0);
         drop(bar);
         Ok(first)
     }
@@ -246,7 +321,7 @@ impl<'a> Bench<'a> {
             "weights": self.source,
             "inputs": dims,
             "at": self.point.json(),
-            "warmup": self.args.measure.warmup,
+            "warmup": self.args.runs().warmup,
             "times_ms": times,
             "predicted_ms": self.planned.seconds() * 1e3,
             "kernels": program.run.len(),
@@ -306,6 +381,10 @@ impl<'a> Bench<'a> {
 }
 
 impl Args {
+    fn runs(&self) -> Runs {
+        self.measure.runs(30, 5)
+    }
+
     fn given(&self, job: &CommonArgs) -> Result<NamedTensors, Fault> {
         let mut given = self.inputs.read()?;
         if let Some(path) = &self.ids {

@@ -1,0 +1,189 @@
+//! `bench` of language models: tokens a second of a prompt and of a continuation, and how far the latter is from the memory's limit.
+
+use std::{
+    io::{Write, stdout},
+    time::{Duration, Instant},
+};
+
+use eutectic::{
+    Compiler, DType, Generator, Graph, Tensor,
+    engine::ir::{lang::Source, text::parse},
+};
+use serde_json::{Value, json};
+
+use super::Args;
+use crate::{
+    args::print_json,
+    fault::{Fault, input},
+    format::Format,
+    generation::open,
+    table::{bytes, duration, heading, table, thousands},
+    timing::{Times, progress},
+};
+
+/// The tokens of the prompt and of its continuation where no numbers are given.
+const TOKENS: [usize; 2] = [512, 128];
+/// The runs that are timed, and those before them.
+const RUNS: [u32; 2] = [5, 1];
+/// Bytes of the array whose reading says how fast memory is: more than caches hold.
+const READ: usize = 1 << 28;
+
+/// What was measured.
+struct Measured {
+    model: String,
+    device: String,
+    compiled: Duration,
+    /// Tokens of the prompt and of the continuation.
+    tokens: [usize; 2],
+    /// The times of both, a number for each run.
+    times: [Times; 2],
+    /// The bytes that a token of the continuation has to read, halfway.
+    read: usize,
+    /// Bytes a second that the device reads.
+    bandwidth: f64,
+}
+
+/// Measures a language model.
+///
+/// # Errors
+/// When the file is no language model that can be built, the tokens are more than it was trained for, or the backend cannot run it.
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let path = &args.job.program.model;
+    let model = open(path)?;
+    let tokens = [args.language.prompt, args.language.generate];
+    let tokens: [usize; 2] = std::array::from_fn(|at| tokens[at].map_or(TOKENS[at], |n| n as usize));
+    let (room, trained) = (tokens[0].saturating_add(tokens[1]), model.trained());
+    if room > trained {
+        let problem = format!("{room} tokens, but {} was trained for {trained}", path.display());
+        return Err(input(problem, "give smaller numbers with --prompt and --generate"));
+    }
+    let read = model.decoder(room).map_err(Fault::input)?.read_bytes(tokens[0] + tokens[1] / 2);
+    let compiler = args.job.compile.compiler()?;
+    let bar = progress("compiling", None);
+    let start = Instant::now();
+    let mut generator = Generator::new(model, &compiler, room)?;
+    let compiled = start.elapsed();
+    drop(bar);
+    let times = times(args, &mut generator, tokens)?;
+    let measured = Measured {
+        model: path.display().to_string(),
+        device: compiler.backend().describe(),
+        compiled,
+        tokens,
+        times,
+        read,
+        bandwidth: bandwidth(&compiler)?,
+    };
+    let mut out = stdout().lock();
+    match args.job.format {
+        Format::Json => print_json(&mut out, &measured.json()),
+        Format::Table => measured.print(&mut out),
+    }
+}
+
+/// Reads prompts of arbitrary tokens, and continues each of them by the likeliest ones; the end of a text does not end it.
+fn times(args: &Args, generator: &mut Generator, tokens: [usize; 2]) -> Result<[Times; 2], Fault> {
+    let runs = args.measure.runs(RUNS[0], RUNS[1]);
+    let known = generator.model().vocabulary().len() as u64;
+    let mut times = [Times::default(), Times::default()];
+    let bar = progress("measuring", runs.shown());
+    let begin = Instant::now();
+    for run in 0..runs.warmup.saturating_add(runs.iters) {
+        let counted = run.saturating_sub(runs.warmup);
+        if counted >= 3 && runs.limit.is_some_and(|limit| begin.elapsed() > limit) {
+            break;
+        }
+        // No prompt begins as the one before it, which is in the cache.
+        let first = args.job.program.seed.wrapping_add(run as u64 * 7907) % known;
+        let mut ids: Vec<u32> = (0..tokens[0] as u64).map(|n| ((first + n * 104_729) % known) as u32).collect();
+        let start = Instant::now();
+        let mut logits = generator.logits(&ids)?;
+        let read = Instant::now();
+        for _ in 0..tokens[1] {
+            let likeliest = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+            ids.push(likeliest.map_or(0, |(id, _)| id as u32));
+            logits = generator.logits(&ids)?;
+        }
+        if run >= runs.warmup {
+            times[0].0.push((read - start).as_secs_f64());
+            times[1].0.push(read.elapsed().as_secs_f64());
+        }
+        bar.inc(1);
+    }
+    Ok(times)
+}
+
+/// Returns how many bytes a second a kernel of the backend reads, at best.
+fn bandwidth(compiler: &Compiler) -> Result<f64, Fault> {
+    const COLUMNS: usize = 1 << 12;
+    let rows = READ / (4 * COLUMNS);
+    // The input keeps the kernel in every run: what depends on parameters alone is computed once.
+    let text = format!(
+        "(graph \"read\" (input n f32[]) (param x f32[{rows} {COLUMNS}]) (output y (reduce-max (min x n) :axes [0 1] :keep false)))"
+    );
+    let graph: Graph = parse(&Source::new("read", text)).map_err(|e| Fault::Input(e.into()))?;
+    let mut session = compiler.compile(&graph)?;
+    let ones = Tensor::new(DType::F32, &[rows, COLUMNS], vec![1_u8; READ]).map_err(Fault::input)?;
+    session.load_named(|_| Some(ones.clone()))?;
+    let mut best = f64::INFINITY;
+    let mut result = [0; 4];
+    for _ in 0..8 {
+        let start = Instant::now();
+        session.run_into(&[&1_f32.to_le_bytes()], &mut [&mut result])?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(READ as f64 / best)
+}
+
+impl Measured {
+    /// Tokens a second of a phase, at a share of the runs.
+    fn speed(&self, phase: usize, share: f64) -> f64 {
+        self.tokens[phase] as f64 / self.times[phase].quantile(share)
+    }
+
+    /// Bytes a second that the continuation reads.
+    fn reads(&self) -> f64 {
+        self.read as f64 * self.speed(1, 0.5)
+    }
+
+    fn json(&self) -> Value {
+        let phase = |at: usize| {
+            json!({
+                "tokens": self.tokens[at],
+                "times_ms": self.times[at].0.iter().map(|s| s * 1e3).collect::<Vec<_>>(),
+                "tokens_per_second": self.speed(at, 0.5),
+            })
+        };
+        json!({
+            "model": self.model,
+            "device": self.device,
+            "compile_ms": self.compiled.as_secs_f64() * 1e3,
+            "prompt": phase(0),
+            "generate": phase(1),
+            "bytes_per_token": self.read,
+            "read_bytes_per_second": self.reads(),
+            "bandwidth_bytes_per_second": self.bandwidth,
+            "share_of_bandwidth": self.reads() / self.bandwidth,
+        })
+    }
+
+    fn print(&self, out: &mut impl Write) -> Result<(), Fault> {
+        writeln!(out, "{}", heading(&self.model))?;
+        writeln!(out, "on        {}", self.device)?;
+        writeln!(out, "compiled  in {}, with packing", duration(self.compiled))?;
+        let mut rows = table(&["phase", ">tokens", ">runs", ">tokens/s", ">slowest tenth", ">fastest tenth"]);
+        for (at, name) in ["prompt", "generate"].into_iter().enumerate() {
+            let speed = |share| format!("{:.1}", self.speed(at, share));
+            let counts = [thousands(self.tokens[at]), thousands(self.times[at].0.len())];
+            rows.add_row([name.into(), counts[0].clone(), counts[1].clone(), speed(0.5), speed(0.9), speed(0.1)]);
+        }
+        writeln!(out, "{rows}")?;
+        let share = 100.0 * self.reads() / self.bandwidth;
+        let (read, speed, limit) = (bytes(self.read as f64), bytes(self.reads()), bytes(self.bandwidth));
+        writeln!(
+            out,
+            "A generated token reads {read}: {speed}/s, {share:.0} % of the {limit}/s that one kernel reads."
+        )?;
+        Ok(())
+    }
+}
