@@ -8,16 +8,12 @@
 Half of the cases are scikit-learn's models (and LightGBM's and XGBoost's) after training on random data; the others are single ops with random
 attributes. The number of rows is open.
 """
-import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 import warnings
 
+import golden_cases
 import numpy as np
-import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "ml"
@@ -39,13 +35,6 @@ def op_model(op, inputs, outputs, version=3, **attributes):
     )
     sets = [helper.make_opsetid("", 17), helper.make_opsetid(ML, version)]
     return helper.make_model(graph, opset_imports=sets, ir_version=8)
-
-
-def sessions_outputs(model, inputs):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs)))
 
 
 def random_trees(rng, count, depth, features, modes, missing):
@@ -421,51 +410,13 @@ def write():
         single += not always
         if single % 3 and not always:
             continue
-        folder = FOLDER / name
-        folder.mkdir(parents=True, exist_ok=True)
-        # Documentation is most of a small file.
-        model.doc_string = model.graph.doc_string = ""
-        onnx.save(model, folder / "model.onnx")
-        for kind, arrays in [("in", inputs), ("expected", outputs)]:
-            for key, array in arrays.items():
-                np.save(folder / f"{kind}_{key}.npy", array)
-        about = {"inputs": list(inputs), "outputs": list(outputs), "expect": "values", "rtol": RELATIVE, "atol": ABSOLUTE, "args": [], "subnormals": False}
-        (folder / "case.json").write_text(json.dumps(about) + "\n")
-
-
-def check(binary, first, last):
-    counts = {"right": 0, "refused": 0, "wrong": 0}
-    for seed in range(first, last):
-        for name, model, inputs, outputs in cases(seed):
-            with tempfile.TemporaryDirectory() as folder:
-                folder = pathlib.Path(folder)
-                onnx.save(model, folder / "m.onnx")
-                command = [binary, "run", str(folder / "m.onnx"), "--threads", "1"]
-                for key, array in inputs.items():
-                    np.save(folder / f"in_{key}.npy", array)
-                    command += ["--input", f"{key}=@{folder}/in_{key}.npy"]
-                for key in outputs:
-                    command += ["--output", f"{key}={folder}/out_{key}.npy"]
-                run = subprocess.run(command, capture_output=True, text=True)
-                if run.returncode:
-                    counts["refused"] += 1
-                    print(f"refused {seed} {name}: {' '.join(run.stderr.split())[-260:]}")
-                    continue
-                wrong = []
-                for key, want in outputs.items():
-                    got = np.load(folder / f"out_{key}.npy")
-                    good = got.shape == want.shape and got.dtype == want.dtype
-                    if not good or not np.allclose(got, want, RELATIVE, ABSOLUTE, equal_nan=True) or want.dtype.kind == "i" and (got != want).any():
-                        wrong.append(f"{key}: {got.dtype}{got.shape} {got.ravel()[:6]} for {want.dtype}{want.shape} {want.ravel()[:6]}")
-                counts["wrong" if wrong else "right"] += 1
-                if wrong:
-                    print(f"WRONG {seed} {name}: {'; '.join(wrong)}")
-    print(counts)
+        golden_cases.write(FOLDER / name, model, inputs, outputs, RELATIVE, ABSOLUTE)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     if sys.argv[1:2] == ["--check"]:
-        check(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        made = (case for seed in range(int(sys.argv[3]), int(sys.argv[4])) for case in cases(seed))
+        golden_cases.check(sys.argv[2], made, RELATIVE, ABSOLUTE)
     else:
         write()

@@ -4,7 +4,7 @@ use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, attr::N
 
 use super::{
     error::NodeError,
-    import::{Carried, Importer, LoopBody},
+    import::{Carried, Importer, LoopBody, Packed},
     opsets::OpSets,
     proto::{AttributeProto, GraphProto, NodeProto, attribute_proto::AttributeType},
     stored::StoredTensor,
@@ -352,6 +352,16 @@ impl NodeCall<'_, '_> {
         self.importer.graph.ty(x).dims().expect("dimensions are bound while a model is read")
     }
 
+    /// Returns the element type of a value that the file keeps several to a byte.
+    pub fn packed(&self, x: NodeId) -> Option<Packed> {
+        self.importer.packed(x)
+    }
+
+    /// Takes elements out of bytes: u8[.., n] becomes u8 or i8[.., n · 8 / bits].
+    pub fn unpacked(&mut self, bytes: NodeId, packed: Packed) -> NodeResult {
+        self.importer.unpacked(bytes, packed, &self.origin)
+    }
+
     /// The number of axes.
     pub fn rank(&self, x: NodeId) -> usize {
         self.dims(x).len()
@@ -507,6 +517,6 @@ impl NodeCall<'_, '_> {
 }
 
 /// Extents as an attribute.
-fn shape(dims: &[usize]) -> Attr {
+pub(super) fn shape(dims: &[usize]) -> Attr {
     Attr::Shape(dims.iter().map(|&n| Dim::from(n)).collect::<Shape>())
 }

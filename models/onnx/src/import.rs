@@ -1,6 +1,7 @@
 //! From the nodes of a model to a graph: names and scopes, parameters and constants, and what is known while the model is read.
 
 mod order;
+mod packed;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,11 +12,12 @@ use eutectic_ir::{
     ops::{Leaf, eval::Value},
 };
 
+pub(super) use packed::Packed;
 pub(super) use turns::Carried;
 
 use super::{
     ImportOptions, Imported, Model, OnnxError, StoredTensor, TWICE, Unsupported,
-    call::NodeCall,
+    call::{NodeCall, shape},
     error::NodeError,
     ops::{self, Build},
     opsets::OpSets,
@@ -74,6 +76,8 @@ pub(super) struct Importer<'m> {
     model: &'m Model,
     pub graph: Graph,
     params: BTreeMap<String, StoredTensor>,
+    /// The element types of values that files keep several to a byte.
+    packed: HashMap<NodeId, Packed>,
     /// Those that are small.
     known: HashMap<NodeId, Known>,
     scopes: Vec<NamedValues>,
@@ -104,6 +108,7 @@ pub(super) fn import(model: &Model, options: &ImportOptions) -> Result<Imported,
         model,
         graph: Graph::new(graph.name()),
         params: BTreeMap::new(),
+        packed: HashMap::new(),
         known: HashMap::new(),
         scopes: vec![NamedValues::default()],
         around: Vec::new(),
@@ -453,8 +458,28 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    /// A tensor of the file: a constant, where it is a number or integers that may say shapes; else a parameter.
+    /// A tensor of the file; elements of fewer than 8 bits are taken out of its bytes.
     pub fn stored(&mut self, name: &str, stored: &StoredTensor) -> Result<NodeId, NodeError> {
+        let bytes = self.leaf(name, stored)?;
+        let Some((packed, dims)) = stored.packed() else { return Ok(bytes) };
+        let (count, origin) = (dims.iter().product::<usize>(), Origin::default());
+        let mut all = self.unpacked(bytes, packed, &origin)?;
+        if self.graph.ty(all).count() != count {
+            let attrs = [("axis", 0.into()), ("at", 0.into()), ("len", (count as i64).into()), ("step", 1.into())];
+            all = self.apply("slice", &[all], &attrs, &origin)?;
+        }
+        let value = self.apply("reshape", &[all], &[("shape", shape(dims))], &origin)?;
+        self.packed.insert(value, packed);
+        Ok(value)
+    }
+
+    /// Returns the element type of a value that a file keeps several to a byte.
+    pub fn packed(&self, value: NodeId) -> Option<Packed> {
+        self.packed.get(&value).copied()
+    }
+
+    /// A tensor of the file: a constant, where it is a number or integers that may say shapes; else a parameter.
+    fn leaf(&mut self, name: &str, stored: &StoredTensor) -> Result<NodeId, NodeError> {
         let ty = stored.ty();
         in_memory(&ty)?;
         let dtype = ty.dtype().unwrap_or(DType::F32);
@@ -483,7 +508,7 @@ impl<'m> Importer<'m> {
 
     /// The values of a tensor of an attribute.
     pub fn read(&self, tensor: &TensorProto) -> Result<Tensor, NodeError> {
-        let stored = StoredTensor::read(tensor, &self.model.folder).map_err(NodeError)?;
+        let stored = StoredTensor::read_plain(tensor, &self.model.folder).map_err(NodeError)?;
         stored.tensor().map_err(NodeError)
     }
 

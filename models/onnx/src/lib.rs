@@ -298,7 +298,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.into(), source })?;
     let proto = proto::TensorProto::decode(Bytes::from(bytes)).map_err(|e| e.to_string());
-    let tensor = proto.and_then(|proto| StoredTensor::read(&proto, &Folder::of(path))?.tensor());
+    let tensor = proto.and_then(|proto| StoredTensor::read_plain(&proto, &Folder::of(path))?.tensor());
     tensor.map_err(|problem| OnnxError::Format { path: path.into(), problem })
 }
 

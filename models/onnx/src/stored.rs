@@ -7,7 +7,11 @@ use prost::bytes::Bytes;
 
 use super::{
     folder::Folder,
-    proto::{TensorProto, tensor_proto::DataLocation},
+    import::Packed,
+    proto::{
+        TensorProto,
+        tensor_proto::{DataLocation, DataType},
+    },
     types::dtype,
 };
 
@@ -17,6 +21,8 @@ pub struct StoredTensor {
     dtype: DType,
     dims: Vec<usize>,
     data: ValueSource,
+    /// The element type and the extents of the tensor whose bytes these are.
+    packed: Option<(Packed, Vec<usize>)>,
 }
 
 /// Where the values are.
@@ -40,18 +46,27 @@ struct External {
 }
 
 impl StoredTensor {
-    /// The tensor of that description, found relative to the model's folder. External data is not opened yet.
+    /// The tensor of that description, found relative to the model's folder. External data is not opened yet. Of elements of fewer than
+    /// 8 bits it is the bytes ([`StoredTensor::packed`]).
     ///
     /// # Errors
     /// When the element type is none of ours, the numbers are not as many as the extents ask for, or the external path leads out
     /// of the folder.
     pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<StoredTensor, String> {
-        let dtype = dtype(proto.data_type())?;
-        let dims: Vec<usize> = proto
+        let mut dims: Vec<usize> = proto
             .dims
             .iter()
             .map(|&n| usize::try_from(n).map_err(|_| format!("an extent of {n}")))
             .collect::<Result<_, _>>()?;
+        let (dtype, packed) = match packed(proto.data_type()) {
+            Some(packed) => (DType::U8, Some(packed)),
+            None => (dtype(proto.data_type())?, None),
+        };
+        let packed = packed.map(|packed| {
+            let elements = dims.iter().try_fold(1_usize, |all, &n| all.checked_mul(n)).ok_or("too many elements")?;
+            Ok::<_, String>((packed, std::mem::replace(&mut dims, vec![packed.bytes(elements)])))
+        });
+        let packed = packed.transpose()?;
         if proto.segment.is_some() {
             return Err("it is stored in segments".into());
         }
@@ -63,11 +78,25 @@ impl StoredTensor {
                 None => typed(proto, dtype)?.into(),
             })
         };
-        let stored = StoredTensor { dtype, dims, data };
+        let stored = StoredTensor { dtype, dims, data, packed };
         if let ValueSource::Inside(bytes) = &stored.data {
             stored.over(bytes.clone())?;
         }
         Ok(stored)
+    }
+
+    /// As [`StoredTensor::read`], of element types that programs have.
+    ///
+    /// # Errors
+    /// As there, and when an element has fewer than 8 bits.
+    pub(super) fn read_plain(proto: &TensorProto, folder: &Folder) -> Result<StoredTensor, String> {
+        dtype(proto.data_type())?;
+        StoredTensor::read(proto, folder)
+    }
+
+    /// Returns the element type and the extents of the tensor whose bytes these are, where its elements have fewer than 8 bits.
+    pub(super) fn packed(&self) -> Option<(Packed, &[usize])> {
+        self.packed.as_ref().map(|(packed, dims)| (*packed, dims.as_slice()))
     }
 
     /// Its type.
@@ -133,8 +162,25 @@ impl From<Tensor> for StoredTensor {
     /// A tensor that no file has.
     fn from(tensor: Tensor) -> StoredTensor {
         let bytes = Bytes::copy_from_slice(tensor.bytes());
-        StoredTensor { dtype: tensor.dtype(), dims: tensor.dims().to_vec(), data: ValueSource::Inside(bytes) }
+        StoredTensor {
+            dtype: tensor.dtype(),
+            dims: tensor.dims().to_vec(),
+            data: ValueSource::Inside(bytes),
+            packed: None,
+        }
     }
+}
+
+/// Returns the element type of that number in ONNX, if its elements have fewer than 8 bits.
+fn packed(code: i32) -> Option<Packed> {
+    let (bits, signed) = match DataType::try_from(code).ok()? {
+        DataType::Uint4 => (4, false),
+        DataType::Int4 => (4, true),
+        DataType::Uint2 => (2, false),
+        DataType::Int2 => (2, true),
+        _ => return None,
+    };
+    Some(Packed { bits, signed })
 }
 
 /// The values that are listed one by one, as bytes.

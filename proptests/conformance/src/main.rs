@@ -125,11 +125,12 @@ impl Args {
     /// Those that were asked for; the ones that take longest come last in the suites, and are started first.
     fn checks(&self) -> Vec<Named<'_>> {
         type OfFolder = fn(&Device, &Path);
-        let of_models: [(&str, OfFolder, &Option<PathBuf>); 6] = [
+        let of_models: [(&str, OfFolder, &Option<PathBuf>); 7] = [
             ("models/bert", models::bert, &self.golden),
             ("models/sam", models::sam, &self.golden),
             ("models/numbers", numbers::numbers, &self.golden),
             ("models/classical", numbers::classical, &self.golden),
+            ("models/microsoft", numbers::microsoft, &self.golden),
             ("models/sentences", models::sentences, &self.minilm),
             ("models/onnx", onnx::nodes, &self.onnx),
         ];

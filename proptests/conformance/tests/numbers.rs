@@ -5,27 +5,33 @@ use std::{path::Path, sync::Arc};
 use eutectic::{Backend, Compiler, Cpu, CpuOptions, DType, Tensor};
 use eutectic_conformance::{
     device::Device,
-    suites::numbers::{classical, numbers},
+    suites::numbers::{classical, microsoft, numbers},
     sweep::Sweep,
 };
 use eutectic_ir::{lang::Source, text::parse};
 
-#[test]
-fn small_models_have_the_values_that_are_right() {
+/// Runs the cases of a folder on one thread: there are so many, and none is refused.
+fn all_are_right(cases: fn(&Device, &Path), least: usize) {
     let cpu = Arc::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })) as Arc<dyn Backend>;
     let device = Device::new(vec![cpu]).unwrap_or_else(|e| panic!("{e}"));
-    numbers(&device, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden"));
+    cases(&device, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden"));
     let (judged, refused, why) = device.take_counts();
-    assert!(judged >= 64 && refused == 0, "{judged} right, {refused} refused: {why:?}");
+    assert!(judged >= least && refused == 0, "{judged} right, {refused} refused: {why:?}");
+}
+
+#[test]
+fn small_models_have_the_values_that_are_right() {
+    all_are_right(numbers, 64);
 }
 
 #[test]
 fn classical_models_compute_what_onnx_runtime_computes() {
-    let cpu = Arc::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })) as Arc<dyn Backend>;
-    let device = Device::new(vec![cpu]).unwrap_or_else(|e| panic!("{e}"));
-    classical(&device, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden"));
-    let (judged, refused, why) = device.take_counts();
-    assert!(judged >= 64 && refused == 0, "{judged} right, {refused} refused: {why:?}");
+    all_are_right(classical, 64);
+}
+
+#[test]
+fn quantised_ops_compute_what_onnx_runtime_computes() {
+    all_are_right(microsoft, 29);
 }
 
 #[test]

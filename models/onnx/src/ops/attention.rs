@@ -175,14 +175,41 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// As [`rotary`], by these caches of cosines and sines, at the positions of tokens if caches are for each position.
 pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Option<NodeId>) -> NodeResult {
     let input = c.input(0)?;
-    let flat = c.rank(input) == 3;
     let x = heads(c, input, "num_heads")?;
     let [batch, heads, rows, depth] = c.dims(x)[..] else { return Err("heads are lost".into()) };
-    let turned = match c.int_or("rotary_embedding_dim", 0)? {
+    let width = match c.int_or("rotary_embedding_dim", 0)? {
         0 => depth,
-        n => usize::try_from(n).ok().filter(|&n| n <= depth).ok_or("it turns more than there is")?,
+        n => usize::try_from(n).unwrap_or(usize::MAX),
     };
-    let pairs = turned / 2;
+    let rotation = Rotation { caches, places, width, interleaved: c.flag("interleaved")? };
+    let turned = turned(c, x, &rotation)?;
+    if c.rank(input) != 3 {
+        return Ok(turned);
+    }
+    let flat = c.transpose(turned, &[0, 2, 1, 3])?;
+    c.reshape(flat, &[batch, rows, heads * depth])
+}
+
+/// How pairs of coordinates turn.
+pub(super) struct Rotation {
+    /// Cosines and sines: a row for each position, or for each token.
+    pub caches: [NodeId; 2],
+    /// The positions of the tokens, if caches have a row for each position.
+    pub places: Option<NodeId>,
+    /// How many of the coordinates turn.
+    pub width: usize,
+    /// Whether the coordinates of a pair are neighbours; else the second ones follow all of the first ones.
+    pub interleaved: bool,
+}
+
+/// Turns the coordinates of x [B H S D].
+pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -> NodeResult {
+    let [batch, heads, rows, depth] = c.dims(x)[..] else { return Err("heads are lost".into()) };
+    let Rotation { caches, places, width, interleaved } = *rotation;
+    if width > depth {
+        return Err("it turns more than there is".into());
+    }
+    let pairs = width / 2;
     let mut angle = |cache: NodeId| {
         let of_tokens = match places {
             Some(places) => {
@@ -197,7 +224,6 @@ pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Opt
         c.reshape(of_tokens, &[batch, 1, rows, pairs])
     };
     let (cos, sin) = (angle(caches[0])?, angle(caches[1])?);
-    let interleaved = c.flag("interleaved")?;
     let mut half = |second: bool| match interleaved {
         true => c.slice_by(x, 3, i64::from(second), pairs, 2),
         false => c.slice(x, 3, if second { pairs } else { 0 }, pairs),
@@ -212,17 +238,13 @@ pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Opt
         let column = [batch, heads, rows, pairs, 1];
         let (real, imaginary) = (c.reshape(real, &column)?, c.reshape(imaginary, &column)?);
         let both = c.concat(&[real, imaginary], 4)?;
-        c.reshape(both, &[batch, heads, rows, turned])?
+        c.reshape(both, &[batch, heads, rows, width])?
     } else {
         c.concat(&[real, imaginary], 3)?
     };
-    if turned < depth {
-        let rest = c.slice(x, 3, turned, depth - turned)?;
+    if width < depth {
+        let rest = c.slice(x, 3, width, depth - width)?;
         result = c.concat(&[result, rest], 3)?;
-    }
-    if flat {
-        result = c.transpose(result, &[0, 2, 1, 3])?;
-        result = c.reshape(result, &[batch, rows, heads * depth])?;
     }
     Ok(result)
 }

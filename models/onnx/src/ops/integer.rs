@@ -187,14 +187,30 @@ pub(super) fn requantized(
     saturated(c, number, Some(zero), to)
 }
 
-/// The scale and the zero point with which 0 and all elements are within 0 to 255, and x by them. Where all are 0 the scale is 1, as
-/// ONNX Runtime says.
 fn dynamic_quantize(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
-    let axes: Vec<usize> = (0..c.rank(x)).collect();
+    Ok(by_range(c, x, Ranges::Tensor)?.into())
+}
+
+/// The elements that share a scale and a zero point.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Ranges {
+    /// All elements.
+    Tensor,
+    /// Those of a row. Then no row's result depends on the others.
+    Row,
+}
+
+/// Returns x as u8, with the scales and the zero points by which 0 and all elements are within 0 to 255. Where all are 0 the scale is 1, as
+/// ONNX Runtime says.
+fn by_range(c: &mut NodeCall<'_, '_>, x: NodeId, ranges: Ranges) -> Result<[NodeId; 3], NodeError> {
+    let rank = c.rank(x);
+    let axes: Vec<usize> = (if ranges == Ranges::Row { rank.saturating_sub(1)..rank } else { 0..rank }).collect();
     let mut end = |how: &str, beyond: &str| {
-        let end = c.reduce(how, x, &axes)?;
-        let end = c.reshape(end, &[])?;
+        let mut end = c.reduce(how, x, &axes)?;
+        if ranges == Ranges::Tensor {
+            end = c.reshape(end, &[])?;
+        }
         c.with(beyond, end, 0.0)
     };
     let (high, low) = (end("reduce-max", "max")?, end("reduce-min", "min")?);
@@ -209,5 +225,22 @@ fn dynamic_quantize(c: &mut NodeCall<'_, '_>) -> Outputs {
     let zero = c.cast(rounded, DType::U8)?;
     let scaled = c.apply("div", [x, scale])?;
     let number = c.apply("round", [scaled])?;
-    Ok(vec![saturated(c, number, Some(zero), DType::U8)?, scale, zero])
+    Ok([saturated(c, number, Some(zero), DType::U8)?, scale, zero])
+}
+
+/// Returns the product of real rows, which are quantised by their ranges, and a quantised matrix with its scale: one for all, or one for each
+/// column.
+pub(super) fn dynamic_product(
+    c: &mut NodeCall<'_, '_>,
+    (x, ranges): (NodeId, Ranges),
+    matrix: Quantized,
+    scale: NodeId,
+) -> NodeResult {
+    let [value, step, zero] = by_range(c, x, ranges)?;
+    let columns = c.dims(matrix.value).last().copied().unwrap_or(1);
+    let scale = along(c, scale, &[columns])?;
+    let both = c.apply("mul", [step, scale])?;
+    let sum = product(c, [Quantized { value, zero: Some(zero) }, matrix])?;
+    let sum = c.cast(sum, DType::F32)?;
+    c.apply("mul", [sum, both])
 }

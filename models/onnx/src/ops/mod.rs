@@ -6,6 +6,7 @@
 mod activation;
 mod arithmetic;
 mod attention;
+mod blockwise;
 mod contraction;
 mod control;
 mod decided;
@@ -13,6 +14,7 @@ mod determinant;
 mod fourier;
 mod generate;
 mod grid_sample;
+mod group_query;
 mod ids;
 mod index;
 mod integer;
@@ -81,6 +83,9 @@ const FAMILIES: &[&[OpRow]] = &[
     recurrent::OPS,
 ];
 
+/// The families of ONNX Runtime's domain.
+const MICROSOFT: &[&[OpRow]] = &[microsoft::OPS, qlinear::OPS, blockwise::OPS, group_query::OPS, recurrent::QUANTISED];
+
 /// A domain, with the newest version of its op set that the table was written for.
 struct Domain {
     name: &'static str,
@@ -93,7 +98,7 @@ const DOMAINS: &[Domain] = &[
     Domain { name: "", newest: NEWEST_OPSET, families: FAMILIES },
     Domain { name: "ai.onnx.ml", newest: 5, families: ml::FAMILIES },
     Domain { name: "ai.onnx.preview.training", newest: 1, families: &[training::OPS] },
-    Domain { name: "com.microsoft", newest: 1, families: &[microsoft::OPS, qlinear::OPS] },
+    Domain { name: "com.microsoft", newest: 1, families: MICROSOFT },
 ];
 
 /// Several outputs.

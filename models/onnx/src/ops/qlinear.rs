@@ -6,7 +6,7 @@ use super::{
     super::call::{NodeCall, NodeResult},
     OpRow,
     activation::leaky,
-    integer::{Quantized, along, product, requantized},
+    integer::{Quantized, Ranges, along, dynamic_product, product, requantized},
     one,
     quantize::{dequantize, quantize, saturated},
 };
@@ -43,7 +43,31 @@ pub(super) const OPS: &[OpRow] = &[
     }),
     one("QLinearConcat", 1, concatenated),
     one("QGemm", 1, gemm),
+    one("DynamicQuantizeMatMul", 1, |c| {
+        let (x, matrix, scale) = (c.input(0)?, Quantized::read(c, 1, Some(3))?, c.input(2)?);
+        let y = dynamic_product(c, (x, Ranges::Tensor), matrix, scale)?;
+        biased(c, y, 4)
+    }),
+    one("MatMulIntegerToFloat", 1, |c| {
+        let operands = [Quantized::read(c, 0, Some(4))?, Quantized::read(c, 1, Some(5))?];
+        let columns = c.dims(operands[1].value).last().copied().unwrap_or(1);
+        let (a, b) = (c.input(2)?, c.input(3)?);
+        let (a, b) = (along(c, a, &[])?, along(c, b, &[columns])?);
+        let scale = c.apply("mul", [a, b])?;
+        let sum = product(c, operands)?;
+        let sum = c.cast(sum, DType::F32)?;
+        let y = c.apply("mul", [sum, scale])?;
+        biased(c, y, 6)
+    }),
 ];
+
+/// Adds an input, if it is there.
+fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, at: usize) -> NodeResult {
+    match c.optional(at) {
+        Some(bias) => c.apply("add", [y, bias]),
+        None => Ok(y),
+    }
+}
 
 /// The real numbers that an input of quantised elements stands for; its scale and zero point follow it.
 fn real(c: &mut NodeCall<'_, '_>, at: usize) -> NodeResult {

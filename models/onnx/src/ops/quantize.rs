@@ -6,6 +6,7 @@ use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
+        import::Packed,
     },
     OpRow,
     arithmetic::narrowed,
@@ -20,7 +21,8 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
     let (dims, rank) = (c.dims(param), c.rank(x));
     let block = c.int_or("block_size", 0)?;
     if block != 0 {
-        return blocks(c, param, x, block).map(Some);
+        let (axis, wanted) = (c.axis(c.int_or("axis", 1)?, rank)?, c.dims(x));
+        return for_each_place(c, param, &wanted, axis, block).map(Some);
     }
     match dims[..] {
         [] => Ok(Some(param)),
@@ -34,15 +36,21 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
     }
 }
 
-/// Repeats the number of each block along an axis for each place of the block; the last block may be shorter.
-fn blocks(c: &mut NodeCall<'_, '_>, param: NodeId, x: NodeId, block: i64) -> NodeResult {
-    let (mut dims, wanted) = (c.dims(param), c.dims(x));
-    let axis = c.axis(c.int_or("axis", 1)?, wanted.len())?;
-    let size = usize::try_from(block).map_err(|_| format!("a block_size of {block}"))?;
+/// Repeats the number of each block along an axis for each place of the block, to the extents `wanted`; the last block may be shorter.
+pub(super) fn for_each_place(
+    c: &mut NodeCall<'_, '_>,
+    param: NodeId,
+    wanted: &[usize],
+    axis: usize,
+    block: i64,
+) -> NodeResult {
+    let mut dims = c.dims(param);
+    let size =
+        usize::try_from(block).ok().filter(|size| *size > 0).ok_or_else(|| format!("a block_size of {block}"))?;
     let others =
         |dims: &[usize]| dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, n)| *n).collect::<Vec<_>>();
     let fits =
-        dims.len() == wanted.len() && others(&dims) == others(&wanted) && wanted[axis].div_ceil(size) == dims[axis];
+        dims.len() == wanted.len() && others(&dims) == others(wanted) && wanted[axis].div_ceil(size) == dims[axis];
     if !fits {
         return Err(format!("a scale of {dims:?} for blocks of {size} along axis {axis} of {wanted:?}").into());
     }
@@ -81,7 +89,8 @@ pub(super) fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return narrowed(c, number, to);
     }
     let number = c.apply("round", [scaled])?;
-    saturated(c, number, zero, to)
+    let limits = zero.and_then(|zero| c.packed(zero)).map_or(to.integers(), Packed::limits);
+    within(c, number, zero, to, limits)
 }
 
 /// Returns a number plus a zero point. It stays as it is where the zero point is known to be 0, so that −0 remains.
@@ -96,10 +105,20 @@ fn shifted(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>) -> No
 
 /// A whole number plus a zero point, at the limits of the integers where it is beyond them.
 pub(super) fn saturated(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>, to: DType) -> NodeResult {
+    within(c, number, zero, to, to.integers())
+}
+
+/// As [`saturated`], between limits of its own.
+fn within(
+    c: &mut NodeCall<'_, '_>,
+    number: NodeId,
+    zero: Option<NodeId>,
+    to: DType,
+    (low, high): (i64, i64),
+) -> NodeResult {
     if !to.is_int() || to.bits() > 16 {
         return Err(format!("to elements of type {to}").into());
     }
-    let (low, high) = to.integers();
     let shifted = shifted(c, number, zero)?;
     let kept = c.op("clamp", &[shifted], &[("min", (low as f64).into()), ("max", (high as f64).into())])?;
     c.cast(kept, to)

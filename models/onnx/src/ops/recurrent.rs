@@ -8,18 +8,24 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, many,
+    OpRow, Outputs,
+    integer::{Quantized, Ranges, dynamic_product},
+    many,
 };
 
 pub(super) const OPS: &[OpRow] = &[
-    many("RNN", 7, |c| recurrent(c, &RecurrentLayer { gates: 1, functions: &["Tanh"], states: 1, step: simple_step })),
-    many("GRU", 7, |c| {
-        recurrent(c, &RecurrentLayer { gates: 3, functions: &["Sigmoid", "Tanh"], states: 1, step: gru_step })
-    }),
-    many("LSTM", 7, |c| {
-        recurrent(c, &RecurrentLayer { gates: 4, functions: &["Sigmoid", "Tanh", "Tanh"], states: 2, step: lstm_step })
-    }),
+    many("RNN", 7, |c| recurrent(c, &SIMPLE, false)),
+    many("GRU", 7, |c| recurrent(c, &GRU, false)),
+    many("LSTM", 7, |c| recurrent(c, &LSTM, false)),
 ];
+
+/// Those of `com.microsoft`.
+pub(super) const QUANTISED: &[OpRow] = &[many("DynamicQuantizeLSTM", 1, |c| recurrent(c, &LSTM, true))];
+
+const SIMPLE: RecurrentLayer = RecurrentLayer { gates: 1, functions: &["Tanh"], states: 1, step: simple_step };
+const GRU: RecurrentLayer = RecurrentLayer { gates: 3, functions: &["Sigmoid", "Tanh"], states: 1, step: gru_step };
+const LSTM: RecurrentLayer =
+    RecurrentLayer { gates: 4, functions: &["Sigmoid", "Tanh", "Tanh"], states: 2, step: lstm_step };
 
 /// A kind of layer.
 struct RecurrentLayer {
@@ -40,12 +46,21 @@ struct GateFunction {
     beta: f64,
 }
 
+/// A matrix that rows are multiplied by.
+#[derive(Clone, Copy)]
+struct Matrix {
+    /// The elements [K N].
+    value: NodeId,
+    /// Of 8-bit integers, the scale and the zero point, of the matrix or of each column. Rows are quantised then before the product.
+    decode: Option<[NodeId; 2]>,
+}
+
 /// What all steps of a direction have.
 struct Direction<'a> {
     /// Elements of a state.
     hidden: usize,
-    /// Rᵀ [H, gates·H], as a value of the body.
-    r: NodeId,
+    /// Rᵀ [H, gates·H], of values of the body.
+    r: Matrix,
     /// The part of the bias that stays with R, [H], if the kind has one.
     bias: Option<NodeId>,
     /// The peepholes P [3·H] of i, o and f.
@@ -56,8 +71,9 @@ struct Direction<'a> {
     flag: bool,
 }
 
-/// Inputs X, W, R, B, sequence lengths, the initial states and peepholes; outputs of all steps, and the last states.
-fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
+/// Inputs X, W, R, B, sequence lengths, the initial states and peepholes; outputs of all steps, and the last states. Quantised weights are
+/// transposed, and their scales and zero points follow the other inputs.
+fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -> Outputs {
     let (mut x, w, r) = (c.input(0)?, c.input(1)?, c.input(2)?);
     // With layout 1 the batch is the first axis of X and of the states, the second one of Y.
     let batch_first = c.flag("layout")?;
@@ -68,7 +84,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
         x = c.transpose(x, &[1, 0, 2])?;
     }
     let [times, batch, inputs] = c.dims(x)[..] else { return Err("X has three axes".into()) };
-    let (directions, hidden) = (c.dims(r)[0], c.dims(r)[2]);
+    let (directions, hidden) = (c.dims(r)[0], c.dims(r)[if quantised { 1 } else { 2 }]);
     let reversed: &[bool] = match c.word("direction")?.unwrap_or("forward") {
         "forward" => &[false],
         "reverse" => &[true],
@@ -76,10 +92,8 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
         other => return Err(format!("its direction `{other}` is not known").into()),
     };
     let rows = cell.gates * hidden;
-    if reversed.len() != directions
-        || c.dims(w) != [directions, rows, inputs]
-        || c.dims(r) != [directions, rows, hidden]
-    {
+    let expected = |terms: usize| if quantised { [directions, terms, rows] } else { [directions, rows, terms] };
+    if reversed.len() != directions || c.dims(w) != expected(inputs) || c.dims(r) != expected(hidden) {
         let (w, r) = (c.dims(w), c.dims(r));
         return Err(format!("weights of {w:?} and {r:?} for {inputs} inputs in {} directions", reversed.len()).into());
     }
@@ -93,12 +107,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
     let mut all = Vec::new();
     let mut last: Vec<Vec<NodeId>> = vec![Vec::new(); cell.states];
     for (at, &reverse) in reversed.iter().enumerate() {
-        let of = |c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize| {
-            let one = c.slice(value, axis, at, 1)?;
-            let mut dims = c.dims(one);
-            dims.remove(axis);
-            c.reshape(one, &dims)
-        };
+        let of = |c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize| of_direction(c, value, axis, at);
         let mut starts = Vec::new();
         for state in 0..cell.states {
             starts.push(match c.optional(5 + state) {
@@ -106,15 +115,15 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
                 None => c.full(0.0, c.dtype(x), &[batch, hidden])?,
             });
         }
-        let (w, r) = (of(c, w, 0)?, of(c, r, 0)?);
+        let after = quantised.then_some(6 + cell.states);
+        let (w, r) = (Matrix::read(c, w, after, at)?, Matrix::read(c, r, after.map(|first| first + 2), at)?);
         let bias = c.optional(3).map(|b| of(c, b, 0)).transpose()?;
         let peepholes = c.optional(5 + cell.states).filter(|_| cell.gates == 4).map(|p| of(c, p, 0)).transpose()?;
         let x = if reverse { turned(c, x, lengths)? } else { x };
         // x·Wᵀ + b of all steps. What is inside of a GRU's reset stays with R.
         let inside = if cell.gates == 3 && flag { hidden } else { 0 };
         let flat = c.reshape(x, &[times * batch, inputs])?;
-        let columns = c.transpose(w, &[1, 0])?;
-        let mut product = c.apply("matmul", [flat, columns])?;
+        let mut product = w.product_of(c, flat, Ranges::Tensor)?;
         let mut kept = None;
         if let Some(bias) = bias {
             let (of_w, of_r) = (c.slice(bias, 0, 0, rows)?, c.slice(bias, 0, rows, rows)?);
@@ -125,7 +134,6 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
             kept = (inside > 0).then(|| c.slice(of_r, 0, rows - inside, inside)).transpose()?;
         }
         let product = c.reshape(product, &[times, batch, rows])?;
-        let r = c.transpose(r, &[1, 0])?;
         let mut scanned = vec![product];
         if let Some(lengths) = lengths {
             scanned.push(running(c, times, batch, lengths)?);
@@ -138,7 +146,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
             let runs = lengths.map(|_| c.body_input(Type::tensor(DType::Bool, &[batch, 1]))).transpose()?;
             let step = Direction {
                 hidden,
-                r: c.around(r)?,
+                r: r.try_map(|value| c.around(value))?,
                 bias: kept.map(|b| c.around(b)).transpose()?,
                 peepholes: peepholes.map(|p| c.around(p)).transpose()?,
                 activations: &activations[at * cell.functions.len()..][..cell.functions.len()],
@@ -173,6 +181,63 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer) -> Outputs {
         outputs.push(if batch_first { c.transpose(state, &[1, 0, 2])? } else { state });
     }
     Ok(outputs)
+}
+
+/// The part of a direction, without the axis of directions.
+fn of_direction(c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize, direction: usize) -> NodeResult {
+    let one = c.slice(value, axis, direction, 1)?;
+    let mut dims = c.dims(one);
+    dims.remove(axis);
+    c.reshape(one, &dims)
+}
+
+impl Matrix {
+    /// Reads the matrix of a direction. `decode` is the input with its scale; the zero point follows it.
+    fn read(
+        c: &mut NodeCall<'_, '_>,
+        value: NodeId,
+        decode: Option<usize>,
+        direction: usize,
+    ) -> Result<Matrix, NodeError> {
+        let value = of_direction(c, value, 0, direction)?;
+        let Some(at) = decode else { return Ok(Matrix { value: c.transpose(value, &[1, 0])?, decode: None }) };
+        let mut number = |at: usize| {
+            let all = c.input(at)?;
+            of_direction(c, all, 0, direction)
+        };
+        Ok(Matrix { value, decode: Some([number(at)?, number(at + 1)?]) })
+    }
+
+    /// Returns the matrix of other values.
+    fn try_map(self, mut map: impl FnMut(NodeId) -> NodeResult) -> Result<Matrix, NodeError> {
+        let decode = self.decode.map(|[scale, zero]| Ok::<_, NodeError>([map(scale)?, map(zero)?])).transpose()?;
+        Ok(Matrix { value: map(self.value)?, decode })
+    }
+
+    /// Returns so many of the columns.
+    fn columns(self, c: &mut NodeCall<'_, '_>, at: usize, count: usize) -> Result<Matrix, NodeError> {
+        self.try_map(|value| {
+            let last = c.rank(value).checked_sub(1);
+            last.map_or(Ok(value), |last| c.slice(value, last, at, count))
+        })
+    }
+
+    /// Returns the product of states and the matrix. Each state is quantised by its own range, so that it does not depend on others in its batch; so
+    /// does ONNX Runtime with a thread for each of them.
+    fn product(self, c: &mut NodeCall<'_, '_>, states: NodeId) -> NodeResult {
+        self.product_of(c, states, Ranges::Row)
+    }
+
+    /// Returns the product of rows and the matrix.
+    fn product_of(self, c: &mut NodeCall<'_, '_>, rows: NodeId, ranges: Ranges) -> NodeResult {
+        match self.decode {
+            None => c.apply("matmul", [rows, self.value]),
+            Some([scale, zero]) => {
+                let matrix = Quantized { value: self.value, zero: Some(zero) };
+                dynamic_product(c, (rows, ranges), matrix, scale)
+            }
+        }
+    }
 }
 
 /// The activations of all directions. The lists of alphas and betas have an entry for each that takes one.
@@ -295,7 +360,7 @@ impl Direction<'_> {
 
 /// H' = f(x + H·Rᵀ).
 fn simple_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
-    let product = c.apply("matmul", [states[0], step.r])?;
+    let product = step.r.product(c, states[0])?;
     let sum = c.apply("add", [x, product])?;
     Ok(vec![step.activation(c, 0, sum)?])
 }
@@ -304,11 +369,11 @@ fn simple_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states
 fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let (h, hidden) = (states[0], step.hidden);
     let (candidate, gates) = if step.flag {
-        let product = c.apply("matmul", [h, step.r])?;
+        let product = step.r.product(c, h)?;
         (Some(step.gate(c, product, 2)?), c.slice(product, 1, 0, 2 * hidden)?)
     } else {
-        let r = c.slice(step.r, 1, 0, 2 * hidden)?;
-        (None, c.apply("matmul", [h, r])?)
+        let gates = step.r.columns(c, 0, 2 * hidden)?;
+        (None, gates.product(c, h)?)
     };
     let of_x = c.slice(x, 1, 0, 2 * hidden)?;
     let gates = c.apply("add", [of_x, gates])?;
@@ -324,8 +389,8 @@ fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &
         }
         None => {
             let reset = c.apply("mul", [r, h])?;
-            let columns = c.slice(step.r, 1, 2 * hidden, hidden)?;
-            c.apply("matmul", [reset, columns])?
+            let columns = step.r.columns(c, 2 * hidden, hidden)?;
+            columns.product(c, reset)?
         }
     };
     let of_x = step.gate(c, x, 2)?;
@@ -340,7 +405,7 @@ fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &
 /// C' = f·C + i·g and H' = o·h(C') with the gates i, o, f and the candidate g, in this order.
 fn lstm_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let (h, cell) = (states[0], states[1]);
-    let product = c.apply("matmul", [h, step.r])?;
+    let product = step.r.product(c, h)?;
     let gates = c.apply("add", [x, product])?;
     let mut gate = |at| step.gate(c, gates, at);
     let (i, o, f, g) = (gate(0)?, gate(1)?, gate(2)?, gate(3)?);

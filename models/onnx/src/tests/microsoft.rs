@@ -107,3 +107,41 @@ fn ops_of_unknown_domains_are_named() {
     let error = import(&model(graph)).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("com.example.Gelu"), "{error}");
 }
+
+/// Attention refuses a cache that past and present share, and lengths that are not the past's.
+#[test]
+fn attention_of_groups_names_what_it_refuses() {
+    let number = |name: &str, value: i64| AttributeProto {
+        name: Some(name.into()),
+        r#type: Some(AttributeType::Int as i32),
+        i: Some(value),
+        ..Default::default()
+    };
+    let heads = || vec![number("num_heads", 2), number("kv_num_heads", 1)];
+    let inputs = ["x", "k", "k", "p", "p", "l", "t"];
+    let weights: [(&str, &[i64]); 4] = [("k", &[1, 1, 4]), ("p", &[1, 1, 3, 4]), ("l", &[1]), ("t", &[1])];
+    let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], heads());
+    let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
+    assert!(refused.contains("total_sequence_length is 0; 4 is supported"), "{refused}");
+    let smooth = [heads(), vec![number("smooth_softmax", 1)]].concat();
+    let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], smooth);
+    let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
+    assert!(refused.contains("smooth_softmax"), "{refused}");
+}
+
+#[test]
+fn products_in_blocks_name_sizes_that_do_not_fit() {
+    let number = |name: &str, value: i64| AttributeProto {
+        name: Some(name.into()),
+        r#type: Some(AttributeType::Int as i32),
+        i: Some(value),
+        ..Default::default()
+    };
+    let sizes = |bits| vec![number("K", 32), number("N", 2), number("bits", bits), number("block_size", 16)];
+    let product = |attributes| node("MatMulNBits", &["x", "w", "s"], &["y"], attributes);
+    let weights: [(&str, &[i64]); 2] = [("w", &[2, 2, 7]), ("s", &[2, 2])];
+    let refused = import(&of_node(product(sizes(4)), &[1, 32], &weights)).unwrap_err().to_string();
+    assert!(refused.contains("its bytes are [2, 2, 7]; 32 are wanted"), "{refused}");
+    let refused = import(&of_node(product(sizes(3)), &[1, 32], &weights)).unwrap_err().to_string();
+    assert!(refused.contains("elements of 3 bits; 2, 4 and 8 are supported"), "{refused}");
+}

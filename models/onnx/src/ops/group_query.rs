@@ -1,0 +1,137 @@
+//! `com.microsoft.GroupQueryAttention`, the attention of exported language models: causal, with a cache, and with rotary positions. Its
+//! definition is that of ONNX Runtime's document `ContribOperators.md`.
+
+use eutectic_ir::{DType, NodeId};
+
+use super::{
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
+    OpRow, Outputs,
+    attention::{Rotation, attend, heads, turned},
+    many,
+};
+
+pub(super) const OPS: &[OpRow] = &[many("GroupQueryAttention", 1, attention)];
+
+/// Inputs that are not supported, with their numbers.
+const REFUSED: [(usize, &str); 3] = [(11, "head_sink"), (12, "k_scale"), (13, "v_scale")];
+
+/// The result [B S H·D], then keys and values [B G L D] with those of the past before them.
+fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
+    if let Some((_, name)) = REFUSED.iter().find(|(at, _)| c.optional(*at).is_some()) {
+        return Err(format!("with its input `{name}`").into());
+    }
+    if c.flag("smooth_softmax")? || c.flag("qk_output")? {
+        return Err("with smooth_softmax or qk_output".into());
+    }
+    let [mut q, mut k, mut v] = projections(c)?;
+    let [_, _, rows, depth] = c.dims(q)[..] else { return Err("queries have no heads".into()) };
+    let past = c.optional(3).map_or(0, |past| c.dims(past).get(2).copied().unwrap_or(0));
+    let total = past + rows;
+    q = whole_cache(c, q, past, total)?;
+    if c.flag("do_rotary")? {
+        let (cos, sin) = (c.input(7)?, c.input(8)?);
+        let places = match c.optional(9) {
+            Some(places) => places,
+            None => {
+                let place = c.iota(&[1, rows], 1, DType::I64)?;
+                c.with("add", place, past as i64)?
+            }
+        };
+        let width = 2 * c.dims(cos).last().copied().unwrap_or(0);
+        let rotation =
+            Rotation { caches: [cos, sin], places: Some(places), width, interleaved: c.flag("rotary_interleaved")? };
+        (q, k) = (turned(c, q, &rotation)?, turned(c, k, &rotation)?);
+    }
+    for (at, x) in [(3, &mut k), (4, &mut v)] {
+        if let Some(before) = c.optional(at) {
+            *x = c.concat(&[before, *x], 2)?;
+        }
+    }
+    let scale = match c.float_or("scale", 0.0)? {
+        0.0 => 1.0 / (depth as f64).sqrt(),
+        scale => scale,
+    };
+    let mask = visible(c, rows, past)?;
+    let attrs = [("scale", scale.into()), ("softcap", c.float_or("softcap", 0.0)?.into())];
+    let y = match (c.optional(10), mask) {
+        (None, mask) => attend(c, [q, k, v], mask, &attrs)?,
+        (Some(bias), mask) => {
+            let hidden = c.number(f64::NEG_INFINITY, bias)?;
+            let bias = mask.map_or(Ok(bias), |mask| c.apply("where", [mask, bias, hidden]))?;
+            attend(c, [q, k, v], Some(bias), &attrs)?
+        }
+    };
+    let [batch, heads, rows, width] = c.dims(y)[..] else { return Err("heads are lost".into()) };
+    let y = c.transpose(y, &[0, 2, 1, 3])?;
+    Ok(vec![c.reshape(y, &[batch, rows, heads * width])?, k, v])
+}
+
+/// Queries, keys and values in heads, of three inputs or side by side in one.
+fn projections(c: &mut NodeCall<'_, '_>) -> Result<[NodeId; 3], NodeError> {
+    let first = c.input(0)?;
+    let parts = match (c.optional(1), c.optional(2)) {
+        (Some(key), Some(value)) => [first, key, value],
+        (None, None) => {
+            let count = |name: &str| {
+                let count = c.int(name)?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+                count.ok_or_else(|| NodeError(format!("it has no `{name}`")))
+            };
+            let (of_queries, of_keys) = (count("num_heads")?, count("kv_num_heads")?);
+            let (width, all) = (c.dims(first).last().copied().unwrap_or(0), of_queries + 2 * of_keys);
+            if c.rank(first) != 3 || width % all != 0 {
+                return Err(format!("{:?} is not split into {all} heads", c.dims(first)).into());
+            }
+            let depth = width / all;
+            let queries = c.slice(first, 2, 0, of_queries * depth)?;
+            let keys = c.slice(first, 2, of_queries * depth, of_keys * depth)?;
+            let values = c.slice(first, 2, (of_queries + of_keys) * depth, of_keys * depth)?;
+            [queries, keys, values]
+        }
+        _ => return Err("with keys and no values, or values and no keys".into()),
+    };
+    Ok([heads(c, parts[0], "num_heads")?, heads(c, parts[1], "kv_num_heads")?, heads(c, parts[2], "kv_num_heads")?])
+}
+
+/// Returns x, after a check that the past holds as many tokens as `seqlens_k` says: all of its rows, in each text. A prompt has no past, and
+/// the tokens that pad it come last, where no other token sees them.
+fn whole_cache(c: &mut NodeCall<'_, '_>, x: NodeId, past: usize, total: usize) -> NodeResult {
+    let given = c.known_int(6)?;
+    if usize::try_from(given) != Ok(total) {
+        let problem = format!(
+            "its past has {past} tokens and total_sequence_length is {given}; {total} is supported, which the past and the new tokens are together"
+        );
+        return Err(problem.into());
+    }
+    if past == 0 {
+        return Ok(x);
+    }
+    let lengths = c.cast(c.input(5)?, DType::I64)?;
+    let other = c.with("ne", lengths, total as i64 - 1)?;
+    let axes: Vec<usize> = (0..c.rank(other)).collect();
+    let other = c.cast(other, DType::I64)?;
+    let any = c.reduce("reduce-max", other, &axes)?;
+    let any = c.reshape(any, &[])?;
+    let any = c.with("ne", any, 0)?;
+    c.unless(any, x, "seqlens_k says that a text is shorter than the past")
+}
+
+/// Returns the keys that each query sees: those up to its own place, the last ones if there is a window. Nothing, where it sees all.
+fn visible(c: &mut NodeCall<'_, '_>, rows: usize, past: usize) -> Result<Option<NodeId>, NodeError> {
+    let window = c.int_or("local_window_size", -1)?;
+    if rows == 1 && (window < 0 || window as usize > past) {
+        return Ok(None);
+    }
+    let dims = [rows, past + rows];
+    let (query, key) = (c.iota(&dims, 0, DType::I32)?, c.iota(&dims, 1, DType::I32)?);
+    let last = c.with("add", query, past as i64)?;
+    let mut seen = c.apply("le", [key, last])?;
+    if window >= 0 {
+        let before = c.with("sub", last, window)?;
+        let near = c.apply("gt", [key, before])?;
+        seen = c.apply("and", [seen, near])?;
+    }
+    Ok(Some(seen))
+}
