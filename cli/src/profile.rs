@@ -1,11 +1,10 @@
 //! What each kernel of a program takes, measured, beside what was predicted.
 
-use eutectic::{Compiler, Planned, Session, Tensor, engine::backend::Cost};
+use eutectic::{Compiler, Planned, Session, Tensor, engine::backend::Cost, report::origin_in};
 use serde_json::{Value, json};
 
 use crate::{
     fault::Fault,
-    report::origin_in,
     table::{Table, faint, prose, seconds, table},
     timing::{Times, progress},
     values::NamedTensors,

@@ -1,17 +1,14 @@
 //! What is said of a compiled program: its graph's size, its kernels, and what was fused into each.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-    time::Duration,
-};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use eutectic::{
     Compiler, Graph, NodeId, Planned,
     engine::{
-        ir::{Class, Origin},
+        ir::Class,
         lowering::report::{FusedOp, KernelReport},
     },
+    report::{Numbers, Repeat, stretches},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -66,60 +63,6 @@ impl Size {
             count(self.flops),
         )
     }
-}
-
-/// Consecutive calls of one block: a layer that repeats.
-pub struct Repeat {
-    /// Which block.
-    pub block: usize,
-    /// The calls, in order.
-    pub calls: Range<usize>,
-}
-
-/// The calls of a program in order, repetitions together.
-pub fn stretches(planned: &Planned) -> Vec<Repeat> {
-    let mut first = 0;
-    let calls = planned.outlined.calls.chunk_by(|a, b| a.block == b.block);
-    calls
-        .map(|same| {
-            let calls = first..first + same.len();
-            first = calls.end;
-            Repeat { block: same[0].block, calls }
-        })
-        .collect()
-}
-
-/// The numbers of a program's kernels, the same in all reports: of a run, by its steps, from 1 on; of those that run once when
-/// parameters are loaded, `L1` and so on.
-pub struct Numbers(HashMap<(usize, usize), String>);
-
-impl Numbers {
-    /// Of a program.
-    pub fn of(planned: &Planned) -> Numbers {
-        let steps = planned.lowered.steps.iter().enumerate();
-        let mut numbers: HashMap<_, _> =
-            steps.filter_map(|(at, step)| Some(((*step)?, (at + 1).to_string()))).collect();
-        let mut loads = 0;
-        for (call, body) in planned.outlined.calls.iter().enumerate() {
-            let kernels = &planned.blocks[body.block].searched.priced.kernels;
-            for (at, _) in kernels.iter().enumerate().filter(|(_, (kernel, _))| kernel.load) {
-                loads += 1;
-                numbers.insert((call, at), format!("L{loads}"));
-            }
-        }
-        Numbers(numbers)
-    }
-
-    /// The number of a call's kernel.
-    pub fn get(&self, call: usize, kernel: usize) -> &str {
-        self.0.get(&(call, kernel)).map_or("–", String::as_str)
-    }
-}
-
-/// The model part that one of a block is in a call.
-pub fn origin_in(planned: &Planned, call: usize, origin: &Origin) -> Origin {
-    let known = &planned.outlined.calls[call].origins;
-    known.iter().find(|(from, _)| from == origin).map_or_else(|| origin.clone(), |(_, to)| to.clone())
 }
 
 /// The tables of a program's kernels: one for each stretch, with a title.

@@ -41,23 +41,26 @@ impl Session {
         position("extent", self.program().extents.iter().map(|symbol| &*symbol.name), name)
     }
 
-    /// Whether inputs are of the program's types; sets the lengths that they have.
-    pub(crate) fn fit(&mut self, inputs: &[Tensor]) -> Result<(), Error> {
+    /// Sets the lengths that inputs have, and returns the types of the outputs of such a run, in their order.
+    ///
+    /// # Errors
+    /// When inputs are not of the program's types, or parameters were not loaded.
+    pub fn fit(&mut self, inputs: &[Tensor]) -> Result<Vec<Type>, Error> {
         let program = self.program.clone();
+        let running = self.running()?;
         if program.extents.is_empty() {
-            self.running()?;
-            return check("input", &program.inputs, inputs);
+            check("input", &program.inputs, inputs)?;
+            return Ok(program.outputs.iter().map(|(_, ty)| ty.clone()).collect());
         }
-        let Running { lengths: current, session, .. } = self.running()?;
-        let lengths = lengths(&program, inputs, current).map_err(Error::Arguments)?;
+        let lengths = lengths(&program, inputs, &running.lengths).map_err(Error::Arguments)?;
         let named: Vec<_> =
             program.inputs.iter().map(|(name, ty)| (name.clone(), ty.bind(&program.lengths(&lengths)))).collect();
         check("input", &named, inputs)?;
-        if lengths != *current {
-            session.set_lengths(&lengths)?;
-            *current = lengths;
+        if lengths != running.lengths {
+            running.session.set_lengths(&lengths)?;
+            running.lengths = lengths;
         }
-        Ok(())
+        Ok(program.outputs.iter().map(|(_, ty)| running.at(&program, ty)).collect())
     }
 }
 

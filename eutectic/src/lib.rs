@@ -112,6 +112,7 @@ mod generate;
 mod loaded;
 mod open;
 mod ports;
+pub mod report;
 mod round;
 mod session;
 #[cfg(feature = "text")]

@@ -173,22 +173,30 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; and when there is no such output.
     pub fn run_some(&mut self, inputs: &[Tensor], outputs: &[&str]) -> Result<Vec<Tensor>, Error> {
-        self.fit(inputs)?;
-        let program = self.program.clone();
-        let types = &program.outputs;
-        let wanted: Vec<usize> =
-            outputs.iter().map(|name| position("output", names(types), name)).collect::<Result<_, _>>()?;
-        let running = self.running()?;
-        let types: Vec<Type> = types.iter().map(|(_, ty)| running.at(&program, ty)).collect();
+        let types = self.fit(inputs)?;
+        let number = |name: &&str| position("output", names(&self.program().outputs), name);
+        let wanted: Vec<usize> = outputs.iter().map(number).collect::<Result<_, _>>()?;
         let bytes = |n: usize| if wanted.contains(&n) { zeros(&types[n]) } else { Ok(Vec::new()) };
         let mut results: Vec<Vec<u8>> = (0..types.len()).map(bytes).collect::<Result<_, _>>()?;
-        let given: Vec<_> = inputs.iter().map(|input| Input::Host(input.bytes())).collect();
-        let is_wanted = |n: usize| wanted.contains(&n);
+        let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let places = results.iter_mut().enumerate();
-        let mut places: Vec<_> =
-            places.map(|(n, bytes)| if is_wanted(n) { Output::Host(bytes) } else { Output::Unwanted }).collect();
-        running.session.execute(&given, &mut places, None)?;
+        self.run_some_into(&given, places.map(|(n, bytes)| wanted.contains(&n).then_some(bytes.as_mut_slice())))?;
         Ok(wanted.iter().map(|&n| tensor(&types[n], results[n].clone())).collect())
+    }
+
+    /// As [`Session::run_into`], but computes only the outputs that get bytes.
+    ///
+    /// # Errors
+    /// As [`Session::run_into`].
+    pub fn run_some_into<'o>(
+        &mut self,
+        inputs: &[&[u8]],
+        outputs: impl IntoIterator<Item = Option<&'o mut [u8]>>,
+    ) -> Result<(), Error> {
+        let given: Vec<_> = inputs.iter().map(|bytes| Input::Host(bytes)).collect();
+        let mut places: Vec<_> =
+            outputs.into_iter().map(|bytes| bytes.map_or(Output::Unwanted, Output::Host)).collect();
+        Ok(self.running()?.session.execute(&given, &mut places, None)?)
     }
 
     /// What a port is, its name and its type.

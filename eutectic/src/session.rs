@@ -159,10 +159,8 @@ impl Session {
         inputs: &[Tensor],
         run: impl FnOnce(&mut dyn eutectic_backend::Session, &[&[u8]], &mut [&mut [u8]]) -> Result<T, BackendError>,
     ) -> Result<(T, Vec<Tensor>), Error> {
-        self.fit(inputs)?;
-        let program = self.program.clone();
+        let types = self.fit(inputs)?;
         let running = self.running()?;
-        let types: Vec<Type> = program.outputs.iter().map(|(_, ty)| running.at(&program, ty)).collect();
         let mut results = types.iter().map(zeros).collect::<Result<Vec<Vec<u8>>, Error>>()?;
         let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();

@@ -56,6 +56,24 @@ fn arguments_by_name() {
 }
 
 #[test]
+fn runs_into_bytes_take_the_lengths_of_inputs_and_compute_what_is_wanted() {
+    let text = r#"(graph "g" (dim S :least 1 :most 8) (input x f32[S 2]) (output y (neg x)) (output t (transpose x :perm [1 0])))"#;
+    let mut session = compiler().compile(&parse(&Source::new("g", text)).unwrap()).unwrap();
+    session.load(&[]).unwrap();
+    for length in [8, 1, 3] {
+        let x = tensor(&[length, 2], 1);
+        let types = session.fit(std::slice::from_ref(&x)).unwrap();
+        assert_eq!(types, [Type::tensor(DType::F32, &[length, 2]), Type::tensor(DType::F32, &[2, length])]);
+        let mut y = vec![0; 8 * length];
+        session.run_some_into(&[x.bytes()], [Some(y.as_mut_slice()), None]).unwrap();
+        let y = Tensor::new(DType::F32, &[length, 2], y).unwrap();
+        assert_eq!(y.to_f64(), x.to_f64().iter().map(|x| -x).collect::<Vec<_>>());
+        assert!(session.run_some_into(&[x.bytes()], [None]).is_err(), "one output is not spoken of");
+    }
+    assert!(matches!(session.fit(&[tensor(&[9, 2], 0)]), Err(Error::Arguments(_))));
+}
+
+#[test]
 fn what_does_not_fit_is_named() {
     let mut session = session();
     assert!(session.run(&[tensor(&[2, 3], 0)]).is_err(), "nothing is loaded");

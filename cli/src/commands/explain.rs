@@ -17,8 +17,9 @@ use eutectic::{
             report::{FusedOp, KernelReport},
             unjoined::{Reason, UnjoinedPair},
         },
-        rewrites::{Applied, Choice, glob::Glob},
+        rewrites::{Choice, glob::Glob},
     },
+    report::{Numbers, applied, stretches},
 };
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ use crate::{
     files,
     format::Format,
     output,
-    report::{Numbers, candidates_json, stretches},
+    report::candidates_json,
     table::{bytes, count, faint, hanging, heading, seconds},
     timing::progress,
     values::whole,
@@ -194,17 +195,6 @@ fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
         }
     }
     all
-}
-
-/// The rule applications that led to what a kernel of a block computes, in order.
-pub(super) fn applied(planned: &Planned, block: usize, kernel: usize) -> Vec<&Applied> {
-    let (rewritten, searched) = (&planned.rewritten[block], &planned.blocks[block].searched);
-    let computed = searched.priced.kernels[kernel].0.interior.iter();
-    let led: BTreeSet<*const Applied> = computed
-        .flat_map(|&class| rewritten.explain(class, searched.plan.choice[class]))
-        .map(std::ptr::from_ref)
-        .collect();
-    rewritten.applications.iter().filter(|a| led.contains(&std::ptr::from_ref(*a))).collect()
 }
 
 /// The rule applications that led to what a kernel computes, rule by rule.

@@ -5,12 +5,12 @@ use std::io::{Write, stdout};
 use eutectic::{
     Compiler, Error, Graph, Planned,
     engine::rewrites::{Choice, NearMiss, Why},
+    report::applied,
 };
 use serde_json::{Value, json};
 
 use crate::{
     args::{CommonArgs, no_rule, pattern, print_json},
-    commands::explain::applied,
     fault::{Fault, in_one_line},
     files,
     format::Format,

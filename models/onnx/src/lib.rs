@@ -142,6 +142,14 @@ impl Model {
         Model::read(path, bytes)
     }
 
+    /// Reads and checks a model that is in memory. `path` is what errors call it; external data is looked for in its folder.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Model, OnnxError> {
+        Model::read(path.into(), bytes.into())
+    }
+
     fn read(path: PathBuf, bytes: Bytes) -> Result<Model, OnnxError> {
         let format = |problem: String| OnnxError::Format { path: path.clone(), problem };
         let proto = ModelProto::decode(bytes).map_err(|e| format(e.to_string()))?;
@@ -181,6 +189,11 @@ impl Model {
     /// Its inputs, with what is wrong where a program cannot have such a one.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
         self.inputs.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
+    }
+
+    /// Its outputs as the file declares them, with what is wrong where a program cannot have such a one.
+    pub fn outputs(&self) -> impl Iterator<Item = (String, Result<ModelPort, String>)> {
+        self.graph().output.iter().map(|info| (info.name().to_string(), ModelPort::read(info)))
     }
 
     /// The inputs that have a value in the file: a run may give another one ([`ImportOptions::given`]).
@@ -261,10 +274,8 @@ impl Model {
         });
         let mut ops: Vec<_> = counts.into_iter().collect();
         ops.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let outputs = self.graph().output.iter();
-        let described = |info: &proto::ValueInfoProto| {
-            let ty = ModelPort::read(info).map_or_else(|why| why, |port| port.to_string());
-            (info.name().to_string(), ty)
+        let described = |(name, port): (String, Result<ModelPort, String>)| {
+            (name, port.map_or_else(|why| why, |port| port.to_string()))
         };
         let types = || self.stored.values().flatten().map(StoredTensor::ty);
         let input = |(name, port): &(String, Result<ModelPort, String>)| {
@@ -276,7 +287,7 @@ impl Model {
             ir_version: self.proto.ir_version(),
             producer: format!("{} {}", self.proto.producer_name(), self.proto.producer_version()).trim().to_string(),
             inputs: self.inputs.iter().map(input).collect(),
-            outputs: outputs.map(described).collect(),
+            outputs: self.outputs().map(described).collect(),
             tensors: self.stored.len(),
             elements: types().map(|t| t.count()).sum(),
             bytes: types().map(|t| t.bytes()).sum(),

@@ -9,6 +9,7 @@ use eutectic::{
         ir::{lang::Source, text},
         lowering::unjoined::Reason,
     },
+    report::Numbers,
 };
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use crate::{
     output,
     profile::{self, KernelStep},
     program::ProgramArgs,
-    report::{Numbers, Size},
+    report::Size,
     table::{prose, several},
     timing::progress,
     values::NamedTensors,

@@ -4,6 +4,7 @@ use std::io::{Write, stdout};
 
 use eutectic::{
     Compiler, Graph, Tensor,
+    report::{Numbers, applied, origin_in},
     verify::{BlamedKernel, Cause, Checked, Comparison, Difference, Element, Judge, Verified, VerifiedResult},
 };
 use serde_json::{Value, json};
@@ -11,11 +12,9 @@ use serde_json::{Value, json};
 use super::{Args, number, output_files};
 use crate::{
     args::{Fp, print_json},
-    commands::explain::applied,
     fault::{Fault, input},
     format::Format,
     npy,
-    report::{Numbers, origin_in},
     table::{heading, lines, several, table, thousands},
     timing::progress,
     values::NamedTensors,

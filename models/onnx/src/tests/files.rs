@@ -127,6 +127,18 @@ fn two_tensors_of_one_name_are_an_error() {
 }
 
 #[test]
+fn a_model_in_memory_is_what_its_file_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, bytes) = (dir.path().join("m.onnx"), layer().encode_to_vec());
+    fs::write(&path, &bytes).unwrap();
+    let (opened, read) = (Model::open(&path).unwrap(), Model::from_bytes(&path, bytes).unwrap());
+    assert_eq!(opened.summary().outputs, read.summary().outputs);
+    let outputs: Vec<_> = read.outputs().map(|(name, port)| format!("{name} {}", port.unwrap())).collect();
+    assert_eq!(outputs, read.summary().outputs.iter().map(|(name, ty)| format!("{name} {ty}")).collect::<Vec<_>>());
+    assert!(matches!(Model::from_bytes("m", vec![1, 2, 3]), Err(OnnxError::Format { .. })));
+}
+
+#[test]
 fn external_data_takes_the_bytes_of_its_type() {
     let dir = tempfile::tempdir().unwrap();
     let numbers: Vec<u8> = (0..16).flat_map(|i| (i as f32).to_le_bytes()).collect();

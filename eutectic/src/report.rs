@@ -1,0 +1,76 @@
+//! Names the kernels of a planned program: their numbers, the layers that repeat, and the rules that led to each.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
+
+use eutectic_ir::Origin;
+use eutectic_rewrites::Applied;
+
+use crate::Planned;
+
+/// Groups consecutive calls of one block: a layer that repeats.
+pub struct Repeat {
+    /// The block, as an index of [`Planned::blocks`].
+    pub block: usize,
+    /// The calls, as indices of [`Planned::outlined`]'s calls.
+    pub calls: Range<usize>,
+}
+
+/// Returns the calls of a program in order, repetitions together.
+pub fn stretches(planned: &Planned) -> Vec<Repeat> {
+    let mut first = 0;
+    let calls = planned.outlined.calls.chunk_by(|a, b| a.block == b.block);
+    calls
+        .map(|same| {
+            let calls = first..first + same.len();
+            first = calls.end;
+            Repeat { block: same[0].block, calls }
+        })
+        .collect()
+}
+
+/// Numbers the kernels of a program, in the same way for all reports. Kernels of a run have the numbers of its steps, from 1 on; kernels
+/// that run once, when parameters are loaded, are `L1`, `L2` and so on.
+pub struct Numbers(HashMap<(usize, usize), String>);
+
+impl Numbers {
+    /// Numbers the kernels of a program.
+    pub fn of(planned: &Planned) -> Numbers {
+        let steps = planned.lowered.steps.iter().enumerate();
+        let mut numbers: HashMap<_, _> =
+            steps.filter_map(|(at, step)| Some(((*step)?, (at + 1).to_string()))).collect();
+        let mut loads = 0;
+        for (call, body) in planned.outlined.calls.iter().enumerate() {
+            let kernels = &planned.blocks[body.block].searched.priced.kernels;
+            for (at, _) in kernels.iter().enumerate().filter(|(_, (kernel, _))| kernel.load) {
+                loads += 1;
+                numbers.insert((call, at), format!("L{loads}"));
+            }
+        }
+        Numbers(numbers)
+    }
+
+    /// Returns the number of a call's kernel, or `–` where it has no step of its own.
+    pub fn get(&self, call: usize, kernel: usize) -> &str {
+        self.0.get(&(call, kernel)).map_or("–", String::as_str)
+    }
+}
+
+/// Returns the model part that a part of a block is in one of its calls.
+pub fn origin_in(planned: &Planned, call: usize, origin: &Origin) -> Origin {
+    let known = &planned.outlined.calls[call].origins;
+    known.iter().find(|(from, _)| from == origin).map_or_else(|| origin.clone(), |(_, to)| to.clone())
+}
+
+/// Returns the rule applications that led to what a kernel of a block computes, in order.
+pub fn applied(planned: &Planned, block: usize, kernel: usize) -> Vec<&Applied> {
+    let (rewritten, searched) = (&planned.rewritten[block], &planned.blocks[block].searched);
+    let computed = searched.priced.kernels[kernel].0.interior.iter();
+    let led: BTreeSet<*const Applied> = computed
+        .flat_map(|&class| rewritten.explain(class, searched.plan.choice[class]))
+        .map(std::ptr::from_ref)
+        .collect();
+    rewritten.applications.iter().filter(|a| led.contains(&std::ptr::from_ref(*a))).collect()
+}
