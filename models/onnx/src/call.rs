@@ -1,13 +1,13 @@
 //! A node that is being mapped: its inputs, its attributes, and the ops of ours that it becomes.
 
-use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Shape, Tensor, Type, attr::Number, graph::SubGraph, ops::Ids};
+use eutectic_ir::{Attr, DType, NodeId, Origin, Tensor, Type, attr::Number, graph::SubGraph, ops::Ids};
 
 use super::{
     error::NodeError,
-    import::{Carried, Importer, LoopBody, Packed},
+    importer::{Carried, Importer, LoopBody, shape},
     opsets::OpSets,
     proto::{AttributeProto, GraphProto, NodeProto, attribute_proto::AttributeType},
-    stored::StoredTensor,
+    stored::{Packed, StoredTensor},
     types::dtype,
 };
 
@@ -514,9 +514,4 @@ impl NodeCall<'_, '_> {
         };
         (0..rank).map(both).collect()
     }
-}
-
-/// Extents as an attribute.
-pub(super) fn shape(dims: &[usize]) -> Attr {
-    Attr::Shape(dims.iter().map(|&n| Dim::from(n)).collect::<Shape>())
 }

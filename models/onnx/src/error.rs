@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use super::{ops::qualified, proto::NodeProto};
+use super::{opsets::qualified, proto::NodeProto};
 
 /// NodeError an ONNX file is not usable.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::{ops::newest, proto::OperatorSetIdProto};
+use super::proto::OperatorSetIdProto;
+
+/// The newest version of the op set that the table of ops was written for.
+pub const NEWEST_OPSET: i64 = 27;
+/// The oldest one: broadcasting is NumPy's since then.
+pub const OLDEST_OPSET: i64 = 7;
+
+/// The domains that are known, with the newest version of their op sets that the table of ops was written for. ONNX's own has no name.
+const DOMAINS: [(&str, i64); 4] =
+    [("", NEWEST_OPSET), ("ai.onnx.ml", 5), ("ai.onnx.preview.training", 1), ("com.microsoft", 1)];
+
+/// Returns the newest version of a domain's op set that is known.
+pub(super) fn newest(domain: &str) -> Option<i64> {
+    DOMAINS.iter().find(|(name, _)| *name == domain || name.is_empty() && is_own(domain)).map(|(_, newest)| *newest)
+}
+
+/// Returns the name of an op, with its domain where that is not ONNX's own.
+pub(super) fn qualified(domain: &str, name: &str) -> String {
+    if is_own(domain) { name.into() } else { format!("{domain}.{name}") }
+}
 
 /// Whether that domain is ONNX's own.
 pub(super) fn is_own(domain: &str) -> bool {

@@ -1,19 +1,45 @@
 //! Tensors of an ONNX file: inside it or in external data beside it, in either case slices of a mapped file.
 
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use eutectic_ir::{DType, Tensor, Type, dtype::Kind};
-use prost::bytes::Bytes;
+use prost::{Message, bytes::Bytes};
 
 use super::{
+    error::OnnxError,
     folder::Folder,
-    import::Packed,
     proto::{
         TensorProto,
         tensor_proto::{DataLocation, DataType},
     },
     types::dtype,
 };
+
+/// An element type that files keep several to a byte, the first element in the lowest bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// Bits of an element: a divisor of 8.
+    pub bits: u32,
+    pub signed: bool,
+}
+
+impl Packed {
+    /// Returns the number of bytes that so many elements take.
+    pub fn bytes(self, elements: usize) -> usize {
+        elements.div_ceil(self.in_byte())
+    }
+
+    /// Returns the least and the largest element.
+    pub fn limits(self) -> (i64, i64) {
+        let half = 1 << (self.bits - 1);
+        if self.signed { (-half, half - 1) } else { (0, 2 * half - 1) }
+    }
+
+    /// Returns the number of elements of a byte.
+    pub fn in_byte(self) -> usize {
+        (8 / self.bits) as usize
+    }
+}
 
 /// A tensor whose values are read when they are asked for.
 #[derive(Clone, Debug)]
@@ -169,6 +195,18 @@ impl From<Tensor> for StoredTensor {
             packed: None,
         }
     }
+}
+
+/// A tensor in a file of its own, as ONNX's test data has them.
+///
+/// # Errors
+/// When the file cannot be read or holds no tensor that programs can have.
+pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.into(), source })?;
+    let proto = TensorProto::decode(Bytes::from(bytes)).map_err(|e| e.to_string());
+    let tensor = proto.and_then(|proto| StoredTensor::read_plain(&proto, &Folder::of(path))?.tensor());
+    tensor.map_err(|problem| OnnxError::Format { path: path.into(), problem })
 }
 
 /// Returns the element type of that number in ONNX, if its elements have fewer than 8 bits.

@@ -14,15 +14,16 @@ mod pairs;
 mod resize;
 mod scatter;
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use eutectic_ir::{DType, ops::eval::Data};
 use prost::Message;
 
 use super::{
+    folder::Folder,
     proto::{
-        AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-        TensorShapeProto, TypeProto, ValueInfoProto,
+        AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+        TensorProto, TensorShapeProto, TypeProto, ValueInfoProto,
         attribute_proto::AttributeType,
         tensor_proto::DataLocation,
         tensor_shape_proto::{Dimension, dimension::Value as Extent},
@@ -129,7 +130,7 @@ fn graph_of(model: &mut ModelProto) -> &mut GraphProto {
 }
 
 fn import_bytes(bytes: Vec<u8>, path: &Path) -> Result<Imported, OnnxError> {
-    let model = Model::read(path.into(), bytes.into())?;
+    let model = Model::from_bytes(path, bytes)?;
     let shapes = model.symbols().into_iter().map(|name| (name, 2)).collect();
     let imported = model.import(&shapes)?;
     imported.params()?;
@@ -173,7 +174,7 @@ fn open_extents_without_a_name_are_apart() {
         let tensor = type_proto::Tensor { elem_type: Some(1), shape: Some(shape) };
         let value = Some(type_proto::Value::TensorType(tensor));
         graph_of(&mut open).input[0].r#type = Some(TypeProto { value, ..Default::default() });
-        let model = Model::read("model.onnx".into(), open.encode_to_vec().into()).unwrap();
+        let model = Model::from_bytes("model.onnx", open.encode_to_vec()).unwrap();
         assert_eq!(model.symbols(), ["x.0"]);
     }
 }
@@ -304,7 +305,7 @@ fn everything_unsupported_is_listed_at_once() {
 
 #[test]
 fn dimensions_are_bound_by_name() {
-    let model = Model::read("model.onnx".into(), layer().encode_to_vec().into()).unwrap();
+    let model = Model::from_bytes("model.onnx", layer().encode_to_vec()).unwrap();
     assert_eq!(model.symbols(), ["batch"]);
     let with = |shapes: &[(&str, i64)]| model.import(&shapes.iter().map(|(n, v)| (n.to_string(), *v)).collect());
     assert!(matches!(with(&[]), Err(OnnxError::Unbound { open, .. }) if open == ["batch"]));

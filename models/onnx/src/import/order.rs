@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeSet, BinaryHeap, HashMap},
 };
 
-use super::{NodeProto, each_node};
+use super::super::{model::each_node, proto::NodeProto};
 
 /// Returns the numbers of nodes in an order in which they can be mapped, the first of the file first where several come next. Nodes that
 /// depend on themselves stay behind the others, in the order of the file.

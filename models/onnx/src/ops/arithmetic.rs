@@ -4,7 +4,7 @@ use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    OpRow, one, same,
+    row::{OpRow, one, same},
 };
 
 pub(super) const OPS: &[OpRow] = &[

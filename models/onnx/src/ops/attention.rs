@@ -7,7 +7,8 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, ids, many, one,
+    ids,
+    row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];

@@ -7,10 +7,11 @@ use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
-        import::Packed,
+        stored::Packed,
     },
-    OpRow, ids, one,
+    ids,
     quantize::for_each_place,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("MatMulNBits", 1, product), one("GatherBlockQuantized", 1, gathered)];

@@ -7,7 +7,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("MatMul", 1, matmul), one("Gemm", 7, gemm), one("Einsum", 12, einsum)];

@@ -9,7 +9,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, many,
+    row::{OpRow, Outputs, many},
 };
 
 pub(super) const OPS: &[OpRow] = &[many("If", 1, branch), many("Loop", 1, repeat), many("Scan", 9, scan)];

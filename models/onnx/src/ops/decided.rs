@@ -6,8 +6,8 @@ use eutectic_ir::{DType, Tensor};
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    OpRow, Outputs, many, one,
     resize::taken,
+    row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

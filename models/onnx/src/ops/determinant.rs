@@ -3,10 +3,12 @@
 use eutectic_ir::{DType, NodeId};
 
 use super::{
-    super::call::{NodeCall, NodeResult},
-    OpRow,
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
     index::{elements_at, place_of},
-    one,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("Det", 11, determinant)];
@@ -37,12 +39,7 @@ fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 /// Returns the pivot of the first column [count 1 1], negative where rows were exchanged, and what is left of the other rows and columns.
-fn eliminated(
-    c: &mut NodeCall<'_, '_>,
-    x: NodeId,
-    count: usize,
-    n: usize,
-) -> Result<(NodeId, NodeId), super::NodeError> {
+fn eliminated(c: &mut NodeCall<'_, '_>, x: NodeId, count: usize, n: usize) -> Result<(NodeId, NodeId), NodeError> {
     let column = c.slice(x, 2, 0, 1)?;
     let size = c.apply("abs", [column])?;
     let place = place_of(c, size, "reduce-max", 1, false)?;

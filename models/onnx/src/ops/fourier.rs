@@ -16,7 +16,8 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one, slicing,
+    row::{OpRow, one},
+    slicing,
 };
 
 pub(super) const OPS: &[OpRow] = &[

@@ -4,7 +4,7 @@ use eutectic_ir::{DType, Tensor};
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    OpRow, one,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

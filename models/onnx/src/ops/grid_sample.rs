@@ -8,7 +8,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("GridSample", 16, grid_sample), one("AffineGrid", 20, affine_grid)];

@@ -8,9 +8,8 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs,
     attention::{Rotation, attend, heads, turned},
-    many,
+    row::{OpRow, Outputs, many},
 };
 
 pub(super) const OPS: &[OpRow] = &[many("GroupQueryAttention", 1, attention)];

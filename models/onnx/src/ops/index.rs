@@ -7,7 +7,8 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, ids, one,
+    ids,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

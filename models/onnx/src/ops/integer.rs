@@ -10,8 +10,9 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, contraction, many, one,
+    contraction,
     quantize::saturated,
+    row::{OpRow, Outputs, many, one},
     spatial,
 };
 

@@ -7,9 +7,8 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs,
     attention::repeated,
-    many,
+    row::{OpRow, Outputs, many},
 };
 
 pub(super) const OPS: &[OpRow] =

@@ -4,9 +4,9 @@ use eutectic_ir::{DType, NodeId, ops::Ids};
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    OpRow, Outputs, ids,
+    ids,
     index::elements_at,
-    many, one,
+    row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

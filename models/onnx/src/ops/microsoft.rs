@@ -8,13 +8,12 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs,
     activation::{hard_sigmoid, leaky},
     attention::{attend, causal, heads, rotated},
     contraction::gemm,
-    ids, many,
+    ids,
     norm::root_mean_square,
-    one,
+    row::{OpRow, Outputs, many, one},
     spatial::convolution,
 };
 

@@ -35,21 +35,18 @@ mod recurrent;
 mod reduction;
 mod regions;
 mod resize;
+mod row;
 mod scatter;
 mod slicing;
 mod spatial;
 mod training;
 mod unpool;
 mod volume;
+mod windows;
 
-use eutectic_ir::NodeId;
-
-use super::{
-    NEWEST_OPSET,
-    call::{NodeCall, NodeResult},
-    error::NodeError,
-    opsets::is_own,
-};
+pub(super) use self::row::Build;
+use self::row::OpRow;
+use super::opsets::{is_own, newest};
 
 /// The families of ONNX's own domain.
 const FAMILIES: &[&[OpRow]] = &[
@@ -86,57 +83,19 @@ const FAMILIES: &[&[OpRow]] = &[
 /// The families of ONNX Runtime's domain.
 const MICROSOFT: &[&[OpRow]] = &[microsoft::OPS, qlinear::OPS, blockwise::OPS, group_query::OPS, recurrent::QUANTISED];
 
-/// A domain, with the newest version of its op set that the table was written for.
+/// The ops of a domain.
 struct Domain {
     name: &'static str,
-    newest: i64,
     families: &'static [&'static [OpRow]],
 }
 
 /// The domains; ONNX's own has no name.
 const DOMAINS: &[Domain] = &[
-    Domain { name: "", newest: NEWEST_OPSET, families: FAMILIES },
-    Domain { name: "ai.onnx.ml", newest: 5, families: ml::FAMILIES },
-    Domain { name: "ai.onnx.preview.training", newest: 1, families: &[training::OPS] },
-    Domain { name: "com.microsoft", newest: 1, families: MICROSOFT },
+    Domain { name: "", families: FAMILIES },
+    Domain { name: "ai.onnx.ml", families: ml::FAMILIES },
+    Domain { name: "ai.onnx.preview.training", families: &[training::OPS] },
+    Domain { name: "com.microsoft", families: MICROSOFT },
 ];
-
-/// Several outputs.
-type Outputs = Result<Vec<NodeId>, NodeError>;
-
-/// How an op is mapped.
-#[derive(Clone, Copy)]
-pub(super) enum Build {
-    /// It is an op of ours without attributes.
-    Op(&'static str),
-    /// Its one output, from ops of ours.
-    One(fn(&mut NodeCall<'_, '_>) -> NodeResult),
-    /// Its outputs, in order; what is not there is not supported.
-    Many(fn(&mut NodeCall<'_, '_>) -> Outputs),
-}
-
-/// An op in one of its forms.
-struct OpRow {
-    name: &'static str,
-    /// The version of its domain's op set from which on it has this form.
-    since: i64,
-    build: Build,
-}
-
-/// An op that is one of ours.
-const fn same(name: &'static str, since: i64, op: &'static str) -> OpRow {
-    OpRow { name, since, build: Build::Op(op) }
-}
-
-/// An op with one output.
-const fn one(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> NodeResult) -> OpRow {
-    OpRow { name, since, build: Build::One(build) }
-}
-
-/// An op with several outputs.
-const fn many(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> Outputs) -> OpRow {
-    OpRow { name, since, build: Build::Many(build) }
-}
 
 impl Domain {
     /// The domain of that name.
@@ -149,24 +108,16 @@ impl Domain {
     }
 }
 
-/// The newest version of a domain's op set that is known.
-pub(super) fn newest(domain: &str) -> Option<i64> {
-    Domain::named(domain).map(|domain| domain.newest)
-}
-
 /// The form of an op in a version of its domain's op set.
 ///
 /// # Errors
 /// When there is none, in words.
 pub(super) fn find(domain: &str, name: &str, version: i64) -> Result<Build, String> {
-    let domain = Domain::named(domain).ok_or("ops of that domain are not known")?;
-    if version > domain.newest {
-        return Err(format!(
-            "opsets of this domain are known up to {}; export the model in one of them",
-            domain.newest
-        ));
+    let (rows, newest) = Domain::named(domain).zip(newest(domain)).ok_or("ops of that domain are not known")?;
+    if version > newest {
+        return Err(format!("opsets of this domain are known up to {newest}; export the model in one of them"));
     }
-    let of_name: Vec<_> = domain.rows().filter(|row| row.name == name).collect();
+    let of_name: Vec<_> = rows.rows().filter(|row| row.name == name).collect();
     let forms = || of_name.iter();
     match forms().filter(|row| row.since <= version).max_by_key(|row| row.since) {
         Some(row) => Ok(row.build),
@@ -177,17 +128,12 @@ pub(super) fn find(domain: &str, name: &str, version: i64) -> Result<Build, Stri
     }
 }
 
-/// The names of the ops of ONNX's own domain that have a mapping, sorted.
-pub(super) fn supported() -> Vec<&'static str> {
+/// Returns the names of the ops of ONNX's own domain that have a mapping, sorted.
+pub fn supported_ops() -> Vec<&'static str> {
     let mut names: Vec<_> = FAMILIES.iter().copied().flatten().map(|row| row.name).collect();
     names.sort_unstable();
     names.dedup();
     names
-}
-
-/// The name of an op, with its domain where that is not ONNX's own.
-pub(super) fn qualified(domain: &str, name: &str) -> String {
-    if is_own(domain) { name.into() } else { format!("{domain}.{name}") }
 }
 
 #[cfg(test)]

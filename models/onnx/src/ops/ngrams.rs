@@ -7,7 +7,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, one,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("TfIdfVectorizer", 9, vectorizer)];

@@ -7,7 +7,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, many, one,
+    row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

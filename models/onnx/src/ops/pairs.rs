@@ -4,9 +4,8 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    OpRow, Outputs,
     index::elements_at,
-    many, one,
+    row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

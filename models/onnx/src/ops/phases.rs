@@ -5,7 +5,7 @@ use eutectic_ir::NodeId;
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    spatial::Windows,
+    windows::Windows,
 };
 
 /// Most phases that are computed separately; each is a convolution.

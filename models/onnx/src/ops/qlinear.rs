@@ -4,11 +4,10 @@ use eutectic_ir::{DType, NodeId};
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    OpRow,
     activation::leaky,
     integer::{Quantized, Ranges, along, dynamic_product, product, requantized},
-    one,
     quantize::{dequantize, quantize, saturated},
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

@@ -6,11 +6,10 @@ use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
-        import::Packed,
+        stored::Packed,
     },
-    OpRow,
     arithmetic::narrowed,
-    one,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];

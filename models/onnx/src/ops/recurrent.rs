@@ -8,9 +8,8 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs,
     integer::{Quantized, Ranges, dynamic_product},
-    many,
+    row::{OpRow, Outputs, many},
 };
 
 pub(super) const OPS: &[OpRow] = &[

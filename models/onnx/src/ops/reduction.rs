@@ -3,8 +3,11 @@
 use eutectic_ir::{DType, NodeId};
 
 use super::{
-    super::call::{NodeCall, NodeResult},
-    OpRow, one,
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[
@@ -29,7 +32,7 @@ fn square(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
 }
 
 /// The axes, which are all where none is given, unless the op is to do nothing then; and the shape of the result.
-fn axes(c: &NodeCall<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), super::NodeError> {
+fn axes(c: &NodeCall<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), NodeError> {
     let given = c.list("axes", 1)?.unwrap_or_default();
     let mut axes: Vec<usize> = given.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?;
     if axes.is_empty() && !c.flag("noop_with_empty_axes")? {

@@ -7,8 +7,9 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, ids, one,
-    spatial::{Windows, biased, groups},
+    ids,
+    row::{OpRow, one},
+    windows::{Windows, biased, groups},
 };
 
 pub(super) const OPS: &[OpRow] = &[

@@ -10,10 +10,10 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, ids,
+    ids,
     index::{elements_at, rows_at},
-    one,
     placed::Placed,
+    row::{OpRow, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

@@ -7,8 +7,8 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, many, one,
     resize::taken,
+    row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] =

@@ -7,7 +7,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    OpRow, Outputs, many,
+    row::{OpRow, Outputs, many},
 };
 
 pub(super) const OPS: &[OpRow] = &[many("Adagrad", 1, adagrad), many("Adam", 1, adam), many("Momentum", 1, momentum)];

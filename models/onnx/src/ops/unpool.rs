@@ -4,10 +4,10 @@ use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
     super::call::{NodeCall, NodeResult},
-    OpRow, one,
+    row::{OpRow, one},
     slicing::around,
-    spatial::{Windows, kernel_shape},
     volume::cut,
+    windows::{Windows, kernel_shape},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("MaxUnpool", 9, unpool), one("Col2Im", 18, col2im)];

@@ -5,7 +5,7 @@ use eutectic_ir::{NodeId, attr::Number};
 use super::{
     super::call::{NodeCall, NodeResult},
     slicing,
-    spatial::Windows,
+    windows::Windows,
 };
 
 /// x [N C D..] as [N C O.. K..]: the windows, then the elements of each; `outside` is what padding holds.

@@ -126,7 +126,7 @@ fn versions_are_those_of_the_domain() {
     refused(&classical("Scaler", 9, &["y"], vec![]), "opsets of this domain are known up to 5");
     let only = classical("Scaler", 1, &["y"], vec![numbers("scale", &[2.0])]);
     assert!(import(&only).is_ok());
-    let summary = Model::read("model.onnx".into(), only.encode_to_vec().into()).unwrap().summary();
+    let summary = Model::from_bytes("model.onnx", only.encode_to_vec()).unwrap().summary();
     assert_eq!((summary.opset, summary.other_opsets), (None, vec![("ai.onnx.ml".into(), 1)]));
 }
 

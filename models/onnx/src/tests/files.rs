@@ -48,7 +48,7 @@ fn defaulted(code: i32, dims: &[i64], ir_version: i64) -> Model {
         ..Default::default()
     });
     proto.ir_version = Some(ir_version);
-    Model::read("model.onnx".into(), proto.encode_to_vec().into()).unwrap()
+    Model::from_bytes("model.onnx", proto.encode_to_vec()).unwrap()
 }
 
 fn full(dtype: DType, dims: &[usize], value: i64) -> Tensor {

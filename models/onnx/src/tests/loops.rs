@@ -123,7 +123,7 @@ fn a_condition_on_inputs_is_found_in_each_run() {
 #[test]
 fn a_loop_that_goes_on_is_an_error() {
     let bytes = growing("x", None, false).encode_to_vec();
-    let model = Model::read("model.onnx".into(), bytes.into()).unwrap();
+    let model = Model::from_bytes("model.onnx", bytes).unwrap();
     let imported = model.import_as(&ImportOptions { most_times: 20, ..ImportOptions::default() }).unwrap();
     assert!(close(run(&imported, -0.53, 0).unwrap()[0][0], grown(-0.53, usize::MAX).0));
     let error = run(&imported, -5.0, 0).unwrap_err().to_string();

@@ -5,7 +5,10 @@ use eutectic_ir::{DType, NodeId, Tensor};
 use crate::{
     call::{NodeCall, NodeResult},
     error::NodeError,
-    ops::{OpRow, index::counter, one},
+    ops::{
+        index::counter,
+        row::{OpRow, one},
+    },
 };
 
 pub(super) const OPS: &[OpRow] = &[

@@ -8,8 +8,8 @@ use std::{
 use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
-    Rows,
     forest::{Branch, Child, Forest, MEMBER, MODES},
+    rows::Rows,
 };
 use crate::{call::NodeCall, error::NodeError};
 

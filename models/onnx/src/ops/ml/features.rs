@@ -2,11 +2,14 @@
 
 use eutectic_ir::{DType, NodeId, Tensor, attr::Number, ops::Ids};
 
-use super::Rows;
+use super::rows::Rows;
 use crate::{
     call::{NodeCall, NodeResult},
     error::NodeError,
-    ops::{OpRow, ids, one},
+    ops::{
+        ids,
+        row::{OpRow, one},
+    },
 };
 
 pub(super) const OPS: &[OpRow] = &[

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, iter::repeat_n};
 
 use eutectic_ir::{DType, NodeId, Tensor, Type};
 
-use super::Rows;
+use super::rows::Rows;
 use crate::{
     call::{NodeCall, NodeResult},
     error::NodeError,

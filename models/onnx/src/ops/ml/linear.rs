@@ -3,12 +3,12 @@
 use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
-    Rows, numbers,
+    rows::{Rows, numbers},
     scores::{Classes, Transform, complement, opposites, winner},
 };
 use crate::{
     call::{NodeCall, NodeResult},
-    ops::{OpRow, Outputs, many, one},
+    ops::row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("LinearRegressor", 1, regressor), many("LinearClassifier", 1, classifier)];

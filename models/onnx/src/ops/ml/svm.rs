@@ -3,15 +3,14 @@
 use eutectic_ir::{DType, NodeId, Tensor, Type};
 
 use super::{
-    Rows, check_count,
     linear::weighted,
-    numbers,
+    rows::{Rows, check_count, numbers},
     scores::{Classes, Transform, complement, opposites, winner},
 };
 use crate::{
     call::{NodeCall, NodeResult},
     error::NodeError,
-    ops::{OpRow, Outputs, many, one},
+    ops::row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[one("SVMRegressor", 1, regressor), many("SVMClassifier", 1, classifier)];

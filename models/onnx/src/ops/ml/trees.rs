@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, iter::repeat};
 use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::{
-    Rows,
     ensemble::{AGGREGATES, Aggregate, Scored, either, listed, numbered},
+    rows::Rows,
     scores::{Classes, Transform, complement, opposites, winner},
 };
 use crate::{
     call::{NodeCall, NodeResult},
     error::NodeError,
-    ops::{OpRow, Outputs, many, one},
+    ops::row::{OpRow, Outputs, many, one},
 };
 
 pub(super) const OPS: &[OpRow] = &[

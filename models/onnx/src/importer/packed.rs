@@ -3,32 +3,10 @@
 
 use eutectic_ir::{DType, NodeId, Origin, Tensor};
 
-use super::{super::error::NodeError, Importer, shape};
-
-/// An element type that files keep several to a byte, the first element in the lowest bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packed {
-    /// Bits of an element: a divisor of 8.
-    pub bits: u32,
-    pub signed: bool,
-}
-
-impl Packed {
-    /// Returns the number of bytes that so many elements take.
-    pub fn bytes(self, elements: usize) -> usize {
-        elements.div_ceil(self.in_byte())
-    }
-
-    /// Returns the least and the largest element.
-    pub fn limits(self) -> (i64, i64) {
-        let half = 1 << (self.bits - 1);
-        if self.signed { (-half, half - 1) } else { (0, 2 * half - 1) }
-    }
-
-    fn in_byte(self) -> usize {
-        (8 / self.bits) as usize
-    }
-}
+use super::{
+    super::{error::NodeError, stored::Packed},
+    Importer, shape,
+};
 
 impl Importer<'_> {
     /// Takes the elements out of bytes: u8[.., n] becomes u8 or i8[.., n · 8 / bits].

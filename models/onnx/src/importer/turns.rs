@@ -14,7 +14,7 @@ use super::{Importer, LARGEST_KNOWN};
 const EVALUATIONS: usize = 1 << 20;
 
 /// A value that a body is given, its value at the start where that is known, and what it is the next time.
-pub(crate) type Carried = ((NodeId, Option<Tensor>), NodeId);
+pub type Carried = ((NodeId, Option<Tensor>), NodeId);
 
 impl Importer<'_> {
     /// In a body, the number of times that the loop runs, at most `most`. The first carried value is the condition, which holds at the

@@ -1,0 +1,273 @@
+//! ONNX models as they are in files: what is read and checked before a graph is made of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use eutectic_ir::{Graph, Tensor};
+use memmap2::Mmap;
+use prost::{Message, bytes::Bytes};
+
+use super::{
+    error::OnnxError,
+    folder::Folder,
+    opsets::{NEWEST_OPSET, OLDEST_OPSET, OpSets, qualified},
+    proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto},
+    stored::StoredTensor,
+    types::ModelPort,
+};
+
+/// The first version of the format in which a tensor of the file that is an input is a default.
+const FIRST_WITH_DEFAULTS: i64 = 4;
+
+/// An ONNX model. The file stays mapped as long as one of its tensors lives; it must not be truncated meanwhile (as with every
+/// memory map, reading would then end the process).
+#[derive(Debug)]
+pub struct Model {
+    pub(super) path: PathBuf,
+    pub(super) folder: Folder,
+    pub(super) proto: ModelProto,
+    pub(super) opsets: OpSets,
+    /// With the name, and what is wrong where a program cannot have such an input.
+    pub(super) inputs: Vec<(String, Result<ModelPort, String>)>,
+    /// The inputs that have a value in the file, which counts where none is given.
+    pub(super) defaults: BTreeMap<String, Result<ModelPort, String>>,
+    /// What is wrong with a tensor that cannot be used is told when the model is imported.
+    pub(super) stored: BTreeMap<String, Result<StoredTensor, String>>,
+}
+
+/// Decisions that are made when a model becomes a graph.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// Numbers of open dimensions.
+    pub shapes: BTreeMap<String, i64>,
+    /// Inputs whose values are known now: they are constants, so that shapes may depend on them.
+    pub fixed: BTreeMap<String, Tensor>,
+    /// Inputs with a default that are given a value in each run ([`Model::defaults`]). Others are what the file says.
+    pub given: BTreeSet<String>,
+    /// How often a loop runs at most, where only a condition ends it and depends on inputs. A run that would go on is an error.
+    pub most_times: usize,
+}
+
+impl Default for ImportOptions {
+    fn default() -> ImportOptions {
+        let (shapes, fixed, given) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        ImportOptions { shapes, fixed, given, most_times: MOST_TIMES }
+    }
+}
+
+impl ImportOptions {
+    /// Whether an input that has a default gets another value.
+    pub(super) fn gives(&self, name: &str) -> bool {
+        self.given.contains(name) || self.fixed.contains_key(name)
+    }
+}
+
+/// See [`ImportOptions::most_times`].
+pub const MOST_TIMES: usize = 1024;
+
+/// A model as a graph.
+#[derive(Debug)]
+pub struct Imported {
+    /// The graph; its parameters are the tensors of the file that are no single numbers and no integers.
+    pub graph: Graph,
+    pub(super) path: PathBuf,
+    pub(super) params: BTreeMap<String, StoredTensor>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What is in a file.
+#[derive(Debug)]
+pub struct Summary {
+    /// The version of ONNX's own op set, where the file states one.
+    pub opset: Option<i64>,
+    /// The op sets of other domains, with their versions.
+    pub other_opsets: Vec<(String, i64)>,
+    /// The version of the format.
+    pub ir_version: i64,
+    /// What wrote the file.
+    pub producer: String,
+    /// Inputs, with their types in words.
+    pub inputs: Vec<(String, String)>,
+    /// Outputs, with their types in words.
+    pub outputs: Vec<(String, String)>,
+    /// Tensors in the file or beside it.
+    pub tensors: usize,
+    /// Their elements.
+    pub elements: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// How often each op occurs, subgraphs included; the most frequent one first.
+    pub ops: Vec<(String, usize)>,
+}
+
+impl Model {
+    /// Maps a file and checks it; no external data is opened yet.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is damaged, is written in an op set that is not known, or has tensors that cannot be.
+    pub fn open(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
+        let path = path.as_ref().to_path_buf();
+        let io = |source| OnnxError::Io { path: path.clone(), source };
+        let file = File::open(&path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        if metadata.is_dir() {
+            return Err(io(std::io::ErrorKind::IsADirectory.into()));
+        }
+        // An empty file cannot be mapped.
+        let bytes = match metadata.len() {
+            0 => Bytes::new(),
+            // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see the type's docs.
+            _ => Bytes::from_owner(unsafe { Mmap::map(&file) }.map_err(io)?),
+        };
+        Model::read(path, bytes)
+    }
+
+    /// Reads and checks a model that is in memory. `path` is what errors call it; external data is looked for in its folder.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Model, OnnxError> {
+        Model::read(path.into(), bytes.into())
+    }
+
+    fn read(path: PathBuf, bytes: Bytes) -> Result<Model, OnnxError> {
+        let format = |problem: String| OnnxError::Format { path: path.clone(), problem };
+        let proto = ModelProto::decode(bytes).map_err(|e| format(e.to_string()))?;
+        let graph = proto.graph.as_ref().ok_or_else(|| format("it holds no graph".into()))?;
+        let opsets = OpSets::read(&proto.opset_import);
+        if opsets.is_empty() {
+            return Err(format("it does not say in which op set it is written".into()));
+        }
+        if let Some(opset) = opsets.own().filter(|opset| !(OLDEST_OPSET..=NEWEST_OPSET).contains(opset)) {
+            let known = format!("{OLDEST_OPSET} to {NEWEST_OPSET} are known");
+            return Err(format(format!("it is written in opset {opset}, {known}; onnx.version_converter converts it")));
+        }
+        let folder = Folder::of(&path);
+        let stored = tensors(graph, &folder);
+        let given = graph.input.iter().filter(|info| !stored.contains_key(info.name()));
+        let port = |info: &ValueInfoProto| (info.name().to_string(), ModelPort::read(info));
+        let inputs = given.map(port).collect();
+        // Before version 4 of the format, every tensor had to be listed as an input.
+        let may_be_given = proto.ir_version() >= FIRST_WITH_DEFAULTS;
+        let defaults = graph.input.iter().filter(|info| may_be_given && stored.contains_key(info.name()));
+        let defaults = defaults.map(port).collect();
+        Ok(Model { inputs, defaults, stored, opsets, path, folder, proto })
+    }
+
+    pub(super) fn graph(&self) -> &GraphProto {
+        self.proto.graph.as_ref().expect("a model without a graph is not opened")
+    }
+
+    /// The dimensions of inputs that need a number, sorted.
+    pub fn symbols(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.inputs.iter().flat_map(|(_, port)| port).flat_map(ModelPort::symbols).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Its inputs, with what is wrong where a program cannot have such a one.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
+        self.inputs.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
+    }
+
+    /// Its outputs as the file declares them, with what is wrong where a program cannot have such a one.
+    pub fn outputs(&self) -> impl Iterator<Item = (String, Result<ModelPort, String>)> {
+        self.graph().output.iter().map(|info| (info.name().to_string(), ModelPort::read(info)))
+    }
+
+    /// The inputs that have a value in the file: a run may give another one ([`ImportOptions::given`]).
+    pub fn defaults(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
+        self.defaults.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
+    }
+
+    /// What is in the file.
+    pub fn summary(&self) -> Summary {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        each_node(&self.graph().node, &mut |node| {
+            *counts.entry(qualified(node.domain(), node.op_type())).or_default() += 1;
+        });
+        let mut ops: Vec<_> = counts.into_iter().collect();
+        ops.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let described = |(name, port): (String, Result<ModelPort, String>)| {
+            (name, port.map_or_else(|why| why, |port| port.to_string()))
+        };
+        let types = || self.stored.values().flatten().map(StoredTensor::ty);
+        let input = |(name, port): &(String, Result<ModelPort, String>)| {
+            (name.clone(), port.as_ref().map_or_else(String::clone, ModelPort::to_string))
+        };
+        Summary {
+            opset: self.opsets.own(),
+            other_opsets: self.opsets.others().map(|(domain, version)| (domain.to_string(), version)).collect(),
+            ir_version: self.proto.ir_version(),
+            producer: format!("{} {}", self.proto.producer_name(), self.proto.producer_version()).trim().to_string(),
+            inputs: self.inputs.iter().map(input).collect(),
+            outputs: self.outputs().map(described).collect(),
+            tensors: self.stored.len(),
+            elements: types().map(|t| t.count()).sum(),
+            bytes: types().map(|t| t.bytes()).sum(),
+            ops,
+        }
+    }
+}
+
+impl Imported {
+    /// Warnings for the user: outputs whose declared shape is not the computed one.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The value of each parameter.
+    ///
+    /// # Errors
+    /// Every one whose external data is missing, too short, or out of reach.
+    pub fn params(&self) -> Result<BTreeMap<String, Tensor>, OnnxError> {
+        let mut problems = Vec::new();
+        let mut value = |(name, stored): (&String, &StoredTensor)| match stored.tensor() {
+            Ok(tensor) => Some((name.clone(), tensor)),
+            Err(why) => {
+                problems.push(format!("{name}: {why}"));
+                None
+            }
+        };
+        let wanted = self.graph.named("param").filter_map(|(name, _)| self.params.get_key_value(name));
+        let tensors = wanted.filter_map(&mut value).collect();
+        match problems.is_empty() {
+            true => Ok(tensors),
+            false => Err(OnnxError::Tensors { path: self.path.clone(), problems }),
+        }
+    }
+}
+
+/// The tensors of a graph by name, those of its subgraphs aside.
+fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<StoredTensor, String>> {
+    let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
+    let sparse = sparse.map(|v| (v.name().to_string(), Err("it is sparse".into())));
+    let twice = repeated_names(graph).into_iter().map(|name| (name.to_string(), Err(TWICE.into())));
+    let dense = graph.initializer.iter().map(|t| (t.name().to_string(), StoredTensor::read(t, folder)));
+    dense.chain(sparse).chain(twice).collect()
+}
+
+/// The message for a tensor of a name that another one has.
+pub(super) const TWICE: &str = "the file has two tensors of that name; remove or rename one of them";
+
+/// The names that more than one tensor of a graph has.
+pub(super) fn repeated_names(graph: &GraphProto) -> BTreeSet<&str> {
+    let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
+    let mut names: Vec<&str> = graph.initializer.iter().chain(sparse).map(|t| t.name()).collect();
+    names.sort_unstable();
+    names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
+}
+
+/// Visits every node, those of subgraphs included.
+pub(super) fn each_node(nodes: &[NodeProto], visit: &mut dyn FnMut(&NodeProto)) {
+    for node in nodes {
+        visit(node);
+        for attribute in &node.attribute {
+            attribute.g.iter().chain(&attribute.graphs).for_each(|inner| each_node(&inner.node, visit));
+        }
+    }
+}

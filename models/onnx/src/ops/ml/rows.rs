@@ -1,0 +1,53 @@
+//! Rows of features, and the lists of numbers that models of them have.
+
+use eutectic_ir::{DType, NodeId};
+
+use crate::{call::NodeCall, error::NodeError};
+
+/// The rows of features that a model is given.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    /// The features [count width].
+    pub x: NodeId,
+    pub count: usize,
+    pub width: usize,
+}
+
+impl Rows {
+    /// Returns the first input: a matrix, or a vector that is one row. Integers become f32.
+    pub fn read(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
+        let x = c.input(0)?;
+        let (count, width) = match c.dims(x)[..] {
+            [width] => (1, width),
+            [count, width] => (count, width),
+            ref dims => return Err(format!("features of {dims:?}; they are [rows features] or [features]").into()),
+        };
+        let x = c.reshape(x, &[count, width])?;
+        let float = if c.dtype(x).is_float() { c.dtype(x) } else { DType::F32 };
+        Ok(Rows { x: c.cast(x, float)?, count, width })
+    }
+
+    /// Reads them as [`Rows::read`] does, in f32.
+    pub fn single(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
+        let rows = Rows::read(c)?;
+        Ok(Rows { x: c.cast(rows.x, DType::F32)?, ..rows })
+    }
+
+    /// Checks that a model was made for rows of this width.
+    pub fn wanted(&self, width: usize) -> Result<(), NodeError> {
+        match self.width == width {
+            true => Ok(()),
+            false => Err(format!("rows of {} features, the model has coefficients for {width}", self.width).into()),
+        }
+    }
+}
+
+/// Returns the numbers of an attribute that must be there.
+pub(super) fn numbers(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
+    c.floats(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")))
+}
+
+/// Checks the length of a list.
+pub(super) fn check_count(what: &str, given: usize, wanted: usize) -> Result<(), NodeError> {
+    if given == wanted { Ok(()) } else { Err(format!("{given} {what}, {wanted} are wanted").into()) }
+}
