@@ -50,6 +50,9 @@ fusion() {
   says '14 kernels a run'
   try 0 explain fusion/residual-norm.graph
   says 'by decompose/layernorm'
+  # docs/pipeline.md quotes these.
+  try 0 opt fusion/residual-norm.graph --print plan
+  says '  rows [4096 | 768]' '    v5 = reduce-sum:f32 v2' '    store v17 at s5[768*i0+i1]'
   try 0 run fusion/residual-norm.graph --verify
   says 'all results are within what rounding may change'
   try 0 explain fusion/residual-norm.graph --html "$scratch/page.html" --iters 0
