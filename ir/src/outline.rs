@@ -15,10 +15,6 @@ use rustc_hash::FxHashMap;
 use body::{OutlinedBody, Partition};
 use chain::Analysis;
 
-/// Constants of at most so many elements stay in a body by value, because rules match on scalars; a larger constant is
-/// handed in like a parameter.
-const SMALL: usize = 64;
-
 /// A graph as calls of blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlined {

@@ -7,8 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use super::Graph;
-use crate::text;
+use super::{Graph, Node};
+use crate::Op;
 
 /// A graph that a node holds. It is shared and never changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +42,18 @@ impl Hash for SubGraph {
 
 impl Ord for SubGraph {
     fn cmp(&self, other: &SubGraph) -> Ordering {
-        let text = |graph: &Graph| text::print(graph, text::Style::default());
-        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { text(self).cmp(&text(other)) }
+        let node = |node: &Node| {
+            let (op, observer) = (node.op.name(), node.observer.map(Op::name));
+            (op, node.attrs.clone(), node.operands.clone(), node.ty.clone(), node.origin.clone(), observer)
+        };
+        let parts = |graph: &SubGraph| {
+            let nodes: Vec<_> = graph.nodes().map(|(_, of)| node(of)).collect();
+            (nodes, graph.name.clone(), graph.outputs().to_vec(), graph.updates().to_vec())
+        };
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
+        parts(self).cmp(&parts(other))
     }
 }
 

@@ -11,7 +11,9 @@ use crate::{
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
-use super::SMALL;
+/// Constants of at most so many elements stay in a body by value, because rules match on scalars; a larger constant is
+/// handed in like a parameter.
+const SMALL: usize = 64;
 
 /// How many earlier values of the same form are tried as the predecessor of a cut. A layer holds few values of one form
 /// that are separators (the sums of a residual stream: two).

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::parse::{Parser, keyword, text};
 use crate::{
     Graph, NodeId, Op, Origin,
-    lang::{Sexp, SexpKind, sexp::suggestion},
+    lang::{Sexp, sexp::suggestion},
 };
 
 const FORMS: &str =
@@ -109,13 +109,5 @@ impl Parser<'_> {
                 self.wrong(sexp, "there is no body of that name", help)
             }
         }
-    }
-}
-
-/// The names of a `let` for several results.
-pub(super) fn names(sexp: &Sexp) -> Option<&[Sexp]> {
-    match &sexp.kind {
-        SexpKind::List(names) => Some(names),
-        _ => None,
     }
 }

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, rc::Rc};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::control;
 use crate::{
     Attr, Class, DType, Dim, Graph, NodeId, Op, Origin, Shape, Tensor, Type,
     attr::Number,
@@ -49,6 +48,14 @@ pub(super) fn keyword(sexp: &Sexp) -> Option<&str> {
     sexp.atom()?.strip_prefix(':')
 }
 
+/// Returns the names of a `let` for several results.
+fn names_of(sexp: &Sexp) -> Option<&[Sexp]> {
+    match &sexp.kind {
+        SexpKind::List(names) => Some(names),
+        _ => None,
+    }
+}
+
 pub(super) struct Parser<'a> {
     pub source: &'a Source,
     pub graph: Graph,
@@ -81,7 +88,7 @@ impl<'a> Parser<'a> {
         };
         let (items, origin) = self.origin(items);
         if let ("let", [names, value]) = (head, items)
-            && let Some(list) = control::names(names)
+            && let Some(list) = names_of(names)
         {
             return self.several(names, list, value, &origin);
         }

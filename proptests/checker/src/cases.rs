@@ -2,20 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use eutectic::{DType, Tensor};
+use eutectic::DType;
 use eutectic_ir::lang::Bindings;
-use eutectic_ir::{Graph, InterpError, Type, graph::Node};
+use eutectic_ir::{Graph, Type, graph::Node};
 use eutectic_rewrites::{Contract, Phase, Probe, Rule, Sides, Unmatched};
 
 use crate::{
-    evaluate::evaluated,
     instance::Instance,
     judge::{Verdict, judge},
     literals::literals,
     palette::{Drawn, Palette},
     rows::{Dims, rows},
     special::{self, Turns},
-    values::{self, Extents, Manner, Style, Values},
+    values::{self, Manner, Style, Values},
 };
 
 /// One case.
@@ -195,45 +194,6 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
     })
 }
 
-/// Values on which the left side can be evaluated: integers that index something lie within it.
-pub fn fitting(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> Values {
-    let any = values::draw(&sides.written, manner, &Extents::default(), random);
-    let mut extents = Extents { of: ids(sides, &any), all: None };
-    let mut values = if extents.of.is_empty() { any } else { values::draw(&sides.written, manner, &extents, random) };
-    while let Some(extent) = exceeded(sides, &values) {
-        if extents.all.is_some_and(|most| most <= extent) {
-            break;
-        }
-        extents.all = Some(extent);
-        values = values::draw(&sides.written, manner, &extents, random);
-    }
-    values
-}
-
-/// Returns the extent that an index of the left side exceeds.
-fn exceeded(sides: &Sides, values: &Values) -> Option<usize> {
-    match evaluated(&sides.written, values) {
-        Err(InterpError::IndexOutOfRange { problem, .. }) => Some(usize::try_from(problem.ids.extent).unwrap_or(0)),
-        _ => None,
-    }
-}
-
-/// Finds the tensors that are ids of the left side, and the extents that they index. Without these extents, ids would be small integers
-/// only, which name no element beyond the first few.
-fn ids(sides: &Sides, values: &Values) -> BTreeMap<String, usize> {
-    let is_int = |tensor: &Tensor| tensor.dtype().is_int() && tensor.count() > 0;
-    let full = |tensor: &Tensor, n: i64| Tensor::from_i64(tensor.dtype(), tensor.dims(), vec![n; tensor.count()]);
-    let integers: Vec<(&String, &Tensor)> = values.iter().filter(|(_, tensor)| is_int(tensor)).collect();
-    let mut within = values.clone();
-    within.extend(integers.iter().map(|(name, tensor)| ((*name).clone(), full(tensor, 0))));
-    let extent = |(name, tensor): (&String, &Tensor)| {
-        let mut beyond = within.clone();
-        beyond.insert(name.clone(), full(tensor, tensor.dtype().integers().1));
-        Some((name.clone(), exceeded(sides, &beyond)?))
-    };
-    integers.into_iter().filter_map(extent).collect()
-}
-
 impl Case {
     /// A node of the right side that no kernel takes, where it is the rule that is to bring it into such a form.
     pub fn illegal(&self, rule: &Rule) -> Option<String> {
@@ -257,7 +217,7 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
-    use eutectic::RuleSet;
+    use eutectic::{RuleSet, Tensor};
 
     use super::*;
 

@@ -3,11 +3,12 @@
 use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched, optimize};
 
 use crate::{
-    cases::{Case, fitting},
-    judge::promise,
+    cases::Case,
+    fitting::fitting,
     literals::literals,
     mutate::broken,
     neighbours,
+    promise::promise,
     report::{Check, Failure},
     values::{Manner, Style},
 };

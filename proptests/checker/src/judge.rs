@@ -1,14 +1,13 @@
 //! Judges two sides by what a contract promises; the table in CONTRIBUTING.md says the same in words.
 
-pub use eutectic::verify::Element;
-use eutectic::{Graph, Tensor};
+use eutectic::{Graph, Tensor, verify::Element};
 use eutectic_ir::{
     Bounded, Class, InterpError,
     graph::Node,
     interpret,
     ops::eval::{Data, Value},
 };
-use eutectic_rewrites::{Contract, Rule, Sides};
+use eutectic_rewrites::{Contract, Sides};
 
 use crate::{
     boundary::moderate,
@@ -71,11 +70,6 @@ impl Verdict {
             refuting: self.refuting + other.refuting,
         }
     }
-}
-
-/// What a rule's cases are judged by: a `fast` rule that states its domain keeps on it what `reassoc` promises.
-pub fn promise(rule: &Rule) -> Contract {
-    if rule.contract == Contract::Fast && rule.states_its_domain() { Contract::Reassoc } else { rule.contract }
 }
 
 /// One side, evaluated.

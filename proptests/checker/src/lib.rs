@@ -11,6 +11,7 @@ mod cases;
 mod equivalent;
 mod evaluate;
 mod fire;
+mod fitting;
 pub mod instance;
 mod judge;
 mod literals;
@@ -21,6 +22,7 @@ mod observed;
 mod pair;
 pub mod palette;
 mod progress;
+mod promise;
 mod report;
 mod rows;
 pub mod run;
@@ -37,9 +39,10 @@ use eutectic_rewrites::{Contract, LoadError, Phase, Probe, RuleSet};
 use rayon::prelude::*;
 
 use cases::{Case, Corpus};
+pub use eutectic::verify::Element;
 use instance::Instance;
+pub use judge::Difference;
 use judge::Verdict;
-pub use judge::{Difference, Element};
 use progress::Clock;
 pub use progress::Progress;
 pub use report::{Check, Failure, Mutants, Outcome, Report};
@@ -167,7 +170,7 @@ impl Checker {
     }
 
     fn values(&self, probe: &Probe, corpus: &Corpus, clock: &Clock<'_>, report: &mut Report) {
-        let contract = judge::promise(probe.rule());
+        let contract = promise::promise(probe.rule());
         let mut all = Verdict::default();
         for case in &corpus.cases {
             clock.tick("comparing the sides of case", report.cases, corpus.cases.len());
@@ -204,7 +207,7 @@ impl Checker {
 
     /// The failure of a case whose sides differ, made small.
     fn refutation(&self, probe: &Probe, case: &Case) -> Failure {
-        let contract = judge::promise(probe.rule());
+        let contract = promise::promise(probe.rule());
         let rule = probe.rule();
         let refuted = |c: &Case| {
             values::lie_in_the_domain(rule, &c.values) && c.judge(contract).is_ok_and(|v| v.refutes(contract))

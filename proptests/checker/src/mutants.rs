@@ -5,9 +5,10 @@ use eutectic_rewrites::{Contract, Probe, Unmatched};
 use crate::{
     cases::Case,
     equivalent,
-    judge::{Verdict, promise},
+    judge::Verdict,
     mutate::{self, Mutant},
     progress::Clock,
+    promise::promise,
     report::Mutants,
 };
 

@@ -4,7 +4,9 @@ use eutectic::DType;
 use eutectic_ir::{Bounded, FloatFormat};
 use eutectic_rewrites::Contract;
 
-use crate::{boundary::range, judge::Element};
+use eutectic::verify::Element;
+
+use crate::boundary::range;
 
 /// Both values and what would be allowed.
 pub type Wrong = (Element, Element, String);

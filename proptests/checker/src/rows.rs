@@ -12,10 +12,10 @@ use eutectic_rewrites::{Contract, Rule, rule::VariableKind};
 
 use crate::{
     array, boundary,
-    judge::promise,
     literals::literals,
     palette::{Palette, Which, groups, words},
-    values::{Manner, Style},
+    promise::promise,
+    values::{LEAST_LARGE, Manner, Style},
 };
 
 /// A kind of dims.
@@ -70,8 +70,6 @@ impl Dims {
 /// Large extents: beyond vectors, tiles and the counters of eight bits, and beyond what `bf16` and `f16` count: of as many truths, these
 /// hold the even numbers only.
 const LARGE: [i64; 5] = [LEAST_LARGE, 129, 257, 300, 2145];
-/// The least of them.
-pub const LEAST_LARGE: i64 = 65;
 /// The largest extent that is drawn around a number of the rule's text.
 const LARGEST_LITERAL: f64 = 4000.0;
 /// The least number of dims that take turns in being large or empty where a rule has sequences of dims, and the most variables that do.

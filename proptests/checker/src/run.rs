@@ -15,7 +15,7 @@ use eutectic_ir::{
     },
 };
 
-use crate::judge::Element;
+use eutectic::verify::Element;
 
 /// What computes something else than it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

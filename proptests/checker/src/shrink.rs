@@ -8,6 +8,7 @@ use eutectic_rewrites::Probe;
 
 use crate::{
     cases::{self, Case},
+    fitting::fitting,
     instance::Instance,
     literals::literals,
     palette::{Drawn, Palette, Which},
@@ -53,7 +54,7 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn
         }
         let Ok(sides) = instance.sides(probe, 0) else { continue };
         for _ in 0..3 {
-            let values = cases::fitting(&sides, manner, &mut random);
+            let values = fitting(&sides, manner, &mut random);
             let smaller = Case { instance: instance.clone(), sides: sides.clone(), style: case.style, values };
             if fails(&smaller) {
                 smallest = smaller;

@@ -7,8 +7,8 @@ use eutectic_rewrites::Sides;
 
 use crate::{
     boundary::range,
-    cases::fitting,
     evaluate::evaluated,
+    fitting::fitting,
     values::{self, Manner, Style, Values},
 };
 

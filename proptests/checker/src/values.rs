@@ -11,9 +11,11 @@ use eutectic_rewrites::{
 
 use crate::{
     boundary::{self, moderate_exponent, range},
-    judge::promise,
-    rows::LEAST_LARGE,
+    promise::promise,
 };
+
+/// The least extent that counts as large.
+pub const LEAST_LARGE: i64 = 65;
 
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
