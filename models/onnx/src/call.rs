@@ -170,13 +170,13 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         self.node.attribute.iter().any(|a| a.name() == name)
     }
 
-    /// A subgraph, mapped in the place of the node.
-    pub fn subgraph(&mut self, name: &str) -> Result<Vec<NodeId>, NodeError> {
+    /// Maps a subgraph of these values in the place of the node, and returns its outputs.
+    pub fn subgraph(&mut self, name: &str, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
         let graph: &GraphProto = self
             .attribute(name, AttributeType::Graph)?
             .and_then(|a| a.g.as_ref())
             .ok_or_else(|| NodeError(format!("it has no `{name}`")))?;
-        self.importer.subgraph(graph, self.opsets)
+        self.importer.subgraph(graph, self.opsets, inputs)
     }
 
     /// A subgraph in the body that is being made, given these values.

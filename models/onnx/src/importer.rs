@@ -196,10 +196,15 @@ impl<'m> Importer<'m> {
         self.inner(graph, opsets)
     }
 
-    /// The outputs of a subgraph that sees the names around it, as the branches of `If` do.
-    pub fn subgraph(&mut self, graph: &GraphProto, opsets: &OpSets) -> Result<Vec<NodeId>, NodeError> {
+    /// The outputs of a subgraph of these values, which sees the names around it, as the branches of `If` do.
+    pub fn subgraph(
+        &mut self,
+        graph: &GraphProto,
+        opsets: &OpSets,
+        inputs: &[NodeId],
+    ) -> Result<Vec<NodeId>, NodeError> {
         self.scopes.push(NamedValues { level: self.around.len(), ..NamedValues::default() });
-        let outputs = self.inner(graph, opsets);
+        let outputs = self.body(graph, opsets, inputs);
         self.scopes.pop();
         outputs
     }

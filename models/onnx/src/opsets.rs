@@ -10,8 +10,13 @@ pub const NEWEST_OPSET: i64 = 27;
 pub const OLDEST_OPSET: i64 = 7;
 
 /// The domains that are known, with the newest version of their op sets that the table of ops was written for. ONNX's own has no name.
-const DOMAINS: [(&str, i64); 4] =
-    [("", NEWEST_OPSET), ("ai.onnx.ml", 5), ("ai.onnx.preview.training", 1), ("com.microsoft", 1)];
+const DOMAINS: [(&str, i64); 5] = [
+    ("", NEWEST_OPSET),
+    ("ai.onnx.ml", 5),
+    ("ai.onnx.preview", 1),
+    ("ai.onnx.preview.training", 1),
+    ("com.microsoft", 1),
+];
 
 /// Returns the newest version of a domain's op set that is known.
 pub(super) fn newest(domain: &str) -> Option<i64> {

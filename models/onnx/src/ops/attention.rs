@@ -31,9 +31,6 @@ pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResu
 fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let query = c.input(0)?;
     let flat = c.rank(query) == 3;
-    if c.optional(6).is_some() {
-        return Err("with a length for each text (nonpad_kv_seqlen)".into());
-    }
     let (key, value) = (c.input(1)?, c.input(2)?);
     let q = heads(c, query, "q_num_heads")?;
     let mut kv = [heads(c, key, "kv_num_heads")?, heads(c, value, "kv_num_heads")?];
@@ -57,14 +54,14 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     }
     if c.flag("is_causal")? {
         let visible = causal(c, queries, keys, past)?;
-        mask = Some(match mask {
-            None => visible,
-            Some(mask) if c.dtype(mask) == DType::Bool => c.apply("and", [mask, visible])?,
-            Some(mask) => {
-                let hidden = c.number(f64::NEG_INFINITY, q)?;
-                c.apply("where", [visible, mask, hidden])?
-            }
-        });
+        mask = Some(both(c, mask, visible, q)?);
+    }
+    if let Some(lengths) = c.optional(6) {
+        let dims = [c.dims(lengths).iter().product(), 1, 1, 1];
+        let lengths = c.reshape(lengths, &dims)?;
+        let key = c.iota(&[1, 1, 1, keys], 3, c.dtype(lengths))?;
+        let visible = c.apply("lt", [key, lengths])?;
+        mask = Some(both(c, mask, visible, q)?);
     }
     let softcap = c.float_or("softcap", 0.0)?;
     let attrs = [("scale", scale.into()), ("softcap", softcap.into())];
@@ -76,6 +73,18 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
         result = c.reshape(result, &[batch, rows, heads * width])?;
     }
     Ok([result, k, v].into_iter().chain(scores).collect())
+}
+
+/// A mask that hides what either of two masks hides. The second one says which keys are visible.
+pub(super) fn both(c: &mut NodeCall<'_, '_>, mask: Option<NodeId>, visible: NodeId, like: NodeId) -> NodeResult {
+    match mask {
+        None => Ok(visible),
+        Some(mask) if c.dtype(mask) == DType::Bool => c.apply("and", [mask, visible]),
+        Some(mask) => {
+            let hidden = c.number(f64::NEG_INFINITY, like)?;
+            c.apply("where", [visible, mask, hidden])
+        }
+    }
 }
 
 /// The scores that `qk_matmul_output_mode` names: those of the product, under the cap, under the mask, or their probabilities.

@@ -18,10 +18,10 @@ pub(super) const OPS: &[OpRow] = &[many("If", 1, branch), many("Loop", 1, repeat
 fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
     let condition = c.input(0)?;
     if let Some(known) = c.value(condition) {
-        return c.subgraph(if known.to_i64().first() == Some(&1) { "then_branch" } else { "else_branch" });
+        return c.subgraph(if known.to_i64().first() == Some(&1) { "then_branch" } else { "else_branch" }, &[]);
     }
     let condition = truth(c, condition)?;
-    let (then, otherwise) = (c.subgraph("then_branch")?, c.subgraph("else_branch")?);
+    let (then, otherwise) = (c.subgraph("then_branch", &[])?, c.subgraph("else_branch", &[])?);
     if then.len() != otherwise.len() {
         return Err(format!("one branch has {} results, the other {}", then.len(), otherwise.len()).into());
     }

@@ -8,7 +8,7 @@ use super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
-    attention::{Rotation, attend, heads, turned},
+    attention::{Rotation, attend, both, heads, turned},
     row::{OpRow, Outputs, many},
 };
 
@@ -53,16 +53,12 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
         0.0 => 1.0 / (depth as f64).sqrt(),
         scale => scale,
     };
-    let mask = visible(c, rows, past)?;
-    let attrs = [("scale", scale.into()), ("softcap", c.float_or("softcap", 0.0)?.into())];
-    let y = match (c.optional(10), mask) {
-        (None, mask) => attend(c, [q, k, v], mask, &attrs)?,
-        (Some(bias), mask) => {
-            let hidden = c.number(f64::NEG_INFINITY, bias)?;
-            let bias = mask.map_or(Ok(bias), |mask| c.apply("where", [mask, bias, hidden]))?;
-            attend(c, [q, k, v], Some(bias), &attrs)?
-        }
+    let mask = match (c.optional(10), visible(c, rows, past)?) {
+        (bias, Some(visible)) => Some(both(c, bias, visible, q)?),
+        (bias, None) => bias,
     };
+    let attrs = [("scale", scale.into()), ("softcap", c.float_or("softcap", 0.0)?.into())];
+    let y = attend(c, [q, k, v], mask, &attrs)?;
     let [batch, heads, rows, width] = c.dims(y)[..] else { return Err("heads are lost".into()) };
     let y = c.transpose(y, &[0, 2, 1, 3])?;
     Ok(vec![c.reshape(y, &[batch, rows, heads * width])?, k, v])

@@ -9,7 +9,7 @@ use super::{
         error::NodeError,
     },
     activation::{hard_sigmoid, leaky},
-    attention::{attend, causal, heads, rotated},
+    attention::{attend, both, causal, heads, rotated},
     contraction::gemm,
     ids,
     norm::root_mean_square,
@@ -211,13 +211,7 @@ fn attended(
     }
     if c.flag("unidirectional")? {
         let visible = causal(c, queries, keys, past)?;
-        bias = Some(match bias {
-            None => visible,
-            Some(bias) => {
-                let hidden = c.number(f64::NEG_INFINITY, q)?;
-                c.apply("where", [visible, bias, hidden])?
-            }
-        });
+        bias = Some(both(c, bias, visible, q)?);
     }
     let y = attend(c, [q, k, v], bias, &[("scale", scale.into()), ("softcap", 0.0.into())])?;
     let [batch, heads, rows, width] = four(c, y)?;

@@ -11,6 +11,7 @@ mod contraction;
 mod control;
 mod decided;
 mod determinant;
+mod flex_attention;
 mod fourier;
 mod generate;
 mod grid_sample;
@@ -93,6 +94,7 @@ struct Domain {
 const DOMAINS: &[Domain] = &[
     Domain { name: "", families: FAMILIES },
     Domain { name: "ai.onnx.ml", families: ml::FAMILIES },
+    Domain { name: "ai.onnx.preview", families: &[flex_attention::OPS] },
     Domain { name: "ai.onnx.preview.training", families: &[training::OPS] },
     Domain { name: "com.microsoft", families: MICROSOFT },
 ];
