@@ -1,5 +1,6 @@
 //! `bench`: how long a program takes, as a whole and kernel by kernel.
 
+mod args;
 #[cfg_attr(not(feature = "text"), path = "bench/no_language.rs")]
 mod language;
 mod sweep;
@@ -8,19 +9,18 @@ use std::{
     fmt::Write as _,
     io::{Write, stdout},
     path::PathBuf,
-    time::Duration,
 };
 
 use eutectic::{Compiler, DeviceBuffer, Memory, Planned, Session, Tensor};
 use serde_json::{Value, json};
 
-use self::sweep::{Point, Sweep};
+pub use self::args::Args;
+use self::sweep::Point;
 use crate::{
-    args::{CommonArgs, print_json},
+    args::print_json,
     fault::{Fault, input},
     files,
     format::Format,
-    inputs::InputFiles,
     npy, output,
     plan_file::PlanFile,
     profile::{self, KernelStep},
@@ -28,132 +28,6 @@ use crate::{
     timing::{Contender, Times, Warmup, interleaved, progress},
     values::NamedTensors,
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  # the last hidden state, 1 x 128 tokens
-  eutectic bench minilm --weights DIR --threads 1
-  # random weights
-  eutectic bench bert-base --batch 4 --seq 64 --iters 50
-  # predicted beside measured time of each kernel
-  eutectic bench model.graph --shape B=8 --explain
-  # for ten seconds
-  eutectic bench demo --duration 10
-  eutectic bench model.graph --sweep threads=1,2,4 --sweep B=1,8,64 \\
-      --csv times.csv
-  eutectic bench model.onnx --input x=@x.npy --reference y.npy
-  # keep a plan, and run it without a search
-  eutectic bench demo --save-plan demo.plan
-  eutectic bench demo --plan demo.plan
-  eutectic bench minilm --weights DIR --ids ids.npy --output hidden.npy \\
-      --format json
-  # tokens a second: a prompt of 512, then 128 tokens one by one
-  eutectic bench model.gguf --prompt 512 --generate 128 --threads 2
-
---ids takes an i64 array [batch seq] without padding. JSON holds `times_ms`, one number an iteration. A CSV file has a row for each \
-point of a sweep; with --explain, one for each kernel.";
-
-/// Measures how long a program takes
-#[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    #[command(flatten)]
-    job: CommonArgs,
-    #[command(flatten)]
-    measure: Measure,
-    #[command(flatten)]
-    inputs: InputFiles,
-    /// Token ids of a built-in model, i64[batch seq]
-    #[arg(long, value_name = "FILE.npy", help_heading = "Inputs")]
-    ids: Option<PathBuf>,
-    /// Where the first output goes
-    #[arg(long, value_name = "FILE.npy", help_heading = "Results", value_parser = npy::target())]
-    output: Option<PathBuf>,
-    /// What the first output should be: the largest difference is shown
-    #[arg(long, value_name = "FILE.npy", help_heading = "Results")]
-    reference: Option<PathBuf>,
-    /// Shows predicted and measured time, GFLOP/s and GB/s of each kernel
-    #[arg(long, help_heading = "Results")]
-    explain: bool,
-    /// Writes the plan: which kernels compute what; --plan runs it without a search
-    #[arg(long, value_name = "FILE", help_heading = "Plan")]
-    save_plan: Option<PathBuf>,
-    /// Takes the plan from a file that --save-plan wrote, of the same model, rules and backend
-    #[arg(long, value_name = "FILE", help_heading = "Plan", conflicts_with = "save_plan")]
-    plan: Option<PathBuf>,
-    /// Writes the times as comma-separated values
-    #[arg(long, value_name = "FILE", help_heading = "Results")]
-    csv: Option<PathBuf>,
-    #[command(flatten)]
-    language: LanguageArgs,
-}
-
-/// What a language model (*.gguf) reads and generates.
-#[derive(clap::Args)]
-#[command(next_help_heading = "Language models (*.gguf)")]
-struct LanguageArgs {
-    /// The tokens of the prompt, which are arbitrary [default: 512]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    prompt: Option<u32>,
-    /// The tokens that are generated after it, one by one [default: 128]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    generate: Option<u32>,
-}
-
-impl LanguageArgs {
-    /// The options that are given.
-    fn given(&self) -> impl Iterator<Item = &'static str> {
-        let flags = [("--prompt", self.prompt.is_some()), ("--generate", self.generate.is_some())];
-        flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
-    }
-}
-
-/// How it is measured.
-#[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Measuring")]
-struct Measure {
-    /// Runs that are timed [default: 30; 5 for language models]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    iters: Option<u32>,
-    /// Runs before them [default: 5; 1 for language models]
-    #[arg(long, value_name = "N")]
-    warmup: Option<u32>,
-    /// Runs until so much time has passed, three times at least, instead of --iters times
-    #[arg(long, value_name = "SECONDS", value_parser = positive, conflicts_with = "iters")]
-    duration: Option<f64>,
-    /// Measures at each of some values: of threads, batch, seq, or a symbolic dimension; all combinations of several
-    #[arg(long, value_name = "NAME=N,N,…")]
-    sweep: Vec<Sweep>,
-}
-
-impl Measure {
-    /// The limits of the measurement, with numbers of runs where none are given.
-    fn runs(&self, iters: u32, warmup: u32) -> Runs {
-        let limit = self.duration.map(Duration::from_secs_f64);
-        let iters = if limit.is_some() { usize::MAX } else { self.iters.unwrap_or(iters) as usize };
-        Runs { iters, warmup: self.warmup.unwrap_or(warmup) as usize, limit }
-    }
-}
-
-/// The limits of a measurement.
-#[derive(Clone, Copy)]
-struct Runs {
-    iters: usize,
-    warmup: usize,
-    limit: Option<Duration>,
-}
-
-impl Runs {
-    /// The number of steps that a bar shows.
-    fn shown(&self) -> Option<u64> {
-        self.limit.is_none().then_some((self.warmup + self.iters) as u64)
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|x: &f64| *x > 0.0 && *x <= 1e6);
-    number.ok_or("expected a number of seconds, as in 2.5".into())
-}
 
 /// Runs the command.
 ///
@@ -377,26 +251,6 @@ impl<'a> Bench<'a> {
             seconds(self.times.quantile(0.99)),
             seconds(self.times.quantile(0.0)),
         ]
-    }
-}
-
-impl Args {
-    fn runs(&self) -> Runs {
-        self.measure.runs(30, 5)
-    }
-
-    fn given(&self, job: &CommonArgs) -> Result<NamedTensors, Fault> {
-        let mut given = self.inputs.read()?;
-        if let Some(path) = &self.ids {
-            if job.program.builtin().is_none() {
-                return Err(input(
-                    "--ids is for built-in models",
-                    "give the inputs of a graph file with --input NAME=@FILE.npy",
-                ));
-            }
-            given.insert("ids".into(), npy::read(path)?);
-        }
-        Ok(given)
     }
 }
 

@@ -1,46 +1,11 @@
 //! `chat`: a conversation with a language model.
 
+mod args;
 #[cfg_attr(not(feature = "text"), path = "chat/no_talk.rs")]
 mod talk;
 
-use std::path::PathBuf;
-
-use crate::{args::Compile, fault::Fault, format::Format, generation::GenerationArgs, values::whole};
-
-const EXAMPLES: &str = "\
-Examples:
-  eutectic chat model.gguf
-  eutectic chat model.gguf --system \"Answer in one sentence.\" \\
-      --temperature 0.8 --top-p 0.95
-  # a file of messages, one a line, and an object for each answer
-  eutectic chat model.gguf --format json < messages.txt
-
-A message is a line of stdin; the end of stdin (Ctrl-D) ends the conversation.";
-
-/// Talks with a language model
-#[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    /// A language model with a chat template (*.gguf)
-    #[arg(value_name = "FILE")]
-    model: PathBuf,
-    #[command(flatten)]
-    compile: Compile,
-    #[command(flatten)]
-    generation: GenerationArgs,
-    /// The message that says how the model is to answer
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
-    /// The tokens that there is room for in a conversation: no more than the model was trained for
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = whole::<usize>)]
-    context: usize,
-    /// The seed of random choices
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// How to print
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
+pub use self::args::Args;
+use crate::fault::Fault;
 
 /// Runs the command.
 ///

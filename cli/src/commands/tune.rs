@@ -1,5 +1,6 @@
 //! `tune`: measures kernels on this machine and writes the costs that predict them best.
 
+mod meter;
 mod plans;
 mod spread;
 
@@ -13,18 +14,18 @@ use std::{
 };
 
 use eutectic::{
-    Backend, Compiler, Graph, Planned, Setup,
+    Backend, Compiler, Graph, Setup,
     engine::{
-        backend::{
-            Kernel,
-            fit::{Fitted, Measured, median_off, off, rank_correlation},
-        },
+        backend::fit::{Fitted, Measured, median_off, off, rank_correlation},
         ir::{lang::Source, text},
     },
 };
 use serde_json::json;
 
-use self::plans::Contest;
+use self::{
+    meter::{Meter, Timed},
+    plans::Contest,
+};
 use crate::{
     args::{BackendArg, Precision, Rules, print_json},
     fault::{Fault, input},
@@ -74,18 +75,6 @@ pub struct Args {
     /// How to print
     #[arg(help_heading = None, long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// A kernel of a plan's run.
-struct Timed {
-    kernel: Kernel,
-    seconds: f64,
-}
-
-/// Measures kernels, each once for each number of threads where the backend measures them by themselves.
-struct Meter {
-    iters: u32,
-    known: HashMap<(usize, Kernel), f64>,
 }
 
 /// Runs the command.
@@ -177,63 +166,6 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     drop(bar);
     args.print(&fitted, &kinds, &measured, &pairs, &contests)
-}
-
-impl Meter {
-    /// A program's plan, and the kernels of its run, each with the time of its fastest run; copies take none.
-    fn run(
-        &mut self,
-        compiler: &Compiler,
-        program: &ProgramArgs,
-        graph: &Graph,
-        threads: usize,
-    ) -> Result<(Planned, Vec<Timed>), Fault> {
-        let planned = compiler.plan(graph)?;
-        let lowered = &planned.lowered.program;
-        let steps = lowered.run.iter().map(|step| &lowered.kernels[step.kernel]);
-        let mut timed = Vec::new();
-        let mut by_itself = true;
-        for kernel in steps.clone() {
-            let known = self.known.get(&(threads, kernel.clone())).copied();
-            let seconds = match known {
-                Some(seconds) => Some(seconds),
-                None => compiler.backend().measure(kernel, self.iters as usize).map_err(eutectic::Error::from)?,
-            };
-            let Some(seconds) = seconds else {
-                by_itself = false;
-                break;
-            };
-            self.known.insert((threads, kernel.clone()), seconds);
-            timed.push(Timed { kernel: kernel.clone(), seconds });
-        }
-        if !by_itself {
-            let least = self.profile(compiler, &planned, program, graph)?;
-            timed = steps.zip(least).map(|(kernel, seconds)| Timed { kernel: kernel.clone(), seconds }).collect();
-        }
-        timed.retain(|timed| timed.seconds > 0.0);
-        Ok((planned, timed))
-    }
-
-    /// Seconds of each step, the least of several runs.
-    fn profile(
-        &self,
-        compiler: &Compiler,
-        planned: &Planned,
-        program: &ProgramArgs,
-        graph: &Graph,
-    ) -> Result<Vec<f64>, Fault> {
-        let mut session = compiler.build(planned)?;
-        let (params, _) = program.params(graph)?;
-        session.load_named(|name| params.get(name).cloned())?;
-        let given = program.inputs(graph, Default::default())?;
-        let inputs: Vec<_> = session.program().inputs.iter().filter_map(|(name, _)| given.get(name).cloned()).collect();
-        let mut least = vec![f64::INFINITY; planned.lowered.program.run.len()];
-        // The first run meets cold caches and pages.
-        for run in session.profile(&inputs, 1 + self.iters as usize)?.iter().skip(1) {
-            least.iter_mut().zip(run).for_each(|(least, &seconds)| *least = least.min(seconds));
-        }
-        Ok(least)
-    }
 }
 
 impl Args {

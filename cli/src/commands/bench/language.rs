@@ -11,7 +11,7 @@ use eutectic::{
 };
 use serde_json::{Value, json};
 
-use super::Args;
+use super::args::Args;
 use crate::{
     args::print_json,
     fault::{Fault, input},

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, stdin};
 
 use eutectic::{GenerateOptions, Generator, engine::models::chat::Message};
 
-use super::Args;
+use super::args::Args;
 use crate::{
     fault::{Fault, input},
     format::Format,

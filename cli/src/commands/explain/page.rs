@@ -13,7 +13,10 @@ use eutectic::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, Explanation, Gains, Read, Without, in_words};
+use super::{
+    args::Args,
+    explanation::{Explanation, Gains, Read, Without, in_words},
+};
 use crate::{
     fault::Fault,
     output,

@@ -1,6 +1,6 @@
 //! `run` of language models, in a build without tokenizers.
 
-use super::Args;
+use super::args::Args;
 use crate::fault::{Fault, not_built};
 
 /// Names the feature that this build lacks.

@@ -4,7 +4,7 @@ use std::io::{Read, stdin};
 
 use eutectic::{Generator, engine::models::chat::Message};
 
-use super::{Args, PromptArgs};
+use super::args::{Args, PromptArgs};
 use crate::{
     fault::{Fault, input},
     generation::{open, options, print},

@@ -9,7 +9,10 @@ use std::{
 use eutectic::Tensor;
 use serde_json::json;
 
-use super::{Args, decimal, overview, shortest};
+use super::{
+    args::Args,
+    results::{decimal, overview, shortest},
+};
 #[cfg(not(feature = "text"))]
 use crate::fault::not_built;
 use crate::{

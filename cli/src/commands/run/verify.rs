@@ -9,7 +9,10 @@ use eutectic::{
 };
 use serde_json::{Value, json};
 
-use super::{Args, number, output_files};
+use super::{
+    args::Args,
+    results::{is_to_stdout, number, output_files},
+};
 use crate::{
     args::{Fp, print_json},
     fault::{Fault, input},
@@ -57,7 +60,7 @@ pub fn run(
     let mut out = stdout().lock();
     match args.job.format {
         // An array on stdout stands alone.
-        _ if args.outputs.iter().any(|path| super::is_to_stdout(path)) => {}
+        _ if args.outputs.iter().any(|path| is_to_stdout(path)) => {}
         Format::Json => print_json(&mut out, &found.json(source))?,
         Format::Table => found.print(args, source, &mut out)?,
     }

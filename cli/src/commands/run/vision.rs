@@ -13,7 +13,12 @@ use eutectic::{
     },
 };
 
-use super::{Args, output_files, picture::SeenImage, print_results, verify};
+use super::{
+    args::Args,
+    picture::SeenImage,
+    results::{output_files, print_results},
+    verify,
+};
 use crate::{
     fault::{Fault, input},
     format::Format,

@@ -11,7 +11,7 @@ use eutectic::{
 };
 use serde_json::{Value, json};
 
-use super::Meter;
+use super::meter::Meter;
 use crate::{
     args::Rules,
     fault::Fault,

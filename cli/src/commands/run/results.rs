@@ -1,0 +1,171 @@
+//! The results of `run`: which goes into which file, and how numbers are shown.
+
+use std::{
+    io::{Write, stdout},
+    path::{Path, PathBuf},
+};
+
+use eutectic::{DType, Tensor, engine::ir::lang::sexp::suggestion};
+use serde_json::{Value, json};
+
+use super::args::Args;
+use crate::{
+    args::print_json,
+    fault::{Fault, input},
+    format::Format,
+    output,
+    table::{faint, table, thousands},
+    values::NamedTensors,
+};
+
+/// How many numbers of a tensor a table shows.
+const SHOWN: usize = 6;
+
+/// The most elements of an output that are written as JSON: each of them takes tens of bytes on the way.
+const MOST_IN_JSON: usize = 1 << 26;
+
+pub fn print_results(
+    args: &Args,
+    results: &[(&str, &Tensor)],
+    inputs: &NamedTensors,
+    source: &str,
+) -> Result<(), Fault> {
+    // An array on stdout stands alone.
+    if args.outputs.iter().chain(&args.results).any(|path| is_to_stdout(path)) {
+        return Ok(());
+    }
+    let mut out = stdout().lock();
+    if args.job.format == Format::Json {
+        if let Some((name, tensor)) = results.iter().find(|(_, tensor)| tensor.count() > MOST_IN_JSON) {
+            let problem = format!("output `{name}` has {} elements; JSON takes {MOST_IN_JSON}", tensor.count());
+            return Err(input(problem, "--output FILE.npy keeps them, and --format table shows some"));
+        }
+        let values = |t: &Tensor| match t.dtype() {
+            DType::F64 => t.to_f64().into_iter().map(|x| number(x, json!(x))).collect(),
+            float if float.is_float() => t.to_f64().into_iter().map(|x| number(x, json!(shortest(x as f32)))).collect(),
+            _ => json!(t.to_i64()),
+        };
+        let outputs: Vec<_> = results
+            .iter()
+            .map(
+                |(name, t)| json!({ "name": name, "type": t.ty().to_string(), "shape": t.dims(), "values": values(t) }),
+            )
+            .collect();
+        return print_json(&mut out, &json!({ "parameters": source, "outputs": outputs }));
+    }
+    let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| format!("{name} {}", tensor.ty())).collect();
+    writeln!(out, "inputs      {}", inputs.join(", "))?;
+    writeln!(out, "parameters  {source}")?;
+    let mut table = table(&["output", "type", "values", ">smallest", ">largest"]);
+    for (name, tensor) in results {
+        let [values, low, high] = match tensor.dtype().is_float() {
+            true => overview(elements(tensor, Tensor::to_f64), tensor.count(), decimal),
+            false => overview(elements(tensor, Tensor::to_i64), tensor.count(), |n| n.to_string()),
+        };
+        table.add_row([name.to_string(), tensor.ty().to_string(), values, low, high]);
+    }
+    Ok(writeln!(out, "{table}")?)
+}
+
+/// The elements, without a copy of all of them.
+fn elements<T>(tensor: &Tensor, of: impl Fn(&Tensor) -> Vec<T>) -> impl Iterator<Item = T> {
+    /// So many are taken out at once.
+    const PART: usize = 1 << 16;
+    let (dtype, size) = (tensor.dtype(), tensor.dtype().size());
+    tensor.bytes().chunks(size * PART).flat_map(move |part| {
+        let part = Tensor::new(dtype, &[part.len() / size], part.to_vec()).expect("whole elements");
+        of(&part)
+    })
+}
+
+/// The first of some numbers, the smallest and the largest: of none there is neither, and a NaN is both.
+pub fn overview<T: PartialOrd + Copy>(
+    numbers: impl Iterator<Item = T>,
+    count: usize,
+    show: fn(T) -> String,
+) -> [String; 3] {
+    let (mut first, mut ends): (Vec<String>, Option<(T, T)>) = (Vec::new(), None);
+    let is_number = |x: T| x.partial_cmp(&x).is_some();
+    for x in numbers {
+        if first.len() < SHOWN {
+            first.push(format!("{:>8}", show(x)));
+        }
+        ends = Some(match ends {
+            Some((low, high)) if is_number(low) && is_number(x) => {
+                (if x < low { x } else { low }, if x > high { x } else { high })
+            }
+            Some((low, _)) if !is_number(low) => (low, low),
+            _ => (x, x),
+        });
+    }
+    let rest = if count > SHOWN { faint(format!(" … {} in all", thousands(count))) } else { String::new() };
+    let [low, high] = ends.map_or(["–".into(), "–".into()], |(low, high)| [show(low), show(high)]);
+    [first.join(" ") + &rest, low, high]
+}
+
+/// A number with five decimals where these say something of it, else with an exponent.
+pub fn decimal(x: f64) -> String {
+    match x.abs() {
+        size if size == 0.0 || (1e-4..1e7).contains(&size) || !x.is_finite() => format!("{x:.5}"),
+        _ => format!("{x:.4e}"),
+    }
+}
+
+/// A number of `f32` with no digits but those that tell it from its neighbours.
+pub fn shortest(x: f32) -> f64 {
+    x.to_string().parse().unwrap_or_else(|_| x.into())
+}
+
+/// A number, or what JSON has none for, in the words of Protocol Buffers' JSON: `"NaN"`, `"Infinity"`, `"-Infinity"`.
+pub fn number(x: f64, finite: Value) -> Value {
+    match x {
+        _ if x.is_finite() => finite,
+        _ if x.is_nan() => json!("NaN"),
+        _ if x > 0.0 => json!("Infinity"),
+        _ => json!("-Infinity"),
+    }
+}
+
+/// Whether an output goes to stdout: `-`, or `NAME=-`.
+pub fn is_to_stdout(path: &Path) -> bool {
+    output::is_standard(path) || path.to_str().is_some_and(|text| text.ends_with("=-"))
+}
+
+/// Which output goes into which file.
+pub fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Result<Vec<(usize, PathBuf)>, Fault> {
+    let file = |path: &PathBuf| {
+        let named = path.to_str().and_then(|text| text.split_once('='));
+        match named.map(|(name, file)| (outputs.iter().position(|(n, _)| n == name), file)) {
+            Some((Some(at), file)) => Ok((at, file.into())),
+            None if !outputs.is_empty() => Ok((0, path.clone())),
+            _ => {
+                let problem = format!("--output {}: there is no output of that name", path.display());
+                let name = named.map_or("", |(name, _)| name);
+                Err(input(problem, suggestion(name, "the outputs are", outputs.iter().map(|(name, _)| name.as_str()))))
+            }
+        }
+    };
+    args.outputs.iter().map(file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_as_what_they_are() {
+        assert_eq!(
+            [0.5, 0.0, -1e-5, 9e29, 1234.5].map(decimal),
+            ["0.50000", "0.00000", "-1.0000e-5", "9.0000e29", "1234.50000"]
+        );
+        let show = |numbers: &[f64]| overview(numbers.iter().copied(), numbers.len(), decimal);
+        assert_eq!(show(&[2.0, -1.0])[1..], ["-1.00000", "2.00000"]);
+        for nan in [[f64::NAN, 1.0, 2.0], [1.0, f64::NAN, 2.0], [1.0, 2.0, f64::NAN]] {
+            assert_eq!(show(&nan)[1..], ["NaN", "NaN"]);
+        }
+        assert_eq!(show(&[]), ["", "–", "–"]);
+        let whole = overview([i64::MAX, 3].into_iter(), 2, |n| n.to_string());
+        assert_eq!(whole, ["9223372036854775807        3", "3", "9223372036854775807"]);
+        assert_eq!(json!(shortest(0.1)).to_string(), "0.1");
+    }
+}
