@@ -1,0 +1,19 @@
+"""Makes arrays that DLPack does not carry into arrays that it does."""
+
+from typing import Any
+
+import numpy
+
+#: The types of the package ml_dtypes that programs have, and the types of NumPy for their bits.
+_BITS = {"bfloat16": numpy.uint16, "float8_e4m3fn": numpy.uint8, "float8_e5m2": numpy.uint8}
+
+
+def plain(value: Any) -> tuple[numpy.ndarray, str | None]:
+    """Returns a copy of an array in NumPy's memory, and the name of its elements where NumPy has no type for them."""
+    if not hasattr(value, "dtype"):
+        raise TypeError(f"a {type(value).__name__} is no array; give numpy.asarray(value, dtype=…)")
+    array = numpy.array(value, order="C")
+    bits = _BITS.get(array.dtype.name)
+    if bits is None:
+        return array, None
+    return array.view(bits), array.dtype.name

@@ -1,0 +1,84 @@
+"""The native part of the package `eutectic`."""
+
+from os import PathLike
+from typing import Any, final
+
+import numpy
+
+from ._explain import Explanation
+
+class Error(Exception):
+    """Tells why the engine cannot load or run a model."""
+
+@final
+class Port:
+    """An input, an output or a state of a model."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def dtype(self) -> str:
+        """The type of its elements: `f32`, `bf16`, `i64`, `bool`, …"""
+    @property
+    def dims(self) -> list[int | str]:
+        """Its extents: numbers, or names of extents that each run decides."""
+
+@final
+class Model:
+    """A compiled model with its parameters, its states, and memory for its runs. `eutectic.load` makes one.
+
+    Any number of threads may use it; runs of one model are computed one after the other. A `fork` runs beside it.
+    """
+
+    def __new__(
+        cls,
+        source: str | PathLike[str] | bytes | bytearray,
+        shapes: dict[str, int | tuple[int, int]],
+        fixed: dict[str, Any],
+        weights: str | PathLike[str] | None,
+        params: dict[str, Any],
+        options: dict[str, Any],
+        /,
+    ) -> Model: ...
+    def run(self, inputs: dict[str, Any], /, outputs: list[str] | None = None) -> dict[str, numpy.ndarray]:
+        """Runs the model once, and returns the outputs by name; `outputs` names those that are wanted.
+
+        Inputs are arrays with `__dlpack__` in the memory of the processor: of NumPy, torch, JAX and others. They are read in place where
+        their elements lie row by row, and must not change during the run. Results are new arrays. Other threads go on meanwhile.
+        """
+    def read(self, state: str) -> numpy.ndarray:
+        """Returns the values of a state."""
+    def write(self, state: str, value: Any) -> None:
+        """Sets the values of a state."""
+    def clear(self) -> None:
+        """Sets all states to zeros, as in a new model."""
+    def set_length(self, name: str, length: int) -> None:
+        """Sets an extent that each run decides, where no input of the run tells it."""
+    def fork(self) -> Model:
+        """Returns a model that shares the parameters, with copies of the states."""
+    def kernels(self) -> list[dict[str, Any]]:
+        """Returns the kernels of the plan, each of a repeated layer once."""
+    def explain(self) -> Explanation:
+        """Says how the kernels came about: text, or a table in a notebook."""
+    @property
+    def inputs(self) -> list[Port]:
+        """The inputs, in order."""
+    @property
+    def outputs(self) -> list[Port]:
+        """The outputs, in order."""
+    @property
+    def states(self) -> list[Port]:
+        """The states, which a model keeps from run to run."""
+    @property
+    def extents(self) -> dict[str, tuple[int, int]]:
+        """The extents that each run decides, with the least and the most that they are."""
+    @property
+    def backend(self) -> str:
+        """The name of the backend that it runs on."""
+
+def devices() -> list[tuple[str, str, str | None]]:
+    """Returns each backend: its name, its kind of device, and the reason where this machine cannot run it, else `None`."""
+
+def declared(source: str | PathLike[str] | bytes, /) -> tuple[list[Port], list[Port], list[str]]:
+    """Returns the inputs and the outputs that an ONNX model declares, and the names of its dimensions that need a number."""

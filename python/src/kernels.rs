@@ -1,0 +1,65 @@
+//! Lists the kernels of a plan: the ops of each, its predicted cost, and the rules that led to it.
+
+use eutectic::{
+    Compiler, Planned,
+    report::{Numbers, Repeat, applied, stretches},
+};
+use pyo3::prelude::*;
+
+/// A kernel as Python's code gets it: a dictionary of these fields.
+#[derive(IntoPyObject)]
+pub struct Kernel {
+    /// Its number in each call of its block.
+    numbers: Vec<String>,
+    /// The op that it is built around.
+    op: &'static str,
+    /// The model part of that op.
+    origin: String,
+    /// The other ops in it, each with its model part, and the seconds that storing its result instead would add.
+    fused: Vec<(&'static str, String, Option<f64>)>,
+    /// The rules that led to it, in order, with the first line of their comments.
+    rules: Vec<(String, String)>,
+    /// How the backend computes it.
+    way: String,
+    /// How many results it stores.
+    stores: usize,
+    /// Whether it runs once, when parameters are loaded.
+    load: bool,
+    /// Predicted seconds.
+    seconds: f64,
+    /// Bytes that it moves.
+    bytes: f64,
+    /// Floating-point operations.
+    flops: f64,
+}
+
+/// Lists the kernels of a plan, each of a repeated layer once.
+pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<Kernel> {
+    let (blocks, numbers) = (compiler.describe(planned), Numbers::of(planned));
+    let mut kernels = Vec::new();
+    for Repeat { block, calls } in stretches(planned) {
+        for (at, report) in blocks[block].iter().enumerate() {
+            let mut rules: Vec<(String, String)> = Vec::new();
+            for rule in applied(planned, block, at).iter().map(|applied| &applied.rule) {
+                if !rules.iter().any(|(known, _)| **known == **rule) {
+                    let doc = compiler.rules().get(rule).and_then(|rule| rule.doc.lines().next()).unwrap_or_default();
+                    rules.push((rule.to_string(), doc.to_string()));
+                }
+            }
+            kernels.push(Kernel {
+                numbers: calls.clone().map(|call| numbers.get(call, at).to_string()).collect(),
+                op: report.anchor.name(),
+                origin: report.origin.path().to_string(),
+                fused: report.fused.iter().map(|f| (f.op.name(), f.origin.path().to_string(), f.gain)).collect(),
+                rules,
+                way: report.candidates.first().map(|candidate| candidate.name.to_string()).unwrap_or_default(),
+                stores: report.stores,
+                load: report.load,
+                seconds: report.cost.seconds,
+                bytes: report.cost.bytes,
+                flops: report.cost.flops,
+            });
+        }
+    }
+    kernels
+}

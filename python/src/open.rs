@@ -1,0 +1,210 @@
+//! Makes a graph with its parameters of an ONNX model or of a graph in text form.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use eutectic::{
+    Dim, Graph, Tensor, Type,
+    engine::{
+        ir::{lang::Source, text},
+        models::{
+            Weights,
+            onnx::{self, ImportOptions, ModelPort},
+        },
+    },
+};
+use pyo3::{prelude::*, pybacked::PyBackedBytes};
+
+use crate::{
+    array,
+    error::{Result, guarded, told, unknown},
+    port::Port,
+};
+
+/// Where a model is.
+#[derive(FromPyObject)]
+pub enum ModelSource {
+    /// The contents of a file.
+    #[pyo3(transparent, annotation = "bytes")]
+    Bytes(PyBackedBytes),
+    /// A file.
+    #[pyo3(transparent, annotation = "str | os.PathLike")]
+    Path(PathBuf),
+}
+
+/// The length of a dimension, or its bounds.
+#[derive(Clone, Copy, FromPyObject)]
+pub enum Length {
+    /// Its number.
+    #[pyo3(transparent, annotation = "int")]
+    Number(i64),
+    /// The least and the most that it is: each run has a number of its own.
+    #[pyo3(annotation = "tuple[int, int]")]
+    Between(i64, i64),
+}
+
+/// Values by name.
+pub type Named = BTreeMap<String, Tensor>;
+
+/// Decisions that are made when a model is opened.
+pub struct OpenOptions {
+    /// Dimensions by name.
+    pub shapes: BTreeMap<String, Length>,
+    /// Inputs of an ONNX model that are constants.
+    pub fixed: Named,
+    /// A file of parameters.
+    pub weights: Option<PathBuf>,
+    /// Parameters by name; they replace those of files.
+    pub params: Named,
+}
+
+/// A model as it was opened.
+pub struct Opened {
+    /// Its graph; symbols are bound.
+    pub graph: Graph,
+    /// The parameters that are known.
+    pub params: Named,
+    /// Warnings for the user.
+    pub warnings: Vec<String>,
+}
+
+/// Returns the inputs and the outputs that an ONNX model declares, and the names of its dimensions that need a number.
+#[pyfunction]
+pub fn declared(py: Python<'_>, source: ModelSource) -> Result<(Vec<Port>, Vec<Port>, Vec<String>)> {
+    let declared = || {
+        let model = match source {
+            ModelSource::Bytes(bytes) => onnx::Model::from_bytes("<bytes>", bytes.to_vec())?,
+            ModelSource::Path(path) => onnx::Model::open(path)?,
+        };
+        let port = |(name, port): (String, Result<ModelPort, String>)| {
+            let port = port.map_err(|why| told(format_args!("cannot take `{name}`: {why}")))?;
+            Ok(Port::of(&name, &Type::Tensor(port.dtype, port.shape.unwrap_or_default())))
+        };
+        let inputs = model.inputs().map(|(name, port)| (name.to_string(), port.cloned().map_err(str::to_string)));
+        let inputs = inputs.filter_map(|input| port(input).transpose()).collect::<Result<_>>()?;
+        let outputs = model.outputs().filter_map(|output| port(output).transpose()).collect::<Result<_>>()?;
+        Ok((inputs, outputs, model.symbols()))
+    };
+    py.detach(|| guarded(declared))
+}
+
+/// Opens a model.
+///
+/// # Errors
+/// When it cannot be read, has unsupported parts, or does not fit the options.
+pub fn open(source: ModelSource, options: OpenOptions) -> Result<Opened> {
+    let mut opened = match source {
+        ModelSource::Path(path) if has_extension(&path, "gguf") => {
+            let place = path.display();
+            return Err(told(format_args!(
+                "cannot load {place} because a language model is no graph; `eutectic run` takes it"
+            )));
+        }
+        ModelSource::Path(path) if has_extension(&path, "onnx") => imported(&onnx::Model::open(path)?, &options)?,
+        ModelSource::Path(path) => {
+            let bytes = std::fs::read(&path).map_err(|e| told(format_args!("cannot read {}: {e}", path.display())))?;
+            parsed(&path.display().to_string(), bytes, &options)?
+        }
+        ModelSource::Bytes(bytes) if is_text(&bytes) => parsed("<bytes>", bytes.to_vec(), &options)?,
+        ModelSource::Bytes(bytes) => imported(&onnx::Model::from_bytes("<bytes>", bytes.to_vec())?, &options)?,
+    };
+    if let Some(path) = &options.weights {
+        let wanted: Vec<_> = opened.graph.named("param").map(|(name, id)| (name, opened.graph.ty(id))).collect();
+        let bound = Weights::open(path)?.bind(wanted, &[])?;
+        opened.params.extend(bound.tensors);
+    }
+    for (name, value) in options.params {
+        let params = || opened.graph.named("param");
+        let found = params().find(|(known, _)| *known == name);
+        let (_, id) =
+            found.ok_or_else(|| told(unknown("the program", "parameter", &name, params().map(|(name, _)| name))))?;
+        let value = array::as_wanted(value, opened.graph.ty(id).dtype());
+        opened.params.insert(name, value);
+    }
+    Ok(opened)
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == wanted)
+}
+
+/// Whether bytes are a graph in text form: an ONNX model is no text, for it begins with the number of a field and its type.
+fn is_text(bytes: &[u8]) -> bool {
+    matches!(bytes.trim_ascii_start().first(), Some(b'(' | b';')) && std::str::from_utf8(bytes).is_ok()
+}
+
+fn imported(model: &onnx::Model, options: &OpenOptions) -> Result<Opened> {
+    let number = |(name, length): (&String, &Length)| match *length {
+        Length::Number(n) => Ok((name.clone(), n)),
+        Length::Between(..) => Err(told(format_args!(
+            "cannot leave `{name}` open until a run because dimensions of ONNX models get their numbers first; give one number, \
+             or use eutectic.InferenceSession"
+        ))),
+    };
+    let shapes = options.shapes.iter().map(number).collect::<Result<_>>()?;
+    let imported =
+        model.import_as(&ImportOptions { shapes, fixed: options.fixed.clone(), ..ImportOptions::default() })?;
+    let params = imported.params()?;
+    let warnings = imported.warnings().to_vec();
+    Ok(Opened { params, warnings, graph: imported.graph })
+}
+
+fn parsed(place: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Opened> {
+    let text = String::from_utf8(bytes).map_err(|_| {
+        told(format_args!("cannot read {place} because it is no text; an ONNX model is a file NAME.onnx, or bytes"))
+    })?;
+    if let Some(name) = options.fixed.keys().next() {
+        return Err(told(format_args!("cannot fix `{name}` because {place} is no ONNX model; write a constant")));
+    }
+    let graph = text::parse(&Source::new(place.to_string(), text))?;
+    let graph = bound(place, &graph, &options.shapes)?;
+    graph.fits()?;
+    graph.computes()?;
+    Ok(Opened { graph, params: Named::new(), warnings: Vec::new() })
+}
+
+/// Returns the graph with its dimensions bound.
+fn bound(place: &str, graph: &Graph, shapes: &BTreeMap<String, Length>) -> Result<Graph> {
+    let (symbols, extents) = (graph.symbols(), graph.extents());
+    for (name, length) in shapes {
+        let of_file = extents.iter().find(|extent| *extent.name == **name).and_then(|extent| extent.bounds);
+        if of_file.is_none() && !symbols.iter().any(|symbol| **symbol == **name) {
+            let known = symbols.iter().map(|symbol| &**symbol).chain(extents.iter().map(|extent| &*extent.name));
+            return Err(told(unknown(place, "dimension", name, known)));
+        }
+        let (from, to) = length.range();
+        let (least, most) = of_file.unwrap_or((0, i64::MAX));
+        if from > to || from < least || to > most {
+            let wanted = if from == to { from.to_string() } else { format!("{from} to {to}") };
+            let legal =
+                if of_file.is_some() { format!("{least} to {most}") } else { "a length, or two in order".into() };
+            return Err(told(format_args!("cannot make `{name}` {wanted} because in {place} it is {legal}")));
+        }
+    }
+    let open: Vec<_> =
+        symbols.iter().filter(|symbol| !shapes.contains_key(&***symbol)).map(|s| format!("{s:?}: N")).collect();
+    if !open.is_empty() {
+        let (names, shapes) = (symbols.join(", "), open.join(", "));
+        return Err(told(format_args!("{place}: dimensions have no number yet, of {names}; give shapes={{{shapes}}}")));
+    }
+    let dims = shapes.iter().map(|(name, length)| (name.clone(), length.dim(name))).collect();
+    Ok(graph.bind_dims(&dims)?)
+}
+
+impl Length {
+    fn range(self) -> (i64, i64) {
+        match self {
+            Length::Number(n) => (n, n),
+            Length::Between(least, most) => (least, most),
+        }
+    }
+
+    fn dim(self, name: &str) -> Dim {
+        match self {
+            Length::Number(n) => Dim::Known(n),
+            Length::Between(least, most) => Dim::between(name, least, most),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+"""The interface of ONNX Runtime."""
+
+import eutectic
+import numpy
+import pytest
+from conftest import GOLDEN, golden
+
+MLP = GOLDEN / "onnx" / "mlp-new.onnx"
+
+
+@pytest.mark.parametrize("make", [str, lambda path: path, lambda path: path.read_bytes()])
+def test_a_session_runs(make):
+    inputs, outputs = golden("mlp-new")
+    session = eutectic.InferenceSession(make(MLP), providers=["CPUExecutionProvider"])
+    assert session.get_inputs() == [eutectic.NodeArg("x", "tensor(float)", ["batch", 12])]
+    assert [(arg.name, arg.type) for arg in session.get_outputs()] == [("y", "tensor(float)")]
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    for names in (None, ["y"], ["y", "y"]):
+        results = session.run(names, inputs)
+        assert len(results) == len(names or ["y"])
+        numpy.testing.assert_allclose(results[-1], outputs["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_open_dimensions_get_the_lengths_of_arrays(rng):
+    session = eutectic.InferenceSession(MLP)
+    x = rng.normal(size=(20, 12)).astype(numpy.float32)
+    whole = session.run(None, {"x": x})[0]
+    # More lengths than a session keeps programs for.
+    for length in [*range(1, 20), 1, 5]:
+        part = session.run(None, {"x": x[:length]})[0]
+        numpy.testing.assert_allclose(part, whole[:length], rtol=1e-5, atol=1e-6)
+    assert len(session._programs) == 16
+
+
+def test_shapes_are_given_before():
+    session = eutectic.InferenceSession(MLP, shapes={"batch": 3})
+    assert session.get_inputs()[0].shape == [3, 12] and session.get_outputs()[0].shape == [3, 5]
+    with pytest.raises(eutectic.Error, match=r"but f32\[4 12\] was given"):
+        session.run(None, {"x": numpy.zeros((4, 12), numpy.float32)})
+
+
+class Options:
+    intra_op_num_threads = 1
+
+
+def test_options_that_say_something_here_are_taken():
+    inputs, outputs = golden("mlp-new")
+    session = eutectic.InferenceSession(MLP, Options(), fp="exact")
+    numpy.testing.assert_allclose(session.run(None, inputs)[0], outputs["y"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"providers": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}, "no provider TensorrtExecutionProvider"),
+        ({"providers": [("CPUExecutionProvider", {"arena": 1})]}, "cannot take options of providers"),
+        ({"provider_options": [{"arena": 1}]}, "cannot take options of providers"),
+        ({"shapes": {"b": 1}}, "no dimension `b`; did you mean `batch`"),
+    ],
+)
+def test_what_would_be_left_out_is_an_error(arguments, message):
+    with pytest.raises(eutectic.Error, match=message):
+        session = eutectic.InferenceSession(MLP, **arguments)
+        session.run(None, {"x": numpy.zeros((1, 12), numpy.float32)})
+
+
+def test_a_provider_that_is_not_there_is_an_error_and_no_other_is_taken():
+    available = eutectic.get_available_providers()
+    assert "CPUExecutionProvider" in available
+    for provider in {"CUDAExecutionProvider", "VulkanExecutionProvider"} - set(available):
+        with pytest.raises(eutectic.Error, match="cannot be opened"):
+            eutectic.InferenceSession(MLP, providers=[provider, "CPUExecutionProvider"], shapes={"batch": 1})
+
+
+def test_runs_that_do_not_fit_say_why():
+    session = eutectic.InferenceSession(MLP)
+    x = numpy.zeros((2, 12), numpy.float32)
+    with pytest.raises(eutectic.Error, match="no input of this run tells batch"):
+        session.run(None, {})
+    with pytest.raises(eutectic.Error, match="no output `z`"):
+        session.run(["z"], {"x": x})
+    with pytest.raises(eutectic.Error, match="no input `z`"):
+        session.run(None, {"x": x, "z": x})
+    with pytest.raises(eutectic.Error, match="run_options"):
+        session.run(None, {"x": x}, object())
+    with pytest.raises(eutectic.Error, match="f64"):
+        session.run(None, {"x": x.astype(numpy.float64)})
+    for wrong in (b"", b"garbage"):
+        with pytest.raises(eutectic.Error, match="not a valid ONNX model"):
+            eutectic.InferenceSession(wrong)
