@@ -64,7 +64,7 @@ pub fn origin_in(planned: &Planned, call: usize, origin: &Origin) -> Origin {
     known.iter().find(|(from, _)| from == origin).map_or_else(|| origin.clone(), |(_, to)| to.clone())
 }
 
-/// Returns the rule applications that led to what a kernel of a block computes, in order.
+/// Returns the rule applications that led to a kernel of a block, in order.
 pub fn applied(planned: &Planned, block: usize, kernel: usize) -> Vec<&Applied> {
     let (rewritten, searched) = (&planned.rewritten[block], &planned.blocks[block].searched);
     let computed = searched.priced.kernels[kernel].0.interior.iter();
