@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eutectic_ir::{Interval, index::Index};
+use eutectic_ir::{Interval, index::Index, ops::Order};
 
 use crate::body::{Body, Guard, Instr, ValueId};
 
@@ -72,7 +72,11 @@ fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval
             Instr::Select { pieces, fill, dtype } => {
                 select(pieces, Interval::exact(fill.get()).of(*dtype), bounds, values)
             }
-            Instr::Load(_) | Instr::Anchor { .. } | Instr::Row { .. } => Interval::any(instr.dtype()),
+            Instr::Row { op, attrs, dtype, .. } => match Order::of(*op, attrs) {
+                Some(order) => Interval::new(0.0, order.most as f64).of(*dtype),
+                None => Interval::any(*dtype),
+            },
+            Instr::Load(_) | Instr::Anchor { .. } => Interval::any(instr.dtype()),
         };
         values.push(value);
     }

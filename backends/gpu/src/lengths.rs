@@ -242,14 +242,12 @@ impl<'a> Writer<'a> {
                 }
                 self.push(new)
             }
-            Instr::Row { op, args, dtype, .. } => {
+            Instr::Row { op, attrs, args, .. } => {
                 let (row, facts) = (self.row.clone(), op.row());
                 for (operand, arg) in args.iter_mut().enumerate() {
-                    *arg = match facts.and_then(|facts| facts.absent(operand, *dtype)) {
-                        Some(absent) => self.hide(*arg, |axis| row.contains(&axis), absent),
-                        // Kernels that take an operation without such an element must read the length themselves.
-                        None => self.at[*arg],
-                    };
+                    let dtype = self.instrs[self.at[*arg]].dtype();
+                    let absent = facts.map(|facts| facts.absent(operand, dtype, attrs));
+                    *arg = self.hide(*arg, |axis| row.contains(&axis), absent.unwrap_or(0.into()));
                 }
                 row.for_each(|axis| axes[axis] = !instr.is_per_row());
                 self.push(new)

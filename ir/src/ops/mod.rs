@@ -33,6 +33,7 @@ pub use control::Loop;
 pub use group::{Group, Trait};
 pub use ids::{Ids, OutOfRange};
 pub(crate) use normalisation::probabilities;
+pub use ranking::Order;
 pub use reduction::Monoid;
 pub use rounding::Rounding;
 pub use row::{RowNeeds, RowOp, RowResult};

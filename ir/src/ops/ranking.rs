@@ -9,13 +9,20 @@ use super::{
     eval::{Data, Element, OpCall, Value, Whole, tensors},
     op, read,
 };
-use crate::{Attr, Scalar};
+use crate::{Attr, Op, Scalar};
 
 const ROW: RowOp = RowOp {
     family: "ranking",
     result: RowResult::PerElement,
     needs: RowNeeds::Whole,
     monoid: None,
+    // What comes after all others, wherever they are.
+    neutral: |_, dtype, attrs| match (dtype.is_float(), descending(attrs)) {
+        (true, false) => f64::NAN.into(),
+        (true, true) => f64::NEG_INFINITY.into(),
+        (false, false) => dtype.integers().1.into(),
+        (false, true) => dtype.integers().0.into(),
+    },
     // Keys are made and parted, then the first ones sorted.
     steps: |count, attrs| 3.0 * count + count.min(most(attrs) as f64) * (most(attrs) as f64).max(1.0).log2(),
     details: |attrs| format!("{} most={}", if descending(attrs) { " descending" } else { "" }, most(attrs)),
@@ -36,6 +43,23 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
         tensors!(ranking),
     )
 }];
+
+/// The attributes of a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// How many of the first elements are told from each other.
+    pub most: usize,
+    /// Whether larger elements come first.
+    pub descending: bool,
+}
+
+impl Order {
+    /// Returns that of a row operation, if it is a ranking.
+    pub fn of(op: Op, attrs: &[Attr]) -> Option<Order> {
+        let is_ranking = op.row().is_some_and(|row| !row.is_per_row() && row.needs == RowNeeds::Whole);
+        is_ranking.then(|| Order { most: usize::try_from(most(attrs)).unwrap_or(0), descending: descending(attrs) })
+    }
+}
 
 /// The number of distinct places.
 fn most(attrs: &[Attr]) -> i64 {

@@ -102,6 +102,7 @@ const fn row(how: Reduction) -> RowOp {
         result: RowResult::PerRow,
         needs: RowNeeds::AnyOrder,
         monoid: Some(how),
+        neutral: |_, _, _| 0.into(),
         steps: |count, _| count,
         details: |_| String::new(),
     }

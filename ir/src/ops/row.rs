@@ -16,6 +16,9 @@ pub struct RowOp {
     pub needs: RowNeeds,
     /// The monoid that combines elements. A scan without one is the linear recurrence of its two operands.
     pub monoid: Option<Reduction>,
+    /// Returns the element of an operand that changes no result of other elements, where there is no monoid that has one. A row may end with any
+    /// number of them.
+    pub neutral: fn(usize, DType, &[Attr]) -> Number,
     /// Elementary steps for a row of so many elements.
     pub steps: fn(f64, &[Attr]) -> f64,
     /// Returns its attributes as printed plans have them.
@@ -58,14 +61,9 @@ impl RowOp {
         !self.is_per_row() && self.needs == RowNeeds::Prefix
     }
 
-    /// Returns the element of an operand that changes no result, so that it can stand for elements that a row lacks.
-    pub fn absent(&self, operand: usize, dtype: DType) -> Option<Number> {
-        match self.monoid {
-            Some(how) => Some(how.identity(dtype)),
-            // The state times one, plus zero.
-            None if self.is_scan() => Some(if operand == 0 { 1.into() } else { 0.into() }),
-            None => None,
-        }
+    /// Returns the element of an operand, of its element type, that changes no result, so that it can stand for elements that a row lacks at its end.
+    pub fn absent(&self, operand: usize, dtype: DType, attrs: &[Attr]) -> Number {
+        self.monoid.map_or_else(|| (self.neutral)(operand, dtype, attrs), |how| how.identity(dtype))
     }
 
     /// Returns its name in printed plans.

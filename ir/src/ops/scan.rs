@@ -22,6 +22,8 @@ const fn row(monoid: Option<Reduction>) -> RowOp {
         result: RowResult::PerElement,
         needs: RowNeeds::Prefix,
         monoid,
+        // The state times one, plus zero.
+        neutral: |operand, _, _| i64::from(operand == 0).into(),
         steps: |count, _| count,
         details: |attrs| {
             let [reverse, exclusive] = [&attrs[1], &attrs[2]].map(flag);

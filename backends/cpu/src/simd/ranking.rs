@@ -1,28 +1,11 @@
 //! The order of the elements of a row, by sorting numbers that hold an element's key and its place.
 
-use eutectic_ir::{Attr, DType, Op};
+use eutectic_ir::DType;
 
 use super::register::with_register;
 
 /// Writes of each of `n` elements how many come before it, up to so many, with room for `n` keys.
 pub type RankFn = unsafe fn(*const u8, usize, usize, *mut u8, *mut i32);
-
-/// The attributes of a ranking.
-pub struct Order {
-    /// How many of the first elements are told apart.
-    pub most: usize,
-    /// Whether larger elements come first.
-    pub descending: bool,
-}
-
-impl Order {
-    /// Of a row operation, if it is one.
-    pub fn of(op: Op, attrs: &[Attr]) -> Option<Order> {
-        let value = |name| attrs.get(op.attr(name)?);
-        let most = value("most").filter(|_| op.name() == "ranking")?.int()?;
-        Some(Order { most: usize::try_from(most).unwrap_or(0), descending: value("descending")?.bool()? })
-    }
-}
 
 /// An element that has a key: keys are ordered as elements are, and NaN is the largest.
 trait Keyed: Copy {

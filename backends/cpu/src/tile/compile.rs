@@ -10,7 +10,7 @@ use eutectic_backend::{
 use eutectic_ir::{
     DType,
     attr::Number,
-    ops::{Ids, Writes},
+    ops::{Ids, Order, Writes},
 };
 use rustc_hash::FxHashMap;
 
@@ -231,7 +231,7 @@ impl TileCompiler<'_> {
                 let all = masks.fold(self.program.row, |all, mask| all | mask);
                 let args: Vec<_> = args.iter().map(|&arg| self.spread(arg, all)).collect();
                 let scan = op.row().zip(scan::Order::of(*op, attrs));
-                match (args.as_slice(), instr.reduction(), ranking::Order::of(*op, attrs), scan) {
+                match (args.as_slice(), instr.reduction(), Order::of(*op, attrs), scan) {
                     (&[arg], Some((how, _)), ..) => {
                         let (accumulate, finish) = reduce::find(how, dtype, self.isa);
                         let mask = self.mask(arg) & !self.program.row;

@@ -35,7 +35,7 @@ impl RowPrinter<'_> {
     /// Prints the states of a scan before the first element: one for a thread, or one for each of its neighbouring rows.
     pub(super) fn start(&mut self, id: ValueId) {
         let Some(scan) = Scan::of(&self.nest.instrs[id]) else { return };
-        let Some(first) = scan.row.absent(scan.width() - 1, scan.dtype) else { return };
+        let first = scan.row.absent(scan.width() - 1, scan.dtype, &[]);
         for state in 0..if self.lanes.axis == 0 { self.lanes.count } else { 1 } {
             let (ty, first) = (self.dialect.register(scan.dtype), self.dialect.number(first, scan.dtype));
             let line = self.dialect.variable(ty, &self.state(id, state), &first);

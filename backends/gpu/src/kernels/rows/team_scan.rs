@@ -58,8 +58,8 @@ impl Scan {
 
     /// Returns the numbers that stand for no element.
     pub fn identity(&self, dialect: &dyn Dialect) -> Vec<String> {
-        let of = |operand| self.row.absent(operand, self.dtype).map(|number| dialect.number(number, self.dtype));
-        (0..self.width()).filter_map(of).collect()
+        let of = |operand| dialect.number(self.row.absent(operand, self.dtype, &[]), self.dtype);
+        (0..self.width()).map(of).collect()
     }
 
     /// Returns a state after elements, given that before them: their combination, or the recurrence's step.
