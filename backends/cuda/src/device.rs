@@ -4,18 +4,18 @@ use std::{path::PathBuf, sync::Arc};
 
 use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::{
-    BackendError, Cost, Limits, Memory,
+    BackendError, Cost, Limits, Memory, RowLimits,
     fit::{Fitted, Measured},
 };
 use eutectic_gpu::{
     cost::Costs,
-    device::{Device, DeviceShape, ROWS, combined},
+    device::{Device, DeviceShape},
     launch::{Launch, Work},
 };
 use rayon::prelude::*;
 
 use crate::{
-    dialect::dtypes,
+    dialect::{combined, dtypes},
     kernels,
     library::{Library, PlannedProduct},
     nvrtc,
@@ -162,8 +162,9 @@ impl Device for Cuda {
             capacity: self.bytes,
             arguments: 4000,
             dtypes: dtypes(),
+            in_order: true,
             combined: combined(),
-            rows: ROWS,
+            rows: RowLimits::ANY,
             ..Limits::default()
         }
     }

@@ -85,6 +85,11 @@ pub fn dtypes() -> DTypes {
     DTypes::of(TYPES.map(|(dtype, _)| dtype))
 }
 
+/// Returns the element types that kernels combine in memory by atomics.
+pub fn combined() -> DTypes {
+    [DType::F16, DType::Bf16, DType::Bool].into_iter().fold(dtypes(), DTypes::without)
+}
+
 /// Activations of 16-bit floats.
 const SHORT: &[(&str, &str)] = &[
     ("gelu-erf", "quick_gelu_erf($0)"),
@@ -164,6 +169,10 @@ impl Dialect for CudaC {
 
     fn shuffle(&self, value: &str, from: &str) -> String {
         format!("value_of({value}, {from})")
+    }
+
+    fn meet(&self) -> String {
+        "__syncthreads();".into()
     }
 
     fn leave(&self, (table, _, count): (usize, DType, usize), value: &str, at: &str, when: &str) -> String {

@@ -16,6 +16,7 @@ use eutectic_backend::{Backend, BackendError, Setup};
 use eutectic_gpu::{Gpu, cost::Costs};
 
 pub use device::{Cuda, CudaOptions, costs};
+pub use dialect::combined;
 
 /// The backend on a device.
 ///

@@ -6,7 +6,7 @@ use eutectic_backend::{
     fit::{Fitted, Measured, coefficients, off_by_time},
 };
 use eutectic_ir::{
-    Type,
+    DType, Type,
     index::{Atom, Index},
     ops::Writes,
 };
@@ -17,13 +17,28 @@ use crate::{
     device::DeviceShape,
     kernels::{
         direct::{Direct, Rates},
-        rows::{Rows, order, split_scans},
+        in_order::split_stores,
+        rows::{
+            Rows, order,
+            ranking::{Ranking, steps},
+            split_rankings, split_scans,
+        },
     },
 };
 
 /// What a device may not need at all.
-const MAY_BE_NOTHING: [&str; 9] =
-    ["launch", "latency", "turn", "evaluated", "gathered", "product", "across", "attention_block", "score_bias"];
+const MAY_BE_NOTHING: [&str; 10] = [
+    "launch",
+    "latency",
+    "turn",
+    "exchange",
+    "evaluated",
+    "gathered",
+    "product",
+    "across",
+    "attention_block",
+    "score_bias",
+];
 /// Threads that exchange values in registers, on most devices.
 const TOGETHER: usize = 32;
 
@@ -36,6 +51,8 @@ pub struct Costs {
     pub latency: f64,
     /// Seconds in which the threads of a row exchange a number and scan a point each, or a few neighbours: the next points wait for them.
     pub turn: f64,
+    /// Seconds of a step in which the threads of a block exchange elements of a ranking in shared memory, of which each has a few.
+    pub exchange: f64,
     /// Bytes a second, from memory.
     pub bandwidth: f64,
     /// Bytes a second of kernels all of whose bytes fit into the cache.
@@ -112,20 +129,45 @@ impl Costs {
         Some(Fitted { file: toml::to_string(&found).ok()?, before: predicted(self), after: predicted(&found) })
     }
 
-    /// Returns the price of a kernel: the sum over its launches where its scans are cut.
+    /// Returns the price of a kernel: the sum over its launches where it has several.
     pub fn cost(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
-        let scans: f64 = kernel.body.instrs.iter().filter_map(scanned).sum();
-        let rows = (scans > 0.0).then(|| Rows::of(kernel, shape, |_| TOGETHER)).flatten();
-        let Some(rows) = rows else { return self.launched(shape, kernel, 0.0) };
-        let Some(launches) = split_scans(&rows) else {
-            return self.launched(shape, kernel, rows.turns() * scans * self.turn);
-        };
+        match stages(shape, kernel) {
+            Ok(Some(launches)) => self.sum(shape, &launches),
+            Ok(None) => self.rows(shape, kernel),
+            Err(_) => Cost::IMPOSSIBLE,
+        }
+    }
+
+    fn sum(&self, shape: &DeviceShape, launches: &[Kernel]) -> Cost {
         let each: Vec<Cost> = launches.iter().map(|launch| self.cost(shape, launch)).collect();
         let sum = |of: fn(&Cost) -> f64| each.iter().map(of).sum();
         Cost { seconds: sum(|cost| cost.seconds), flops: sum(|cost| cost.flops), bytes: sum(|cost| cost.bytes) }
     }
 
-    /// Returns the price of one launch. Scans add `turns`, the seconds in which the threads of a row wait for each other.
+    /// Returns the price of a kernel with the turns of its rows.
+    fn rows(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
+        let scans: f64 = kernel.body.instrs.iter().filter_map(scanned).sum();
+        let rankings = Ranking::all(&kernel.body.instrs);
+        let rows = (scans > 0.0 || !rankings.is_empty()).then(|| Rows::of(kernel, shape, |_| TOGETHER)).flatten();
+        let Some(rows) = rows else { return self.launched(shape, kernel, 0.0) };
+        if let Some(launches) = split_scans(&rows) {
+            return self.sum(shape, &launches);
+        }
+        let ranked: f64 = rankings.iter().map(|ranking| self.ranking(&rows, ranking.key().size())).sum();
+        self.launched(shape, kernel, rows.turns() * scans * self.turn + ranked)
+    }
+
+    /// Returns the seconds of a ranking whose keys have so many bytes. In each step, threads compare pairs in shared memory and move half of them, and
+    /// wait for each other.
+    fn ranking(&self, rows: &Rows<'_>, key: usize) -> f64 {
+        let [count, points] = [0, 1].map(|axis| rows.nest.domain[axis]);
+        let steps = steps(points) as f64;
+        let pairs = (count * points.next_power_of_two()) as f64 / 2.0;
+        let bytes = 3.0 * (key + DType::I32.size()) as f64;
+        steps * (pairs * bytes / self.near).max(self.exchange * rows.waves())
+    }
+
+    /// Returns the price of one launch. Scans and rankings add `turns`, the seconds in which the threads of a row wait for each other.
     fn launched(&self, shape: &DeviceShape, kernel: &Kernel, turns: f64) -> Cost {
         let domain = &kernel.body.domain;
         let own = self.expressions(&kernel.body, &kernel.stores);
@@ -234,6 +276,12 @@ pub(crate) fn points(domain: &[usize]) -> f64 {
 fn scanned(instr: &Instr) -> Option<f64> {
     let row = instr.row().filter(|row| row.is_scan())?;
     Some(if row.monoid.is_some() { 1.0 } else { 3.0 })
+}
+
+/// Returns the launches of a kernel whose rows are too long for a block, or whose stores have an order.
+fn stages(shape: &DeviceShape, kernel: &Kernel) -> Result<Option<Vec<Kernel>>, Vec<String>> {
+    let stages = if kernel.is_map() { split_stores(kernel, shape)? } else { split_rankings(kernel, shape)? };
+    Ok(stages.map(|stages| stages.into_iter().map(|stage| stage.kernel).collect()))
 }
 
 /// Returns the maps of the loads and stores of a kernel's own body, each with the bytes of an element.

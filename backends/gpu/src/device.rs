@@ -3,21 +3,11 @@
 use std::{any::Any, time::Duration};
 
 use eutectic_backend::{
-    BackendError, Cost, DTypes, Kernel, Limits, Memory, RowLimits,
+    BackendError, Cost, Kernel, Limits, Memory,
     fit::{Fitted, Measured},
 };
 
-use eutectic_ir::DType;
-
 use crate::launch::Launch;
-
-/// The element types that kernels combine in memory by atomics: those of 32 bits.
-pub fn combined() -> DTypes {
-    DTypes::of([DType::F32, DType::I32, DType::U32])
-}
-
-/// The row operations that kernels have: reductions and scans, of rows of any length.
-pub const ROWS: RowLimits = RowLimits::and(&[("scan", usize::MAX)]);
 
 /// What schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -127,11 +127,14 @@ pub trait Dialect: Send + Sync {
     /// Returns the value that a thread of those has, by its number among them.
     fn shuffle(&self, value: &str, from: &str) -> String;
 
+    /// A statement with which the threads of a block wait for each other, and see what each has written to shared memory.
+    fn meet(&self) -> String;
+
     /// Writes a value into a table in shared memory where a condition holds, between two barriers of the block. A table is named by its number, element
     /// type and size.
     fn leave(&self, table: (usize, DType, usize), value: &str, at: &str, when: &str) -> String;
 
-    /// Reads an element of such a table.
+    /// An element of such a table, to read or to assign.
     fn left(&self, table: (usize, DType, usize), at: &str) -> String;
 
     /// A kernel of blocks of so many threads, by the statements of its body.

@@ -15,6 +15,8 @@ pub struct Launch {
     pub shared: usize,
     /// Bytes of memory that it needs for itself while it runs; all launches of a kernel have the same.
     pub workspace: usize,
+    /// Bytes of the workspace at which the buffers begin that texts may declare after the kernel's own.
+    pub parts: Vec<usize>,
     /// Tensors of which it asks a copy engine for boxes; texts have them as one more argument.
     pub boxes: Vec<Boxes>,
 }
@@ -39,8 +41,8 @@ pub struct Boxes {
 /// What runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// A text. Its arguments: the workspace, where faults are reported, the step's number, each buffer, and once more the workspace, which texts
-    /// may declare as a buffer.
+    /// A text. Its arguments: the workspace, where faults are reported, the step's number, each buffer, and the parts of the workspace, which
+    /// texts may declare as buffers.
     Printed(String),
     /// A product.
     Product(Box<Product>),
@@ -95,12 +97,22 @@ pub struct MatrixLayout {
 impl Launch {
     /// A printed kernel without memory of its own.
     pub fn new(source: String, grid: [usize; 3], block: usize) -> Launch {
-        Launch { work: Work::Printed(source), grid, block, shared: 0, workspace: 0, boxes: Vec::new() }
+        Launch { work: Work::Printed(source), grid, block, shared: 0, workspace: 0, parts: vec![0], boxes: Vec::new() }
     }
 
     /// A product by the library.
     pub fn product(product: Product, workspace: usize) -> Launch {
         Launch { work: Work::Product(Box::new(product)), workspace, ..Launch::new(String::new(), [1; 3], 1) }
+    }
+
+    /// Returns its arguments, given the addresses of the workspace, of the report of faults and of each buffer, and the number of its step.
+    pub fn arguments(
+        &self,
+        [workspace, fault, step]: [u64; BEFORE_SLOTS],
+        slots: impl Iterator<Item = u64>,
+    ) -> Vec<u64> {
+        let parts = self.parts.iter().map(|&begin| workspace + begin as u64);
+        [workspace, fault, step].into_iter().chain(slots).chain(parts).collect()
     }
 
     /// Whether there is nothing to do.

@@ -55,12 +55,12 @@ pub fn of_launches<D: Device>(
     let workspace = launches.iter().map(|launch| launch.workspace).max().unwrap_or(0);
     let [workspace, fault] =
         [device.allocate(workspace, Memory::Device)?, device.allocate(crate::FAULT_BYTES, Memory::Device)?];
-    let slots = blocks.iter().map(DeviceMemory::address).chain([workspace.address()]);
-    let args: Vec<u64> = [workspace.address(), fault.address(), 0].into_iter().chain(slots).collect();
+    let before = [workspace.address(), fault.address(), 0];
     stream.begin()?;
     let recorded = (0..REPEATS).try_for_each(|_| {
         launches.iter().zip(&modules).try_for_each(|(launch, module)| {
             stream.barrier()?;
+            let args = launch.arguments(before, blocks.iter().map(DeviceMemory::address));
             stream.launch(module, launch, &args)
         })
     });

@@ -16,6 +16,9 @@ pub const FAULT: usize = 1;
 /// The first slot's.
 pub const SLOTS: usize = 2;
 
+/// Atomics of integers, by the op that combines two of them.
+const ATOMICS: &[(&str, &str)] = &[("add", "atomicAdd"), ("max", "atomicMax"), ("min", "atomicMin")];
+
 /// How a kernel sees a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BufferView {
@@ -76,6 +79,7 @@ impl BufferAccess {
         let bytes = self.count * self.dtype.size();
         let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
         match self.view {
+            BufferView::Combined if self.is_word() => (format!("atomic<{element}>"), self.count.max(1)),
             BufferView::Atomics | BufferView::Combined => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
             BufferView::Sums => ("atomic<f32>".into(), self.count.max(1)),
             BufferView::Quads => {
@@ -83,6 +87,35 @@ impl BufferAccess {
             }
             BufferView::Elements => (element.into(), bytes.div_ceil(self.dtype.size().max(4)).max(1)),
         }
+    }
+
+    /// Whether its elements are integers for which there are atomics.
+    fn is_word(&self) -> bool {
+        self.dtype.is_int() && self.dtype.size() == 4
+    }
+
+    /// Returns the function that combines an element with a value: by an atomic that does just that, or by trying again as long as others were there
+    /// in between.
+    fn combining(&self, how: Reduction) -> String {
+        let (n, name, ty) = (self.slot, self.dtype.name(), register(self.dtype));
+        let head = format!("fn {how:?}_into_s{n}(at: i32, value: {ty}) {{\n");
+        let atomic = ATOMICS.iter().find(|(op, _)| *op == how.def().op).map(|(_, atomic)| *atomic);
+        if let Some(atomic) = atomic.filter(|_| self.is_word()) {
+            return format!("{head}{atomic}(&s{n}[at], value);\n}}\n");
+        }
+        let (word, now) = match self.dtype.size() {
+            4 if self.is_word() => ("at", format!("{how:?}_{name}(was, value)")),
+            4 => ("at", format!("bitcast<u32>({how:?}_{name}(bitcast<{ty}>(was), value))")),
+            _ => {
+                let new = format!("bits_{name}({how:?}_{name}(byte_{name}(was, u32(at) & 3u), value)) & 0xffu");
+                ("at / 4", format!("(was & ~(0xffu << (8u * (u32(at) & 3u)))) | (({new}) << (8u * (u32(at) & 3u)))"))
+            }
+        };
+        format!(
+            "{head}var was = atomicLoad(&s{n}[{word}]);\nloop {{\nlet now = {now};\nif (now == was) {{ return; }}\n\
+             let seen = atomicCompareExchangeWeak(&s{n}[{word}], was, now);\nif (seen.exchanged) {{ return; }}\n\
+             was = seen.old_value;\n}}\n}}\n"
+        )
     }
 
     /// Its binding, and the functions that a text may call on it.
@@ -97,16 +130,7 @@ impl BufferAccess {
             return text + &format!("fn add_to_s{n}(at: i32, value: f32) {{ atomicAdd(&s{n}[at], value); }}\n");
         }
         if self.view == BufferView::Combined {
-            let name = dtype.name();
-            let function = |how: &Reduction| {
-                format!(
-                    "fn {how:?}_into_s{n}(at: i32, value: {element}) {{\nvar was = atomicLoad(&s{n}[at]);\nloop {{\n\
-                     let now = bitcast<u32>({how:?}_{name}(bitcast<{element}>(was), value));\nif (now == was) {{ return; }}\n\
-                     let seen = atomicCompareExchangeWeak(&s{n}[at], was, now);\nif (seen.exchanged) {{ return; }}\n\
-                     was = seen.old_value;\n}}\n}}\n"
-                )
-            };
-            return text + &Reduction::ALL.iter().map(function).collect::<String>();
+            return text + &Reduction::ALL.map(|how| self.combining(how)).concat();
         }
         let lanes = 16 / dtype.size().max(4);
         // A word or an element of at least 4 bytes.

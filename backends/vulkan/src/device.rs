@@ -13,16 +13,16 @@ use std::{
 
 use ash::{ext, khr, vk};
 use eutectic_backend::{
-    BackendError, Cost, Kernel, Limits, Memory,
+    BackendError, Body, Cost, Instr, Kernel, Limits, Memory, RowLimits,
     fit::{Fitted, Measured},
 };
 use eutectic_gpu::{
     cache::Cache,
     cost::Costs,
-    device::{Device, DeviceShape, ROWS, combined},
+    device::{Device, DeviceShape},
     launch::{Launch, Work},
 };
-use eutectic_ir::DType;
+use eutectic_ir::{DType, ops::Order};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use rayon::prelude::*;
 
@@ -188,8 +188,21 @@ impl Vulkan {
         };
         let lacks = self.shared.found.features.lacks().into_iter().filter(|(dtype, _)| has(*dtype));
         let lacks = lacks.map(|(dtype, feature)| format!("{dtype}; the device lacks {feature}"));
-        lacks.chain(kernels::supports(&self.dialect, kernel).err().into_iter().flatten()).collect()
+        // Keys of 64-bit floats are integers.
+        let lacks_keys = !self.shared.found.features.int64 && kernel.bodies().into_iter().any(ranks_wide_floats);
+        let keys = lacks_keys.then(|| "an order of f64; the device lacks shaderInt64".to_string());
+        lacks.chain(keys).chain(kernels::supports(&self.dialect, kernel).err().into_iter().flatten()).collect()
     }
+}
+
+/// Whether a body ranks 64-bit floats.
+fn ranks_wide_floats(body: &Body) -> bool {
+    let is_wide = |arg: &usize| body.instrs[*arg].dtype() == DType::F64;
+    let ranks = |instr: &Instr| match instr {
+        Instr::Row { op, attrs, args, .. } => Order::of(*op, attrs).is_some() && args.iter().any(is_wide),
+        _ => false,
+    };
+    body.instrs.iter().any(ranks)
 }
 
 /// Bytes of a buffer that a kernel sees at most: it finds elements by 32 bits.
@@ -305,8 +318,9 @@ impl Device for Vulkan {
             arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
             dtypes: features.lacks().into_iter().fold(library::dtypes(), |all, (dtype, _)| all.without(dtype)),
-            combined: combined(),
-            rows: ROWS,
+            in_order: true,
+            combined: library::combined(),
+            rows: RowLimits::ANY,
             subnormals: self.shared.found.kept.contains(&(32, FloatControl::SUBNORMALS)),
             ..Limits::default()
         }

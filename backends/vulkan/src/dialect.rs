@@ -252,6 +252,10 @@ impl Dialect for Wgsl {
         format!("subgroupShuffle({value}, u32({from}))")
     }
 
+    fn meet(&self) -> String {
+        "workgroupBarrier();".into()
+    }
+
     fn leave(&self, (table, dtype, count): (usize, DType, usize), value: &str, at: &str, when: &str) -> String {
         format!(
             "workgroupBarrier();\nif ({when}) {{ left_{table}_{}_{count}[{at}] = {value}; }}\nworkgroupBarrier();",

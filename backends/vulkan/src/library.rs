@@ -27,6 +27,11 @@ pub fn dtypes() -> DTypes {
     DTypes::of(REGISTERS.map(|(dtype, _)| dtype))
 }
 
+/// Returns the element types that kernels combine in memory by atomics.
+pub fn combined() -> DTypes {
+    DTypes::of([DType::F32, DType::I8, DType::U8, DType::I32, DType::U32])
+}
+
 /// The type of a value in a register.
 pub fn register(dtype: DType) -> &'static str {
     let named = REGISTERS.iter().find(|(known, _)| *known == dtype);

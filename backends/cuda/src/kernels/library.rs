@@ -66,7 +66,7 @@ fn print(
     let workspace = (b * m * n * result.size()).next_multiple_of(256) + LIBRARY_BYTES;
     let product = Product { extents, operands, tf32, result, lhs, rhs, out, finish: Finish::default() };
     let epilogue = Kernel { anchor: AnchorKernel::map(), ..over(kernel, result) };
-    let launch = map::print(&CudaC, shape, &epilogue)?;
+    let launch = map::print_stage(&CudaC, shape, &epilogue)?;
     Ok(vec![Launch::product(product, workspace), Launch { workspace, ..launch }])
 }
 

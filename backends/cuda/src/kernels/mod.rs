@@ -32,7 +32,7 @@ pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<St
         return Err(lacking);
     }
     match kernel.kind() {
-        "map" => map::print(&CudaC, shape, kernel).map(|launch| vec![launch]),
+        "map" => map::print(&CudaC, shape, kernel),
         "rows" => rows::print(&CudaC, shape, kernel),
         "matmul" => contraction::print(shape, kernel),
         "attention" => attention_ways::print(shape, kernel),

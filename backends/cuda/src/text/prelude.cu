@@ -104,6 +104,22 @@ template <class T, class X> FN T saturate(X x) {
     if (x <= (has_sign ? -top : (X)0)) return has_sign ? (T)(-most - 1) : (T)0;
     return (T)x;
 }
+// Integers that are ordered as elements are: NaN is the largest, and there is one zero.
+FN int order_key(float x) {
+    union { float value; int bits; } of;
+    of.value = x == 0.0f ? 0.0f : x;
+    return x != x ? 0x7fffffff : of.bits < 0 ? of.bits ^ 0x7fffffff : of.bits;
+}
+FN i64 order_key(double x) {
+    union { double value; i64 bits; } of;
+    of.value = x == 0.0 ? 0.0 : x;
+    return x != x ? 0x7fffffffffffffffll : of.bits < 0 ? of.bits ^ 0x7fffffffffffffffll : of.bits;
+}
+FN int order_key(unsigned x) { return (int)(x ^ 0x80000000u); }
+FN i64 order_key(i64 x) { return x; }
+FN int order_key(int x) { return x; }
+FN int order_key(signed char x) { return x; }
+FN int order_key(unsigned char x) { return x; }
 
 template <class I> FN I floor_div(I x, I by) { I q = x / by; return x % by < 0 ? q - 1 : q; }
 template <class I> FN I floor_mod(I x, I by) { I r = x % by; return r < 0 ? r + by : r; }
@@ -177,18 +193,34 @@ struct Min { template <class T> static METHOD T of(T a, T b) { return min_of(a, 
 
 template <class A, class B> constexpr bool same = false;
 template <class A> constexpr bool same<A, A> = true;
-// Combines an element with a value, whatever other threads do meanwhile.
+// Combines an element with a value, whatever other threads do meanwhile: by an atomic that does just that, or by trying again as long as others were
+// there in between. Elements of 8 bits are changed with the word that they are in.
 template <class How, class T> FN void combine(T* at, T x) {
-    static_assert(sizeof(T) == 4, "there are other atomics for other elements");
-    if constexpr (same<How, Sum> && same<T, float>) {
+    if constexpr (IsFloat<T>::value && same<How, Sum>) {
         atomicAdd(at, x);
-    } else {
-        union { T value; unsigned bits; } was, now;
+    } else if constexpr (!IsFloat<T>::value && sizeof(T) > 1 && !same<How, Product>) {
+        using U = typename Unsigned<sizeof(T)>::type;
+        if constexpr (same<How, Sum>) atomicAdd((U*)at, (U)x);
+        else if constexpr (same<How, Max>) atomicMax(at, x);
+        else atomicMin(at, x);
+    } else if constexpr (sizeof(T) > 1) {
+        union { T value; typename Unsigned<sizeof(T)>::type bits; } was, now;
         for (was.value = *at;; was.bits = now.bits) {
             now.value = How::of(was.value, x);
             if (now.bits == was.bits) return;
-            now.bits = atomicCAS((unsigned*)at, was.bits, now.bits);
+            now.bits = atomicCAS((decltype(now.bits)*)at, was.bits, now.bits);
             if (now.bits == was.bits) return;
+        }
+    } else {
+        unsigned* const word = (unsigned*)((u64)at & ~3ull);
+        const int shift = 8 * (int)((u64)at & 3);
+        for (unsigned was = *word;;) {
+            const T value = How::of((T)(was >> shift), x);
+            const unsigned now = (was & ~(255u << shift)) | ((unsigned)value & 255u) << shift;
+            if (now == was) return;
+            const unsigned seen = atomicCAS(word, was, now);
+            if (seen == was) return;
+            was = seen;
         }
     }
 }

@@ -9,10 +9,10 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
-use eutectic_cuda::kernels;
+use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory, RowLimits};
+use eutectic_cuda::{combined, kernels};
 use eutectic_gpu::{
-    device::{Device, DeviceMemory, DeviceShape, ROWS, Stream},
+    device::{Device, DeviceMemory, DeviceShape, Stream},
     launch::{BEFORE_SLOTS, Boxes, Launch, MatrixLayout, Product, Work},
 };
 use eutectic_ir::{DType, Tensor};
@@ -130,7 +130,7 @@ impl Device for Host {
     }
 
     fn limits(&self) -> Limits {
-        Limits { rows: ROWS, ..Limits::default() }
+        Limits { in_order: true, combined: combined(), rows: RowLimits::ANY, ..Limits::default() }
     }
 
     fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {

@@ -96,7 +96,9 @@ static void meet() { give_way(AT_WARP); }
 FN void __syncthreads() { shim::give_way(shim::AT_BLOCK); }
 FN unsigned char* shared_memory() { return shim::memory; }
 template <class T> FN T atomicCAS(T* at, T old, T now) { T was = *at; if (was == old) *at = now; return was; }
-FN void atomicAdd(float* at, float x) { *at += x; }
+template <class T> FN void atomicAdd(T* at, T x) { *at += x; }
+template <class T> FN void atomicMax(T* at, T x) { if (x > *at) *at = x; }
+template <class T> FN void atomicMin(T* at, T x) { if (x < *at) *at = x; }
 
 FN float power_of_two(float x) { return exp2f(x); }
 FN float inverse(float x) { return 1.0f / x; }

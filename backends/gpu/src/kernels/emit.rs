@@ -1,9 +1,9 @@
 //! Prints bodies: each value under a name, once, when something asks for it.
 
-use eutectic_backend::{Guard, Instr, Load, ValueId, axes::Nest};
+use eutectic_backend::{Body, Guard, Instr, Load, ValueId, axes::Nest, intervals::ranges};
 use eutectic_ir::{
-    DType,
-    index::{Atom, Index},
+    DType, Interval,
+    index::{ANYTHING, Atom, Index},
     ops::{Ids, Writes},
 };
 
@@ -20,6 +20,8 @@ pub struct Emitter<'a> {
     lanes: SplitAxis,
     /// Which values differ within a group.
     varies: Vec<bool>,
+    /// What the values can be.
+    ranges: Vec<Interval>,
     /// Of which 16 bits are enough.
     is_short: Vec<bool>,
     names: Vec<Option<Vec<String>>>,
@@ -55,9 +57,11 @@ impl<'a> Emitter<'a> {
                 _ => own || instr.args().into_iter().any(|arg| varies[arg]),
             });
         }
+        let of_values = Body { domain: nest.domain.clone(), instrs: nest.instrs.clone(), ..Body::default() };
         Emitter {
             dialect,
             slots,
+            ranges: ranges(&of_values),
             nest,
             domain,
             coords: coords.iter().map(ToString::to_string).collect(),
@@ -312,7 +316,10 @@ impl<'a> Emitter<'a> {
                 Atom::Coord(n) => (0, (self.domain[*n] as i64 - 1).max(0)),
                 Atom::Value(v) => match &self.nest.instrs[*v] {
                     Instr::Within { extent, .. } => (0, (extent.capacity().unwrap_or(1 << 40) - 1).max(0)),
-                    _ => (-(1 << 40), 1 << 40),
+                    _ => {
+                        let Interval { low, high, .. } = self.ranges[*v];
+                        (low.max(ANYTHING.start as f64) as i64, high.min(ANYTHING.end as f64) as i64)
+                    }
                 },
                 Atom::Extent(dim) => dim.range().unwrap_or((-(1 << 40), 1 << 40)),
                 Atom::Div(x, by) => {

@@ -2,7 +2,14 @@
 
 use eutectic_backend::{Kernel, axes::Nest};
 
-use crate::{device::DeviceShape, dialect::Dialect, emit::Emitter, lanes::SplitAxis, launch::Launch};
+use crate::{
+    device::DeviceShape,
+    dialect::Dialect,
+    emit::Emitter,
+    kernels::{in_order::split_stores, stages::Stage},
+    lanes::SplitAxis,
+    launch::Launch,
+};
 
 /// Threads of a block, where the device takes as many.
 const BLOCK: usize = 256;
@@ -11,7 +18,20 @@ const BLOCK: usize = 256;
 ///
 /// # Errors
 /// What cannot be printed.
-pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
+pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
+    let Some(stages) = split_stores(kernel, shape)? else { return Ok(vec![print_stage(dialect, shape, kernel)?]) };
+    let workspace = stages.iter().map(Stage::workspace).max().unwrap_or(0);
+    let launch = |Stage { kernel, parts }: Stage| {
+        print_stage(dialect, shape, &kernel).map(|launch| Launch { workspace, parts, ..launch })
+    };
+    stages.into_iter().map(launch).collect()
+}
+
+/// Prints one launch of a kernel, which stores nothing in order.
+///
+/// # Errors
+/// What cannot be printed.
+pub fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let points = nest.domain[0];
     let block = BLOCK.min(shape.threads);

@@ -5,8 +5,11 @@
 //! of a row do not, neighbouring threads work on neighbouring rows.
 
 mod printer;
+pub(crate) mod ranking;
+mod ranks;
 mod scans;
 mod schedule;
+mod split_rankings;
 mod split_scans;
 mod team_scan;
 
@@ -16,11 +19,12 @@ use eutectic_ir::DType;
 use crate::{
     device::DeviceShape,
     dialect::{Dialect, Team},
-    kernels::split_rows::split,
+    kernels::{map, split_rows::split, stages::Stage},
     launch::Launch,
 };
 use printer::RowPrinter;
 pub(crate) use schedule::{Rows, flat, order};
+pub(crate) use split_rankings::split_rankings;
 pub(crate) use split_scans::split_scans;
 use team_scan::needed_scans;
 
@@ -32,14 +36,23 @@ const TURNS: usize = 4;
 /// # Errors
 /// What cannot be printed.
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let together = |dtype| dialect.together(dtype);
-    let Some(stages) = split(kernel, shape).or_else(|| split_scans(&Rows::of(kernel, shape, together)?)) else {
-        return print_stage(dialect, shape, kernel).map(|launch| vec![launch]);
+    let stages = match split_rankings(kernel, shape)? {
+        Some(stages) => stages.into_iter().flat_map(|stage| cut(dialect, shape, stage)).collect(),
+        None => cut(dialect, shape, Stage { kernel: kernel.clone(), parts: Vec::new() }),
     };
-    let workspace =
-        stages.iter().filter_map(|stage| stage.slots.last()).map(|(dtype, count)| dtype.size() * count).max();
-    let workspace = workspace.unwrap_or(0);
-    stages.iter().map(|stage| Ok(Launch { workspace, ..print_stage(dialect, shape, stage)? })).collect()
+    let workspace = stages.iter().map(Stage::workspace).max().unwrap_or(0);
+    let launch = |Stage { kernel, parts }: Stage| {
+        let print = if kernel.is_map() { map::print_stage } else { print_stage };
+        Ok(Launch { workspace, parts, ..print(dialect, shape, &kernel)? })
+    };
+    stages.into_iter().map(launch).collect()
+}
+
+/// Returns the launches of one, where several blocks share its rows.
+fn cut(dialect: &dyn Dialect, shape: &DeviceShape, stage: Stage) -> Vec<Stage> {
+    let together = |dtype| dialect.together(dtype);
+    let kernels = split(&stage.kernel, shape).or_else(|| split_scans(&Rows::of(&stage.kernel, shape, together)?));
+    kernels.map_or_else(|| vec![stage.clone()], |kernels| stage.cut(kernels))
 }
 
 fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
@@ -108,7 +121,7 @@ impl RowPrinter<'_> {
 
     /// Does something with each group of points of a thread, after the scans that `roots` need; what it prints is the same for all.
     fn for_groups(&mut self, roots: Vec<ValueId>, visit: impl FnOnce(&mut Self)) {
-        let known = |id: ValueId| !self.varies[id] || self.kept[id];
+        let known = |id: ValueId| !self.varies[id] || self.kept[id] || self.ranked[id];
         let scans = needed_scans(&self.nest.instrs, roots, known);
         scans.iter().for_each(|&id| self.start(id));
         let before = std::mem::take(&mut self.emitter.text);
@@ -117,6 +130,7 @@ impl RowPrinter<'_> {
             let names = (0..width).map(|lane| format!("k{id}[i * {width} + {lane}]")).collect();
             self.emitter.set(id, names);
         }
+        self.name_ranks();
         scans.into_iter().for_each(|id| self.scan(id));
         visit(self);
         if self.items.is_some() {
@@ -161,6 +175,7 @@ impl RowPrinter<'_> {
             Some((id, how, arg, self.nest.instrs[id].dtype()))
         };
         let reductions: Vec<_> = self.reductions(pass).filter_map(of).collect();
+        self.rank_for(&reductions.iter().map(|(_, _, arg, _)| *arg).collect::<Vec<_>>());
         // One sum for each lane: of neighbouring rows, or of a part of the row.
         let lanes = self.lanes.count;
         for (id, how, _, dtype) in &reductions {
@@ -210,6 +225,7 @@ impl RowPrinter<'_> {
             (0..self.nest.stores.len()).partition(|&n| self.store_varies(&self.nest.stores[n]));
         if !each.is_empty() {
             let values: Vec<_> = each.iter().flat_map(|&n| self.nest.stores[n].values()).collect();
+            self.rank_for(&values);
             let store = |this: &mut Self| each.into_iter().for_each(|n| this.emitter.store(n));
             // A point reads what it writes before it writes.
             let read = |this: &mut Self| values.iter().for_each(|&value| _ = this.emitter.value(value));

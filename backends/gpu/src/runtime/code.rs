@@ -266,13 +266,12 @@ impl<D: Device> Code<D> {
         at: impl Fn(SlotSource) -> u64,
         (workspace, fault): (u64, u64),
     ) -> Result<(), BackendError> {
-        let mut args = vec![workspace, fault, n as u64];
-        args.extend(step.sources.iter().map(|&source| at(source)).chain([workspace]));
         for (part, (launch, module)) in self.kernels[step.kernel].iter().enumerate() {
             if part > 0 {
                 stream.barrier()?;
             }
-            stream.launch(module, launch, &args)?;
+            let slots = step.sources.iter().map(|&source| at(source));
+            stream.launch(module, launch, &launch.arguments([workspace, fault, n as u64], slots))?;
         }
         Ok(())
     }

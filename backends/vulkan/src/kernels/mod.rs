@@ -24,7 +24,7 @@ use crate::{dialect::Wgsl, library};
 /// What cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     match kernel.kind() {
-        "map" => map::print(dialect, shape, kernel).map(|launch| vec![launch]),
+        "map" => map::print(dialect, shape, kernel),
         "rows" => rows::print(dialect, shape, kernel),
         "matmul" => contraction::print(dialect, shape, kernel),
         "attention" => attention::print(dialect, shape, kernel),

@@ -546,3 +546,22 @@ fn narrow_$D_i64(x: u32) -> i64 { return i64((u64(x) << 32u) >> 32u); }
 
 //# i64
 fn narrow_$D_i64(x: i64) -> i64 { return x; }
+
+// Integers that are ordered as elements are: NaN is the largest, and there is one zero.
+//# f32
+fn order_key_f32(x: f32) -> i32 {
+    let bits = bitcast<i32>(select(x, 0.0, x == 0.0));
+    return select(select(bits, bits ^ 0x7fffffff, bits < 0), 0x7fffffff, !(x == x));
+}
+
+//# f64
+fn order_key_f64(x: f64) -> i64 {
+    let bits = bitcast<i64>(select(x, f64(0), x == f64(0)));
+    return select(select(bits, bits ^ 0x7fffffffffffffffli, bits < 0li), 0x7fffffffffffffffli, !(x == x));
+}
+
+//# i8 i32 i64
+fn order_key_$D(x: $T) -> $T { return x; }
+
+//# u8 u32
+fn order_key_$D(x: u32) -> i32 { return bitcast<i32>(x ^ 0x80000000u); }

@@ -7,7 +7,10 @@ use eutectic_backend::{
     reductions::{RowValues, varying},
 };
 
-use super::team_scan::{Scan, direction};
+use super::{
+    ranking::{Ranking, needed as needed_rankings},
+    team_scan::{Scan, direction},
+};
 use crate::{
     dialect::{Dialect, Team},
     emit::Emitter,
@@ -37,6 +40,8 @@ pub(super) struct RowPrinter<'a> {
     /// Which values stay, and which are there by now.
     pub keeps: Vec<bool>,
     pub kept: Vec<bool>,
+    /// Which rankings are there by now.
+    pub ranked: Vec<bool>,
 }
 
 impl<'a> RowPrinter<'a> {
@@ -66,6 +71,7 @@ impl<'a> RowPrinter<'a> {
             reverse: None,
             keeps: vec![false; count],
             kept: vec![false; count],
+            ranked: vec![false; count],
         };
         match direction(&nest.instrs, &printer.needed) {
             Ok(reverse) => printer.reverse = reverse,
@@ -76,7 +82,8 @@ impl<'a> RowPrinter<'a> {
         let items = groups.div_ceil(team.threads * team.blocks);
         let keeps = (0..count).filter(|&id| printer.keeps[id]);
         let registers: usize = keeps.map(|id| items * printer.emitter.width(id)).sum();
-        let again = nest.stores.iter().any(|s| printer.store_varies(s)) || printer.passes() > 1;
+        let is_ranked = !Ranking::all(&nest.instrs).is_empty();
+        let again = is_ranked || nest.stores.iter().any(|s| printer.store_varies(s)) || printer.passes() > 1;
         printer.items = (again && registers <= REGISTERS && items <= 16).then_some(items.max(1));
         printer
     }
@@ -100,16 +107,10 @@ impl<'a> RowPrinter<'a> {
             matches!(instr, Instr::Load(_)) || Scan::of(instr).is_some() || all.contains(&id)
         };
         let (mut known, mut keeps) = (vec![false; count], vec![false; count]);
-        for pass in 0..=self.passes() {
-            let mut asked: Vec<ValueId> = if pass < self.passes() {
-                self.reductions(pass).filter_map(|id| self.nest.instrs[id].reduction()).map(|(_, arg)| arg).collect()
-            } else {
-                let stores = self.nest.stores.iter().filter(|store| self.store_varies(store));
-                stores.flat_map(|store| store.values()).collect()
-            };
+        for (mut asked, ranked) in self.loops_over_rows() {
             let mut seen = vec![false; count];
             while let Some(id) = asked.pop() {
-                if !self.varies[id] || std::mem::replace(&mut seen[id], true) {
+                if !self.varies[id] || ranked.contains(&id) || std::mem::replace(&mut seen[id], true) {
                     continue;
                 }
                 if known[id] && is_worth(id) {
@@ -121,6 +122,26 @@ impl<'a> RowPrinter<'a> {
             known.iter_mut().zip(seen).for_each(|(known, seen)| *known |= seen);
         }
         keeps
+    }
+
+    /// Returns the loops over a row in order: the values that each one computes, and the rankings that are there by then.
+    fn loops_over_rows(&self) -> Vec<(Vec<ValueId>, Vec<ValueId>)> {
+        let (mut loops, mut ranked) = (Vec::new(), Vec::new());
+        for pass in 0..=self.passes() {
+            let roots: Vec<ValueId> = if pass < self.passes() {
+                self.reductions(pass).filter_map(|id| self.nest.instrs[id].reduction()).map(|(_, arg)| arg).collect()
+            } else {
+                let stores = self.nest.stores.iter().filter(|store| self.store_varies(store));
+                stores.flat_map(|store| store.values()).collect()
+            };
+            let is_known = |ranked: &[ValueId], id: ValueId| !self.varies[id] || ranked.contains(&id);
+            for ranking in needed_rankings(&self.nest.instrs, &roots, |id| is_known(&ranked, id)) {
+                loops.push((vec![ranking.arg], ranked.clone()));
+                ranked.push(ranking.id);
+            }
+            loops.push((roots, ranked.clone()));
+        }
+        loops
     }
 
     /// Returns the reductions of a pass.

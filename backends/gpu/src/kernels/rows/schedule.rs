@@ -3,7 +3,10 @@
 use eutectic_backend::{Instr, Kernel, Load, axes::Nest};
 use eutectic_ir::{DType, index::Index};
 
-use super::team_scan::{GROUPS, Scan};
+use super::{
+    ranking::RankedRows,
+    team_scan::{GROUPS, Scan},
+};
 use crate::{device::DeviceShape, dialect::Team, lanes::SplitAxis};
 
 /// Threads of a block whose rows are shorter than it.
@@ -14,6 +17,10 @@ const NEIGHBOURS: usize = 32;
 const LEAST_BYTES: usize = 64;
 /// Groups of points of a thread from which on a row is worth more than one block.
 const LEAST: usize = 2;
+/// Elements of a row, at most, that a thread of its ranking has.
+const RANKED: usize = 8;
+/// Fewest neighbouring rows that are ranked by neighbouring threads.
+const RANKED_ROWS: usize = 8;
 /// Threads that a processor has at once.
 pub(super) const RESIDENT: usize = 2048;
 
@@ -30,7 +37,8 @@ impl<'a> Rows<'a> {
     pub fn of(kernel: &'a Kernel, shape: &'a DeviceShape, together: impl Fn(DType) -> usize) -> Option<Rows<'a>> {
         let nest = flat(kernel)?;
         let scanned = nest.instrs.iter().filter_map(Scan::of).map(|scan| together(scan.dtype)).min();
-        let schedule = Schedule::of(&nest, &kernel.slots, shape, scanned);
+        let ranked = RankedRows::of(&nest.instrs, shape).map(|rows| rows.rows(nest.domain[1]));
+        let schedule = Schedule::of(&nest, &kernel.slots, shape, scanned, ranked);
         Some(Rows { kernel, shape, nest, schedule })
     }
 
@@ -44,10 +52,14 @@ impl<'a> Rows<'a> {
         self.groups()[0] * self.schedule.team.threads
     }
 
+    /// Returns how often as many threads follow each other as processors have at once.
+    pub fn waves(&self) -> f64 {
+        (self.threads() as f64 / (self.shape.processors * RESIDENT) as f64).max(1.0)
+    }
+
     /// Returns how many turns threads take one after the other, those of blocks that wait for a processor included.
     pub fn turns(&self) -> f64 {
-        let waves = self.threads() as f64 / (self.shape.processors * RESIDENT) as f64;
-        self.groups()[1].div_ceil(self.schedule.team.threads) as f64 * waves.max(1.0)
+        self.groups()[1].div_ceil(self.schedule.team.threads) as f64 * self.waves()
     }
 }
 
@@ -102,8 +114,14 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// Assigns the rows of a nest to threads. `scanned` is the number of neighbouring threads that exchange values in registers, if rows
-    /// are scanned.
-    fn of(nest: &Nest, slots: &[(DType, usize)], shape: &DeviceShape, scanned: Option<usize>) -> Schedule {
+    /// are scanned; `ranked` is the number of rows for whose keys a block has memory, if rows are ranked.
+    fn of(
+        nest: &Nest,
+        slots: &[(DType, usize)],
+        shape: &DeviceShape,
+        scanned: Option<usize>,
+        ranked: Option<usize>,
+    ) -> Schedule {
         let size_beside = |axis: usize, slot: usize, map: &Index| size_beside(map, axis, 2, slots[slot].0);
         let loaded = |axis: usize| {
             let of = move |i: &Instr| match i {
@@ -114,14 +132,18 @@ impl Schedule {
         };
         let stored = |axis: usize| nest.stores.iter().filter_map(move |s| size_beside(axis, s.slot, &s.at));
         let bytes = |axis: usize| loaded(axis).chain(stored(axis)).sum::<usize>();
-        let along = bytes(1) >= bytes(0);
-        let lanes = SplitAxis::best(nest, slots, usize::from(along), 8);
+        // A power of two, so that blocks are.
+        let at_once = ranked.map_or(usize::MAX, |rows| 1 << rows.checked_ilog2().unwrap_or(0));
+        let along = bytes(1) >= bytes(0) || at_once < RANKED_ROWS;
+        let most = if along { 8 } else { 8.min(at_once / RANKED_ROWS) };
+        let lanes = SplitAxis::best(nest, slots, usize::from(along), most);
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
             let threads = points.div_ceil(4).next_power_of_two().min(shape.threads);
             // Few rows, so long that several blocks have enough of one.
             let fits = |blocks: usize| {
                 scanned.is_none()
+                    && ranked.is_none()
                     && blocks <= shape.cluster
                     && rows * blocks <= shape.processors
                     && points >= blocks * shape.threads * LEAST
@@ -132,8 +154,14 @@ impl Schedule {
                 true => together,
                 false => GROUPS * together,
             };
+            let threads = match ranked {
+                Some(_) => threads.max((nest.domain[1].next_power_of_two() / RANKED).min(shape.threads)),
+                None => threads,
+            };
             let threads = threads.min(scanned.map_or(threads, most));
-            Team { threads, rows: (BLOCK / threads).max(1), along, blocks }
+            let rows = (BLOCK / threads).clamp(1, at_once);
+            let threads = if scanned.is_none() { threads.max(BLOCK / rows) } else { threads };
+            Team { threads, rows, along, blocks }
         } else {
             // A block has enough rows to read whole lines, and few enough that each processor has a block.
             let fewest = NEIGHBOURS.min(LEAST_BYTES / loaded(0).max().unwrap_or(1));
@@ -148,7 +176,9 @@ impl Schedule {
             let wanted = (shape.processors * shape.threads / rows).next_power_of_two();
             let threads = wanted.min(points.next_power_of_two()).clamp(1, shape.column_threads / beside);
             let threads = threads.min(scanned.map_or(threads, |_| GROUPS));
-            Team { threads, rows: beside.max(BLOCK / threads), along, blocks: 1 }
+            let rows = beside.max(BLOCK / threads).min(at_once / lanes.count);
+            let threads = if scanned.is_none() { threads.max(BLOCK / rows) } else { threads };
+            Team { threads, rows, along, blocks: 1 }
         };
         Schedule { team, lanes }
     }
@@ -169,7 +199,7 @@ mod tests {
         let slots = [(dtype, lines * columns), (DType::F32, columns)];
         let body = Body { domain: vec![columns, lines], instrs: vec![load, sum], ..Body::default() };
         let nest = Nest::new(&body, &[Store::new(1, Index::coord(0), 1)]);
-        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &DeviceShape::OF_TESTS, None)
+        Schedule::of(&nest.flat(1, 1).flat(0, 1), &slots, &DeviceShape::OF_TESTS, None, None)
     }
 
     #[test]

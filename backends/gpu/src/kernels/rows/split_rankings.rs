@@ -1,0 +1,328 @@
+//! Rankings of rows for which a block has no memory.
+//!
+//! A first launch leaves what is ranked in the workspace, a second one sorts parts of rows, and each later one merges neighbouring parts: an element
+//! moves on by the number of those of the other part that come before it, which it finds by bisection. The last merge leaves ranks, and then the
+//! kernel runs with ranks that it loads.
+
+use eutectic_backend::{AnchorKernel, Guard, Instr, Kernel, NO_CHECK, Store, ValueId, axes::Nest};
+use eutectic_ir::{
+    DType,
+    index::{Atom, Index},
+};
+
+use super::{
+    ranking::{RankedRows, Ranking},
+    schedule::flat,
+};
+use crate::{
+    device::DeviceShape,
+    kernels::stages::{BodyWriter, Buffers, Stage},
+};
+
+/// Returns the launches of a kernel; none where blocks have memory for its rows, or it ranks none.
+///
+/// # Errors
+/// If the workspace is too small for them.
+pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Option<Vec<Stage>>, Vec<String>> {
+    let Some(longest) = RankedRows::of(&kernel.body.instrs, shape).map(|rows| rows.longest()) else { return Ok(None) };
+    let Some(nest) = flat(kernel) else { return Ok(None) };
+    let &[rows, points] = &nest.domain[..] else { return Ok(None) };
+    if points <= longest {
+        return Ok(None);
+    }
+    let mut long = LongRows { nest, rows, points, buffers: Buffers::of(kernel), replaced: Vec::new(), shape };
+    let plan = long.plan();
+    if long.buffers.workspace() > shape.workspace {
+        let (bytes, most) = (long.buffers.workspace(), shape.workspace);
+        return Err(vec![format!("{bytes} bytes to rank rows of {points} elements; a kernel has {most} for itself")]);
+    }
+    let mut stages = Vec::new();
+    for (ranking, tables) in plan {
+        stages.extend(long.stages(&ranking, &tables));
+        long.replaced.push((ranking.id, tables.ranks));
+    }
+    stages.push(long.last());
+    Ok(Some(stages))
+}
+
+/// A kernel whose rows are long.
+struct LongRows<'a> {
+    nest: Nest,
+    rows: usize,
+    points: usize,
+    buffers: Buffers,
+    /// The rankings that are done, each with the slot of its ranks.
+    replaced: Vec<(ValueId, usize)>,
+    shape: &'a DeviceShape,
+}
+
+/// The parts of the workspace that a ranking has.
+struct Tables {
+    /// What is ranked, if the kernel has to compute it.
+    values: Option<usize>,
+    /// Sorted parts, and where their elements are in the row: a launch reads one pair and writes the other.
+    sorted: [(usize, usize); 2],
+    ranks: usize,
+}
+
+impl LongRows<'_> {
+    /// Returns all rankings, and shares the workspace out.
+    fn plan(&mut self) -> Vec<(Ranking, Tables)> {
+        let count = self.rows * self.points;
+        let rankings = Ranking::all(&self.nest.instrs);
+        let plan = rankings.into_iter().map(|ranking| {
+            let dtype = ranking.of.register();
+            let values = self.loaded(&ranking).is_none().then(|| self.buffers.part(dtype, count));
+            let sorted = [0, 1].map(|_| (self.buffers.part(dtype, count), self.buffers.part(DType::I32, count)));
+            let ranks = self.buffers.part(self.nest.instrs[ranking.id].dtype(), count);
+            (ranking, Tables { values, sorted, ranks })
+        });
+        plan.collect()
+    }
+
+    /// Returns what a ranking orders, if that is in memory.
+    fn loaded(&self, ranking: &Ranking) -> Option<&Instr> {
+        let instr = &self.nest.instrs[ranking.arg];
+        matches!(instr, Instr::Load(load) if load.at.values().is_empty() && load.guards.is_empty()).then_some(instr)
+    }
+
+    /// Returns the place of an element of a row, in tables of all rows.
+    fn at(&self, row: usize, point: &Index) -> Index {
+        Index::coord(row).times(self.points as i64).plus(point)
+    }
+
+    /// Returns the instructions of the kernel, with rankings that are done loaded, and by how much the numbers of values are larger then.
+    fn instrs(&self) -> (Vec<Instr>, usize) {
+        let (mut body, by) = (BodyWriter::default(), self.replaced.len());
+        for &(id, slot) in &self.replaced {
+            body.load((slot, self.nest.instrs[id].dtype()), self.at(0, &Index::coord(1)), Vec::new());
+        }
+        for (id, instr) in self.nest.instrs.iter().enumerate() {
+            let mut new = instr.clone();
+            new.substitute(&self.coords(), &|value| value + by, &self.nest.domain);
+            if let Some(arg) = self.replaced.iter().position(|(ranked, _)| *ranked == id) {
+                new = self.within_row(arg, instr.dtype());
+            }
+            body.push(new);
+        }
+        (body.0, by)
+    }
+
+    fn coords(&self) -> [Index; 2] {
+        [0, 1].map(Index::coord)
+    }
+
+    /// Returns a value that is known to be the place of an element in its row.
+    fn within_row(&self, arg: ValueId, dtype: DType) -> Instr {
+        let (extent, from_end, check) = (self.points.into(), false, NO_CHECK);
+        Instr::Within { arg, extent, from_end, check, guards: Vec::new(), dtype }
+    }
+
+    /// Returns a launch over all elements of the kernel's rows.
+    fn over_rows(&self, instrs: Vec<Instr>, stores: Vec<Store>) -> Stage {
+        let anchor =
+            if instrs.iter().any(|instr| instr.row().is_some()) { AnchorKernel::rows(1) } else { AnchorKernel::map() };
+        self.buffers.stage(anchor, vec![self.rows, self.points], instrs, stores)
+    }
+
+    /// Returns the launch with the stores of the kernel.
+    fn last(&self) -> Stage {
+        let (instrs, by) = self.instrs();
+        let mut stores = self.nest.stores.clone();
+        stores.iter_mut().for_each(|store| store.substitute(&self.coords(), &|value| value + by, &self.nest.domain));
+        self.over_rows(instrs, stores)
+    }
+
+    /// Returns the launches of a ranking.
+    fn stages(&self, ranking: &Ranking, tables: &Tables) -> Vec<Stage> {
+        let values = tables.values.map(|slot| {
+            let (mut instrs, by) = self.instrs();
+            instrs.truncate(by + ranking.arg + 1);
+            let store = Store::new(slot, self.at(0, &Index::coord(1)), by + ranking.arg);
+            self.over_rows(instrs, vec![store])
+        });
+        let one = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape).map_or(1, |rows| rows.longest());
+        let part = 1 << one.min(self.points - 1).max(1).ilog2();
+        let mut stages: Vec<Stage> = values.into_iter().chain([self.parts(ranking, tables, part)]).collect();
+        let (mut run, mut from) = (part, 0);
+        while run < self.points {
+            stages.push(self.merge(ranking, tables, run, from));
+            (run, from) = (2 * run, 1 - from);
+        }
+        stages
+    }
+
+    /// Returns the launch that sorts parts of so many elements.
+    fn parts(&self, ranking: &Ranking, tables: &Tables, part: usize) -> Stage {
+        let [of_part, within_part] = [1, 2].map(Index::coord);
+        let point = of_part.times(part as i64).plus(&within_part);
+        let partial = !self.points.is_multiple_of(part);
+        let within: Vec<Guard> = if partial { vec![(point.clone(), 0..self.points as i64)] } else { Vec::new() };
+        let domain = vec![self.rows, self.points.div_ceil(part), part];
+        let dtype = ranking.of.register();
+        let mut body = BodyWriter::default();
+        let mut value = match (self.loaded(ranking), tables.values) {
+            (Some(load), _) => {
+                let mut load = load.clone();
+                load.substitute(&[Index::coord(0), point.clone()], &|value| value, &domain);
+                if let Instr::Load(load) = &mut load {
+                    load.guards.clone_from(&within);
+                }
+                body.push(load)
+            }
+            (None, slot) => body.load((slot.unwrap_or(0), dtype), self.at(0, &point), within.clone()),
+        };
+        let Instr::Row { op, attrs, .. } = &self.nest.instrs[ranking.id] else { unreachable!("a ranking is of rows") };
+        if let Some(row) = op.row().filter(|_| partial) {
+            let (fill, dtype) = (row.absent(0, ranking.of, attrs), ranking.of);
+            value = body.push(Instr::Select { pieces: vec![(within.clone(), value)], fill, dtype });
+        }
+        let mut attrs = attrs.clone();
+        attrs[op.attr("most").expect("rankings have it")] = (part as i64).into();
+        let rank = body.push(Instr::Row { op: *op, attrs, args: vec![value], dtype: DType::I32 });
+        let place = body.coordinate(point, DType::I32);
+        let to = self.at(0, &of_part.times(part as i64).plus(&Index::atom(Atom::Value(rank))));
+        let (values, places) = tables.sorted[0];
+        let store = |slot, value| Store { guards: within.clone(), ..Store::new(slot, to.clone(), value) };
+        self.buffers.stage(AnchorKernel::rows(1), domain, body.0, vec![store(values, value), store(places, place)])
+    }
+
+    /// Returns the launch that merges neighbouring parts of `run` elements, those of table `from`.
+    fn merge(&self, ranking: &Ranking, tables: &Tables, run: usize, from: usize) -> Stage {
+        let (domain, step) = (vec![self.rows, self.points], run as i64);
+        let point = Index::coord(1);
+        // Both parts begin here; whether the element's own is the second one.
+        let both = point.div(2 * step, &domain).times(2 * step);
+        let is_second = point.div(step, &domain).modulo(2, &domain);
+        let other = both.plus(&Index::constant(step)).plus(&is_second.times(-step));
+        let (values, places) = tables.sorted[from];
+        let dtype = ranking.of.register();
+        let mut body = BodyWriter::default();
+        let own = body.load((values, dtype), self.at(0, &point), Vec::new());
+        let place = body.load((places, DType::I32), self.at(0, &point), Vec::new());
+        let order = Comparison::new(&mut body, own, dtype, ranking.order.descending);
+        // How many of the other part are known to come before.
+        let mut before = body.constant(0, DType::I32);
+        let halves = std::iter::successors(Some(step), |by| Some(by / 2)).take_while(|&by| by > 0);
+        for by in halves {
+            let next = Index::atom(Atom::Value(before)).plus(&Index::constant(by));
+            let at = other.plus(&next).plus(&Index::constant(-1));
+            let there = vec![(next, 0..step + 1), (at.clone(), 0..self.points as i64)];
+            let element = body.load((values, dtype), self.at(0, &at), there.clone());
+            let [earlier, later] = order.before(&mut body, element);
+            let of_first = there.iter().cloned().chain([(is_second.clone(), 1..2)]).collect();
+            let pieces = vec![(of_first, earlier), (there, later)];
+            let is_before = body.push(Instr::Select { pieces, fill: 0.into(), dtype: DType::Bool });
+            let more = body.constant(by, DType::I32);
+            let more = body.op("add", &[before, more], DType::I32);
+            before = body.op("where", &[is_before, more, before], DType::I32);
+        }
+        let to = both.plus(&point.modulo(step, &domain)).plus(&Index::atom(Atom::Value(before)));
+        let stores = if 2 * run < self.points {
+            let (values, places) = tables.sorted[1 - from];
+            let at = self.at(0, &to);
+            vec![Store::new(values, at.clone(), own), Store::new(places, at, place)]
+        } else {
+            self.ranks(&mut body, ranking, (tables.ranks, place), to)
+        };
+        self.buffers.stage(AnchorKernel::map(), domain, body.0, stores)
+    }
+
+    /// Returns the store of a rank where the element is in its row.
+    fn ranks(
+        &self,
+        body: &mut BodyWriter,
+        ranking: &Ranking,
+        (slot, place): (usize, ValueId),
+        rank: Index,
+    ) -> Vec<Store> {
+        let dtype = self.nest.instrs[ranking.id].dtype();
+        let mut rank = body.coordinate(rank, dtype);
+        if ranking.order.most < self.points {
+            let most = body.constant(ranking.order.most as i64, dtype);
+            rank = body.op("min", &[rank, most], dtype);
+        }
+        let place = body.push(self.within_row(place, DType::I32));
+        vec![Store::new(slot, self.at(0, &Index::atom(Atom::Value(place))), rank)]
+    }
+}
+
+/// How elements of another part compare with an element.
+struct Comparison {
+    own: ValueId,
+    descending: bool,
+    /// Whether the element is NaN, and whether not, where it may be.
+    nan: Option<[ValueId; 2]>,
+}
+
+impl Comparison {
+    fn new(body: &mut BodyWriter, own: ValueId, dtype: DType, descending: bool) -> Comparison {
+        let nan = dtype.is_float().then(|| {
+            let is_nan = body.op("is-nan", &[own], DType::Bool);
+            [is_nan, body.op("not", &[is_nan], DType::Bool)]
+        });
+        Comparison { own, descending, nan }
+    }
+
+    /// Returns whether another element comes before: if it is there earlier, and if it is there later.
+    fn before(&self, body: &mut BodyWriter, other: ValueId) -> [ValueId; 2] {
+        let names = if self.descending { ["ge", "gt"] } else { ["le", "lt"] };
+        let [or_equal, strictly] = names.map(|name| body.op(name, &[other, self.own], DType::Bool));
+        let Some([is_nan, is_number]) = self.nan else { return [or_equal, strictly] };
+        let other_is_nan = body.op("is-nan", &[other], DType::Bool);
+        // NaN is larger than all numbers, and NaN are equal.
+        if self.descending {
+            let first = body.op("and", &[other_is_nan, is_number], DType::Bool);
+            return [
+                body.op("or", &[or_equal, other_is_nan], DType::Bool),
+                body.op("or", &[strictly, first], DType::Bool),
+            ];
+        }
+        let is_number = body.op("not", &[other_is_nan], DType::Bool);
+        let last = body.op("and", &[is_nan, is_number], DType::Bool);
+        [body.op("or", &[or_equal, is_nan], DType::Bool), body.op("or", &[strictly, last], DType::Bool)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{Body, Load};
+    use eutectic_ir::{Attrs, Op, index::flatten};
+
+    use super::*;
+
+    /// A ranking of rows, whose elements are loaded or computed.
+    fn ranking(rows: usize, points: usize, is_computed: bool) -> Kernel {
+        let at = flatten(&[Index::coord(0), Index::coord(1)], &[rows, points]);
+        let op = |name| Op::named(name).expect("an op");
+        let load = Instr::Load(Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype: DType::F32 });
+        let neg = Instr::Map { op: op("neg"), attrs: Attrs::default(), args: vec![0], dtype: DType::F32 };
+        let attrs: Attrs = [(points as i64).into(), true.into()].into_iter().collect();
+        let arg = usize::from(is_computed);
+        let rank = Instr::Row { op: op("ranking"), attrs, args: vec![arg], dtype: DType::I32 };
+        Kernel {
+            anchor: AnchorKernel::rows(1),
+            body: Body { domain: vec![rows, points], instrs: vec![load, neg, rank], ..Body::default() },
+            stores: vec![Store::new(1, at, 2)],
+            slots: vec![(DType::F32, rows * points), (DType::I32, rows * points)],
+        }
+    }
+
+    #[test]
+    fn rows_for_which_a_block_has_no_memory_are_merged() {
+        let shape = DeviceShape { workspace: usize::MAX, ..DeviceShape::OF_TESTS };
+        let stages = |kernel: &Kernel| split_rankings(kernel, &shape).expect("there is memory");
+        assert_eq!(stages(&ranking(2, 4000, true)), None);
+        // Three parts of 4,096 elements, of which two are merged, and then the third.
+        let long = stages(&ranking(2, 9000, false)).expect("launches");
+        assert_eq!(long.len(), 1 + 2 + 1);
+        assert_eq!(long[0].kernel.body.domain, [2, 3, 4096]);
+        assert!(long[1..].iter().all(|stage| stage.kernel.is_map()));
+        assert_eq!(long[3].kernel.stores[0].slot, 1);
+        // What is computed is left in the workspace.
+        assert_eq!(stages(&ranking(2, 9000, true)).expect("launches").len(), 5);
+        let small = DeviceShape { workspace: 1 << 10, ..shape };
+        let why = split_rankings(&ranking(2, 9000, true), &small).unwrap_err();
+        assert!(why[0].ends_with("a kernel has 1024 for itself"), "{why:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Kernels that take several launches: each is a kernel of its own, whose last buffers are parts of the workspace.
+
+use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId};
+use eutectic_ir::{Attrs, DType, Op, index::Index};
+
+/// Bytes at multiples of which parts of the workspace begin.
+const ALIGNMENT: usize = 256;
+
+/// A launch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stage {
+    /// What it computes.
+    pub kernel: Kernel,
+    /// Where in the workspace the last of its buffers begin, in bytes.
+    pub parts: Vec<usize>,
+}
+
+impl Stage {
+    /// Returns the bytes of the workspace that it reaches.
+    pub fn workspace(&self) -> usize {
+        let slots = &self.kernel.slots[self.kernel.slots.len() - self.parts.len()..];
+        let end = |(begin, (dtype, count)): (&usize, &(DType, usize))| begin + dtype.size() * count;
+        self.parts.iter().zip(slots).map(end).max().unwrap_or(0)
+    }
+
+    /// Returns the launches of a part of a kernel whose last buffer is a workspace of its own, which follows this one's.
+    pub fn cut(&self, kernels: Vec<Kernel>) -> Vec<Stage> {
+        let parts: Vec<usize> =
+            self.parts.iter().copied().chain([self.workspace().next_multiple_of(ALIGNMENT)]).collect();
+        kernels.into_iter().map(|kernel| Stage { kernel, parts: parts.clone() }).collect()
+    }
+}
+
+/// The buffers of all launches of a kernel: its own, and parts of the workspace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Buffers {
+    slots: Vec<(DType, usize)>,
+    parts: Vec<usize>,
+    end: usize,
+}
+
+impl Buffers {
+    /// Starts with those of a kernel.
+    pub fn of(kernel: &Kernel) -> Buffers {
+        Buffers { slots: kernel.slots.clone(), ..Buffers::default() }
+    }
+
+    /// Adds a part of so many elements, and returns its slot.
+    pub fn part(&mut self, dtype: DType, count: usize) -> usize {
+        let begin = self.end.next_multiple_of(ALIGNMENT);
+        self.end = begin + dtype.size() * count;
+        self.slots.push((dtype, count));
+        self.parts.push(begin);
+        self.slots.len() - 1
+    }
+
+    /// Returns the bytes of the workspace.
+    pub fn workspace(&self) -> usize {
+        self.end
+    }
+
+    /// Returns the launch of a body.
+    pub fn stage(&self, anchor: AnchorKernel, domain: Vec<usize>, instrs: Vec<Instr>, stores: Vec<Store>) -> Stage {
+        let body = Body { domain, instrs, ..Body::default() };
+        Stage { kernel: Kernel { anchor, body, stores, slots: self.slots.clone() }, parts: self.parts.clone() }
+    }
+}
+
+/// Writes the instructions of a body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BodyWriter(pub Vec<Instr>);
+
+impl BodyWriter {
+    /// Adds an instruction.
+    pub fn push(&mut self, instr: Instr) -> ValueId {
+        self.0.push(instr);
+        self.0.len() - 1
+    }
+
+    /// Loads an element where guards hold.
+    pub fn load(&mut self, (slot, dtype): (usize, DType), at: Index, guards: Vec<Guard>) -> ValueId {
+        self.push(Instr::Load(Load { slot, at, guards, dtype }))
+    }
+
+    /// Makes an index a value.
+    pub fn coordinate(&mut self, index: Index, dtype: DType) -> ValueId {
+        self.push(Instr::Coordinate { index, dtype })
+    }
+
+    /// Adds a number.
+    pub fn constant(&mut self, n: i64, dtype: DType) -> ValueId {
+        self.push(Instr::Constant { value: n.into(), dtype })
+    }
+
+    /// Applies a pointwise op without attributes.
+    pub fn op(&mut self, name: &str, args: &[ValueId], dtype: DType) -> ValueId {
+        let op = Op::named(name).expect("an op of the table");
+        self.push(Instr::Map { op, attrs: Attrs::default(), args: args.to_vec(), dtype })
+    }
+}
