@@ -265,6 +265,38 @@ fn one_program_serves_every_length() {
     suites(&["extents"]);
 }
 
+/// Rows that a block sorts and rows that several launches merge, with other operations; stores in order, and by atomics of each size.
+#[test]
+fn rankings_and_stores_of_several_points() {
+    suites(&["rankings/several_rankings", "rankings/ranked_rows"]);
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    let ranked = |dtype: &str, shape: &str, order: &str| {
+        format!("(input x {dtype}[{shape}]) (output y (ranking x :most 40 :descending {order}))")
+    };
+    // Large, so that no plan compares each element with each update.
+    let scattered = |dtype: &str, op: &str| {
+        format!(
+            "(input x {dtype}[1 3000 3]) (input u {dtype}[1 9000 3]) (input i i32[1 9000 3]) (output y ({op} x u i))"
+        )
+    };
+    let texts = [
+        ranked("f16", "3 70", "true"),
+        ranked("f64", "3 70", "false"),
+        ranked("u8", "2 300", "true"),
+        ranked("i64", "2 1030", "false"),
+        scattered("f16", "scatter"),
+        scattered("f64", "scatter-sum"),
+        scattered("i64", "scatter-max"),
+        scattered("i8", "scatter-sum"),
+        scattered("u32", "scatter-prod"),
+    ];
+    for text in texts {
+        let graph = cases::graph(("ranked", &text));
+        let differences = check(&compiler, &graph, 1).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(differences.is_ok(), "{text}: {differences:#?}");
+    }
+}
+
 /// Scans whose threads exchange values within warps and beyond them, along rows and across them, in turns that not all threads have elements for.
 #[test]
 fn scans() {

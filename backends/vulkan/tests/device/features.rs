@@ -44,6 +44,18 @@ fn few_long_rows_are_shared_by_blocks() {
     passes(wide(), checks("kernels", "rows"));
 }
 
+/// Blocks have memory for rows of 1,792 elements at least.
+#[test]
+fn rows_are_ranked_on_devices_that_have_less() {
+    for options in DEVICES.map(lowered) {
+        passes(options.clone(), checks("rankings", "ranked_rows_are_stored_in_order"));
+        // Ids that only guards bound are counted with in 64 bits.
+        if options.most.int64 {
+            passes(options, checks("scatters", "kernels_write_in_order"));
+        }
+    }
+}
+
 #[test]
 #[ignore = "takes minutes on lavapipe"]
 fn all_suites_on_devices_that_have_less() {

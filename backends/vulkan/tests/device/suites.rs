@@ -73,8 +73,8 @@ macro_rules! long_suites {
 
 suites!(ops, program, sessions, states, failures);
 long_suites!(
-    kernels, groups, products, codes, halves, windows, scatters, scans, extents, precision, decode, graphs, programs,
-    rules
+    kernels, groups, products, codes, halves, windows, scatters, rankings, scans, extents, precision, decode, graphs,
+    programs, rules
 );
 
 #[test]

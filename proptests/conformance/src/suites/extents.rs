@@ -41,6 +41,13 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("scan along", "(output o (scan-sum y :axis -2)) (output p (scan-max y :axis -2 :reverse true))"),
     ("recurrence", "(output o (scan-linear (tanh y) y :axis -2))"),
     ("recurrence from the end", "(output o (scan-linear (tanh y) y :axis -2 :reverse true :exclusive true))"),
+    ("order within", "(output o (ranking x :most 3 :descending false))"),
+    ("order along", "(output o (ranking (transpose y :perm [-3 -1 -2]) :most 9 :descending true))"),
+    (
+        "written by ids",
+        "(let i (expand (reshape ids :shape [1 S 1]) :shape [1 S 4])) \
+         (output o (scatter (reshape p :shape [1 16 4]) (reshape x :shape [1 S 4]) i))",
+    ),
     ("linear", "(param b f32[6]) (output o (linear x w b :act gelu-erf))"),
     ("linear of several", "(param b f32[6]) (output o (linear y w b :act relu))"),
     ("depth", "(output o (matmul (transpose x :perm [-1 -2]) x))"),

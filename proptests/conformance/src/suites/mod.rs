@@ -19,6 +19,7 @@ mod precision;
 mod products;
 pub mod program;
 pub mod programs;
+mod rankings;
 mod rules;
 mod scans;
 mod scatters;
@@ -48,6 +49,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "sessions", checks: sessions::CHECKS },
     Suite { name: "states", checks: states::CHECKS },
     Suite { name: "scatters", checks: scatters::CHECKS },
+    Suite { name: "rankings", checks: rankings::CHECKS },
     Suite { name: "scans", checks: scans::CHECKS },
     Suite { name: "ids", checks: ids::CHECKS },
     Suite { name: "failures", checks: failures::CHECKS },

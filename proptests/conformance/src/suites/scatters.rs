@@ -1,16 +1,29 @@
 //! Writing by index and the order of rows, through the whole engine: whether a device writes and sorts so, or compares places with updates
 //! and elements with each other, results are those of the interpreter.
 
-use eutectic_ir::{lang::sexp::Source, text::parse};
+use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
+use eutectic_ir::{
+    DType, Tensor,
+    index::{Atom, Index, flatten},
+    lang::sexp::Source,
+    ops::Writes,
+    text::parse,
+};
 
 use crate::{
     device::Device,
+    kernels::Random,
     suite::{Check, checks},
     sweep::{Sweep, Way},
 };
 
-pub(super) const CHECKS: &[(&str, Check)] =
-    checks![elements_are_written_by_index, rows_are_written_by_index, what_is_written_is_computed, rows_are_ordered];
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    elements_are_written_by_index,
+    rows_are_written_by_index,
+    what_is_written_is_computed,
+    rows_are_ordered,
+    kernels_write_in_order,
+];
 
 const OPS: [&str; 5] = ["scatter", "scatter-sum", "scatter-prod", "scatter-max", "scatter-min"];
 
@@ -37,7 +50,7 @@ fn numbers(ids: &str, dtype: &str, extent: usize) -> String {
 /// Each element of the updates has an id: of one column, of lines shorter and longer than vectors, of more than a tile.
 fn elements_are_written_by_index(device: &Device) {
     for [p, n, m, q] in [[1, 1, 1, 1], [1, 5, 9, 1], [3, 7, 6, 4], [2, 3, 40, 33], [1, 4, 700, 7], [5, 300, 2, 1]] {
-        for dtype in ["f32", "f16", "i64"] {
+        for dtype in ["f32", "f16", "i64", "i8"] {
             let ids = numbers("ids", "i32", n);
             let inputs =
                 format!("(input x {dtype}[{p} {n} {q}]) (input u {dtype}[{p} {m} {q}]) (input ids i32[{p} {m} {q}])");
@@ -97,4 +110,62 @@ fn rows_are_ordered(device: &Device) {
          (let r (ranking (transpose x :perm [-1 -2]) :most 4 :descending false)) \
          (output y (reduce-sum (mul r (transpose z :perm [-1 -2])) :axes [-1] :keep false))",
     );
+}
+
+/// Whatever plans prefer: stores in order of every element type, by ids of elements and of rows, ids that are none, many updates of few elements,
+/// and two stores beside each other.
+fn kernels_write_in_order(device: &Device) {
+    const TYPES: [DType; 8] =
+        [DType::F32, DType::F64, DType::F16, DType::I8, DType::U8, DType::I32, DType::Bool, DType::I64];
+    let shapes =
+        [[1, 5, 9, 1], [3, 7, 6, 4], [2, 3, 40, 33], [1, 4, 700, 8], [5, 300, 2, 1], [2, 9, 0, 3], [3, 2, 1, 5]];
+    let each = TYPES.into_iter().zip(shapes.into_iter().cycle());
+    for (dtype, shape) in each.chain(shapes.map(|shape| (DType::F32, shape))) {
+        [false, true].into_iter().for_each(|of_rows| write(device, dtype, shape, of_rows));
+    }
+}
+
+fn write(device: &Device, dtype: DType, [p, n, m, q]: [usize; 4], of_rows: bool) {
+    let mut random = Random((p * n + m * q) as u64);
+    let domain = vec![p, m, q];
+    let at: Vec<Index> = (0..3).map(Index::coord).collect();
+    let updates = flatten(&at, &domain);
+    let of_ids = if of_rows { at[1].clone() } else { updates.clone() };
+    let load = |slot, at: &Index, dtype| Instr::Load(Load { slot, at: at.clone(), guards: Vec::new(), dtype });
+    let instrs = vec![load(0, &of_ids, DType::I32), load(1, &updates, dtype), load(2, &updates, DType::I32)];
+    let id = Index::atom(Atom::Value(0));
+    let to = flatten(&[at[0].clone(), id.clone(), at[2].clone()], &[p, n, q]);
+    let store = |slot, value| {
+        let guards = vec![(id.clone(), 0..n as i64)];
+        Store { guards, writes: Writes::InOrder, ..Store::new(slot, to.clone(), value) }
+    };
+    let [ids, count, places] = [if of_rows { m } else { p * m * q }, p * m * q, p * n * q];
+    let types = [(DType::I32, ids), (dtype, count), (DType::I32, count), (dtype, places), (DType::I32, places)];
+    let kernel = Kernel {
+        anchor: AnchorKernel::map(),
+        body: Body { domain, instrs, ..Body::default() },
+        stores: vec![store(3, 1), store(4, 2)],
+        slots: types.to_vec(),
+    };
+    let mut numbers = |count: usize, from: i64, below: usize| -> Vec<f64> {
+        (0..count).map(|_| (from + random.below(below) as i64) as f64).collect()
+    };
+    let given = [numbers(ids, -1, n + 2), numbers(count, 0, 2), numbers(count, 0, 1 << 20)];
+    let mut want = [vec![0.0; places], vec![0.0; places]];
+    for point in 0..count {
+        let (outer, inner) = (point / (m * q), point % q);
+        let id = given[0][if of_rows { point / q % m } else { point }];
+        if (0.0..n as f64).contains(&id) {
+            let at = (outer * n + id as usize) * q + inner;
+            (0..2).for_each(|which| want[which][at] = given[which + 1][point]);
+        }
+    }
+    let tensor = |(of, (dtype, count)): (&Vec<f64>, _)| Tensor::from_f64(dtype, &[count], of.iter().copied());
+    let inputs: Vec<Tensor> = given.iter().zip(types).map(tensor).collect();
+    let Some(results) = device.run(&kernel, &inputs) else { return };
+    let results = results.unwrap_or_else(|e| panic!("{e}: {kernel:#?}"));
+    for (got, want) in results.iter().zip(&want) {
+        assert!(got.to_f64() == *want, "{dtype}: {got:?}, not {want:?}: {kernel:#?}");
+    }
+    device.judge();
 }
