@@ -1,0 +1,76 @@
+//! The op table once more, as symbolic semantics: for each op, the element of its result at an index.
+//!
+//! A pointwise op is a function of elements, and views are index maps. Anything else is a term of reductions and pointwise functions, put into one
+//! function `round NAME` where the reference rounds once: inside of it, arithmetic is that of reals. A test compares each of them with the interpreter.
+
+mod attention;
+mod convolution;
+mod layer;
+mod norm;
+mod pointwise;
+mod reduce;
+mod view;
+
+use eutectic_ir::{Class, Op};
+
+use crate::{
+    call::Call,
+    facts::Res,
+    shape::Tensor,
+    term::{T, Ty, apply},
+};
+
+pub use pointwise::{map, pointwise};
+
+/// The meaning of an op: its results.
+pub type Semantics = fn(&Call) -> Res<Vec<Tensor>>;
+
+/// The ops that are no functions of elements, family by family.
+const FAMILIES: &[&[(&str, Semantics)]] =
+    &[view::OPS, reduce::OPS, norm::OPS, attention::OPS, convolution::OPS, layer::OPS];
+
+/// The meaning of an op; `None` for those that have none yet.
+pub fn semantics(op: Op) -> Option<Semantics> {
+    let own = FAMILIES.iter().copied().flatten().find(|(name, _)| *name == op.name());
+    match (own, op.def().class) {
+        (Some((_, semantics)), _) => Some(*semantics),
+        // An op that can fail is no function of elements.
+        (None, Class::Pointwise) if op.def().ids.is_none() => Some(pointwise),
+        _ => None,
+    }
+}
+
+/// One result.
+fn one(tensor: Tensor) -> Res<Vec<Tensor>> {
+    Ok(vec![tensor])
+}
+
+/// What is rounded once.
+fn rounded(op: &str, ty: &Ty, term: T) -> T {
+    apply(&format!("round {op}"), ty, vec![term])
+}
+
+/// Arithmetic on terms of one element type.
+pub struct Arithmetic(pub Ty);
+
+impl Arithmetic {
+    pub fn of(&self, op: &str, args: &[&T]) -> T {
+        apply(op, &self.0, args.iter().map(|t| T::clone(t)).collect())
+    }
+
+    pub fn add(&self, a: &T, b: &T) -> T {
+        self.of("add", &[a, b])
+    }
+
+    pub fn sub(&self, a: &T, b: &T) -> T {
+        self.of("sub", &[a, b])
+    }
+
+    pub fn mul(&self, a: &T, b: &T) -> T {
+        self.of("mul", &[a, b])
+    }
+
+    pub fn div(&self, a: &T, b: &T) -> T {
+        self.of("div", &[a, b])
+    }
+}

@@ -1,0 +1,228 @@
+//! Views: where each element of the result is read; and writing by index.
+
+use std::rc::Rc;
+
+use super::{Semantics, one, pointwise};
+use crate::{
+    call::{Call, Perm, Value},
+    facts::{Res, stop},
+    poly::Poly,
+    shape::{Item, Shape, Tensor, count, expanded, reshaped, show},
+    term::{T, choose, value},
+};
+
+pub(super) const OPS: &[(&str, Semantics)] = &[
+    ("transpose", transpose),
+    ("reshape", reshape),
+    ("expand", expand),
+    ("slice", slice),
+    ("pad", pad),
+    ("window", window),
+    ("concat", concat),
+    ("gather", gather),
+    ("iota", pointwise::iota),
+    ("update-slice", update_slice),
+];
+
+/// The operand read elsewhere.
+fn read(x: &Tensor, shape: Shape, map: impl Fn(&[Poly]) -> Res<Vec<Poly>> + 'static) -> Res<Vec<Tensor>> {
+    let x = x.clone();
+    one(Tensor::new(x.ty.clone(), shape, move |at| (x.at)(&map(at)?)))
+}
+
+fn transpose(call: &Call) -> Res<Vec<Tensor>> {
+    let Value::Perm(perm) = &call.attrs[0] else { return stop("a permutation is wanted") };
+    let from = call.args[0].shape.clone();
+    // The identity of a sequence is that of its items.
+    let perm = match perm {
+        Perm::Items(items) if **items == [0] => Perm::Items((0..from.len()).collect()),
+        other => other.clone(),
+    };
+    let to = call.case.transposed(&perm, &from)?;
+    let (case, shape) = (Rc::clone(&call.case), to.clone());
+    read(&call.args[0], to, move |at| case.permuted(&perm, &from, &shape, at))
+}
+
+fn reshape(call: &Call) -> Res<Vec<Tensor>> {
+    let (from, mut to) = (call.args[0].shape.clone(), call.shape(0)?);
+    // A shape of which nothing is known has as many elements as the operand.
+    if let [item] = to.as_mut_slice()
+        && item.rank.is_some()
+        && call.case.left.get()
+        && item.extent == Poly::size(&format!("#{}", item.rank.clone().unwrap_or_default()))
+    {
+        item.extent = count(&from);
+    }
+    call.case.resized(&from, &mut to)?;
+    let (case, shape) = (Rc::clone(&call.case), to.clone());
+    read(&call.args[0], to, move |at| reshaped(&case.facts, &from, &shape, at))
+}
+
+impl crate::call::Case {
+    /// Checks that two shapes have as many elements. On the left, what a type asks for holds.
+    fn resized(&self, from: &Shape, to: &mut Shape) -> Res<()> {
+        let (a, b) = (count(from), count(to));
+        let sizes = &mut *self.sizes.borrow_mut();
+        if let [item] = to.as_mut_slice()
+            && let Some((_, known)) = sizes.iter().find(|(rank, _)| Some(rank) == item.rank.as_ref())
+        {
+            item.extent = known.clone();
+        }
+        if a == count(to) || self.facts.nonneg(&(&a - &b)) && self.facts.nonneg(&(&b - &a)) {
+            if let [item] = to.as_slice()
+                && let Some(rank) = &item.rank
+            {
+                sizes.push((rank.clone(), item.extent.clone()));
+            }
+            return Ok(());
+        }
+        stop(format!("whether {} and {} have as many elements", show(from), show(to)))
+    }
+}
+
+fn expand(call: &Call) -> Res<Vec<Tensor>> {
+    let (from, to, left) = (call.args[0].shape.clone(), call.shape(0)?, call.case.left.get());
+    let case = Rc::clone(&call.case);
+    expanded(&case.facts, &case.broadcasts, &from, &to, &vec![Poly::zero(); to.len()], left)?;
+    let shape = to.clone();
+    read(&call.args[0], to, move |at| expanded(&case.facts, &case.broadcasts, &from, &shape, at, left))
+}
+
+fn slice(call: &Call) -> Res<Vec<Tensor>> {
+    let from = call.args[0].shape.clone();
+    let axis = call.axis(0, &from)?;
+    let (start, len, step) = (call.int(1)?, call.int(2)?, call.int(3)?);
+    let extent = from[axis].extent.clone();
+    let one = Poly::int(1);
+    call.case.require(start.clone(), "a start that is not negative")?;
+    call.case.require(len.clone(), "a length that is not negative")?;
+    call.case.require(&extent - &start, "a start inside of the axis")?;
+    if step == one {
+        call.case.require(&(&extent - &start) - &len, "a part that lies in the axis")?;
+    } else if !call.case.left.get() {
+        // The last element, where there is one.
+        let last = &start + &(&step * &(&len - &one));
+        let inside = || call.case.facts.within(&last, &extent);
+        if len.known() != Some(0) && !call.case.facts.assume([&len - &one], inside) {
+            return stop(format!("the right side needs a part that lies in the axis: {last} in 0..{extent}"));
+        }
+    }
+    let mut to = from.clone();
+    to[axis].extent = len;
+    let (x, case) = (call.args[0].clone(), Rc::clone(&call.case));
+    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+        let mut at = at.to_vec();
+        at[axis] = &start + &(&step * &at[axis]);
+        let there = [at[axis].clone(), &(&extent - &at[axis]) - &Poly::int(1)];
+        case.facts.assume(there, || (x.at)(&at))
+    }))
+}
+
+fn pad(call: &Call) -> Res<Vec<Tensor>> {
+    let x = call.args[0].clone();
+    let axis = call.axis(0, &x.shape)?;
+    let (before, after, fill) = (call.int(1)?, call.int(2)?, call.number(3)?);
+    call.case.require(before.clone(), "padding that is not negative")?;
+    call.case.require(after.clone(), "padding that is not negative")?;
+    let mut to = x.shape.clone();
+    to[axis].extent = &(&to[axis].extent + &before) + &after;
+    let case = Rc::clone(&call.case);
+    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+        let mut at = at.to_vec();
+        at[axis] = &at[axis] - &before;
+        let fill = fill.clone();
+        within(&case, &at[axis], &x.shape[axis].extent, || (x.at)(&at), || Ok(fill))
+    }))
+}
+
+/// The one where an index lies in 0..extent, else the other.
+fn within(
+    case: &crate::call::Case,
+    index: &Poly,
+    extent: &Poly,
+    then: impl FnOnce() -> Res<T>,
+    otherwise: impl FnOnce() -> Res<T>,
+) -> Res<T> {
+    let inside = vec![index.clone(), &(extent - index) - &Poly::int(1)];
+    let open: Vec<Poly> = inside.iter().filter(|p| !case.facts.nonneg(p)).cloned().collect();
+    if open.is_empty() {
+        return then();
+    }
+    if open.iter().any(|p| case.facts.nonneg(&(&Poly::int(-1) - p))) {
+        return otherwise();
+    }
+    let then = case.facts.assume(inside, then)?;
+    Ok(choose(open, then, otherwise()?))
+}
+
+fn window(call: &Call) -> Res<Vec<Tensor>> {
+    let from = call.args[0].shape.clone();
+    let axis = call.axis(0, &from)?;
+    let (size, stride, dilation) = (call.int(1)?, call.int(2)?, call.int(3)?);
+    let one = Poly::int(1);
+    let room = &from[axis].extent - &(&(&dilation * &(&size - &one)) + &one);
+    for p in [&size - &one, &stride - &one, &dilation - &one, room.clone()] {
+        call.case.require(p, "windows that fit")?;
+    }
+    let (steps, _) = call.case.facts.divided(&room, &stride);
+    let mut to = from.clone();
+    to[axis].extent = &steps + &one;
+    to.insert(axis + 1, Item::axis(size));
+    let (x, case) = (call.args[0].clone(), Rc::clone(&call.case));
+    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+        let mut at = at.to_vec();
+        let within = at.remove(axis + 1);
+        at[axis] = &(&stride * &at[axis]) + &(&dilation * &within);
+        let there = [at[axis].clone(), &(&from[axis].extent - &at[axis]) - &Poly::int(1)];
+        case.facts.assume(there, || (x.at)(&at))
+    }))
+}
+
+fn concat(call: &Call) -> Res<Vec<Tensor>> {
+    let (a, b) = (call.args[0].clone(), call.args[1].clone());
+    let axis = call.axis(0, &a.shape)?;
+    let mut to = a.shape.clone();
+    let fits = a.shape.len() == b.shape.len() && (0..to.len()).all(|n| n == axis || a.shape[n] == b.shape[n]);
+    if !fits || b.shape[axis].rank.is_some() {
+        return stop(format!("whether {} and {} differ along one axis only", show(&a.shape), show(&b.shape)));
+    }
+    to[axis].extent = &a.shape[axis].extent + &b.shape[axis].extent;
+    let case = Rc::clone(&call.case);
+    super::one(Tensor::new(a.ty.clone(), to, move |at| {
+        let first = &a.shape[axis].extent;
+        let mut behind = at.to_vec();
+        behind[axis] = &at[axis] - first;
+        let there = [behind[axis].clone()];
+        within(&case, &at[axis], first, || (a.at)(at), || case.facts.assume(there, || (b.at)(&behind)))
+    }))
+}
+
+/// Ids are in range: any other is an error on both sides, if both sides read it.
+fn gather(call: &Call) -> Res<Vec<Tensor>> {
+    let (x, ids) = (call.args[0].clone(), call.args[1].clone());
+    let axis = call.axis(0, &x.shape)?;
+    let to: Shape = [&x.shape[..axis], &ids.shape, &x.shape[axis + 1..]].concat();
+    let behind = axis + ids.shape.len();
+    let case = Rc::clone(&call.case);
+    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+        let id = value((ids.at)(&at[axis..behind])?);
+        let index = [&at[..axis], &[id.clone()], &at[behind..]].concat();
+        let there = [id.clone(), &(&x.shape[axis].extent - &id) - &Poly::int(1)];
+        case.facts.assume(there, || (x.at)(&index))
+    }))
+}
+
+fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
+    let (x, part, start) = (call.args[0].clone(), call.args[1].clone(), call.args[2].clone());
+    let axis = call.axis(0, &x.shape)?;
+    let fits = (0..x.shape.len()).all(|n| n == axis || part.shape.get(n) == Some(&x.shape[n]));
+    if !fits {
+        return stop(format!("whether {} and {} differ along one axis only", show(&x.shape), show(&part.shape)));
+    }
+    let case = Rc::clone(&call.case);
+    super::one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
+        let mut from = at.to_vec();
+        from[axis] = &at[axis] - &value((start.at)(&[])?);
+        within(&case, &from[axis], &part.shape[axis].extent, || (part.at)(&from), || (x.at)(at))
+    }))
+}
