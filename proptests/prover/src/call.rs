@@ -85,7 +85,7 @@ impl Case {
 
     /// Takes a step.
     pub fn step(&self, steps: usize) -> Res<()> {
-        match self.fuel.get().checked_sub(steps) {
+        match self.fuel.get().checked_sub(steps).filter(|_| !self.facts.exhausted()) {
             Some(left) => {
                 self.fuel.set(left);
                 Ok(())

@@ -42,9 +42,19 @@ pub struct Facts {
     /// Integers that may be negative.
     signed: RefCell<Vec<Rc<str>>>,
     next: Cell<u32>,
+    /// How many goals were looked at.
+    pub work: Cell<u64>,
 }
 
+/// More goals than these are not looked at in one case: nothing more is shown then.
+const WORK: u64 = 1_000_000;
+
 impl Facts {
+    /// Whether all that may be looked at was.
+    pub fn exhausted(&self) -> bool {
+        self.work.get() > WORK
+    }
+
     /// A new index variable below an extent.
     pub fn index(&self, extent: &Poly) -> u32 {
         let id = self.next.get();
@@ -157,6 +167,10 @@ impl Facts {
     fn search(&self, p: &Poly, depth: usize) -> bool {
         if let Some(n) = p.known() {
             return n >= 0;
+        }
+        self.work.set(self.work.get() + 1);
+        if self.work.get() > WORK {
+            return false;
         }
         if p.terms().all(|(m, c)| c >= 0 && m.iter().all(|a| self.atom_nonneg(a))) {
             return true;

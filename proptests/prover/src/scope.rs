@@ -41,7 +41,7 @@ impl<'r> Scope<'r> {
     /// The variables in the case that is chosen.
     pub fn new(rule: &'r Rule, choices: &mut Choices) -> Res<Scope<'r>> {
         let case = Rc::new(Case::default());
-        case.fuel.set(200_000);
+        case.fuel.set(60_000);
         case.left.set(true);
         let mut scope = Scope {
             rule,
@@ -572,8 +572,9 @@ impl<'r> Scope<'r> {
             DTypePattern::Var(slot, _) => self.types[&slot].clone(),
         };
         let (name, own) = (Rc::from(variable.name.as_str()), dtype.clone());
-        let wanted = variable.wanted;
+        let (wanted, case) = (variable.wanted, Rc::clone(&self.case));
         Ok(Tensor::new(dtype, shape, move |at| {
+            case.step(1)?;
             Ok(match wanted {
                 Some(w) => num(w.value),
                 None => Rc::new(Term::Read(Rc::clone(&name), own.clone(), at.to_vec())),
