@@ -33,7 +33,11 @@ impl Normal<'_> {
     fn of(&self, term: &T) -> Res<T> {
         self.case.step(1)?;
         let result = match &**term {
-            Term::Num(_) | Term::Param(_) | Term::Index(_) => term.clone(),
+            Term::Num(_) | Term::Param(_) => term.clone(),
+            Term::Index(p) => {
+                let index = Term::Index(self.index(p)?);
+                index.number().map_or_else(|| Rc::new(index), num)
+            }
             Term::Read(name, ty, at) => {
                 let at = at.iter().map(|p| self.index(p)).collect::<Res<_>>()?;
                 Rc::new(Term::Read(name.clone(), ty.clone(), at))
@@ -78,12 +82,26 @@ impl Normal<'_> {
             Some(_) => self.of(&args[1]),
             None => {
                 let (a, b) = (self.of(&args[1])?, self.of(&args[2])?);
-                Ok(if a == b { a } else { apply("where", ty, vec![condition, a, b]) })
+                if a == b {
+                    return Ok(a);
+                }
+                if let Term::If(conditions, yes, no) = &*condition
+                    && (yes.number(), no.number()) == (Some(1.0), Some(0.0))
+                {
+                    return Ok(choose(conditions.clone(), a, b));
+                }
+                Ok(match condition.args("not") {
+                    Some([inner]) => apply("where", ty, vec![inner.clone(), b, a]),
+                    _ => apply("where", ty, vec![condition, a, b]),
+                })
             }
         }
     }
 
     fn function(&self, op: &str, ty: &Ty, mut args: Vec<T>) -> Res<T> {
+        // A function of numbers of the rule has no element type of its own.
+        let own = Ty::fixed(DType::F64);
+        let ty = if op != "cast" && ty.kind == Kind::Float && !args.is_empty() && args.iter().all(is_number) { &own } else { ty };
         let kind = ty.kind;
         if kind == Kind::Int
             && let Some(ring) = integer(op, ty, &args)
@@ -146,6 +164,7 @@ impl Normal<'_> {
                     return same("mul", vec![x.clone(), x.clone()]);
                 }
             }
+            ("div", [a, b]) if b.number() == Some(1.0) => return Ok(a.clone()),
             ("reciprocal", [x]) => return same("div", vec![num(1.0), x.clone()]),
             ("pow", [x, e]) if kind == Kind::Float && e.number() == Some(1.0) => return Ok(x.clone()),
             ("pow", [_, e]) if kind == Kind::Float && e.number() == Some(0.0) => return Ok(num(1.0)),
@@ -200,6 +219,10 @@ impl Normal<'_> {
     fn cast(&self, x: &T, to: &Ty) -> Option<T> {
         if x.ty() == Some(to) {
             return Some(x.clone());
+        }
+        // Every type holds these numbers.
+        if let Some(n) = x.number().filter(|n| n.fract() == 0.0 && (0.0..=127.0).contains(n) && n.is_sign_positive()) {
+            return Some(num(if to.kind == Kind::Bool { f64::from(u8::from(n != 0.0)) } else { n }));
         }
         let [inner] = x.args("cast")? else { return None };
         let (from, between) = (inner.ty()?, x.ty()?);
@@ -272,6 +295,15 @@ impl Normal<'_> {
     /// Asks that an extent is not 0.
     fn there(&self, extent: &Poly) -> Res<()> {
         there(self.case, extent)
+    }
+}
+
+/// Whether a term is made of numbers of the rule alone.
+fn is_number(t: &T) -> bool {
+    match &**t {
+        Term::Num(_) | Term::Param(_) => true,
+        Term::Apply(op, _, args) => !op.starts_with("round ") && !args.is_empty() && args.iter().all(is_number),
+        _ => false,
     }
 }
 
@@ -381,6 +413,15 @@ fn logic(op: &str, args: &[T]) -> Option<T> {
         }
         ("lt", [a, b]) if a == b => truth(false),
         ("eq", [a, b]) if a == b && matches!(kind, Some(Kind::Int | Kind::Bool)) => truth(true),
+        ("eq" | "lt" | "le", [a, b]) if by_index(a, b) => {
+            let (a, b) = (exact_integer(a)?, exact_integer(b)?);
+            let conditions = match op {
+                "eq" => vec![&a - &b, &b - &a],
+                "lt" => vec![&(&b - &a) - &Poly::int(1)],
+                _ => vec![&b - &a],
+            };
+            choose(conditions, num(1.0), num(0.0))
+        }
         ("eq" | "lt" | "le", [a, b]) => {
             let (Some(x), Some(y)) = (a.number(), b.number()) else {
                 if op == "eq" && kind != Some(Kind::Bool) {
@@ -409,6 +450,24 @@ fn logic(op: &str, args: &[T]) -> Option<T> {
     })
 }
 
+/// Whether an index is compared with an integer that is read: that is a condition on indices.
+fn by_index(a: &T, b: &T) -> bool {
+    let open = |t: &T| matches!(&**t, Term::Index(_));
+    (open(a) || open(b)) && exact_integer(a).is_some() && exact_integer(b).is_some()
+}
+
+/// The integer that an element is, without wrapping: an index, or one that is read.
+fn exact_integer(t: &T) -> Option<Poly> {
+    match &**t {
+        Term::Index(p) => Some(p.clone()),
+        Term::Num(_) => t.number().filter(|n| n.fract() == 0.0).map(|n| Poly::int(n as i128)),
+        Term::Read(_, ty, _) if ty.kind == Kind::Int => Some(value(t.clone())),
+        // 64 bits hold every integer.
+        Term::Apply(op, ty, args) if **op == *"cast" && ty.dtype == Some(DType::I64) => exact_integer(&args[0]),
+        _ => None,
+    }
+}
+
 /// Sums and products of integers, which are a ring modulo 2ⁿ: a polynomial of what they are made of.
 fn integer(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
     let poly = |t: &T| match &**t {
@@ -422,6 +481,10 @@ fn integer(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
         ("add", [a, b]) => &poly(a) + &poly(b),
         ("sub", [a, b]) => &poly(a) - &poly(b),
         ("neg", [a]) => &Poly::zero() - &poly(a),
+        ("mul", [a, b]) if a == b && a.args("abs").is_some() => {
+            let x = poly(&a.args("abs")?[0]);
+            &x * &x
+        }
         ("mul", [a, b]) => &poly(a) * &poly(b),
         _ => return None,
     };

@@ -64,8 +64,8 @@ pub struct Case {
     pub left: std::cell::Cell<bool>,
     /// Steps that are left, so that no rule takes for ever.
     pub fuel: std::cell::Cell<usize>,
-    /// The number of elements of sequences that are shapes of reshapes.
-    pub sizes: std::cell::RefCell<Vec<(Rc<str>, Poly)>>,
+    /// Sizes that are others, because the left side has reshapes: a size, and what it is.
+    pub sizes: std::cell::RefCell<Vec<(Atom, Poly)>>,
 }
 
 impl Case {
@@ -81,6 +81,17 @@ impl Case {
     /// Whether a number variable has a property.
     pub fn number_is(&self, name: &str, property: &str) -> bool {
         self.numbers.borrow().get(name).is_some_and(|of| of.iter().any(|p| **p == *property))
+    }
+
+    /// A size in terms of others, where the left side says so.
+    pub fn canon(&self, p: &Poly) -> Poly {
+        let mut p = p.clone();
+        for (size, is) in self.sizes.borrow().iter() {
+            while let Some((slope, rest)) = p.linear_in(size).filter(|(slope, _)| *slope != Poly::zero()) {
+                p = &(&slope * is) + &rest;
+            }
+        }
+        p
     }
 
     /// Takes a step.
@@ -243,7 +254,7 @@ impl Case {
 
     /// The shape of a transpose.
     pub fn transposed(&self, perm: &Perm, from: &Shape) -> Res<Shape> {
-        use crate::shape::{Item, axes, count, find};
+        use crate::shape::{Item, count, find};
         match perm {
             Perm::Items(items) if items.len() == from.len() => Ok(items.iter().map(|i| from[*i].clone()).collect()),
             Perm::Items(_) => stop("a permutation of another number of axes"),
@@ -258,21 +269,19 @@ impl Case {
             },
             // The axes that stay make parts of the result; what lies between them is a sequence of its own.
             Perm::Named(name, fixed) => {
-                let block = |part: &str, extent: Poly| Item {
-                    extent,
-                    rank: Some(format!("{name}{part} of {}", crate::shape::show(from)).into()),
-                };
                 let [(after, before)] = fixed.as_slice() else {
                     if !fixed.is_empty() {
                         return stop("a permutation of which several axes are known");
                     }
-                    return Ok(vec![Item { extent: count(from), rank: Some(format!("{name} of {}", axes(from)).into()) }]);
+                    return Ok(vec![Item { extent: count(from), rank: Some(format!("{name} of {}", crate::shape::show(from)).into()) }]);
                 };
                 let place = find(from, before)?;
                 let axis = from[place].clone();
-                let others = count(&[&from[..place], &from[place + 1..]].concat());
+                let others = [&from[..place], &from[place + 1..]].concat();
+                let named = crate::shape::show(&others);
+                let others = count(&others);
                 if *after == Poly::int(1) {
-                    return Ok(vec![block("", others), axis]);
+                    return Ok(vec![Item { extent: others, rank: Some(format!("{name} of {named}").into()) }, axis]);
                 }
                 // Behind the axis there are as many axes as its place says.
                 let behind = Rc::from(format!("{name} behind"));

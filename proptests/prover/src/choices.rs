@@ -74,6 +74,10 @@ impl Choices {
         let mut rest = name.to_string();
         let mut axes = Vec::new();
         for _ in 0..known {
+            // It may have none.
+            if self.choose(2) == 1 {
+                return axes;
+            }
             axes.insert(0, Item::axis(Poly::size(&format!("{rest}ₙ"))));
             rest += "′";
         }

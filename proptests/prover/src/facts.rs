@@ -18,6 +18,8 @@ pub enum Stop {
     Because(String),
     /// The proof needs to know whether this extent is 0.
     Split(Rc<str>),
+    /// What is asked about is not there: the left side has no such type, or no value that is a number.
+    Vacuous(String),
     /// The proof needs to know the last axis of this sequence, which has one.
     Peel(Rc<str>),
 }
@@ -97,7 +99,7 @@ impl Facts {
     /// Whether facts contradict each other in a way that shows.
     pub fn absurd(&self) -> bool {
         let known = self.known.borrow().clone();
-        known.iter().any(|p| self.nonneg(&(&Poly::int(-1) - p)))
+        known.iter().any(|p| self.search(&(&Poly::int(-1) - p), 2))
     }
 
     /// Whether p ≥ 0 follows.
@@ -168,14 +170,11 @@ impl Facts {
         if let Some(n) = p.known() {
             return n >= 0;
         }
-        self.work.set(self.work.get() + 1);
-        if self.work.get() > WORK {
-            return false;
-        }
         if p.terms().all(|(m, c)| c >= 0 && m.iter().all(|a| self.atom_nonneg(a))) {
             return true;
         }
-        if depth == 0 {
+        self.work.set(self.work.get() + 1);
+        if depth == 0 || self.exhausted() {
             return false;
         }
         let mut atoms: Vec<Atom> = p.terms().flat_map(|(m, _)| m.iter().cloned()).collect();
@@ -199,7 +198,7 @@ impl Facts {
             let known = self.known.borrow();
             known.iter().cloned().chain(atoms.iter().flat_map(|a| self.of_atom(a))).collect()
         };
-        self.with_a_fact(p, &facts, depth)
+        self.with_a_fact(p, &facts, depth.min(3))
     }
 
     /// Subtracts a fact times a monomial such that the least term of p goes.
@@ -215,7 +214,7 @@ impl Facts {
                     let times = (-c + -d - 1) / -d;
                     let multiple = Poly::from_terms([(factor, times)]);
                     let rest = p - &(&multiple * fact);
-                    if rest.terms().count() <= p.terms().count() + 1 && self.search(&rest, depth - 1) {
+                    if rest.terms().count() <= p.terms().count() && self.search(&rest, depth - 1) {
                         return true;
                     }
                 }

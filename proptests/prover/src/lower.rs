@@ -94,6 +94,9 @@ impl<'a> Lower<'a> {
                     _ => Ok(apply(op, ty, args)),
                 }
             }
+            Term::Reduce(how, _, vars, _) if vars.iter().any(|(_, e)| *e == Poly::zero()) => {
+                Ok(num(how.identity(eutectic_ir::DType::F64).get()))
+            }
             Term::Reduce(how, ty, vars, body) => {
                 let Bound { vars, body } = fresh(&self.case.facts, vars, body)?;
                 let there: Vec<Poly> = vars.iter().map(|(_, e)| e - &Poly::int(1)).collect();
@@ -179,13 +182,17 @@ impl<'a> Lower<'a> {
     }
 
     fn note(&self, what: &'static str, of: &Real) {
+        // A product is 0 where a factor of it is.
+        let factors = if what == "1/" { of.factors() } else { None };
+        if let Some(factors) = factors.filter(|f| f.len() != 1 || *of != f[0]) {
+            return factors.iter().for_each(|f| self.note(what, f));
+        }
         if !self.known().positive(of) {
             self.partial.borrow_mut().insert((what, of.clone()));
         }
     }
 
     fn inverse(&self, of: &Real) -> Res<Real> {
-        // A product is 0 where a factor of it is.
         self.note("1/", of);
         real::inverse(of, &self.known())
     }
@@ -324,18 +331,16 @@ impl<'a> Lower<'a> {
         let known = self.known();
         let (x, e) = (self.value(base)?, self.value(exponent)?);
         let call = || Real::factor(Factor::Call("pow".into(), vec![x.clone(), e.clone()]));
-        if known.positive(&x) {
-            // xᶜ = e^(c·log x)
-            return Ok(real::exp(&real::log(&x, &known).times(&e, &known), &known));
-        }
-        let Some(n) = e.known() else { return Ok(call()) };
-        match n {
-            0.5 => Ok(self.root(&x)),
-            -0.5 => self.inverse(&self.root(&x)),
-            n if n.fract() == 0.0 && n.abs() <= 8.0 => {
+        let positive = known.positive(&x);
+        match e.known() {
+            Some(0.5) => Ok(self.root(&x)),
+            Some(-0.5) => self.inverse(&self.root(&x)),
+            Some(n) if n.fract() == 0.0 && n.abs() <= 8.0 => {
                 let of = if n < 0.0 { self.inverse(&x)? } else { x.clone() };
                 Ok((0..n.abs() as usize).fold(Real::number(1.0), |p, _| p.times(&of, &known)))
             }
+            // xᶜ = e^(c·log x)
+            _ if positive => Ok(real::exp(&real::log(&x, &known).times(&e, &known), &known)),
             _ => Ok(call()),
         }
     }
@@ -355,6 +360,7 @@ fn extreme(op: &str, all: &[Real]) -> Real {
     all.dedup();
     match all.as_slice() {
         [one] => one.clone(),
+        [a, b] if *a == b.scaled(-1.0) => absolute(a).scaled(if op == "max" { 1.0 } else { -1.0 }),
         _ => Real::factor(Factor::Call(op.into(), all)),
     }
 }

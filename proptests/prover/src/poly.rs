@@ -86,6 +86,23 @@ impl Poly {
         if self.0.len() == 1 { self.terms().next().map(|(m, c)| (m.as_slice(), c)) } else { None }
     }
 
+    /// The atoms that are in every term.
+    pub fn common(&self) -> Monomial {
+        let mut terms = self.terms().map(|(m, _)| m);
+        let mut common = terms.next().cloned().unwrap_or_default();
+        for m in terms {
+            let mut left = m.clone();
+            common.retain(|a| match left.iter().position(|b| a == b) {
+                Some(at) => {
+                    left.remove(at);
+                    true
+                }
+                None => false,
+            });
+        }
+        common
+    }
+
     /// self + factor·other.
     pub fn plus_times(&self, other: &Poly, factor: i128) -> Poly {
         let more = other.terms().map(|(m, c)| (m.clone(), c * factor));

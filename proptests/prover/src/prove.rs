@@ -13,7 +13,7 @@ use crate::{
     poly::Poly,
     real::{self, Known},
     scope::Scope,
-    shape::{Tensor, show},
+    shape::{Item, Tensor, show},
     side::Reader,
     term::{Kind, T, Term, Ty},
 };
@@ -77,7 +77,7 @@ fn all_cases(rule: &Rule, claim: Claim) -> Result<(), String> {
                 choices.restart();
                 continue;
             }
-            Err(Stop::Because(reason)) => return Err(reason),
+            Err(Stop::Because(reason) | Stop::Vacuous(reason)) => return Err(reason),
         }
         if !choices.next() {
             return Ok(());
@@ -94,7 +94,10 @@ fn case(rule: &Rule, claim: Claim, choices: &mut Choices) -> Res<()> {
     let scope = Scope::new(rule, choices)?;
     let case = Rc::clone(&scope.case);
     let reader = Reader::new(scope, choices);
-    let left = rule.roots.iter().map(|r| reader.term(&r.left)).collect::<Res<Vec<_>>>()?;
+    let left = match rule.roots.iter().map(|r| reader.term(&r.left)).collect::<Res<Vec<_>>>() {
+        Err(Stop::Vacuous(_)) => return Ok(()),
+        other => other?,
+    };
     if case.facts.absurd() {
         return Ok(());
     }
@@ -109,7 +112,7 @@ fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &
     let right = reader.term(&root.right)?;
     let same = left.shape.len() == right.shape.len()
         && left.shape.iter().zip(&right.shape).all(|(a, b)| {
-            let d = &a.extent - &b.extent;
+            let d = &case.canon(&a.extent) - &case.canon(&b.extent);
             a.rank == b.rank
                 && (d == Poly::zero() || case.facts.nonneg(&d) && case.facts.nonneg(&(&Poly::zero() - &d)))
         });
@@ -121,7 +124,8 @@ fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &
     if left.ty != right.ty && &*right.ty.name != "number" && left.ty.kind != Kind::Stored {
         return stop(format!("the element types of the sides, {} and {}", left.ty.name, right.ty.name));
     }
-    let at: Vec<Poly> = left.shape.iter().map(|item| Poly::var(case.facts.index(&item.extent))).collect();
+    let index = |item: &Item| if item.extent == Poly::int(1) { Poly::zero() } else { Poly::var(case.facts.index(&item.extent)) };
+    let at: Vec<Poly> = left.shape.iter().map(index).collect();
     left.shape.iter().for_each(|item| case.facts.note(&item.extent - &Poly::int(1)));
     let (l, r) = ((left.at)(&at)?, (right.at)(if number { &[] } else { &at })?);
     match claim {
@@ -192,7 +196,12 @@ fn open_truth(term: &T, truths: &BTreeMap<T, bool>) -> Option<T> {
 
 fn same_reals(case: &Case, l: &T, r: &T) -> Res<()> {
     let (left, right) = (Lower::new(case), Lower::new(case));
-    let (a, b) = (left.real(l)?, right.real(r)?);
+    let a = match left.real(l) {
+        // The left side is no number.
+        Err(Stop::Vacuous(_)) => return Ok(()),
+        other => other?,
+    };
+    let b = right.real(r)?;
     if a != b && !real::equal(&a, &b, &Known(case)) {
         return stop(format!("the normal forms differ: {a:?} and {b:?}").chars().take(900).collect::<String>());
     }

@@ -12,7 +12,7 @@ use eutectic_ir::ops::Reduction;
 use crate::{
     bind::{index_with, named, with},
     call::Case,
-    facts::{Facts, Res, stop},
+    facts::{Facts, Res, Stop, stop},
     poly::{Atom, Poly},
     term::{T, Term},
 };
@@ -127,6 +127,13 @@ impl Real {
 
     fn single(&self) -> Option<(&Product, f64)> {
         if self.0.len() == 1 { self.terms().next() } else { None }
+    }
+
+    /// The factors of a product that may be 0.
+    pub fn factors(&self) -> Option<Vec<Real>> {
+        let (p, _) = self.single()?;
+        let may = p.factors.keys().filter(|f| !matches!(f, Factor::Inverse(_)));
+        Some(may.map(|f| Real::factor(f.clone())).collect())
     }
 
     /// The sum.
@@ -448,7 +455,7 @@ pub fn exp(power: &Real, facts: &Known<'_>) -> Real {
 /// The reciprocal: that of a product is one of reciprocals.
 pub fn inverse(of: &Real, facts: &Known<'_>) -> Res<Real> {
     if let Some(x) = of.known() {
-        return if x == 0.0 { stop("a quotient by 0") } else { Ok(Real::number(1.0 / x)) };
+        return if x == 0.0 { Err(Stop::Vacuous("a quotient by 0".into())) } else { Ok(Real::number(1.0 / x)) };
     }
     let Some((p, c)) = of.single() else {
         // The first coefficient is 1.
@@ -480,7 +487,14 @@ pub fn root(of: &Real, facts: &Known<'_>) -> Real {
     }
     let whole = || Real::factor(Factor::Root(Box::new(of.clone())));
     let Some((p, c)) = of.single() else { return whole() };
-    if c < 0.0 || p.factors.len() == 1 && c == 1.0 && p.power.is_zero() && p.factors.values().all(|n| *n == 1) {
+    let lone = p.factors.len() == 1 && c == 1.0 && p.power.is_zero() && p.factors.values().all(|n| *n == 1);
+    if let (true, Some(Factor::Inverse(r))) = (lone, p.factors.keys().next())
+        && facts.positive(r)
+        && let Ok(result) = inverse(&root(r, facts), facts)
+    {
+        return result;
+    }
+    if c < 0.0 || lone {
         return whole();
     }
     if !p.factors.keys().all(|f| facts.positive_factor(f)) {

@@ -54,6 +54,7 @@ impl<'r> Scope<'r> {
         scope.element_types(choices);
         scope.variables(choices)?;
         scope.axes(choices)?;
+        scope.alike(choices);
         scope.relations(choices)?;
         for variable in scope.rule.tensors() {
             for item in scope.shape(&variable.1.dims)? {
@@ -102,7 +103,7 @@ impl<'r> Scope<'r> {
                         AttrVariable::OneOf(words) => {
                             Value::Word(words[choices.choose(words.len())].as_str().into())
                         }
-                        AttrVariable::Shape => Value::Shape(vec![sequence(name)]),
+                        AttrVariable::Shape => Value::Shape(choices.peeled(name)),
                         AttrVariable::Axes => Value::AnyAxes(name.into()),
                         AttrVariable::DType => return stop("an element type as an attribute"),
                         // Bound by what is known of them.
@@ -207,6 +208,29 @@ impl<'r> Scope<'r> {
             self.attrs.insert(slot, Value::Axis(tail));
         }
         Ok(())
+    }
+
+    /// Operands that are put together are alike but for one axis: the second's sequence is the first's, with an axis of its own.
+    fn alike(&mut self, choices: &mut Choices) {
+        for call in self.calls() {
+            let [RuleTerm::Tensor(a), RuleTerm::Tensor(b)] = call.args.as_slice() else { continue };
+            if !matches!(call.op, eutectic_rewrites::rule::OpTerm::Named(op) if op.name() == "concat") {
+                continue;
+            }
+            let sequence_of = |at: usize| match &self.rule.variables[at].kind {
+                VariableKind::Tensor { ty, .. } => match ty.dims.0.as_slice() {
+                    [DimsItem::Many(slot)] => Some(*slot),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let (Some(first), Some(second)) = (sequence_of(*a), sequence_of(*b)) else { continue };
+            if first != second && self.sequences[&first].len() == 3 && self.sequences[&second].len() == 1 {
+                let mut items = self.sequences[&first].clone();
+                items[1] = Item::axis(choices.size(&self.case, &format!("{}ₐ", self.name(second))));
+                self.sequences.insert(second, items);
+            }
+        }
     }
 
     /// A shape that an axis variable is an axis of.
@@ -423,8 +447,7 @@ impl<'r> Scope<'r> {
     /// Says that an expression over dims is equal to something: binds its one variable, if that is all that it is.
     fn equal_dims(&mut self, pattern: &DimPattern, value: Poly) -> Res<()> {
         if let DimPattern::Var(slot) = pattern {
-            let own = self.dims.get(slot).cloned();
-            if own.as_ref().is_some_and(|own| own.single().is_some_and(|(m, _)| matches!(m, [Atom::Size(_)]))) {
+            if self.dims.get(slot) == Some(&Poly::size(self.name(*slot))) {
                 self.dims.insert(*slot, value);
                 return Ok(());
             }
@@ -559,6 +582,7 @@ impl<'r> Scope<'r> {
                 DimsItem::Many(slot) => shape.extend(self.sequences[slot].iter().cloned()),
             }
         }
+        shape.iter_mut().for_each(|item| item.extent = self.case.canon(&item.extent));
         Ok(shape)
     }
 
@@ -572,12 +596,17 @@ impl<'r> Scope<'r> {
             DTypePattern::Var(slot, _) => self.types[&slot].clone(),
         };
         let (name, own) = (Rc::from(variable.name.as_str()), dtype.clone());
+        let ones: Vec<bool> = shape.iter().map(Item::is_one).collect();
         let (wanted, case) = (variable.wanted, Rc::clone(&self.case));
         Ok(Tensor::new(dtype, shape, move |at| {
             case.step(1)?;
             Ok(match wanted {
                 Some(w) => num(w.value),
-                None => Rc::new(Term::Read(Rc::clone(&name), own.clone(), at.to_vec())),
+                // Along an axis of extent 1 there is one index.
+                None => {
+                    let at = at.iter().zip(&ones).map(|(p, one)| if *one { Poly::zero() } else { p.clone() });
+                    Rc::new(Term::Read(Rc::clone(&name), own.clone(), at.collect()))
+                }
             })
         }))
     }

@@ -83,6 +83,7 @@ pub fn find(shape: &[Item], from_the_end: &Poly) -> Res<usize> {
         (Some(at), Some(n)) if shape.len() - 1 - at < n as usize => {
             Err(Stop::Peel(shape[at].rank.clone().unwrap_or_default()))
         }
+        (None, Some(_)) => Err(Stop::Vacuous(format!("{} has no such axis", show(shape)))),
         _ => stop(format!("an axis lies inside of a sequence of {}", show(shape))),
     }
 }
@@ -123,6 +124,14 @@ pub fn expanded(
     at: &[Poly],
     taught: bool,
 ) -> Res<Vec<Poly>> {
+    // What a relation says that it expands to may itself be expanded.
+    let middle = known.borrow().iter().find(|(a, b)| a == from && from.len() == 1 && b.as_slice() != to).map(|(_, b)| b.clone());
+    if let Some(middle) = middle.filter(|_| from[0].rank.is_some() && !from.iter().zip(to.iter().rev()).all(|(a, b)| a == b))
+        && middle.iter().all(|item| item.rank.is_none())
+        && let Ok(at) = expanded(facts, known, &middle, to, at, false)
+    {
+        return opaque(facts, known, from, &middle, &at, taught);
+    }
     let (mut i, mut j) = (from.len(), to.len());
     let mut result = vec![Poly::zero(); from.len()];
     while i > 0 && j > 0 {
@@ -214,7 +223,12 @@ pub fn reshaped(facts: &Facts, from: &[Item], to: &[Item], at: &[Poly]) -> Res<V
         let mut result = vec![Poly::zero(); from.len()];
         let (mut i, mut j) = (0, 0);
         while i < from.len() || j < to.len() {
-            let Some((a, b)) = group(&from[i..], &to[j..]) else {
+            let whole = || {
+                let d = &count(&from[i..]) - &count(&to[j..]);
+                let equal = facts.nonneg(&d) && facts.nonneg(&(&Poly::zero() - &d));
+                equal.then(|| (from.len() - i, to.len() - j))
+            };
+            let Some((a, b)) = group(&from[i..], &to[j..]).or_else(whole) else {
                 return stop(format!("whether {} and {} have as many elements", show(from), show(to)));
             };
             let flat = to[j..j + b].iter().zip(&at[j..j + b]).fold(Poly::zero(), |n, (item, index)| {

@@ -6,7 +6,7 @@ use super::{Semantics, one, pointwise};
 use crate::{
     call::{Call, Perm, Value},
     facts::{Res, stop},
-    poly::Poly,
+    poly::{Atom, Poly},
     shape::{Item, Shape, Tensor, count, expanded, reshaped, show},
     term::{T, choose, value},
 };
@@ -44,39 +44,46 @@ fn transpose(call: &Call) -> Res<Vec<Tensor>> {
 }
 
 fn reshape(call: &Call) -> Res<Vec<Tensor>> {
-    let (from, mut to) = (call.args[0].shape.clone(), call.shape(0)?);
-    // A shape of which nothing is known has as many elements as the operand.
-    if let [item] = to.as_mut_slice()
-        && item.rank.is_some()
-        && call.case.left.get()
-        && item.extent == Poly::size(&format!("#{}", item.rank.clone().unwrap_or_default()))
-    {
-        item.extent = count(&from);
-    }
-    call.case.resized(&from, &mut to)?;
+    let canon = |shape: Shape| -> Shape {
+        shape.into_iter().map(|item| Item { extent: call.case.canon(&item.extent), ..item }).collect()
+    };
+    let (from, to) = (canon(call.args[0].shape.clone()), call.shape(0)?);
+    call.case.resized(&from, &to)?;
+    let to = canon(to);
     let (case, shape) = (Rc::clone(&call.case), to.clone());
     read(&call.args[0], to, move |at| reshaped(&case.facts, &from, &shape, at))
 }
 
 impl crate::call::Case {
-    /// Checks that two shapes have as many elements. On the left, what a type asks for holds.
-    fn resized(&self, from: &Shape, to: &mut Shape) -> Res<()> {
-        let (a, b) = (count(from), count(to));
-        let sizes = &mut *self.sizes.borrow_mut();
-        if let [item] = to.as_mut_slice()
-            && let Some((_, known)) = sizes.iter().find(|(rank, _)| Some(rank) == item.rank.as_ref())
-        {
-            item.extent = known.clone();
-        }
-        if a == count(to) || self.facts.nonneg(&(&a - &b)) && self.facts.nonneg(&(&b - &a)) {
-            if let [item] = to.as_slice()
-                && let Some(rank) = &item.rank
-            {
-                sizes.push((rank.clone(), item.extent.clone()));
-            }
+    /// Checks that two shapes have as many elements. On the left they do: a size that this determines is another name for the rest.
+    fn resized(&self, from: &Shape, to: &Shape) -> Res<()> {
+        let difference = &self.canon(&count(from)) - &self.canon(&count(to));
+        let none = Poly::zero();
+        let equal = || self.facts.nonneg(&difference) && self.facts.nonneg(&(&none - &difference));
+        if difference == none || equal() {
             return Ok(());
         }
-        stop(format!("whether {} and {} have as many elements", show(from), show(to)))
+        if !self.left.get() {
+            return stop(format!("whether {} and {} have as many elements", show(from), show(to)));
+        }
+        // What both sides are multiplied with is not 0 where there is an element.
+        let common = difference.common();
+        let reduced = difference.terms().map(|(m, c)| (crate::poly::without(m, &common).unwrap_or_default(), c));
+        let reduced = Poly::from_terms(reduced);
+        let size = reduced.terms().find_map(|(m, c)| match m.as_slice() {
+            [own @ Atom::Size(_)] if c.abs() == 1 => {
+                let (slope, rest) = reduced.linear_in(own)?;
+                let is = rest.plus_times(&Poly::zero(), 0);
+                Some((own.clone(), &Poly::zero() - &(&is * &slope)))
+            }
+            _ => None,
+        });
+        if let Some(size) = size {
+            self.sizes.borrow_mut().push(size);
+        }
+        self.facts.note(difference.clone());
+        self.facts.note(&none - &difference);
+        Ok(())
     }
 }
 
