@@ -85,6 +85,12 @@ impl Normal<'_> {
                 if a == b {
                     return Ok(a);
                 }
+                // What selects truth values is one.
+                match (ty.kind, a.number(), b.number()) {
+                    (Kind::Bool, Some(1.0), Some(0.0)) => return Ok(condition),
+                    (Kind::Bool, Some(0.0), Some(1.0)) => return self.function("not", ty, vec![condition]),
+                    _ => {}
+                }
                 if let Term::If(conditions, yes, no) = &*condition
                     && (yes.number(), no.number()) == (Some(1.0), Some(0.0))
                 {

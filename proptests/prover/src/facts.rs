@@ -49,7 +49,7 @@ pub struct Facts {
 }
 
 /// More goals than these are not looked at in one case: nothing more is shown then.
-const WORK: u64 = 1_000_000;
+const WORK: u64 = 150_000;
 
 impl Facts {
     /// Whether all that may be looked at was.

@@ -187,7 +187,7 @@ impl<'a> Lower<'a> {
         if let Some(factors) = factors.filter(|f| f.len() != 1 || *of != f[0]) {
             return factors.iter().for_each(|f| self.note(what, f));
         }
-        if !self.known().positive(of) {
+        if !self.known().positive(of) && !of.is_nonzero(&self.known()) {
             self.partial.borrow_mut().insert((what, of.clone()));
         }
     }

@@ -1,14 +1,23 @@
 //! The prover: each case of a rule, both sides at one index, and whether they have one normal form.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    rc::Rc,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use eutectic_rewrites::{Contract, Rule, rule::Root};
+use eutectic_rewrites::{Contract, Probe, Rule, rule::Root};
 
 use crate::{
     bits,
     call::Case,
     choices::Choices,
     facts::{Res, Stop, stop},
+    falsify::{Counterexample, falsify},
     lower::{Lower, Truths},
     poly::Poly,
     real::{self, Known},
@@ -21,10 +30,20 @@ use crate::{
 /// What was proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
-    /// Every bit of every element is equal, for every value.
+    /// Every bit of every element is equal, for every value, NaN and infinities among them.
     Bits,
-    /// Both sides are one real function of finite values.
+    /// Both sides are one real function, wherever each part of the left side is a finite number. What overflows, infinities and NaN are not spoken of:
+    /// `rules check` tests them.
     Reals,
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Claim::Bits => "every bit",
+            Claim::Reals => "finite values",
+        })
+    }
 }
 
 /// Whether a rule holds.
@@ -34,12 +53,24 @@ pub enum Verdict {
     Proved(Claim),
     /// Why there is no proof.
     NotProved(String),
+    /// An instance on which the interpreter computes different results.
+    Refuted(Box<Counterexample>),
+}
+
+/// Proves a rule for every size and rank, or looks for an instance on which it is wrong.
+pub fn judge(probe: &Probe) -> Verdict {
+    match prove(probe.rule()) {
+        Verdict::NotProved(why) => {
+            falsify(probe).map_or(Verdict::NotProved(why), |found| Verdict::Refuted(Box::new(found)))
+        }
+        proved => proved,
+    }
 }
 
 /// More cases than these are not tried.
 const CASES: usize = 3_000;
 
-/// Proves a rule.
+/// Proves a rule for every size and rank. Nothing is run: the answer is the same each time.
 pub fn prove(rule: &Rule) -> Verdict {
     let claims: &[Claim] = match rule.contract {
         Contract::Exact => &[Claim::Bits],
@@ -48,6 +79,9 @@ pub fn prove(rule: &Rule) -> Verdict {
     let mut why = String::new();
     for claim in claims {
         match all_cases(rule, *claim) {
+            Ok(()) if *claim == Claim::Reals && matches!(rule.contract, Contract::Ulp(_)) => {
+                why = "the sides are equal in real arithmetic; how many ulps apart they are is not proved".into();
+            }
             Ok(()) => return Verdict::Proved(*claim),
             Err(reason) => why = reason,
         }
@@ -203,14 +237,41 @@ fn same_reals(case: &Case, l: &T, r: &T) -> Res<()> {
     };
     let b = right.real(r)?;
     if a != b && !real::equal(&a, &b, &Known(case)) {
-        return stop(format!("the normal forms differ: {a:?} and {b:?}").chars().take(900).collect::<String>());
+        return differ(&a, &b);
     }
     let defined = left.partial.into_inner();
     for part in right.partial.into_inner() {
         if !defined.contains(&part) {
-            return stop(format!("the right side has {}{:?}, which may not be defined where the left side is", part.0, part.1)
-                .chars().take(400).collect::<String>());
+            let (what, of) = (part.0, part.1);
+            return stop(format!("the right side has {what}({of}), which the left side has not"));
         }
     }
     Ok(())
+}
+
+/// So many bytes of stack for terms that lie deep in each other.
+const STACK: usize = 256 << 20;
+
+/// Judges rules on all cores; the verdicts come in the rules' order.
+pub fn judge_all(probes: &[Probe]) -> Vec<Verdict> {
+    let next = AtomicUsize::new(0);
+    let found: Mutex<Vec<Option<Verdict>>> = Mutex::new(vec![None; probes.len()]);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(probe) = probes.get(at) else { return };
+            let verdict = judge(probe);
+            found.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(verdict);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            // Where no thread starts, this one does the work.
+            if std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).is_err() {
+                work();
+            }
+        }
+    });
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.into_iter().map(|v| v.unwrap_or_else(|| Verdict::NotProved("the prover failed".into()))).collect()
 }

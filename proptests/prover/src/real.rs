@@ -5,7 +5,7 @@
 //! side that is not defined everywhere (1/x, √x, log x) is on the left too, or shown to be defined. A sum over an extent that may be 0 is told apart from others
 //! before a factor that is not defined everywhere is taken out of it.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use eutectic_ir::ops::Reduction;
 
@@ -134,6 +134,11 @@ impl Real {
         let (p, _) = self.single()?;
         let may = p.factors.keys().filter(|f| !matches!(f, Factor::Inverse(_)));
         Some(may.map(|f| Real::factor(f.clone())).collect())
+    }
+
+    /// Whether it is one factor that is not 0.
+    pub fn is_nonzero(&self, facts: &Known<'_>) -> bool {
+        self.single().is_some_and(|(p, _)| p.factors.keys().all(|f| facts.nonzero_factor(f)))
     }
 
     /// The sum.
@@ -303,7 +308,7 @@ impl Product {
             let Some((p, _)) = of.single() else { continue };
             let Some((factor, 1)) = p.factors.iter().next() else { continue };
             let Some(n) = self.factors.get(factor).copied() else { continue };
-            if p.factors.len() == 1 && facts.positive_factor(factor) {
+            if p.factors.len() == 1 && facts.nonzero_factor(factor) {
                 let both = n.min(self.factors[&inverse]);
                 take(&mut self.factors, factor, both);
                 take(&mut self.factors, &inverse, both);
@@ -354,6 +359,47 @@ fn take(factors: &mut BTreeMap<Factor, u32>, factor: &Factor, n: u32) {
     }
 }
 
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |of: &[Poly]| of.iter().map(|p| format!("{p} ≥ 0")).collect::<Vec<_>>().join(", ");
+        match self {
+            Factor::Leaf(t) => write!(f, "{t}"),
+            Factor::Truth(t) => write!(f, "[{t}]"),
+            Factor::Holds(of) => write!(f, "[{}]", list(of)),
+            Factor::Inverse(r) => write!(f, "1/({r})"),
+            Factor::Root(r) => write!(f, "√({r})"),
+            Factor::Call(name, args) => {
+                let args: Vec<_> = args.iter().map(Real::to_string).collect();
+                write!(f, "{name}({})", args.join(", "))
+            }
+            Factor::Reduce(how, vars, body) => {
+                let vars: Vec<_> = vars.iter().map(|(v, e)| format!("i{v} < {e}")).collect();
+                write!(f, "{} over {} of ({body})", how.def().name, vars.join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Real {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_zero() {
+            return f.write_str("0");
+        }
+        for (n, (p, c)) in self.terms().enumerate() {
+            f.write_str(if n == 0 { "" } else { " + " })?;
+            let mut parts: Vec<String> = if c == 1.0 && *p != Product::default() { Vec::new() } else { vec![c.to_string()] };
+            for (factor, n) in &p.factors {
+                parts.push(if *n == 1 { factor.to_string() } else { format!("{factor}^{n}") });
+            }
+            if !p.power.is_zero() {
+                parts.push(format!("e^({})", p.power));
+            }
+            f.write_str(&parts.join("·"))?;
+        }
+        Ok(())
+    }
+}
+
 /// What is known of signs.
 pub struct Known<'a>(pub &'a Case);
 
@@ -382,6 +428,11 @@ impl Known<'_> {
             }
         }
         Some(all)
+    }
+
+    fn nonzero_factor(&self, factor: &Factor) -> bool {
+        let nonzero = |t: &T| matches!(&**t, Term::Param(name) if self.0.number_is(name, "nonzero"));
+        self.positive_factor(factor) || matches!(factor, Factor::Leaf(t) if nonzero(t))
     }
 
     fn positive_factor(&self, factor: &Factor) -> bool {

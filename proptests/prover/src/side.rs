@@ -171,7 +171,7 @@ impl<'r> Reader<'r> {
 }
 
 /// An attribute in the form that its kind has.
-fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res<Value> {
+pub(crate) fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res<Value> {
     Ok(match (kind, value) {
         (AttrKind::Axis, Value::Int(n)) => {
             let from_the_end = &Poly::zero() - &n;

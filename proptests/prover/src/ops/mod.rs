@@ -74,3 +74,6 @@ impl Arithmetic {
         self.of("div", &[a, b])
     }
 }
+
+#[cfg(test)]
+mod tests;
