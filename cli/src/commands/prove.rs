@@ -143,7 +143,8 @@ fn print(judged: &[(&Probe, Verdict)], start: Instant, out: &mut dyn Write) -> R
     rows.add_row(line("all", &sum));
     writeln!(out, "\n{rows}\n")?;
     let proved = several(sum[0] + sum[1], "rule");
-    let how = "for every size and rank; of rules proved for finite values, `rules check` tests ranges, infinities and NaN";
+    let how =
+        "for every size and rank; of rules proved for finite values, `rules check` tests ranges, infinities and NaN";
     Ok(writeln!(out, "{}", lines(format!("{proved} proved {how}; {}", duration(start.elapsed()))))?)
 }
 

@@ -56,12 +56,8 @@ fn replaced(
     Ok(match a {
         Atom::Size(_) | Atom::Var(_) => Poly::atom(a.clone()),
         Atom::Div(pair) => facts.divided(&of(&pair[0])?, &of(&pair[1])?).0,
-        Atom::Min(pair) | Atom::Max(pair) => {
-            facts.extreme(&of(&pair[0])?, &of(&pair[1])?, matches!(a, Atom::Max(_)))
-        }
-        Atom::Map(name, args) => {
-            Poly::atom(Atom::Map(Rc::clone(name), args.iter().map(of).collect::<Res<_>>()?))
-        }
+        Atom::Min(pair) | Atom::Max(pair) => facts.extreme(&of(&pair[0])?, &of(&pair[1])?, matches!(a, Atom::Max(_))),
+        Atom::Map(name, args) => Poly::atom(Atom::Map(Rc::clone(name), args.iter().map(of).collect::<Res<_>>()?)),
         Atom::Value(t) => read(t)?,
     })
 }
@@ -193,13 +189,12 @@ fn height(term: &T) -> u32 {
 
 /// The reduction with variables named by their place, in the order that comes first of all.
 pub fn canonical(facts: &Facts, how: Reduction, ty: &Ty, of: Bound) -> Res<T> {
-    let (vars, body) = named(facts, &of.vars, |vars| with(facts, &of.body, vars).map(|t| sorted(&t)), height(&of.body))?;
+    let (vars, body) = named(&of.vars, |vars| with(facts, &of.body, vars).map(|t| sorted(&t)), height(&of.body))?;
     Ok(Rc::new(Term::Reduce(how, ty.clone(), vars, body)))
 }
 
 /// Names variables so that what is bound comes first in the order of its kind.
 pub fn named<B: Ord>(
-    facts: &Facts,
     vars: &[(u32, Poly)],
     body: impl Fn(&BTreeMap<u32, Poly>) -> Res<B>,
     height: u32,
@@ -222,7 +217,6 @@ pub fn named<B: Ord>(
             least = Some(candidate);
         }
     }
-    let _ = facts;
     let (extents, body) = least.expect("there is an order");
     names.extend(extents.into_iter().enumerate().map(|(n, e)| (name(n), e)));
     Ok((names, body))

@@ -107,7 +107,11 @@ impl Normal<'_> {
     fn function(&self, op: &str, ty: &Ty, mut args: Vec<T>) -> Res<T> {
         // A function of numbers of the rule has no element type of its own.
         let own = Ty::fixed(DType::F64);
-        let ty = if op != "cast" && ty.kind == Kind::Float && !args.is_empty() && args.iter().all(is_number) { &own } else { ty };
+        let ty = if op != "cast" && ty.kind == Kind::Float && !args.is_empty() && args.iter().all(is_number) {
+            &own
+        } else {
+            ty
+        };
         let kind = ty.kind;
         if kind == Kind::Int
             && let Some(ring) = integer(op, ty, &args)
@@ -132,7 +136,9 @@ impl Normal<'_> {
             ("calc neg", [_]) => return same("neg", args),
             ("calc max", [_, _]) => return same("max", args),
             ("calc min", [_, _]) => return same("min", args),
-            ("sub", [a, b]) if kind == Kind::Float => return same("add", vec![a.clone(), same("neg", vec![b.clone()])?]),
+            ("sub", [a, b]) if kind == Kind::Float => {
+                return same("add", vec![a.clone(), same("neg", vec![b.clone()])?]);
+            }
             ("add", [a, b]) if kind == Kind::Float => {
                 // −0 is neutral; 0 is not, because −0 + 0 is 0.
                 for (x, zero) in [(a, b), (b, a)] {
@@ -242,8 +248,7 @@ impl Normal<'_> {
     }
 
     fn reduce(&self, how: Reduction, ty: &Ty, vars: &[(u32, Poly)], body: &T) -> Res<T> {
-        let vars: Vec<(u32, Poly)> =
-            vars.iter().map(|(v, e)| Ok((*v, self.index(e)?))).collect::<Res<_>>()?;
+        let vars: Vec<(u32, Poly)> = vars.iter().map(|(v, e)| Ok((*v, self.index(e)?))).collect::<Res<_>>()?;
         let Bound { mut vars, body } = fresh(&self.case.facts, &vars, body)?;
         // What is reduced is there, so that no extent is 0.
         let there = |vars: &[(u32, Poly)]| vars.iter().map(|(_, e)| e - &Poly::int(1)).collect::<Vec<_>>();
@@ -332,8 +337,7 @@ pub fn there(case: &Case, extent: &Poly) -> Res<()> {
 }
 
 fn monotone(op: &str) -> bool {
-    op.split(' ').any(|w| w == "monotone")
-        || Op::named(op).is_some_and(|op| op.def().traits.contains(&Trait::Monotone))
+    op.split(' ').any(|w| w == "monotone") || Op::named(op).is_some_and(|op| op.def().traits.contains(&Trait::Monotone))
 }
 
 /// Whether a type holds every value of another.
@@ -405,8 +409,20 @@ fn logic(op: &str, args: &[T]) -> Option<T> {
             }
         }
         ("xor", [a, b]) => match (a.number(), b.number()) {
-            (Some(x), _) => if x == 0.0 { b.clone() } else { of("not", vec![b.clone()]) },
-            (_, Some(x)) => if x == 0.0 { a.clone() } else { of("not", vec![a.clone()]) },
+            (Some(x), _) => {
+                if x == 0.0 {
+                    b.clone()
+                } else {
+                    of("not", vec![b.clone()])
+                }
+            }
+            (_, Some(x)) => {
+                if x == 0.0 {
+                    a.clone()
+                } else {
+                    of("not", vec![a.clone()])
+                }
+            }
             _ => return None,
         },
         ("gt", [a, b]) => of("lt", vec![b.clone(), a.clone()]),

@@ -167,41 +167,16 @@ impl Call {
             _ => stop("a pair of extents is wanted"),
         }
     }
-
-    /// Σ, Π, max or min of what `body` gives, over fresh variables.
-    pub fn reduce(
-        &self,
-        how: Reduction,
-        ty: &Ty,
-        extents: &[Poly],
-        body: impl FnOnce(&[Poly]) -> Res<T>,
-    ) -> Res<T> {
-        reduce(&self.case, how, ty, extents, body)
-    }
 }
 
 /// Σ, Π, max or min of what `body` gives, over fresh variables.
-pub fn reduce(
-    case: &Case,
-    how: Reduction,
-    ty: &Ty,
-    extents: &[Poly],
-    body: impl FnOnce(&[Poly]) -> Res<T>,
-) -> Res<T> {
+pub fn reduce(case: &Case, how: Reduction, ty: &Ty, extents: &[Poly], body: impl FnOnce(&[Poly]) -> Res<T>) -> Res<T> {
     case.step(1)?;
     let vars: Vec<(u32, Poly)> = extents.iter().map(|e| (case.facts.index(e), e.clone())).collect();
     let at: Vec<Poly> = vars.iter().map(|(v, _)| Poly::var(*v)).collect();
     let there = extents.iter().map(|e| e - &Poly::int(1));
     let body = case.facts.assume(there, || body(&at))?;
     Ok(Rc::new(Term::Reduce(how, ty.clone(), vars, body)))
-}
-
-/// Whether an atom is an index map's value of that name.
-pub fn map_of<'a>(index: &'a Poly, name: &str) -> Option<&'a [Poly]> {
-    match index.single()? {
-        ([Atom::Map(own, of)], 1) if **own == *name => Some(of),
-        _ => None,
-    }
 }
 
 impl Case {
@@ -273,7 +248,10 @@ impl Case {
                     if !fixed.is_empty() {
                         return stop("a permutation of which several axes are known");
                     }
-                    return Ok(vec![Item { extent: count(from), rank: Some(format!("{name} of {}", crate::shape::show(from)).into()) }]);
+                    return Ok(vec![Item {
+                        extent: count(from),
+                        rank: Some(format!("{name} of {}", crate::shape::show(from)).into()),
+                    }]);
                 };
                 let place = find(from, before)?;
                 let axis = from[place].clone();
@@ -286,7 +264,10 @@ impl Case {
                 // Behind the axis there are as many axes as its place says.
                 let behind = Rc::from(format!("{name} behind"));
                 let inner = Item { extent: Poly::size(&format!("#{name} behind {others}")), rank: Some(behind) };
-                let outer = Item { extent: Poly::size(&format!("#{name} before {others}")), rank: Some(format!("{name} before").into()) };
+                let outer = Item {
+                    extent: Poly::size(&format!("#{name} before {others}")),
+                    rank: Some(format!("{name} before").into()),
+                };
                 Ok(vec![outer, axis, inner])
             }
         }

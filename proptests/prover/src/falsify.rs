@@ -215,7 +215,8 @@ fn difference(
         };
         for at in 0..l.count() {
             let (x, y) = (real(&l.data, at)?, real(&r.data, at)?);
-            let tolerance = if l.dtype.is_float() { (1e-6_f64.max(64.0 * unit)) * (1.0 + x.abs() + y.abs()) } else { 0.0 };
+            let tolerance =
+                if l.dtype.is_float() { (1e-6_f64.max(64.0 * unit)) * (1.0 + x.abs() + y.abs()) } else { 0.0 };
             let special = !x.is_finite() && rule.contract != Contract::Exact;
             let same = x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= tolerance;
             if !same && !special {
@@ -225,4 +226,3 @@ fn difference(
     }
     None
 }
-

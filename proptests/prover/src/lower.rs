@@ -100,7 +100,8 @@ impl<'a> Lower<'a> {
             Term::Reduce(how, ty, vars, body) => {
                 let Bound { vars, body } = fresh(&self.case.facts, vars, body)?;
                 let there: Vec<Poly> = vars.iter().map(|(_, e)| e - &Poly::int(1)).collect();
-                let mut of = Bound { body: self.case.facts.assume(there.clone(), || self.resolve(&body, truths))?, vars };
+                let mut of =
+                    Bound { body: self.case.facts.assume(there.clone(), || self.resolve(&body, truths))?, vars };
                 while let Term::Reduce(inner, _, more, body) = &*Rc::clone(&of.body) {
                     if inner != how {
                         break;
@@ -111,7 +112,9 @@ impl<'a> Lower<'a> {
                 }
                 let of = self.case.facts.assume(there, || split_ranges(&self.case.facts, of))?;
                 if let Some((before, after)) = cut(&self.case.facts, &of)? {
-                    let part = |of: Bound| self.resolve(&(Rc::new(Term::Reduce(*how, ty.clone(), of.vars, of.body)) as T), truths);
+                    let part = |of: Bound| {
+                        self.resolve(&(Rc::new(Term::Reduce(*how, ty.clone(), of.vars, of.body)) as T), truths)
+                    };
                     return Ok(apply(how.def().op, ty, vec![part(before)?, part(after)?]));
                 }
                 Ok(Rc::new(Term::Reduce(*how, ty.clone(), of.vars, of.body)))
@@ -281,7 +284,8 @@ impl<'a> Lower<'a> {
         let values = args.iter().map(|a| self.value(a)).collect::<Res<Vec<_>>>()?;
         let call = |name: &str, args: Vec<Real>| Real::factor(Factor::Call(name.into(), args));
         let times = |a: &Real, b: &Real| a.times(b, &known);
-        let logistic = |x: &Real| -> Res<Real> { real::inverse(&one.plus(&real::exp(&x.scaled(-1.0), &known)), &known) };
+        let logistic =
+            |x: &Real| -> Res<Real> { real::inverse(&one.plus(&real::exp(&x.scaled(-1.0), &known)), &known) };
         Ok(match (op, values.as_slice()) {
             ("add" | "+", [a, b]) => a.plus(b),
             ("sub" | "-", [a, b]) => a.plus(&b.scaled(-1.0)),
@@ -453,4 +457,3 @@ fn conditions(term: &T, found: &mut Vec<Poly>) {
         _ => {}
     }
 }
-

@@ -147,8 +147,7 @@ fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &
     let same = left.shape.len() == right.shape.len()
         && left.shape.iter().zip(&right.shape).all(|(a, b)| {
             let d = &case.canon(&a.extent) - &case.canon(&b.extent);
-            a.rank == b.rank
-                && (d == Poly::zero() || case.facts.nonneg(&d) && case.facts.nonneg(&(&Poly::zero() - &d)))
+            a.rank == b.rank && (d == Poly::zero() || case.facts.nonneg(&d) && case.facts.nonneg(&(&Poly::zero() - &d)))
         });
     // A number has any shape.
     let number = right.shape.is_empty() && &*right.ty.name == "number";
@@ -158,7 +157,9 @@ fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &
     if left.ty != right.ty && &*right.ty.name != "number" && left.ty.kind != Kind::Stored {
         return stop(format!("the element types of the sides, {} and {}", left.ty.name, right.ty.name));
     }
-    let index = |item: &Item| if item.extent == Poly::int(1) { Poly::zero() } else { Poly::var(case.facts.index(&item.extent)) };
+    let index = |item: &Item| {
+        if item.extent == Poly::int(1) { Poly::zero() } else { Poly::var(case.facts.index(&item.extent)) }
+    };
     let at: Vec<Poly> = left.shape.iter().map(index).collect();
     left.shape.iter().for_each(|item| case.facts.note(&item.extent - &Poly::int(1)));
     let (l, r) = ((left.at)(&at)?, (right.at)(if number { &[] } else { &at })?);
@@ -201,7 +202,7 @@ fn same_bits(case: &Case, l: &T, r: &T, truths: &mut Truths, depth: usize) -> Re
     differ(&a, &b)
 }
 
-fn differ<V>(a: &dyn std::fmt::Display, b: &dyn std::fmt::Display) -> Res<V> {
+fn differ<V>(a: &dyn fmt::Display, b: &dyn fmt::Display) -> Res<V> {
     let short = |t: String| if t.chars().count() > 300 { t.chars().take(300).collect::<String>() + " …" } else { t };
     stop(format!("the normal forms differ: {} and {}", short(a.to_string()), short(b.to_string())))
 }

@@ -12,7 +12,7 @@ use eutectic_ir::ops::Reduction;
 use crate::{
     bind::{index_with, named, with},
     call::Case,
-    facts::{Facts, Res, Stop, stop},
+    facts::{Facts, Res, Stop},
     poly::{Atom, Poly},
     term::{T, Term},
 };
@@ -218,8 +218,7 @@ impl Real {
 impl Factor {
     fn rename(&self, facts: &Known<'_>, vars: &BTreeMap<u32, Poly>) -> Res<Factor> {
         let all = |of: &[Real]| of.iter().map(|r| r.rename(facts, vars)).collect::<Res<Vec<_>>>();
-        let indices =
-            |of: &[Poly]| of.iter().map(|p| index_with(facts.facts(), p, vars)).collect::<Res<Vec<_>>>();
+        let indices = |of: &[Poly]| of.iter().map(|p| index_with(facts.facts(), p, vars)).collect::<Res<Vec<_>>>();
         Ok(match self {
             Factor::Leaf(t) => Factor::Leaf(with(facts.facts(), t, vars)?),
             Factor::Truth(t) => Factor::Truth(with(facts.facts(), t, vars)?),
@@ -262,7 +261,8 @@ impl Factor {
             Factor::Truth(_) | Factor::Holds(_) => true,
             Factor::Inverse(_) | Factor::Root(_) => false,
             Factor::Call(name, args) => {
-                matches!(&**name, "max" | "min" | "abs" | "erf" | "sin" | "cos" | "atan") && args.iter().all(Real::is_total)
+                matches!(&**name, "max" | "min" | "abs" | "erf" | "sin" | "cos" | "atan")
+                    && args.iter().all(Real::is_total)
             }
             Factor::Reduce(how, _, body) => *how == Reduction::Sum && body.is_total(),
         }
@@ -301,8 +301,7 @@ impl Product {
             .filter(|(f, n)| matches!(f, Factor::Root(r) if **n > 1 && facts.nonneg(r)))
             .map(|(f, _)| f.clone())
             .collect();
-        let inverses: Vec<Factor> =
-            self.factors.keys().filter(|f| matches!(f, Factor::Inverse(_))).cloned().collect();
+        let inverses: Vec<Factor> = self.factors.keys().filter(|f| matches!(f, Factor::Inverse(_))).cloned().collect();
         for inverse in inverses {
             let Factor::Inverse(of) = &inverse else { continue };
             let Some((p, _)) = of.single() else { continue };
@@ -387,7 +386,8 @@ impl fmt::Display for Real {
         }
         for (n, (p, c)) in self.terms().enumerate() {
             f.write_str(if n == 0 { "" } else { " + " })?;
-            let mut parts: Vec<String> = if c == 1.0 && *p != Product::default() { Vec::new() } else { vec![c.to_string()] };
+            let mut parts: Vec<String> =
+                if c == 1.0 && *p != Product::default() { Vec::new() } else { vec![c.to_string()] };
             for (factor, n) in &p.factors {
                 parts.push(if *n == 1 { factor.to_string() } else { format!("{factor}^{n}") });
             }
@@ -510,7 +510,7 @@ pub fn inverse(of: &Real, facts: &Known<'_>) -> Res<Real> {
     }
     let Some((p, c)) = of.single() else {
         // The first coefficient is 1.
-        let (_, lead) = of.terms().next().unwrap_or((&p_default(), 1.0));
+        let lead = of.terms().next().map_or(1.0, |(_, c)| c);
         let monic = of.scaled(1.0 / lead);
         return Ok(Real::factor(Factor::Inverse(Box::new(monic))).scaled(1.0 / lead));
     };
@@ -525,10 +525,6 @@ pub fn inverse(of: &Real, facts: &Known<'_>) -> Res<Real> {
         }
     }
     Ok(result)
-}
-
-fn p_default() -> Product {
-    Product::default()
 }
 
 /// The square root: that of a product of positive factors is one of roots.
@@ -620,7 +616,7 @@ pub fn extremum(how: Reduction, vars: &[(u32, Poly)], body: &Real, facts: &Known
         }
         return Ok(body.clone());
     }
-    let (vars, body) = named(facts.facts(), vars, |map| body.rename(facts, map), body.height())?;
+    let (vars, body) = named(vars, |map| body.rename(facts, map), body.height())?;
     Ok(Real::factor(Factor::Reduce(how, vars, Box::new(body))))
 }
 
@@ -705,7 +701,7 @@ fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<R
             result = result.times(&sum(&part.vars, &body, facts)?, facts);
             continue;
         }
-        let (names, body) = named(facts.facts(), &part.vars, |map| body.rename(facts, map), body.height())?;
+        let (names, body) = named(&part.vars, |map| body.rename(facts, map), body.height())?;
         result = result.times(&Real::factor(Factor::Reduce(Reduction::Sum, names, Box::new(body))), facts);
     }
     Ok(result)

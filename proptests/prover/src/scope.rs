@@ -20,7 +20,7 @@ use crate::{
     call::{Case, Perm, Value},
     choices::Choices,
     facts::{Res, stop},
-    poly::{Atom, Poly},
+    poly::Poly,
     shape::{Item, Shape, Tensor, axes, count},
     term::{Kind, T, Term, Ty, apply, num},
 };
@@ -55,7 +55,7 @@ impl<'r> Scope<'r> {
         scope.variables(choices)?;
         scope.axes(choices)?;
         scope.alike(choices);
-        scope.relations(choices)?;
+        scope.relations()?;
         for variable in scope.rule.tensors() {
             for item in scope.shape(&variable.1.dims)? {
                 scope.case.facts.note(item.extent);
@@ -100,9 +100,7 @@ impl<'r> Scope<'r> {
                             Value::Int(Poly::size(name))
                         }
                         AttrVariable::Bool => Value::Bool(choices.choose(2) == 0),
-                        AttrVariable::OneOf(words) => {
-                            Value::Word(words[choices.choose(words.len())].as_str().into())
-                        }
+                        AttrVariable::OneOf(words) => Value::Word(words[choices.choose(words.len())].as_str().into()),
                         AttrVariable::Shape => Value::Shape(choices.peeled(name)),
                         AttrVariable::Axes => Value::AnyAxes(name.into()),
                         AttrVariable::DType => return stop("an element type as an attribute"),
@@ -253,13 +251,13 @@ impl<'r> Scope<'r> {
         })
     }
 
-    fn relations(&mut self, choices: &mut Choices) -> Res<()> {
+    fn relations(&mut self) -> Res<()> {
         // What binds comes before what asks.
         let rule = self.rule;
         let (binding, asking): (Vec<_>, Vec<_>) =
             rule.relations.iter().map(|(call, _)| call).partition(|call| call.relation.name != "at-most");
         for call in binding.into_iter().chain(asking) {
-            self.relation(call, choices)?;
+            self.relation(call)?;
         }
         for variable in &rule.variables {
             if let (Some((least, _)), VariableKind::Tensor { .. }) = (variable.domain, &variable.kind)
@@ -287,7 +285,7 @@ impl<'r> Scope<'r> {
         self.case.numbers.borrow_mut().entry(name.into()).or_default().push(property.into());
     }
 
-    fn relation(&mut self, call: &RelationCall, choices: &mut Choices) -> Res<()> {
+    fn relation(&mut self, call: &RelationCall) -> Res<()> {
         let one = Poly::int(1);
         let facts = |scope: &Scope<'_>, all: Vec<Poly>| all.into_iter().for_each(|p| scope.case.facts.note(p));
         match (call.relation.name, call.args.as_slice()) {
@@ -377,7 +375,8 @@ impl<'r> Scope<'r> {
             }
             ("swap", [a, x, y, RelationArg::Attr(p)]) => {
                 let shape = self.arg_shape(a)?;
-                let known = |arg: &RelationArg| self.arg_int(arg).map(|n| n.known().unwrap_or(0).unsigned_abs() as usize);
+                let known =
+                    |arg: &RelationArg| self.arg_int(arg).map(|n| n.known().unwrap_or(0).unsigned_abs() as usize);
                 let (x, y) = (known(x)?, known(y)?);
                 self.swap(&shape, x, y, *p)?;
             }
@@ -398,7 +397,6 @@ impl<'r> Scope<'r> {
             ("mask", [..]) => self.mask(call)?,
             (name, _) => return stop(format!("the relation `{name}` is not understood")),
         }
-        let _ = choices;
         Ok(())
     }
 
@@ -446,11 +444,11 @@ impl<'r> Scope<'r> {
 
     /// Says that an expression over dims is equal to something: binds its one variable, if that is all that it is.
     fn equal_dims(&mut self, pattern: &DimPattern, value: Poly) -> Res<()> {
-        if let DimPattern::Var(slot) = pattern {
-            if self.dims.get(slot) == Some(&Poly::size(self.name(*slot))) {
-                self.dims.insert(*slot, value);
-                return Ok(());
-            }
+        if let DimPattern::Var(slot) = pattern
+            && self.dims.get(slot) == Some(&Poly::size(self.name(*slot)))
+        {
+            self.dims.insert(*slot, value);
+            return Ok(());
         }
         let own = self.dim(pattern)?;
         self.equate(own, value)

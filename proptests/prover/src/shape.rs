@@ -88,6 +88,9 @@ pub fn find(shape: &[Item], from_the_end: &Poly) -> Res<usize> {
     }
 }
 
+/// The element at an index.
+type Elements = Rc<dyn Fn(&[Poly]) -> Res<T>>;
+
 /// A tensor: its element at an index.
 #[derive(Clone)]
 pub struct Tensor {
@@ -96,7 +99,7 @@ pub struct Tensor {
     /// The shape.
     pub shape: Shape,
     /// The element at an index that lies in the shape.
-    pub at: Rc<dyn Fn(&[Poly]) -> Res<T>>,
+    pub at: Elements,
 }
 
 impl Tensor {
@@ -125,8 +128,10 @@ pub fn expanded(
     taught: bool,
 ) -> Res<Vec<Poly>> {
     // What a relation says that it expands to may itself be expanded.
-    let middle = known.borrow().iter().find(|(a, b)| a == from && from.len() == 1 && b.as_slice() != to).map(|(_, b)| b.clone());
-    if let Some(middle) = middle.filter(|_| from[0].rank.is_some() && !from.iter().zip(to.iter().rev()).all(|(a, b)| a == b))
+    let middle =
+        known.borrow().iter().find(|(a, b)| a == from && from.len() == 1 && b.as_slice() != to).map(|(_, b)| b.clone());
+    if let Some(middle) =
+        middle.filter(|_| from[0].rank.is_some() && !from.iter().zip(to.iter().rev()).all(|(a, b)| a == b))
         && middle.iter().all(|item| item.rank.is_none())
         && let Ok(at) = expanded(facts, known, &middle, to, at, false)
     {
@@ -158,14 +163,7 @@ pub fn expanded(
 }
 
 /// A broadcast of which nothing is known but that it is one.
-fn opaque(
-    facts: &Facts,
-    known: &Broadcasts,
-    from: &[Item],
-    to: &[Item],
-    at: &[Poly],
-    taught: bool,
-) -> Res<Vec<Poly>> {
+fn opaque(facts: &Facts, known: &Broadcasts, from: &[Item], to: &[Item], at: &[Poly], taught: bool) -> Res<Vec<Poly>> {
     if taught {
         let pair = (from.to_vec(), to.to_vec());
         if !known.borrow().contains(&pair) {
@@ -256,8 +254,6 @@ fn group(from: &[Item], to: &[Item]) -> Option<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> =
         (0..=from.len()).flat_map(|a| (0..=to.len()).map(move |b| (a, b))).filter(|p| *p != (0, 0)).collect();
     pairs.sort_by_key(|(a, b)| (a + b, *a));
-    let fits = |&(a, b): &(usize, usize)| {
-        count(&from[..a]) == count(&to[..b]) && count(&from[a..]) == count(&to[b..])
-    };
+    let fits = |&(a, b): &(usize, usize)| count(&from[..a]) == count(&to[..b]) && count(&from[a..]) == count(&to[b..]);
     pairs.into_iter().find(fits)
 }

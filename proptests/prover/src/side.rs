@@ -63,7 +63,7 @@ impl<'r> Reader<'r> {
     }
 
     fn call(&self, call: &AppliedOp) -> Res<Vec<Tensor>> {
-        let mut args = call.args.iter().map(|a| self.results(a)).collect::<Res<Vec<_>>>()?;
+        let args = call.args.iter().map(|a| self.results(a)).collect::<Res<Vec<_>>>()?;
         let op = match call.op {
             OpTerm::Named(op) => op,
             OpTerm::Variable(slot, _) => match self.chosen.get(&slot) {
@@ -89,9 +89,10 @@ impl<'r> Reader<'r> {
 
     /// Numbers take the element type of the operand beside them.
     fn number_types(&self, args: &mut [Tensor]) {
-        let known = args.iter().find(|a| &*a.ty.name != "number" && a.ty.kind != Kind::Bool).or(args
+        let known = args
             .iter()
-            .find(|a| &*a.ty.name != "number"))
+            .find(|a| &*a.ty.name != "number" && a.ty.kind != Kind::Bool)
+            .or(args.iter().find(|a| &*a.ty.name != "number"))
             .map(|a| a.ty.clone());
         if let Some(known) = known {
             args.iter_mut().filter(|a| &*a.ty.name == "number").for_each(|a| a.ty = known.clone());
@@ -185,10 +186,8 @@ pub(crate) fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res
         }
         (AttrKind::Perm, Value::Axes(from_the_end)) => {
             let n = from_the_end.len();
-            let items: Option<Vec<usize>> = from_the_end
-                .iter()
-                .map(|p| p.known().and_then(|k| n.checked_sub(usize::try_from(k).ok()?)))
-                .collect();
+            let items: Option<Vec<usize>> =
+                from_the_end.iter().map(|p| p.known().and_then(|k| n.checked_sub(usize::try_from(k).ok()?))).collect();
             match (items, shape) {
                 (Some(items), Some(shape)) if shape.len() == n && shape.iter().all(|i| i.rank.is_none()) => {
                     Value::Perm(Perm::Items(items))
@@ -197,9 +196,7 @@ pub(crate) fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res
             }
         }
         // A list of integers that counts from the end was read as axes: here it is extents.
-        (AttrKind::Shape, Value::Axes(of)) => {
-            Value::Shape(of.iter().map(|p| Item::axis(&Poly::zero() - p)).collect())
-        }
+        (AttrKind::Shape, Value::Axes(of)) => Value::Shape(of.iter().map(|p| Item::axis(&Poly::zero() - p)).collect()),
         (AttrKind::Float, Value::Int(n)) => Value::Number(Rc::new(Term::Index(n))),
         (_, value) => value,
     })
@@ -212,9 +209,7 @@ fn default(default: AttrDefault, kind: AttrKind, shape: Option<&Shape>) -> Res<V
         AttrDefault::Float(x) => Value::Number(num(x)),
         AttrDefault::Bool(b) => Value::Bool(b),
         AttrDefault::Word(w) => Value::Word(w.into()),
-        AttrDefault::Shape(dims) => {
-            Value::Shape(dims.iter().map(|n| Item::axis(Poly::int(i128::from(*n)))).collect())
-        }
+        AttrDefault::Shape(dims) => Value::Shape(dims.iter().map(|n| Item::axis(Poly::int(i128::from(*n)))).collect()),
     };
     fitted(kind, value, shape)
 }

@@ -4,11 +4,7 @@ use std::rc::Rc;
 
 use eutectic_ir::ops::Reduction;
 
-use super::{
-    Arithmetic, Semantics, one,
-    reduce::matrix,
-    rounded,
-};
+use super::{Arithmetic, Semantics, one, reduce::matrix, rounded};
 use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
@@ -17,13 +13,11 @@ use crate::{
     term::{T, Term, Ty, apply, choose, num},
 };
 
-pub(super) const OPS: &[(&str, Semantics)] = &[
-    ("attention", attention),
-    ("attention-tf32", attention),
-    ("sdpa", sdpa),
-    ("rope", rope),
-    ("glu", glu),
-];
+pub(super) const OPS: &[(&str, Semantics)] =
+    &[("attention", attention), ("attention-tf32", attention), ("sdpa", sdpa), ("rope", rope), ("glu", glu)];
+
+/// A function of a key.
+type ByKey<'a> = &'a dyn Fn(&Poly) -> Res<T>;
 
 /// One head: what is read of it at (row, column), and how its scores are made.
 pub(super) struct Head<'a> {
@@ -36,7 +30,7 @@ pub(super) struct Head<'a> {
     pub key: &'a dyn Fn(&Poly, &Poly) -> Res<T>,
     pub value: &'a dyn Fn(&Poly) -> Res<T>,
     /// The bias of a key, if there is one.
-    pub bias: Option<&'a dyn Fn(&Poly) -> Res<T>>,
+    pub bias: Option<ByKey<'a>>,
     pub scale: &'a T,
     pub softcap: &'a T,
     pub empty: &'a str,
@@ -54,7 +48,8 @@ impl Head<'_> {
         let capped = match self.softcap.number() {
             Some(0.0) => score,
             _ => {
-                let capped = arithmetic.mul(&arithmetic.of("tanh", &[&arithmetic.div(&score, self.softcap)]), self.softcap);
+                let capped =
+                    arithmetic.mul(&arithmetic.of("tanh", &[&arithmetic.div(&score, self.softcap)]), self.softcap);
                 match &**self.softcap {
                     // Whether a number variable is 0 decides which.
                     Term::Param(name) if !self.case.number_is(name, "nonzero") => {
@@ -81,8 +76,7 @@ impl Head<'_> {
         let keys = std::slice::from_ref(&self.keys);
         let through = |t: T| if self.op == "attention-tf32" { apply("tf32", self.ty, vec![t]) } else { t };
         let most = reduce(self.case, Reduction::Max, self.ty, keys, |j| self.score(&j[0]))?;
-        let power =
-            |j: &Poly| -> Res<T> { Ok(arithmetic.of("exp", &[&arithmetic.sub(&self.score(j)?, &most)])) };
+        let power = |j: &Poly| -> Res<T> { Ok(arithmetic.of("exp", &[&arithmetic.sub(&self.score(j)?, &most)])) };
         let total = reduce(self.case, Reduction::Sum, self.ty, keys, |j| power(&j[0]))?;
         let sum = reduce(self.case, Reduction::Sum, self.ty, keys, |j| {
             let weight = through(arithmetic.div(&power(&j[0])?, &total));
@@ -146,9 +140,7 @@ pub(super) fn masked(
     Ok(match (word, mask) {
         ("none", None) => (None, "nan"),
         ("additive", Some(bias)) => (Some(bias), "nan"),
-        ("keep", Some(keep)) => {
-            (Some(apply("where", ty, vec![keep, num(0.0), num(f64::NEG_INFINITY)])), "zeros")
-        }
+        ("keep", Some(keep)) => (Some(apply("where", ty, vec![keep, num(0.0), num(f64::NEG_INFINITY)])), "zeros"),
         ("causal", None) => (Some(hidden(vec![last])), "zeros"),
         ("window", None) => {
             let first = &(window - &Poly::int(1)) - &last;

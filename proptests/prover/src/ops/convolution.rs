@@ -26,12 +26,7 @@ struct Windows {
 
 impl Windows {
     fn new(call: &Call) -> Res<Windows> {
-        Ok(Windows {
-            stride: call.pair(0)?,
-            dilation: call.pair(1)?,
-            before: call.pair(2)?,
-            after: call.pair(3)?,
-        })
+        Ok(Windows { stride: call.pair(0)?, dilation: call.pair(1)?, before: call.pair(2)?, after: call.pair(3)? })
     }
 
     /// How many windows of a size an axis has.

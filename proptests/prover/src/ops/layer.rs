@@ -8,7 +8,7 @@ use crate::{
     facts::{Res, stop},
     poly::{Poly, product},
     shape::{Item, Shape, Tensor, find},
-    term::{Ty, num},
+    term::num,
 };
 
 pub(super) const OPS: &[(&str, Semantics)] =
@@ -45,8 +45,7 @@ fn split(call: &Call, x: &Tensor, heads: &Poly) -> Res<Tensor> {
 }
 
 /// Attention of heads side by side: q, k, v and perhaps a mask.
-fn attend(call: &Call, (h, g): (&Poly, &Poly), attrs: Vec<Value>, mut heads: Vec<Tensor>, mask: Option<&Tensor>) -> Res<Tensor> {
-    let _ = g;
+fn attend(call: &Call, h: &Poly, attrs: Vec<Value>, mut heads: Vec<Tensor>, mask: Option<&Tensor>) -> Res<Tensor> {
     heads.extend(mask.cloned());
     let y = swapped(call, part(call, "sdpa", attrs, heads)?)?;
     let [.., rows, _, width] = y.shape.as_slice() else { return stop("heads are matrices") };
@@ -58,7 +57,7 @@ fn mha(call: &Call) -> Res<Vec<Tensor>> {
     let (h, g) = (call.int(0)?, call.int(1)?);
     let split_all = [(0, &h), (1, &g), (2, &g)].map(|(n, heads)| split(call, &call.args[n], heads));
     let heads = split_all.into_iter().collect::<Res<Vec<_>>>()?;
-    Ok(vec![attend(call, (&h, &g), call.attrs[2..6].to_vec(), heads, call.args.get(3))?])
+    Ok(vec![attend(call, &h, call.attrs[2..6].to_vec(), heads, call.args.get(3))?])
 }
 
 fn columns(call: &Call, x: &Tensor, at: Poly, len: Poly) -> Res<Tensor> {
@@ -83,7 +82,7 @@ fn attention_block(call: &Call) -> Res<Vec<Tensor>> {
     let k = split(call, &columns(call, &all, hd.clone(), gd.clone())?, &g)?;
     let v = split(call, &columns(call, &all, &hd + &gd, gd)?, &g)?;
     let turn = |x: Tensor| part(call, "rope", vec![call.attrs[6].clone()], vec![x, a[5].clone(), a[6].clone()]);
-    let y = attend(call, (&h, &g), call.attrs[2..6].to_vec(), vec![turn(q)?, turn(k)?, v], a.get(7))?;
+    let y = attend(call, &h, call.attrs[2..6].to_vec(), vec![turn(q)?, turn(k)?, v], a.get(7))?;
     Ok(vec![part(call, "linear", vec![word("none")], vec![y, a[3].clone(), a[4].clone()])?])
 }
 
@@ -111,9 +110,4 @@ fn encoder_layer(call: &Call) -> Res<Vec<Tensor>> {
     let inner = part(call, "linear", vec![call.attrs[4].clone()], vec![z.clone(), a[7].clone(), a[8].clone()])?;
     let outer = part(call, "linear", vec![word("none")], vec![inner, a[9].clone(), a[10].clone()])?;
     Ok(vec![norm(sum(z, outer)?, 11, 6)?])
-}
-
-/// The types of this family are those of its operands.
-pub fn element_type(x: &Tensor) -> &Ty {
-    &x.ty
 }

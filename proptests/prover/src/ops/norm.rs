@@ -16,8 +16,8 @@ use crate::{
 pub(super) const OPS: &[(&str, Semantics)] = &[
     ("softmax", |call| probabilities(call, false)),
     ("log-softmax", |call| probabilities(call, true)),
-    ("layernorm", |call| norm(call, true, None)),
-    ("rmsnorm", |call| norm(call, false, None)),
+    ("layernorm", |call| norm(call, true)),
+    ("rmsnorm", |call| norm(call, false)),
     ("add-layernorm", |call| with_sum(call, true)),
     ("add-rmsnorm", |call| with_sum(call, false)),
     ("batch-norm", batch_norm),
@@ -91,7 +91,7 @@ fn normalised(
     }
 }
 
-fn norm(call: &Call, centred: bool, _: Option<()>) -> Res<Vec<Tensor>> {
+fn norm(call: &Call, centred: bool) -> Res<Vec<Tensor>> {
     let (args, case, eps, op) = (call.args.clone(), Rc::clone(&call.case), call.number(0)?, call.op);
     find(&args[0].shape, &Poly::int(1))?;
     one(Tensor::new(args[0].ty.clone(), args[0].shape.clone(), move |at| {

@@ -9,7 +9,7 @@ use crate::{
     call::{Call, Case, Value},
     facts::{Res, stop},
     shape::{Item, Shape, Tensor, expanded, show},
-    term::{Kind, T, Term, Ty, apply, num},
+    term::{Kind, T, Term, Ty, apply},
 };
 
 /// A pointwise op of the table.
@@ -132,11 +132,6 @@ fn name(call: &Call) -> Res<Rc<str>> {
         "act" => format!("act {}", call.word(0)?).into(),
         op => op.into(),
     })
-}
-
-/// A number, repeated.
-pub fn constant(ty: Ty, x: f64) -> Tensor {
-    Tensor::new(ty, Shape::new(), move |_| Ok(num(x)))
 }
 
 /// The coordinate along an axis.

@@ -9,7 +9,7 @@ use crate::{
     call::{Call, Case, Value, reduce},
     facts::{Res, stop},
     poly::{Atom, Poly, product},
-    shape::{Item, Shape, Tensor, count, find},
+    shape::{Item, Shape, Tensor, find},
     term::{Kind, T, Term, Ty, apply},
 };
 
@@ -25,11 +25,14 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("lora", lora),
 ];
 
+/// The index of an element by what stays and by what goes.
+type Join = Rc<dyn Fn(&[Poly], &[Poly]) -> Vec<Poly>>;
+
 /// What is reduced: the extents that go, the shape that is left, and the index of an element by both.
 struct Reduced {
     extents: Vec<Poly>,
     shape: Shape,
-    join: Rc<dyn Fn(&[Poly], &[Poly]) -> Vec<Poly>>,
+    join: Join,
 }
 
 fn reduced(case: &Rc<Case>, shape: &Shape, axes: &Value, keep: bool) -> Res<Reduced> {
@@ -190,9 +193,4 @@ fn lora(call: &Call) -> Res<Vec<Tensor>> {
         })?;
         Ok(rounded("lora", &ty, arithmetic.add(&whole, &arithmetic.mul(&scale, &adapter))))
     }))
-}
-
-/// The number of elements of a shape, for means.
-pub(super) fn elements(shape: &[Item]) -> Poly {
-    count(shape)
 }

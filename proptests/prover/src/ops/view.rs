@@ -73,8 +73,7 @@ impl crate::call::Case {
         let size = reduced.terms().find_map(|(m, c)| match m.as_slice() {
             [own @ Atom::Size(_)] if c.abs() == 1 => {
                 let (slope, rest) = reduced.linear_in(own)?;
-                let is = rest.plus_times(&Poly::zero(), 0);
-                Some((own.clone(), &Poly::zero() - &(&is * &slope)))
+                Some((own.clone(), &Poly::zero() - &(&rest * &slope)))
             }
             _ => None,
         });
@@ -100,24 +99,24 @@ fn slice(call: &Call) -> Res<Vec<Tensor>> {
     let axis = call.axis(0, &from)?;
     let (start, len, step) = (call.int(1)?, call.int(2)?, call.int(3)?);
     let extent = from[axis].extent.clone();
-    let one = Poly::int(1);
+    let unit = Poly::int(1);
     call.case.require(start.clone(), "a start that is not negative")?;
     call.case.require(len.clone(), "a length that is not negative")?;
     call.case.require(&extent - &start, "a start inside of the axis")?;
-    if step == one {
+    if step == unit {
         call.case.require(&(&extent - &start) - &len, "a part that lies in the axis")?;
     } else if !call.case.left.get() {
         // The last element, where there is one.
-        let last = &start + &(&step * &(&len - &one));
+        let last = &start + &(&step * &(&len - &unit));
         let inside = || call.case.facts.within(&last, &extent);
-        if len.known() != Some(0) && !call.case.facts.assume([&len - &one], inside) {
+        if len.known() != Some(0) && !call.case.facts.assume([&len - &unit], inside) {
             return stop(format!("the right side needs a part that lies in the axis: {last} in 0..{extent}"));
         }
     }
     let mut to = from.clone();
     to[axis].extent = len;
     let (x, case) = (call.args[0].clone(), Rc::clone(&call.case));
-    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+    one(Tensor::new(x.ty.clone(), to, move |at| {
         let mut at = at.to_vec();
         at[axis] = &start + &(&step * &at[axis]);
         let there = [at[axis].clone(), &(&extent - &at[axis]) - &Poly::int(1)];
@@ -134,7 +133,7 @@ fn pad(call: &Call) -> Res<Vec<Tensor>> {
     let mut to = x.shape.clone();
     to[axis].extent = &(&to[axis].extent + &before) + &after;
     let case = Rc::clone(&call.case);
-    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+    one(Tensor::new(x.ty.clone(), to, move |at| {
         let mut at = at.to_vec();
         at[axis] = &at[axis] - &before;
         let fill = fill.clone();
@@ -166,17 +165,17 @@ fn window(call: &Call) -> Res<Vec<Tensor>> {
     let from = call.args[0].shape.clone();
     let axis = call.axis(0, &from)?;
     let (size, stride, dilation) = (call.int(1)?, call.int(2)?, call.int(3)?);
-    let one = Poly::int(1);
-    let room = &from[axis].extent - &(&(&dilation * &(&size - &one)) + &one);
-    for p in [&size - &one, &stride - &one, &dilation - &one, room.clone()] {
+    let unit = Poly::int(1);
+    let room = &from[axis].extent - &(&(&dilation * &(&size - &unit)) + &unit);
+    for p in [&size - &unit, &stride - &unit, &dilation - &unit, room.clone()] {
         call.case.require(p, "windows that fit")?;
     }
     let (steps, _) = call.case.facts.divided(&room, &stride);
     let mut to = from.clone();
-    to[axis].extent = &steps + &one;
+    to[axis].extent = &steps + &unit;
     to.insert(axis + 1, Item::axis(size));
     let (x, case) = (call.args[0].clone(), Rc::clone(&call.case));
-    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+    one(Tensor::new(x.ty.clone(), to, move |at| {
         let mut at = at.to_vec();
         let within = at.remove(axis + 1);
         at[axis] = &(&stride * &at[axis]) + &(&dilation * &within);
@@ -195,7 +194,7 @@ fn concat(call: &Call) -> Res<Vec<Tensor>> {
     }
     to[axis].extent = &a.shape[axis].extent + &b.shape[axis].extent;
     let case = Rc::clone(&call.case);
-    super::one(Tensor::new(a.ty.clone(), to, move |at| {
+    one(Tensor::new(a.ty.clone(), to, move |at| {
         let first = &a.shape[axis].extent;
         let mut behind = at.to_vec();
         behind[axis] = &at[axis] - first;
@@ -211,9 +210,9 @@ fn gather(call: &Call) -> Res<Vec<Tensor>> {
     let to: Shape = [&x.shape[..axis], &ids.shape, &x.shape[axis + 1..]].concat();
     let behind = axis + ids.shape.len();
     let case = Rc::clone(&call.case);
-    super::one(Tensor::new(x.ty.clone(), to, move |at| {
+    one(Tensor::new(x.ty.clone(), to, move |at| {
         let id = value((ids.at)(&at[axis..behind])?);
-        let index = [&at[..axis], &[id.clone()], &at[behind..]].concat();
+        let index = [&at[..axis], std::slice::from_ref(&id), &at[behind..]].concat();
         let there = [id.clone(), &(&x.shape[axis].extent - &id) - &Poly::int(1)];
         case.facts.assume(there, || (x.at)(&index))
     }))
@@ -227,7 +226,7 @@ fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
         return stop(format!("whether {} and {} differ along one axis only", show(&x.shape), show(&part.shape)));
     }
     let case = Rc::clone(&call.case);
-    super::one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
+    one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
         let mut from = at.to_vec();
         from[axis] = &at[axis] - &value((start.at)(&[])?);
         within(&case, &from[axis], &part.shape[axis].extent, || (part.at)(&from), || (x.at)(at))
