@@ -8,7 +8,7 @@ use crate::{
     facts::{Res, stop},
     poly::{Atom, Poly},
     shape::{Item, Shape, Tensor, count, expanded, reshaped, show},
-    term::{T, choose, value},
+    term::{Kind, T, apply, choose, value},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] = &[
@@ -132,6 +132,9 @@ fn pad(call: &Call) -> Res<Vec<Tensor>> {
     call.case.require(after.clone(), "padding that is not negative")?;
     let mut to = x.shape.clone();
     to[axis].extent = &(&to[axis].extent + &before) + &after;
+    // The value becomes an element: ½ is no integer.
+    let held = x.ty.kind == Kind::Float || fill.number().is_some_and(|n| n == 0.0 || n == 1.0);
+    let fill = if held { fill } else { apply("store", &x.ty, vec![fill]) };
     let case = Rc::clone(&call.case);
     one(Tensor::new(x.ty.clone(), to, move |at| {
         let mut at = at.to_vec();
