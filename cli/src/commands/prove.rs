@@ -151,6 +151,6 @@ fn print(judged: &[(&Probe, Verdict)], start: Instant, out: &mut dyn Write) -> R
 fn line(pack: &str, counts: &[usize; 4]) -> Vec<String> {
     let all: usize = counts.iter().sum();
     let share = 100 * (counts[0] + counts[1]) / all.max(1);
-    let numbers = [all].iter().chain(counts).map(usize::to_string);
+    let numbers = std::iter::once(&all).chain(counts).map(usize::to_string);
     [pack.to_string()].into_iter().chain(numbers).chain([format!("{share} %")]).collect()
 }

@@ -7,7 +7,7 @@ use eutectic_ir::{Op, ops::Reduction};
 
 use crate::{
     facts::{Facts, Res, stop},
-    poly::{Atom, Poly, product},
+    term::{Atom, Poly, product},
     term::{T, Term, Ty, choose, value},
 };
 

@@ -15,7 +15,7 @@ use crate::{
     bind::{Bound, canonical, fresh, split_ranges, substitute},
     call::Case,
     facts::{Res, Stop},
-    poly::Poly,
+    term::Poly,
     term::{Kind, T, Term, Ty, apply, choose, num, value},
 };
 
@@ -325,7 +325,7 @@ pub fn there(case: &Case, extent: &Poly) -> Res<()> {
     }
     let mut sizes = Vec::new();
     extent.visit(&mut |atom| {
-        if let crate::poly::Atom::Size(name) = atom {
+        if let crate::term::Atom::Size(name) = atom {
             sizes.push(name.clone());
         }
     });
@@ -517,7 +517,7 @@ fn integer(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
         return Some(num(n as f64));
     }
     // One atom alone is that atom.
-    if let Some(([crate::poly::Atom::Value(t)], 1)) = result.single() {
+    if let Some(([crate::term::Atom::Value(t)], 1)) = result.single() {
         return Some(t.clone());
     }
     Some(apply("ring", ty, vec![Rc::new(Term::Index(result))]))

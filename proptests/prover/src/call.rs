@@ -6,8 +6,8 @@ use eutectic_ir::ops::Reduction;
 
 use crate::{
     facts::{Facts, Res, stop},
-    poly::{Atom, Poly},
     shape::{Broadcasts, Shape, Tensor},
+    term::{Atom, Poly},
     term::{T, Term, Ty},
 };
 

@@ -4,9 +4,8 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use crate::{
     call::Case,
-    poly::Poly,
-    scope::sequence,
-    shape::{Item, Shape},
+    shape::{Item, Shape, sequence},
+    term::Poly,
 };
 
 /// The choices of one case, and those that are still to be tried.

@@ -9,7 +9,7 @@ use std::{
     rc::Rc,
 };
 
-use crate::poly::{Atom, Poly, without};
+use crate::term::{Atom, Poly, without};
 
 /// Why there is no proof.
 #[derive(Clone, Debug, PartialEq)]

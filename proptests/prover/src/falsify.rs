@@ -84,7 +84,7 @@ impl Choices for Draws {
     fn attr(&mut self, rule: &Rule, slot: VarId, bindings: &Bindings) -> Attr {
         match rule.attribute(slot) {
             Some(AttrVariable::Int) => Attr::Int(self.dim(false)),
-            Some(AttrVariable::Axis) => Attr::Int(-1 - self.random.i64(..3)),
+            Some(AttrVariable::Axis) => Attr::Int(-1 - self.random.i64(0..3)),
             Some(AttrVariable::Axes) => {
                 let axes: Vec<i64> = (-3..0).filter(|_| self.random.bool()).collect();
                 Attr::from(if axes.is_empty() { &[-1][..] } else { &axes })
@@ -164,7 +164,7 @@ pub fn elements(ty: &Type, random: &mut fastrand::Rng) -> Option<Tensor> {
     }
     Some(match dtype.is_float() {
         true => Tensor::from_f64(dtype, &dims, (0..count).map(|_| f64::from(random.i32(-16..17)) / 8.0)),
-        false => Tensor::from_i64(dtype, &dims, (0..count).map(|_| random.i64(..2))),
+        false => Tensor::from_i64(dtype, &dims, (0..count).map(|_| random.i64(0..2))),
     })
 }
 

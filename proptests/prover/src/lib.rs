@@ -9,7 +9,7 @@
 //! 2. Its variables are symbols, in `scope`: an extent is a number that is not negative, a sequence of axes `B..` is one axis of |B| elements. `shape` says why this is
 //!    sound for every rank. What the types of the left side ask for is a fact; what those of the right side ask for is to be shown.
 //! 3. The op table is written once more, in `ops`, as symbolic semantics: each op gives the term of its result's element at an index. A test compares it with the interpreter.
-//! 4. Indices are integer polynomials with quotients, in `poly`; inequalities follow by a small decision procedure, in `facts`, whose `true` is a proof. No SMT solver
+//! 4. Indices are integer polynomials with quotients, in `term`; inequalities follow by a small decision procedure, in `facts`, whose `true` is a proof. No SMT solver
 //!    is asked: what the procedure cannot show is not proved.
 //! 5. Terms are brought into a normal form, and are equal if these are the same term: by laws that hold bit for bit, in `bits`; or by those of real arithmetic, in
 //!    `lower` and `real`.
@@ -33,7 +33,6 @@ mod facts;
 mod falsify;
 mod lower;
 mod ops;
-mod poly;
 mod prove;
 mod real;
 mod scope;

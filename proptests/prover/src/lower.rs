@@ -13,8 +13,8 @@ use crate::{
     bits,
     call::Case,
     facts::Res,
-    poly::{Atom, Poly},
     real::{self, Factor, Known, Real},
+    term::{Atom, Poly},
     term::{Kind, T, Term, apply, choose, num, value},
 };
 

@@ -19,11 +19,11 @@ use crate::{
     facts::{Res, Stop, stop},
     falsify::{Counterexample, falsify},
     lower::{Lower, Truths},
-    poly::Poly,
     real::{self, Known},
     scope::Scope,
     shape::{Item, Tensor, show},
     side::Reader,
+    term::Poly,
     term::{Kind, T, Term, Ty},
 };
 

@@ -13,7 +13,7 @@ use crate::{
     bind::{index_with, named, with},
     call::Case,
     facts::{Facts, Res, Stop},
-    poly::{Atom, Poly},
+    term::{Atom, Poly},
     term::{T, Term},
 };
 

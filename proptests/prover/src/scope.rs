@@ -20,8 +20,8 @@ use crate::{
     call::{Case, Perm, Value},
     choices::Choices,
     facts::{Res, stop},
-    poly::Poly,
-    shape::{Item, Shape, Tensor, axes, count},
+    shape::{Item, Shape, Tensor, axes, count, sequence},
+    term::Poly,
     term::{Kind, T, Term, Ty, apply, num},
 };
 
@@ -559,7 +559,7 @@ impl<'r> Scope<'r> {
                 _ => return stop(format!("the value of {}", self.name(*slot))),
             },
             DimPattern::Sum(of) => all(of)?.iter().fold(Poly::zero(), |n, p| &n + p),
-            DimPattern::Product(of) => crate::poly::product(&all(of)?),
+            DimPattern::Product(of) => crate::term::product(&all(of)?),
             DimPattern::Difference(pair) => &self.dim(&pair[0])? - &self.dim(&pair[1])?,
             DimPattern::Quotient(pair) => {
                 let (a, b) = (self.dim(&pair[0])?, self.dim(&pair[1])?);
@@ -634,7 +634,7 @@ impl<'r> Scope<'r> {
                 let facts = &self.case.facts;
                 match (function.name, args.as_slice()) {
                     ("+", all) => Some(all.iter().fold(Poly::zero(), |n, p| &n + p)),
-                    ("*", all) => Some(crate::poly::product(all)),
+                    ("*", all) => Some(crate::term::product(all)),
                     ("-", [a, b]) => Some(a - b),
                     ("neg", [a]) => Some(&Poly::zero() - a),
                     ("min" | "max", [a, b]) => Some(facts.extreme(a, b, function.name == "max")),
@@ -667,11 +667,6 @@ impl<'r> Scope<'r> {
             }
         }
     }
-}
-
-/// A sequence of axes of which nothing is known.
-pub fn sequence(name: &str) -> Item {
-    Item { extent: Poly::size(&format!("#{name}")), rank: Some(name.into()) }
 }
 
 /// An attribute that is given as it is.

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use crate::{
     facts::{Facts, Res, Stop, stop},
-    poly::{Atom, Poly, product},
+    term::{Atom, Poly, product},
     term::{T, Ty},
 };
 
@@ -54,6 +54,11 @@ impl Item {
             None => self.extent.to_string(),
         }
     }
+}
+
+/// A sequence of axes of which nothing is known.
+pub fn sequence(name: &str) -> Item {
+    Item { extent: Poly::size(&format!("#{name}")), rank: Some(name.into()) }
 }
 
 /// A shape as text.

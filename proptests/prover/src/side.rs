@@ -14,9 +14,9 @@ use crate::{
     choices::Choices,
     facts::{Res, stop},
     ops,
-    poly::Poly,
     scope::{Scope, literal},
     shape::{Item, Shape, Tensor, axes},
+    term::Poly,
     term::{Kind, T, Term, Ty, apply, num},
 };
 

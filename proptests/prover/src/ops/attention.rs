@@ -4,12 +4,15 @@ use std::rc::Rc;
 
 use eutectic_ir::ops::Reduction;
 
-use super::{Arithmetic, Semantics, one, reduce::matrix, rounded};
+use super::{
+    build::{Arithmetic, Semantics, one, rounded},
+    reduce::matrix,
+};
 use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
-    poly::Poly,
     shape::{Item, Shape, Tensor, expanded, find},
+    term::Poly,
     term::{T, Term, Ty, apply, choose, num},
 };
 
@@ -150,7 +153,7 @@ pub(super) fn masked(
     })
 }
 
-fn sdpa(call: &Call) -> Res<Vec<Tensor>> {
+pub(super) fn sdpa(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case) = (call.args.clone(), Rc::clone(&call.case));
     let (scale, softcap) = (call.number(0)?, call.number(1)?);
     let (word, window) = (call.word(2)?.to_string(), call.int(3)?);
@@ -207,7 +210,7 @@ fn sdpa(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-fn rope(call: &Call) -> Res<Vec<Tensor>> {
+pub(super) fn rope(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case, style) = (call.args.clone(), Rc::clone(&call.case), call.word(0)?.to_string());
     let (x, ty) = (args[0].clone(), args[0].ty.clone());
     let (_, width) = matrix(&x)?;

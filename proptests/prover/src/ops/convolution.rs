@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use eutectic_ir::ops::Reduction;
 
-use super::{Arithmetic, Semantics, one, rounded};
+use super::build::{Arithmetic, Semantics, one, rounded};
 use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
-    poly::{Poly, product},
     shape::{Item, Tensor},
+    term::{Poly, product},
     term::{T, Term, choose, num},
 };
 

@@ -4,6 +4,7 @@
 //! function `round NAME` where the reference rounds once: inside of it, arithmetic is that of reals. A test compares each of them with the interpreter.
 
 mod attention;
+mod build;
 mod convolution;
 mod layer;
 mod norm;
@@ -13,17 +14,8 @@ mod view;
 
 use eutectic_ir::{Class, Op};
 
-use crate::{
-    call::Call,
-    facts::Res,
-    shape::Tensor,
-    term::{T, Ty, apply},
-};
-
+pub use build::Semantics;
 pub use pointwise::{map, pointwise};
-
-/// The meaning of an op: its results.
-pub type Semantics = fn(&Call) -> Res<Vec<Tensor>>;
 
 /// The ops that are no functions of elements, family by family.
 const FAMILIES: &[&[(&str, Semantics)]] =
@@ -37,41 +29,6 @@ pub fn semantics(op: Op) -> Option<Semantics> {
         // An op that can fail is no function of elements.
         (None, Class::Pointwise) if op.def().ids.is_none() => Some(pointwise),
         _ => None,
-    }
-}
-
-/// One result.
-fn one(tensor: Tensor) -> Res<Vec<Tensor>> {
-    Ok(vec![tensor])
-}
-
-/// What is rounded once.
-fn rounded(op: &str, ty: &Ty, term: T) -> T {
-    apply(&format!("round {op}"), ty, vec![term])
-}
-
-/// Arithmetic on terms of one element type.
-pub struct Arithmetic(pub Ty);
-
-impl Arithmetic {
-    pub fn of(&self, op: &str, args: &[&T]) -> T {
-        apply(op, &self.0, args.iter().map(|t| T::clone(t)).collect())
-    }
-
-    pub fn add(&self, a: &T, b: &T) -> T {
-        self.of("add", &[a, b])
-    }
-
-    pub fn sub(&self, a: &T, b: &T) -> T {
-        self.of("sub", &[a, b])
-    }
-
-    pub fn mul(&self, a: &T, b: &T) -> T {
-        self.of("mul", &[a, b])
-    }
-
-    pub fn div(&self, a: &T, b: &T) -> T {
-        self.of("div", &[a, b])
     }
 }
 

@@ -4,19 +4,22 @@ use std::rc::Rc;
 
 use eutectic_ir::ops::Reduction;
 
-use super::{Arithmetic, Semantics, one, reduce::mean_of, rounded};
+use super::{
+    build::{Arithmetic, Semantics, one, rounded},
+    reduce::mean_of,
+};
 use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
-    poly::Poly,
     shape::{Tensor, find},
+    term::Poly,
     term::{T, Ty, apply},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] = &[
     ("softmax", |call| probabilities(call, false)),
     ("log-softmax", |call| probabilities(call, true)),
-    ("layernorm", |call| norm(call, true)),
+    ("layernorm", layernorm),
     ("rmsnorm", |call| norm(call, false)),
     ("add-layernorm", |call| with_sum(call, true)),
     ("add-rmsnorm", |call| with_sum(call, false)),
@@ -89,6 +92,10 @@ fn normalised(
         Some(shift) => Ok(arithmetic.add(&scaled, &(shift.at)(std::slice::from_ref(own))?)),
         None => Ok(scaled),
     }
+}
+
+pub(super) fn layernorm(call: &Call) -> Res<Vec<Tensor>> {
+    norm(call, true)
 }
 
 fn norm(call: &Call, centred: bool) -> Res<Vec<Tensor>> {

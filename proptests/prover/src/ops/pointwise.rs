@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use eutectic_ir::Op;
 
-use super::one;
+use super::build::one;
 use crate::{
     call::{Call, Case, Value},
     facts::{Res, stop},

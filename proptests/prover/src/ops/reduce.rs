@@ -4,12 +4,15 @@ use std::rc::Rc;
 
 use eutectic_ir::ops::Reduction;
 
-use super::{Arithmetic, Semantics, one, rounded};
+use super::{
+    build::{Arithmetic, Semantics, one, rounded},
+    pointwise,
+};
 use crate::{
     call::{Call, Case, Value, reduce},
     facts::{Res, stop},
-    poly::{Atom, Poly, product},
     shape::{Item, Shape, Tensor, find},
+    term::{Atom, Poly, product},
     term::{Kind, T, Term, Ty, apply},
 };
 
@@ -122,7 +125,7 @@ fn matmul(call: &Call) -> Res<Vec<Tensor>> {
         return stop(format!("whether {k} and {k2} are equal"));
     }
     let (outer_a, outer_b) = (a.shape[..a.shape.len() - 2].to_vec(), b.shape[..b.shape.len() - 2].to_vec());
-    let outer = super::pointwise::broadcast(&case, &outer_a, &outer_b)?;
+    let outer = pointwise::broadcast(&case, &outer_a, &outer_b)?;
     let shape: Shape = outer.iter().cloned().chain([Item::axis(m), Item::axis(n)]).collect();
     let (ty, op, left) = (a.ty.clone(), call.op, case.left.get());
     one(Tensor::new(ty.clone(), shape, move |at| {
@@ -166,7 +169,7 @@ pub(super) fn rows_times(x: &Tensor, w: &Tensor) -> Res<Shape> {
     Ok(shape)
 }
 
-fn linear(call: &Call) -> Res<Vec<Tensor>> {
+pub(super) fn linear(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case, act) = (call.args.clone(), Rc::clone(&call.case), format!("act {}", call.word(0)?));
     let (shape, ty) = (rows_times(&args[0], &args[1])?, args[0].ty.clone());
     one(Tensor::new(ty.clone(), shape, move |at| {

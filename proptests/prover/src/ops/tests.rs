@@ -19,10 +19,10 @@ use super::semantics;
 use crate::{
     call::{Call, Case},
     falsify::{Draws, elements},
-    poly::{Atom, Poly},
     scope::literal,
     shape::{Item, Tensor as Symbolic},
     side::fitted,
+    term::{Atom, Poly},
     term::{T, Term, Ty},
 };
 
@@ -281,7 +281,7 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes() {
     for op in
         Op::all().filter(|op| !layer(op) && semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise))
     {
-        for seed in 0..60 {
+        for seed in 0..200 {
             if seen.get(&op).is_some_and(|n| *n >= 8) {
                 break;
             }

@@ -2,12 +2,15 @@
 
 use std::rc::Rc;
 
-use super::{Semantics, one, pointwise};
+use super::{
+    build::{Semantics, one},
+    pointwise,
+};
 use crate::{
     call::{Call, Perm, Value},
     facts::{Res, stop},
-    poly::{Atom, Poly},
     shape::{Item, Shape, Tensor, count, expanded, reshaped, show},
+    term::{Atom, Poly},
     term::{Kind, T, apply, choose, value},
 };
 
@@ -30,7 +33,7 @@ fn read(x: &Tensor, shape: Shape, map: impl Fn(&[Poly]) -> Res<Vec<Poly>> + 'sta
     one(Tensor::new(x.ty.clone(), shape, move |at| (x.at)(&map(at)?)))
 }
 
-fn transpose(call: &Call) -> Res<Vec<Tensor>> {
+pub(super) fn transpose(call: &Call) -> Res<Vec<Tensor>> {
     let Value::Perm(perm) = &call.attrs[0] else { return stop("a permutation is wanted") };
     let from = call.args[0].shape.clone();
     // The identity of a sequence is that of its items.
@@ -43,7 +46,7 @@ fn transpose(call: &Call) -> Res<Vec<Tensor>> {
     read(&call.args[0], to, move |at| case.permuted(&perm, &from, &shape, at))
 }
 
-fn reshape(call: &Call) -> Res<Vec<Tensor>> {
+pub(super) fn reshape(call: &Call) -> Res<Vec<Tensor>> {
     let canon = |shape: Shape| -> Shape {
         shape.into_iter().map(|item| Item { extent: call.case.canon(&item.extent), ..item }).collect()
     };
@@ -68,7 +71,7 @@ impl crate::call::Case {
         }
         // What both sides are multiplied with is not 0 where there is an element.
         let common = difference.common();
-        let reduced = difference.terms().map(|(m, c)| (crate::poly::without(m, &common).unwrap_or_default(), c));
+        let reduced = difference.terms().map(|(m, c)| (crate::term::without(m, &common).unwrap_or_default(), c));
         let reduced = Poly::from_terms(reduced);
         let size = reduced.terms().find_map(|(m, c)| match m.as_slice() {
             [own @ Atom::Size(_)] if c.abs() == 1 => {
@@ -94,7 +97,7 @@ fn expand(call: &Call) -> Res<Vec<Tensor>> {
     read(&call.args[0], to, move |at| expanded(&case.facts, &case.broadcasts, &from, &shape, at, left))
 }
 
-fn slice(call: &Call) -> Res<Vec<Tensor>> {
+pub(super) fn slice(call: &Call) -> Res<Vec<Tensor>> {
     let from = call.args[0].shape.clone();
     let axis = call.axis(0, &from)?;
     let (start, len, step) = (call.int(1)?, call.int(2)?, call.int(3)?);
