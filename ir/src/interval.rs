@@ -196,9 +196,9 @@ pub(crate) fn compare(x: &[Interval], holds: impl Fn(Option<Ordering>) -> bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Op, Type};
+    use crate::Op;
 
-    /// Every op of numbers and bits, in the element types that it takes, at every point of small intervals.
+    /// Every op of whole numbers and truth values, at every point of small intervals.
     #[test]
     fn intervals_hold_what_ops_compute() {
         let boxes: Vec<(i64, i64)> = (-3..4).flat_map(|low| (low..low + 4).map(move |high| (low, high))).collect();
@@ -223,10 +223,10 @@ mod tests {
             "shift-right",
         ] {
             let op = Op::named(name).unwrap();
+            let result = if matches!(name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") { DType::Bool } else { DType::I8 };
             for (&(a, b), &(c, d)) in boxes.iter().flat_map(|x| boxes.iter().map(move |y| (x, y))) {
                 for from in [DType::I8, DType::F32] {
-                    let operand = Type::tensor(from, &[]);
-                    let Ok(Type::Tensor(to, _)) = op.infer(&[], &[&operand, &operand]) else { continue };
+                    let to = if result == DType::Bool { result } else { from };
                     let of = |(low, high): (i64, i64)| Interval::new(low as f64, high as f64);
                     let interval = (op.def().interval)(&[of((a, b)), of((c, d))], to);
                     for (x, y) in (a..=b).flat_map(|x| (c..=d).map(move |y| (x as f64, y as f64))) {

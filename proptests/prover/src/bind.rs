@@ -7,8 +7,7 @@ use eutectic_ir::{Op, ops::Reduction};
 
 use crate::{
     facts::{Facts, Res, stop},
-    term::{Atom, Poly, product},
-    term::{T, Term, Ty, choose, value},
+    term::{Atom, Poly, T, Term, Ty, choose, product, value},
 };
 
 /// Variables with their extents, and what is reduced over them.

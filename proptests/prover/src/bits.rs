@@ -15,8 +15,7 @@ use crate::{
     bind::{Bound, canonical, fresh, split_ranges, substitute},
     call::Case,
     facts::{Res, Stop},
-    term::Poly,
-    term::{Kind, T, Term, Ty, apply, choose, num, value},
+    term::{Kind, Poly, T, Term, Ty, apply, choose, num, value},
 };
 
 /// The normal form of a term, where these truth values are known.

@@ -7,8 +7,7 @@ use eutectic_ir::ops::Reduction;
 use crate::{
     facts::{Facts, Res, stop},
     shape::{Broadcasts, Shape, Tensor},
-    term::{Atom, Poly},
-    term::{T, Term, Ty},
+    term::{Atom, Poly, T, Term, Ty},
 };
 
 /// A permutation of the axes of a shape.

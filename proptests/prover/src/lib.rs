@@ -35,9 +35,11 @@ mod lower;
 mod ops;
 mod prove;
 mod real;
+mod relations;
 mod scope;
 mod shape;
 mod side;
+mod sums;
 mod term;
 
 pub use falsify::{Counterexample, falsify};

@@ -14,8 +14,8 @@ use crate::{
     call::Case,
     facts::Res,
     real::{self, Factor, Known, Real},
-    term::{Atom, Poly},
-    term::{Kind, T, Term, apply, choose, num, value},
+    sums,
+    term::{Atom, Kind, Poly, T, Term, apply, choose, num, value},
 };
 
 /// Truth values that are known.
@@ -218,16 +218,16 @@ impl<'a> Lower<'a> {
         Ok(match &**term {
             Term::Num(bits) if f64::from_bits(*bits).is_finite() => Real::number(f64::from_bits(*bits)),
             Term::Num(_) | Term::Param(_) => Real::factor(Factor::Leaf(term.clone())),
-            Term::Index(p) => real::of_index(&self.index(p)?, &known),
+            Term::Index(p) => sums::of_index(&self.index(p)?, &known),
             Term::Read(name, ty, at) => {
                 let at = at.iter().map(|p| self.index(p)).collect::<Res<_>>()?;
                 Real::factor(Factor::Leaf(Rc::new(Term::Read(name.clone(), ty.clone(), at))))
             }
             Term::If(conditions, a, b) => {
-                let holds = real::holds(conditions, &known);
+                let holds = sums::holds(conditions, &known);
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 let not = match conditions.as_slice() {
-                    [p] => real::holds(&[&Poly::int(-1) - p], &known),
+                    [p] => sums::holds(&[&Poly::int(-1) - p], &known),
                     _ => Real::number(1.0).plus(&holds.scaled(-1.0)),
                 };
                 holds.times(&a, &known).plus(&not.times(&b, &known))
@@ -237,8 +237,8 @@ impl<'a> Lower<'a> {
                 let there: Vec<Poly> = vars.iter().map(|(_, e)| e - &Poly::int(1)).collect();
                 let body = self.case.facts.assume(there, || self.value(&body))?;
                 match how {
-                    Reduction::Sum => real::sum(&vars, &body, &known)?,
-                    _ => real::extremum(*how, &vars, &body, &known)?,
+                    Reduction::Sum => sums::sum(&vars, &body, &known)?,
+                    _ => sums::extremum(*how, &vars, &body, &known)?,
                 }
             }
             Term::Apply(op, ty, args) => match ty.kind {

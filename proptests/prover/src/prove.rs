@@ -19,12 +19,12 @@ use crate::{
     facts::{Res, Stop, stop},
     falsify::{Counterexample, falsify},
     lower::{Lower, Truths},
-    real::{self, Known},
+    real::Known,
     scope::Scope,
     shape::{Item, Tensor, show},
     side::Reader,
-    term::Poly,
-    term::{Kind, T, Term, Ty},
+    sums,
+    term::{Kind, Poly, T, Term, Ty},
 };
 
 /// What was proved.
@@ -125,7 +125,8 @@ fn case(rule: &Rule, claim: Claim, choices: &mut Choices) -> Res<()> {
     if rule.group {
         return stop("groups of nodes are not understood");
     }
-    let scope = Scope::new(rule, choices)?;
+    let mut scope = Scope::new(rule, choices)?;
+    scope.relations()?;
     let case = Rc::clone(&scope.case);
     let reader = Reader::new(scope, choices);
     let left = match rule.roots.iter().map(|r| reader.term(&r.left)).collect::<Res<Vec<_>>>() {
@@ -237,7 +238,7 @@ fn same_reals(case: &Case, l: &T, r: &T) -> Res<()> {
         other => other?,
     };
     let b = right.real(r)?;
-    if a != b && !real::equal(&a, &b, &Known(case)) {
+    if a != b && !sums::equal(&a, &b, &Known(case)) {
         return differ(&a, &b);
     }
     let defined = left.partial.into_inner();

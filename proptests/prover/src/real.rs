@@ -10,11 +10,10 @@ use std::{collections::BTreeMap, fmt, rc::Rc};
 use eutectic_ir::ops::Reduction;
 
 use crate::{
-    bind::{index_with, named, with},
+    bind::{index_with, with},
     call::Case,
     facts::{Facts, Res, Stop},
-    term::{Atom, Poly},
-    term::{T, Term},
+    term::{Poly, T, Term},
 };
 
 /// A coefficient, compared by all but its last four bits: constants that were computed in two ways are one.
@@ -75,8 +74,10 @@ pub enum Factor {
 /// A product of powers of factors, and of e to a power.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Product {
-    factors: BTreeMap<Factor, u32>,
-    power: Real,
+    /// The factors, each with its exponent.
+    pub factors: BTreeMap<Factor, u32>,
+    /// What e is raised to.
+    pub power: Real,
 }
 
 /// A sum of products with coefficients.
@@ -89,7 +90,8 @@ impl Real {
         Real::of([(Product::default(), x)])
     }
 
-    fn of(terms: impl IntoIterator<Item = (Product, f64)>) -> Real {
+    /// The sum of products.
+    pub fn of(terms: impl IntoIterator<Item = (Product, f64)>) -> Real {
         let mut sum: BTreeMap<Product, f64> = BTreeMap::new();
         for (product, c) in terms {
             *sum.entry(product).or_insert(0.0) += c;
@@ -103,7 +105,8 @@ impl Real {
         Real::of([(Product { factors: BTreeMap::from([(factor, 1)]), power: Real::default() }, 1.0)])
     }
 
-    fn leaf(term: T) -> Real {
+    /// One element.
+    pub fn leaf(term: T) -> Real {
         Real::factor(Factor::Leaf(term))
     }
 
@@ -112,7 +115,8 @@ impl Real {
         self.0.is_empty()
     }
 
-    fn terms(&self) -> impl Iterator<Item = (&Product, f64)> {
+    /// The products, with their coefficients.
+    pub fn terms(&self) -> impl Iterator<Item = (&Product, f64)> {
         self.0.iter().map(|(p, c)| (p, c.0))
     }
 
@@ -125,7 +129,8 @@ impl Real {
         }
     }
 
-    fn single(&self) -> Option<(&Product, f64)> {
+    /// The only product.
+    pub fn single(&self) -> Option<(&Product, f64)> {
         if self.0.len() == 1 { self.terms().next() } else { None }
     }
 
@@ -185,7 +190,7 @@ impl Real {
     }
 
     /// Every term and index in it rewritten.
-    fn rename(&self, facts: &Known<'_>, vars: &BTreeMap<u32, Poly>) -> Res<Real> {
+    pub fn rename(&self, facts: &Known<'_>, vars: &BTreeMap<u32, Poly>) -> Res<Real> {
         let mut sum = Real::default();
         for (p, c) in self.terms() {
             let mut part = exp(&p.power.rename(facts, vars)?, facts);
@@ -200,11 +205,13 @@ impl Real {
         Ok(sum)
     }
 
-    fn mentions(&self, id: u32) -> bool {
+    /// Whether an index variable is in it.
+    pub fn mentions(&self, id: u32) -> bool {
         self.0.keys().any(|p| p.power.mentions(id) || p.factors.keys().any(|f| f.mentions(id)))
     }
 
-    fn height(&self) -> u32 {
+    /// How deep binders lie in it.
+    pub fn height(&self) -> u32 {
         let of = |f: &Factor| match f {
             Factor::Inverse(r) | Factor::Root(r) => r.height(),
             Factor::Reduce(_, _, r) => 1 + r.height(),
@@ -244,7 +251,8 @@ impl Factor {
         })
     }
 
-    fn mentions(&self, id: u32) -> bool {
+    /// Whether an index variable is in it.
+    pub fn mentions(&self, id: u32) -> bool {
         match self {
             Factor::Leaf(t) | Factor::Truth(t) => t.mentions(id),
             Factor::Holds(of) => of.iter().any(|p| p.mentions(id)),
@@ -270,7 +278,8 @@ impl Factor {
 }
 
 impl Real {
-    fn is_total(&self) -> bool {
+    /// Whether it is a number for every finite value.
+    pub fn is_total(&self) -> bool {
         self.0.keys().all(|p| p.power.is_total() && p.factors.keys().all(Factor::is_total))
     }
 }
@@ -349,7 +358,8 @@ impl Product {
     }
 }
 
-fn take(factors: &mut BTreeMap<Factor, u32>, factor: &Factor, n: u32) {
+/// Takes so many of a factor away.
+pub fn take(factors: &mut BTreeMap<Factor, u32>, factor: &Factor, n: u32) {
     if let Some(has) = factors.get_mut(factor) {
         *has -= n;
         if *has == 0 {
@@ -404,12 +414,13 @@ impl fmt::Display for Real {
 pub struct Known<'a>(pub &'a Case);
 
 impl Known<'_> {
-    fn facts(&self) -> &Facts {
+    /// Those of indices.
+    pub fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
     /// Conditions without those that follow from the others; `None` where they contradict each other.
-    fn conditions(&self, mut all: Vec<Poly>) -> Option<Vec<Poly>> {
+    pub fn conditions(&self, mut all: Vec<Poly>) -> Option<Vec<Poly>> {
         let facts = self.facts();
         let contradicts = (0..all.len()).any(|n| {
             let others: Vec<Poly> = all.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, p)| p.clone()).collect();
@@ -580,162 +591,4 @@ pub fn log(of: &Real, facts: &Known<'_>) -> Real {
         sum = sum.plus(&part.scaled(f64::from(*n)));
     }
     sum
-}
-
-/// An index as a number: a polynomial of extents and indices.
-pub fn of_index(p: &Poly, facts: &Known<'_>) -> Real {
-    let mut sum = Real::default();
-    for (m, c) in p.terms() {
-        let mut part = Real::number(c as f64);
-        for atom in m {
-            let leaf = match atom {
-                Atom::Value(t) => t.clone(),
-                _ => Rc::new(Term::Index(Poly::atom(atom.clone()))),
-            };
-            part = part.times(&Real::leaf(leaf), facts);
-        }
-        sum = sum.plus(&part);
-    }
-    sum
-}
-
-/// A condition on indices as a number.
-pub fn holds(conditions: &[Poly], facts: &Known<'_>) -> Real {
-    match facts.conditions(conditions.to_vec()) {
-        None => Real::default(),
-        Some(all) if all.is_empty() => Real::number(1.0),
-        Some(all) => Real::factor(Factor::Holds(all)),
-    }
-}
-
-/// A reduction other than a sum.
-pub fn extremum(how: Reduction, vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
-    if !vars.iter().any(|(v, _)| body.mentions(*v)) && how.def().selects {
-        for (_, extent) in vars {
-            crate::bits::there(facts.0, extent)?;
-        }
-        return Ok(body.clone());
-    }
-    let (vars, body) = named(vars, |map| body.rename(facts, map), body.height())?;
-    Ok(Real::factor(Factor::Reduce(how, vars, Box::new(body))))
-}
-
-/// Σ over variables: linear, with factors taken out that do not depend on them, and with sums inside of products as one sum.
-pub fn sum(vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
-    let mut result = Real::default();
-    if vars.iter().any(|(_, e)| *e == Poly::zero()) {
-        return Ok(result);
-    }
-    for (p, c) in body.terms() {
-        facts.0.step(1)?;
-        result = result.plus(&sum_of_product(vars, p, facts)?.scaled(c));
-    }
-    Ok(result)
-}
-
-/// The parts of a product that share variables with each other.
-struct Part {
-    vars: Vec<(u32, Poly)>,
-    factors: Vec<Real>,
-}
-
-fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<Real> {
-    let mut vars = vars.to_vec();
-    let mut open: Vec<Real> = p.power.terms().map(|(q, c)| exp(&Real::of([(q.clone(), c)]), facts)).collect();
-    let mut factors: Vec<Factor> = p.factors.iter().flat_map(|(f, n)| vec![f.clone(); *n as usize]).collect();
-    // Sums in it are sums of it.
-    while let Some(factor) = factors.pop() {
-        let Factor::Reduce(Reduction::Sum, bound, body) = &factor else {
-            open.push(Real::factor(factor));
-            continue;
-        };
-        if !vars.iter().any(|(v, _)| factor.mentions(*v)) {
-            open.push(Real::factor(factor));
-            continue;
-        }
-        let new: Vec<(u32, Poly)> = bound.iter().map(|(_, e)| (facts.facts().index(e), e.clone())).collect();
-        let map = bound.iter().zip(&new).map(|((v, _), (w, _))| (*v, Poly::var(*w))).collect();
-        let body = body.rename(facts, &map)?;
-        vars.extend(new);
-        match body.single() {
-            Some((q, c)) => {
-                open.push(Real::number(c));
-                open.extend(q.power.terms().map(|(q, c)| exp(&Real::of([(q.clone(), c)]), facts)));
-                factors.extend(q.factors.iter().flat_map(|(f, n)| vec![f.clone(); *n as usize]));
-            }
-            None => open.push(body),
-        }
-    }
-    let mut parts: Vec<Part> = vars.iter().map(|v| Part { vars: vec![v.clone()], factors: Vec::new() }).collect();
-    let mut result = Real::number(1.0);
-    for factor in open {
-        let of: Vec<usize> =
-            (0..parts.len()).filter(|n| parts[*n].vars.iter().any(|(v, _)| factor.mentions(*v))).collect();
-        let Some((first, others)) = of.split_first() else {
-            // What may not be a number is taken out of sums over something only.
-            if !factor.is_total() {
-                for (_, extent) in &vars {
-                    crate::bits::there(facts.0, extent)?;
-                }
-            }
-            result = result.times(&factor, facts);
-            continue;
-        };
-        for n in others.iter().rev() {
-            let part = parts.remove(*n);
-            parts[*first].vars.extend(part.vars);
-            parts[*first].factors.extend(part.factors);
-        }
-        parts[*first].factors.push(factor);
-    }
-    for part in parts {
-        if part.factors.is_empty() {
-            for (_, extent) in &part.vars {
-                result = result.times(&of_index(extent, facts), facts);
-            }
-            continue;
-        }
-        let body = part.factors.iter().fold(Real::number(1.0), |p, f| p.times(f, facts));
-        if body.single().is_none() {
-            // A product that became a sum, or nothing.
-            result = result.times(&sum(&part.vars, &body, facts)?, facts);
-            continue;
-        }
-        let (names, body) = named(&part.vars, |map| body.rename(facts, map), body.height())?;
-        result = result.times(&Real::factor(Factor::Reduce(Reduction::Sum, names, Box::new(body))), facts);
-    }
-    Ok(result)
-}
-
-/// Whether two are equal once denominators that are positive are multiplied out.
-pub fn equal(a: &Real, b: &Real, facts: &Known<'_>) -> bool {
-    let mut difference = a.plus(&b.scaled(-1.0));
-    for _ in 0..8 {
-        if difference.is_zero() {
-            return true;
-        }
-        let denominators = difference.0.keys().flat_map(|p| p.factors.keys());
-        let found = denominators.into_iter().find_map(|f| match f {
-            Factor::Inverse(of) if facts.positive(of) => Some((f.clone(), (**of).clone())),
-            _ => None,
-        });
-        let Some((inverse, of)) = found else { return false };
-        let most = difference.0.keys().filter_map(|p| p.factors.get(&inverse)).max().copied().unwrap_or(0);
-        if difference.size() > 2_000 {
-            return false;
-        }
-        let mut sum = Real::default();
-        for (p, c) in difference.terms() {
-            let has = p.factors.get(&inverse).copied().unwrap_or(0);
-            let mut p = p.clone();
-            take(&mut p.factors, &inverse, has);
-            let mut part = Real::of([(p, c)]);
-            for _ in 0..most - has {
-                part = part.times(&of, facts);
-            }
-            sum = sum.plus(&part);
-        }
-        difference = sum;
-    }
-    difference.is_zero()
 }

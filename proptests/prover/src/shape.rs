@@ -16,8 +16,7 @@ use std::rc::Rc;
 
 use crate::{
     facts::{Facts, Res, Stop, stop},
-    term::{Atom, Poly, product},
-    term::{T, Ty},
+    term::{Atom, Poly, T, Ty, product},
 };
 
 /// An axis, or a sequence of axes as one.

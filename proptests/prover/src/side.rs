@@ -16,8 +16,7 @@ use crate::{
     ops,
     scope::{Scope, literal},
     shape::{Item, Shape, Tensor, axes},
-    term::Poly,
-    term::{Kind, T, Term, Ty, apply, num},
+    term::{Kind, Poly, T, Term, Ty, apply, num},
 };
 
 /// Reads both sides.

@@ -12,8 +12,7 @@ use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
     shape::{Item, Shape, Tensor, expanded, find},
-    term::Poly,
-    term::{T, Term, Ty, apply, choose, num},
+    term::{Poly, T, Term, Ty, apply, choose, num},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] =

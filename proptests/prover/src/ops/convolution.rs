@@ -9,8 +9,7 @@ use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
     shape::{Item, Tensor},
-    term::{Poly, product},
-    term::{T, Term, choose, num},
+    term::{Poly, T, Term, choose, num, product},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] =

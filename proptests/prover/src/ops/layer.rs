@@ -7,8 +7,7 @@ use crate::{
     call::{Call, Perm, Value},
     facts::{Res, stop},
     shape::{Item, Shape, Tensor, find},
-    term::num,
-    term::{Poly, product},
+    term::{Poly, num, product},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] =

@@ -12,8 +12,7 @@ use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
     shape::{Tensor, find},
-    term::Poly,
-    term::{T, Ty, apply},
+    term::{Poly, T, Ty, apply},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] = &[

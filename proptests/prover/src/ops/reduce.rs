@@ -12,8 +12,7 @@ use crate::{
     call::{Call, Case, Value, reduce},
     facts::{Res, stop},
     shape::{Item, Shape, Tensor, find},
-    term::{Atom, Poly, product},
-    term::{Kind, T, Term, Ty, apply},
+    term::{Atom, Kind, Poly, T, Term, Ty, apply, product},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] = &[

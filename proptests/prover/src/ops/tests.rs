@@ -22,8 +22,7 @@ use crate::{
     scope::literal,
     shape::{Item, Tensor as Symbolic},
     side::fitted,
-    term::{Atom, Poly},
-    term::{T, Term, Ty},
+    term::{Atom, Poly, T, Term, Ty},
 };
 
 /// Steps that the terms of an instance may take: larger ones are left out.

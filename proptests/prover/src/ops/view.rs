@@ -10,8 +10,7 @@ use crate::{
     call::{Call, Perm, Value},
     facts::{Res, stop},
     shape::{Item, Shape, Tensor, count, expanded, reshaped, show},
-    term::{Atom, Poly},
-    term::{Kind, T, apply, choose, value},
+    term::{Atom, Kind, Poly, T, apply, choose, value},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] = &[
