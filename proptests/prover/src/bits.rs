@@ -192,7 +192,8 @@ impl Normal<'_> {
             }
             _ => {}
         }
-        if let [x] = args.as_slice() {
+        // Integers wrap: the least one is its own negative.
+        if let ([x], Kind::Float) = (args.as_slice(), kind) {
             let has = |of: Trait, mark: &str| {
                 Op::named(op).is_some_and(|op| op.def().traits.contains(&of)) || op.split(' ').any(|w| w == mark)
             };
@@ -231,8 +232,11 @@ impl Normal<'_> {
         if x.ty() == Some(to) {
             return Some(x.clone());
         }
-        // Every type holds these numbers.
-        if let Some(n) = x.number().filter(|n| n.fract() == 0.0 && (0.0..=127.0).contains(n) && n.is_sign_positive()) {
+        // Every type that is computed with holds these numbers.
+        if to.kind != Kind::Stored
+            && let Some(n) =
+                x.number().filter(|n| n.fract() == 0.0 && (0.0..=127.0).contains(n) && n.is_sign_positive())
+        {
             return Some(num(if to.kind == Kind::Bool { f64::from(u8::from(n != 0.0)) } else { n }));
         }
         let [inner] = x.args("cast")? else { return None };

@@ -287,6 +287,7 @@ impl<'a> Lower<'a> {
         let logistic =
             |x: &Real| -> Res<Real> { real::inverse(&one.plus(&real::exp(&x.scaled(-1.0), &known)), &known) };
         Ok(match (op, values.as_slice()) {
+            ("wrap" | "store", [x]) => x.clone(),
             ("add" | "+", [a, b]) => a.plus(b),
             ("sub" | "-", [a, b]) => a.plus(&b.scaled(-1.0)),
             ("mul" | "*", [a, b]) => times(a, b),

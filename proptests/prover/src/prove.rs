@@ -162,13 +162,16 @@ fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &
         if item.extent == Poly::int(1) { Poly::zero() } else { Poly::var(case.facts.index(&item.extent)) }
     };
     let at: Vec<Poly> = left.shape.iter().map(index).collect();
-    left.shape.iter().for_each(|item| case.facts.note(&item.extent - &Poly::int(1)));
-    let (l, r) = ((left.at)(&at)?, (right.at)(if number { &[] } else { &at })?);
-    match claim {
-        Claim::Bits => same_bits(case, &l, &r, &mut Truths::new(), 0),
-        Claim::Reals if left.ty.kind != Kind::Float => same_bits(case, &l, &r, &mut Truths::new(), 0),
-        Claim::Reals => same_reals(case, &l, &r),
-    }
+    // An element is there, so that no extent is 0.
+    let there: Vec<Poly> = left.shape.iter().map(|item| &item.extent - &Poly::int(1)).collect();
+    case.facts.assume(there, || {
+        let (l, r) = ((left.at)(&at)?, (right.at)(if number { &[] } else { &at })?);
+        match claim {
+            Claim::Bits => same_bits(case, &l, &r, &mut Truths::new(), 0),
+            Claim::Reals if left.ty.kind != Kind::Float => same_bits(case, &l, &r, &mut Truths::new(), 0),
+            Claim::Reals => same_reals(case, &l, &r),
+        }
+    })
 }
 
 /// More truth values than these are not tried in all combinations.

@@ -9,7 +9,7 @@ use crate::{
     call::{Call, Case, Value},
     facts::{Res, stop},
     shape::{Item, Shape, Tensor, expanded, show},
-    term::{Kind, T, Term, Ty, apply},
+    term::{T, Term, Ty, apply},
 };
 
 /// A pointwise op of the table.
@@ -144,6 +144,6 @@ pub fn iota(call: &Call) -> Res<Vec<Tensor>> {
         let index = Rc::new(Term::Index(at[axis].clone()));
         // Only 64 bits hold every coordinate.
         let wide = own.dtype == Some(eutectic_ir::DType::I64);
-        Ok(if wide || own.kind == Kind::Float { index } else { apply("wrap", &own, vec![index]) })
+        Ok(if wide { index } else { apply("wrap", &own, vec![index]) })
     }))
 }
