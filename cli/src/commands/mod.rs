@@ -11,6 +11,7 @@ pub mod explain;
 pub mod inspect;
 pub mod ops;
 pub mod opt;
+pub mod prove;
 pub mod rules;
 pub mod run;
 pub mod tune;

@@ -31,6 +31,8 @@ Examples:
   eutectic rules check --rules DIR
   # tests a pack, and how good its tests are
   eutectic rules check 'fuse/*' --mutants
+  # proves a pack for every size and rank
+  eutectic rules prove 'simplify/*'
   # what each rule is worth to a model
   eutectic rules ablate demo
   # the fewest rules that make its result another
@@ -65,6 +67,9 @@ enum RulesCommand {
     /// Tests rules on instances of themselves; exit code 1 if one is wrong or cannot be checked, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Check(super::check::Args),
+    /// Proves rules for every size and rank, or says why not; exit code 1 if one is refuted, 2 if one does not load
+    #[command(after_long_help = EXAMPLES)]
+    Prove(super::prove::Args),
     /// Leaves out each rule that fires on a program: what its kernels, time and result are without it
     #[command(after_long_help = EXAMPLES)]
     Ablate(super::ablate::Args),
@@ -97,6 +102,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         RulesCommand::List(selection) => list(selection),
         RulesCommand::Lint(selection) => find(selection),
         RulesCommand::Check(args) => super::check::run(args),
+        RulesCommand::Prove(args) => super::prove::run(args),
         RulesCommand::Ablate(args) => super::ablate::run(args),
         RulesCommand::Why(args) => super::why::run(args),
     }

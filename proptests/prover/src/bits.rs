@@ -1,0 +1,527 @@
+//! The normal form for `exact`: two terms that have the same one are equal to the last bit, for every value, NaN and infinities among them.
+//!
+//! Functions are taken as they are; a law is here only if it holds bit for bit (but for the payload of NaN, and for the sign of a zero that `max` and
+//! `min` give, which the op table leaves open). For floats these are: commutativity; a − b = a + (−b); signs that leave products and quotients; x + x = 2·x;
+//! 1 and −0 as neutral elements; `max` and `min` as a lattice; a quotient by a power of two as a product; conversions to a type that holds every value, and back.
+//! Integers are a ring modulo 2ⁿ. Truth values are decided by trying both. A sum, a product of matrices or a composite is one
+//! rounding of a real function, whose terms may come in any order: equal functions of equal elements round equally. Inside of it the same laws hold for
+//! reals, so one function serves.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use eutectic_ir::{DType, Op, ops::Reduction, ops::Trait};
+
+use crate::{
+    bind::{Bound, canonical, fresh, split_ranges, substitute},
+    call::Case,
+    facts::{Res, Stop},
+    term::{Kind, Poly, T, Term, Ty, apply, choose, num, value},
+};
+
+/// The normal form of a term, where these truth values are known.
+pub fn normal(case: &Case, term: &T, truths: &BTreeMap<T, bool>) -> Res<T> {
+    Normal { case, truths }.of(term)
+}
+
+struct Normal<'a> {
+    case: &'a Case,
+    truths: &'a BTreeMap<T, bool>,
+}
+
+impl Normal<'_> {
+    fn of(&self, term: &T) -> Res<T> {
+        self.case.step(1)?;
+        let result = match &**term {
+            Term::Num(_) | Term::Param(_) => term.clone(),
+            Term::Index(p) => {
+                let index = Term::Index(self.index(p)?);
+                index.number().map_or_else(|| Rc::new(index), num)
+            }
+            Term::Read(name, ty, at) => {
+                let at = at.iter().map(|p| self.index(p)).collect::<Res<_>>()?;
+                Rc::new(Term::Read(name.clone(), ty.clone(), at))
+            }
+            Term::Apply(op, ty, args) if **op == *"where" => return self.select(ty, args),
+            Term::Apply(op, ty, args) => {
+                let args = args.iter().map(|a| self.of(a)).collect::<Res<Vec<_>>>()?;
+                self.function(op, ty, args)?
+            }
+            Term::If(conditions, a, b) => {
+                let mut open = Vec::new();
+                for p in conditions {
+                    let p = self.index(p)?;
+                    if self.case.facts.nonneg(&(&Poly::int(-1) - &p)) {
+                        return self.of(b);
+                    }
+                    if !self.case.facts.nonneg(&p) {
+                        open.push(p);
+                    }
+                }
+                open.sort();
+                let then = self.case.facts.assume(open.clone(), || self.of(a))?;
+                choose(open, then, self.of(b)?)
+            }
+            Term::Reduce(how, ty, vars, body) => self.reduce(*how, ty, vars, body)?,
+        };
+        Ok(match self.truths.get(&result) {
+            Some(truth) => num(f64::from(u8::from(*truth))),
+            None => result,
+        })
+    }
+
+    /// An index whose read integers are in normal form.
+    fn index(&self, p: &Poly) -> Res<Poly> {
+        substitute(&self.case.facts, p, &|_| None, &|t| self.of(t).map(value))
+    }
+
+    fn select(&self, ty: &Ty, args: &[T]) -> Res<T> {
+        let condition = self.of(&args[0])?;
+        match condition.number() {
+            Some(0.0) => self.of(&args[2]),
+            Some(_) => self.of(&args[1]),
+            None => {
+                let (a, b) = (self.of(&args[1])?, self.of(&args[2])?);
+                if a == b {
+                    return Ok(a);
+                }
+                // What selects truth values is one.
+                match (ty.kind, a.number(), b.number()) {
+                    (Kind::Bool, Some(1.0), Some(0.0)) => return Ok(condition),
+                    (Kind::Bool, Some(0.0), Some(1.0)) => return self.function("not", ty, vec![condition]),
+                    _ => {}
+                }
+                if let Term::If(conditions, yes, no) = &*condition
+                    && (yes.number(), no.number()) == (Some(1.0), Some(0.0))
+                {
+                    return Ok(choose(conditions.clone(), a, b));
+                }
+                Ok(match condition.args("not") {
+                    Some([inner]) => apply("where", ty, vec![inner.clone(), b, a]),
+                    _ => apply("where", ty, vec![condition, a, b]),
+                })
+            }
+        }
+    }
+
+    fn function(&self, op: &str, ty: &Ty, mut args: Vec<T>) -> Res<T> {
+        // A function of numbers of the rule has no element type of its own.
+        let own = Ty::fixed(DType::F64);
+        let ty = if op != "cast" && ty.kind == Kind::Float && !args.is_empty() && args.iter().all(is_number) {
+            &own
+        } else {
+            ty
+        };
+        let kind = ty.kind;
+        if kind == Kind::Int
+            && let Some(ring) = integer(op, ty, &args)
+        {
+            return Ok(ring);
+        }
+        let same = |op: &str, args: Vec<T>| self.function(op, ty, args);
+        let negated = |t: &T| t.args("neg").map(|a| a[0].clone());
+        if let Some(truth) = logic(op, &args) {
+            return Ok(truth);
+        }
+        match (op, args.as_slice()) {
+            ("round", _) => {}
+            ("neg", [x]) => {
+                if let Some(x) = x.number() {
+                    return Ok(num(-x));
+                }
+                if let Some(x) = negated(x) {
+                    return Ok(x);
+                }
+            }
+            ("calc neg", [_]) => return same("neg", args),
+            ("calc max", [_, _]) => return same("max", args),
+            ("calc min", [_, _]) => return same("min", args),
+            ("sub", [a, b]) if kind == Kind::Float => {
+                return same("add", vec![a.clone(), same("neg", vec![b.clone()])?]);
+            }
+            ("add", [a, b]) if kind == Kind::Float => {
+                // −0 is neutral; 0 is not, because −0 + 0 is 0.
+                for (x, zero) in [(a, b), (b, a)] {
+                    if zero.number().is_some_and(|z| z == 0.0 && z.is_sign_negative()) {
+                        return Ok(x.clone());
+                    }
+                }
+                if a == b {
+                    return same("mul", vec![a.clone(), num(2.0)]);
+                }
+            }
+            ("mul" | "div", [a, b]) if kind == Kind::Float => {
+                for (n, t) in [a, b].into_iter().enumerate() {
+                    let turned = match (negated(t), t.number()) {
+                        (Some(x), _) => x,
+                        (_, Some(x)) if x < 0.0 => num(-x),
+                        _ => continue,
+                    };
+                    let mut args = args.clone();
+                    args[n] = turned;
+                    return same("neg", vec![same(op, args)?]);
+                }
+                if b.number() == Some(1.0) || op == "mul" && a.number() == Some(1.0) {
+                    return Ok(if b.number() == Some(1.0) { a.clone() } else { b.clone() });
+                }
+                if op == "div"
+                    && let Some(reciprocal) = self.reciprocal(b)
+                {
+                    return same("mul", vec![a.clone(), reciprocal]);
+                }
+                if op == "mul"
+                    && let (Some([x]), Some([y])) = (a.args("abs"), b.args("abs"))
+                    && x == y
+                {
+                    return same("mul", vec![x.clone(), x.clone()]);
+                }
+            }
+            ("div", [a, b]) if b.number() == Some(1.0) => return Ok(a.clone()),
+            ("reciprocal", [x]) => return same("div", vec![num(1.0), x.clone()]),
+            ("pow", [x, e]) if kind == Kind::Float && e.number() == Some(1.0) => return Ok(x.clone()),
+            ("pow", [_, e]) if kind == Kind::Float && e.number() == Some(0.0) => return Ok(num(1.0)),
+            ("abs", [x]) if x.args("abs").is_some() => return Ok(x.clone()),
+            ("max" | "min", [_, _]) => return Ok(lattice(op, ty, &args)),
+            ("act none", [x]) => return Ok(x.clone()),
+            ("act relu", [x]) => return Ok(lattice("max", ty, &[x.clone(), num(0.0)])),
+            ("act sigmoid", [_]) => return same("sigmoid", args),
+            ("act tanh", [_]) => return same("tanh", args),
+            ("cast", [x]) => {
+                if let Some(x) = self.cast(x, ty) {
+                    return Ok(x);
+                }
+            }
+            _ => {}
+        }
+        // Integers wrap: the least one is its own negative.
+        if let ([x], Kind::Float) = (args.as_slice(), kind) {
+            let has = |of: Trait, mark: &str| {
+                Op::named(op).is_some_and(|op| op.def().traits.contains(&of)) || op.split(' ').any(|w| w == mark)
+            };
+            if let Some(inner) = negated(x) {
+                if has(Trait::Even, "even") {
+                    return same(op, vec![inner]);
+                }
+                if has(Trait::Odd, "odd") && op != "neg" {
+                    return same("neg", vec![same(op, vec![inner])?]);
+                }
+            }
+        }
+        if Op::named(op).is_some_and(|op| op.def().commutative) {
+            args.sort();
+        }
+        Ok(apply(op, ty, args))
+    }
+
+    /// The reciprocal of a number by which a quotient is exactly a product.
+    fn reciprocal(&self, b: &T) -> Option<T> {
+        if let Some(c) = b.number() {
+            // Every element type holds these and their reciprocals.
+            let power = c.to_bits() << 12 == 0 && (2_f64.powi(-14)..=2_f64.powi(14)).contains(&c.abs());
+            return power.then(|| num(1.0 / c));
+        }
+        match &**b {
+            Term::Param(name) if self.case.number_is(name, "inverts") => {
+                Some(apply("calc /", &Ty::fixed(DType::F64), vec![num(1.0), b.clone()]))
+            }
+            _ => None,
+        }
+    }
+
+    /// A conversion that is none, or that another one makes unnecessary.
+    fn cast(&self, x: &T, to: &Ty) -> Option<T> {
+        if x.ty() == Some(to) {
+            return Some(x.clone());
+        }
+        // Every type that is computed with holds these numbers.
+        if to.kind != Kind::Stored
+            && let Some(n) =
+                x.number().filter(|n| n.fract() == 0.0 && (0.0..=127.0).contains(n) && n.is_sign_positive())
+        {
+            return Some(num(if to.kind == Kind::Bool { f64::from(u8::from(n != 0.0)) } else { n }));
+        }
+        let [inner] = x.args("cast")? else { return None };
+        let (from, between) = (inner.ty()?, x.ty()?);
+        let holds = holds(between, from);
+        if holds && from == to {
+            return Some(inner.clone());
+        }
+        // Within one kind of numbers, a wider type says the same.
+        (holds && from.kind == between.kind && from.kind != Kind::Stored)
+            .then(|| self.cast(inner, to).unwrap_or_else(|| apply("cast", to, vec![inner.clone()])))
+    }
+
+    fn reduce(&self, how: Reduction, ty: &Ty, vars: &[(u32, Poly)], body: &T) -> Res<T> {
+        let vars: Vec<(u32, Poly)> = vars.iter().map(|(v, e)| Ok((*v, self.index(e)?))).collect::<Res<_>>()?;
+        let Bound { mut vars, body } = fresh(&self.case.facts, &vars, body)?;
+        // What is reduced is there, so that no extent is 0.
+        let there = |vars: &[(u32, Poly)]| vars.iter().map(|(_, e)| e - &Poly::int(1)).collect::<Vec<_>>();
+        let mut body = self.case.facts.assume(there(&vars), || self.of(&body))?;
+        let exact = how.def().selects || ty.kind == Kind::Int;
+        if exact {
+            // An extremum of extrema is one, and so is a sum of sums of integers.
+            while let Term::Reduce(inner, _, more, of) = &*Rc::clone(&body) {
+                if *inner != how {
+                    break;
+                }
+                let inner = fresh(&self.case.facts, more, of)?;
+                vars.extend(inner.vars);
+                body = inner.body;
+            }
+        }
+        let bound = split_ranges(&self.case.facts, Bound { vars, body })?;
+        let mut body = self.case.facts.assume(there(&bound.vars), || self.of(&bound.body))?;
+        let mut vars = bound.vars;
+        if how.def().selects {
+            if vars.iter().any(|(_, e)| *e == Poly::zero()) {
+                // Over nothing it is the type's least or greatest.
+                return Ok(apply(&format!("nothing {}", how.def().name), ty, Vec::new()));
+            }
+            for (v, extent) in vars.clone() {
+                if !body.mentions(v) {
+                    self.there(&extent)?;
+                    vars.retain(|(w, _)| *w != v);
+                }
+            }
+            // max f(x) = f(max x) where f keeps the order.
+            if let Term::Apply(op, fty, args) = &*Rc::clone(&body)
+                && let [x] = args.as_slice()
+                && monotone(op)
+                && !vars.is_empty()
+            {
+                for (_, extent) in &vars {
+                    self.there(extent)?;
+                }
+                let inner = Rc::new(Term::Reduce(how, ty.clone(), vars, x.clone()));
+                return self.function(op, fty, vec![self.of(&(inner as T))?]);
+            }
+        }
+        if vars.is_empty() && exact {
+            return Ok(body);
+        }
+        if let Term::If(conditions, ..) = &*body
+            && conditions.is_empty()
+        {
+            body = self.of(&body)?;
+        }
+        canonical(&self.case.facts, how, ty, Bound { vars, body })
+    }
+
+    /// Asks that an extent is not 0.
+    fn there(&self, extent: &Poly) -> Res<()> {
+        there(self.case, extent)
+    }
+}
+
+/// Whether a term is made of numbers of the rule alone.
+fn is_number(t: &T) -> bool {
+    match &**t {
+        Term::Num(_) | Term::Param(_) => true,
+        Term::Apply(op, _, args) => !op.starts_with("round ") && !args.is_empty() && args.iter().all(is_number),
+        _ => false,
+    }
+}
+
+/// Asks that an extent is not 0: told apart by the sizes in it, where that is open.
+pub fn there(case: &Case, extent: &Poly) -> Res<()> {
+    if case.facts.positive(extent) {
+        return Ok(());
+    }
+    let mut sizes = Vec::new();
+    extent.visit(&mut |atom| {
+        if let crate::term::Atom::Size(name) = atom {
+            sizes.push(name.clone());
+        }
+    });
+    let open = sizes.into_iter().find(|name| !case.facts.positive(&Poly::size(name)));
+    match open {
+        Some(name) => Err(Stop::Split(name)),
+        None => Err(Stop::Because(format!("whether {extent} is 0"))),
+    }
+}
+
+fn monotone(op: &str) -> bool {
+    op.split(' ').any(|w| w == "monotone") || Op::named(op).is_some_and(|op| op.def().traits.contains(&Trait::Monotone))
+}
+
+/// Whether a type holds every value of another.
+fn holds(wide: &Ty, narrow: &Ty) -> bool {
+    let (Some(wide), Some(narrow)) = (wide.dtype, narrow.dtype) else {
+        // Truth values are 0 and 1.
+        return narrow.kind == Kind::Bool && matches!(wide.kind, Kind::Int | Kind::Float);
+    };
+    match (Kind::of(narrow), Kind::of(wide)) {
+        (Kind::Bool, Kind::Int | Kind::Float) => true,
+        (Kind::Int, Kind::Int) => {
+            let ((a, b), (c, d)) = (narrow.integers(), wide.integers());
+            c <= a && b <= d
+        }
+        (Kind::Float, Kind::Float) => {
+            let ((a, b), (c, d)) = (narrow.normal_range(), wide.normal_range());
+            // Subnormal numbers of the narrow type are to be numbers of the wide one.
+            wide.unit_roundoff() <= narrow.unit_roundoff() && c <= a * narrow.unit_roundoff() && b <= d
+                || wide.unit_roundoff() <= narrow.unit_roundoff() && c == a && b <= d && wide != narrow
+        }
+        _ => false,
+    }
+}
+
+/// The larger or smaller of many, each once.
+fn lattice(op: &str, ty: &Ty, args: &[T]) -> T {
+    let mut all: Vec<T> = Vec::new();
+    for arg in args {
+        match arg.args(op) {
+            Some(more) => all.extend(more.iter().cloned()),
+            None => all.push(arg.clone()),
+        }
+    }
+    // −∞ is below all floats.
+    let neutral = if op == "max" { f64::NEG_INFINITY } else { f64::INFINITY };
+    if ty.kind == Kind::Float {
+        all.retain(|t| t.number() != Some(neutral));
+    }
+    all.sort();
+    all.dedup();
+    match all.len() {
+        0 => num(neutral),
+        1 => all.remove(0),
+        _ => apply(op, ty, all),
+    }
+}
+
+/// Truth functions and comparisons, in few forms.
+fn logic(op: &str, args: &[T]) -> Option<T> {
+    let bool = Ty::bool();
+    let truth = |b: bool| num(f64::from(u8::from(b)));
+    let of = |op: &str, args: Vec<T>| logic(op, &args).unwrap_or_else(|| apply(op, &bool, args));
+    let kind = args.iter().find_map(|a| a.ty()).map(|ty| ty.kind);
+    Some(match (op, args) {
+        ("not", [x]) => match (x.number(), x.args("not")) {
+            (Some(x), _) => truth(x == 0.0),
+            (_, Some([inner])) => inner.clone(),
+            _ => return None,
+        },
+        ("and" | "or", [a, b]) => {
+            let absorbing = f64::from(u8::from(op == "or"));
+            match (a.number(), b.number()) {
+                (Some(x), _) if x == absorbing => truth(op == "or"),
+                (_, Some(x)) if x == absorbing => truth(op == "or"),
+                (Some(_), _) => b.clone(),
+                (_, Some(_)) => a.clone(),
+                _ if a == b => a.clone(),
+                _ => return None,
+            }
+        }
+        ("xor", [a, b]) => match (a.number(), b.number()) {
+            (Some(x), _) => {
+                if x == 0.0 {
+                    b.clone()
+                } else {
+                    of("not", vec![b.clone()])
+                }
+            }
+            (_, Some(x)) => {
+                if x == 0.0 {
+                    a.clone()
+                } else {
+                    of("not", vec![a.clone()])
+                }
+            }
+            _ => return None,
+        },
+        ("gt", [a, b]) => of("lt", vec![b.clone(), a.clone()]),
+        ("ge", [a, b]) => of("le", vec![b.clone(), a.clone()]),
+        ("ne", [a, b]) => of("not", vec![of("eq", vec![a.clone(), b.clone()])]),
+        ("is-nan", [x]) => of("not", vec![of("eq", vec![x.clone(), x.clone()])]),
+        // Integers have an order without gaps in it.
+        ("le", [a, b]) if kind == Some(Kind::Int) || kind == Some(Kind::Bool) => {
+            of("not", vec![of("lt", vec![b.clone(), a.clone()])])
+        }
+        ("lt", [a, b]) if a == b => truth(false),
+        ("eq", [a, b]) if a == b && matches!(kind, Some(Kind::Int | Kind::Bool)) => truth(true),
+        ("eq" | "lt" | "le", [a, b]) if by_index(a, b) => {
+            let (a, b) = (exact_integer(a)?, exact_integer(b)?);
+            let conditions = match op {
+                "eq" => vec![&a - &b, &b - &a],
+                "lt" => vec![&(&b - &a) - &Poly::int(1)],
+                _ => vec![&b - &a],
+            };
+            choose(conditions, num(1.0), num(0.0))
+        }
+        ("eq" | "lt" | "le", [a, b]) => {
+            let (Some(x), Some(y)) = (a.number(), b.number()) else {
+                if op == "eq" && kind != Some(Kind::Bool) {
+                    // A number that was a truth value is 0 or 1.
+                    for (x, y) in [(a, b), (b, a)] {
+                        if let (Some([inner]), Some(n)) = (x.args("cast"), y.number())
+                            && inner.ty().is_some_and(|ty| ty.kind == Kind::Bool)
+                        {
+                            return Some(match n {
+                                0.0 => of("not", vec![inner.clone()]),
+                                1.0 => inner.clone(),
+                                _ => truth(false),
+                            });
+                        }
+                    }
+                }
+                return None;
+            };
+            truth(match op {
+                "eq" => x == y,
+                "lt" => x < y,
+                _ => x <= y,
+            })
+        }
+        _ => return None,
+    })
+}
+
+/// Whether an index is compared with an integer that is read: that is a condition on indices.
+fn by_index(a: &T, b: &T) -> bool {
+    let open = |t: &T| matches!(&**t, Term::Index(_));
+    (open(a) || open(b)) && exact_integer(a).is_some() && exact_integer(b).is_some()
+}
+
+/// The integer that an element is, without wrapping: an index, or one that is read.
+fn exact_integer(t: &T) -> Option<Poly> {
+    match &**t {
+        Term::Index(p) => Some(p.clone()),
+        Term::Num(_) => t.number().filter(|n| n.fract() == 0.0).map(|n| Poly::int(n as i128)),
+        Term::Read(_, ty, _) if ty.kind == Kind::Int => Some(value(t.clone())),
+        // 64 bits hold every integer.
+        Term::Apply(op, ty, args) if **op == *"cast" && ty.dtype == Some(DType::I64) => exact_integer(&args[0]),
+        _ => None,
+    }
+}
+
+/// Sums and products of integers, which are a ring modulo 2ⁿ: a polynomial of what they are made of.
+fn integer(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
+    let poly = |t: &T| match &**t {
+        Term::Apply(op, _, args) if **op == *"ring" => match &*args[0] {
+            Term::Index(p) => p.clone(),
+            _ => value(t.clone()),
+        },
+        _ => value(t.clone()),
+    };
+    let result = match (op, args) {
+        ("add", [a, b]) => &poly(a) + &poly(b),
+        ("sub", [a, b]) => &poly(a) - &poly(b),
+        ("neg", [a]) => &Poly::zero() - &poly(a),
+        ("mul", [a, b]) if a == b && a.args("abs").is_some() => {
+            let x = poly(&a.args("abs")?[0]);
+            &x * &x
+        }
+        ("mul", [a, b]) => &poly(a) * &poly(b),
+        _ => return None,
+    };
+    if let Some(n) = result.known()
+        && n.unsigned_abs() < 1 << 7
+        && n >= 0
+    {
+        return Some(num(n as f64));
+    }
+    // One atom alone is that atom.
+    if let Some(([crate::term::Atom::Value(t)], 1)) = result.single() {
+        return Some(t.clone());
+    }
+    Some(apply("ring", ty, vec![Rc::new(Term::Index(result))]))
+}

@@ -1,0 +1,302 @@
+//! The semantics of each op beside the interpreter, at every element of random instances.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use eutectic_ir::{
+    Attr, Class, DType, Graph, Op, Tensor, Type,
+    bounded::hides,
+    graph::Node,
+    interp::interpret,
+    lang::{Bindings, sample},
+    ops::{AttrKind, eval::Data},
+};
+use eutectic_rewrites::{Probe, RuleSet, draw};
+
+use super::semantics;
+use crate::{
+    call::{Call, Case},
+    falsify::{Draws, elements},
+    scope::literal,
+    shape::{Item, Tensor as Symbolic},
+    side::fitted,
+    term::{Atom, Poly, T, Term, Ty},
+};
+
+/// Steps that the terms of an instance may take: larger ones are left out.
+const STEPS: usize = 600;
+/// So many elements of an instance are compared.
+const SOME: usize = 5;
+
+/// The tensors that are read, by name.
+type Given = BTreeMap<String, Tensor>;
+
+fn integer(p: &Poly, vars: &BTreeMap<u32, i128>, given: &Given) -> i128 {
+    p.terms()
+        .map(|(m, c)| {
+            let atom = |a: &Atom| match a {
+                Atom::Var(id) => vars[id],
+                Atom::Div(pair) => integer(&pair[0], vars, given).div_euclid(integer(&pair[1], vars, given)),
+                Atom::Min(pair) => integer(&pair[0], vars, given).min(integer(&pair[1], vars, given)),
+                Atom::Max(pair) => integer(&pair[0], vars, given).max(integer(&pair[1], vars, given)),
+                Atom::Value(t) => number(t, vars, given) as i128,
+                Atom::Size(name) => panic!("the size {name} is known here"),
+                Atom::Map(name, _) => panic!("the map {name} is known here"),
+            };
+            c * m.iter().map(atom).product::<i128>()
+        })
+        .sum()
+}
+
+/// The value of a term, in `f64`.
+fn number(term: &T, vars: &BTreeMap<u32, i128>, given: &Given) -> f64 {
+    match &**term {
+        Term::Num(bits) => f64::from_bits(*bits),
+        Term::Param(name) => panic!("the number {name} is known here"),
+        Term::Index(p) => integer(p, vars, given) as f64,
+        Term::Read(name, _, at) => {
+            let tensor = &given[&**name];
+            let flat = at.iter().zip(tensor.dims()).fold(0, |n, (p, extent)| {
+                let index = integer(p, vars, given);
+                assert!((0..*extent as i128).contains(&index), "{name} is read at {index} of {extent}");
+                n * extent + index as usize
+            });
+            tensor.to_f64()[flat]
+        }
+        Term::If(conditions, a, b) => {
+            let holds = conditions.iter().all(|p| integer(p, vars, given) >= 0);
+            number(if holds { a } else { b }, vars, given)
+        }
+        Term::Reduce(how, ty, bound, body) => {
+            let mut total = how.identity(ty.dtype.unwrap()).get();
+            let mut at: Vec<BTreeMap<u32, i128>> = vec![vars.clone()];
+            for (v, extent) in bound {
+                let with = |vars: &BTreeMap<u32, i128>| -> Vec<BTreeMap<u32, i128>> {
+                    let all = 0..integer(extent, vars, given);
+                    all.map(|n| vars.iter().map(|(k, x)| (*k, *x)).chain([(*v, n)]).collect()).collect()
+                };
+                at = at.iter().flat_map(with).collect();
+            }
+            for vars in at {
+                total = scalar(how.def().op, &[total, number(body, &vars, given)], ty);
+            }
+            total
+        }
+        Term::Apply(op, ty, args) => match (&**op, args.as_slice()) {
+            ("where", [c, a, b]) => number(if number(c, vars, given) != 0.0 { a } else { b }, vars, given),
+            ("hides", [x]) => f64::from(u8::from(hides(number(x, vars, given), DType::F64))),
+            ("wrap", [x]) => number(x, vars, given),
+            ("store", [x]) => number(x, vars, given).trunc(),
+            (op, [x]) if op.starts_with("round ") || op.starts_with("empty ") => number(x, vars, given),
+            (op, args) => scalar(op, &args.iter().map(|a| number(a, vars, given)).collect::<Vec<_>>(), ty),
+        },
+    }
+}
+
+/// A pointwise op of the table.
+fn scalar(op: &str, args: &[f64], ty: &Ty) -> f64 {
+    let (op, attrs) = match op.strip_prefix("act ") {
+        Some(kind) => ("act", vec![Attr::from(kind)]),
+        None => (op, Vec::new()),
+    };
+    let attrs = if op == "cast" { vec![Attr::DType(ty.dtype.unwrap())] } else { attrs };
+    // Comparisons and selections of numbers are of floats here.
+    let whole = op != "cast" && ty.dtype.is_some_and(|d| d.is_int());
+    let dtype = match op {
+        "not" | "and" | "or" | "xor" => DType::Bool,
+        _ if whole => DType::I64,
+        _ => DType::F64,
+    };
+    let operands: Vec<(f64, DType)> = args.iter().map(|x| (*x, dtype)).collect();
+    let to = if op == "cast" || ty.dtype == Some(DType::Bool) { ty.dtype.unwrap() } else { dtype };
+    Op::named(op).unwrap_or_else(|| panic!("`{op}` is an op")).fold(&attrs, &operands, to).unwrap_or(f64::NAN)
+}
+
+/// A graph of one op, with the tensors that it reads; none where it does not take such operands.
+fn graph_of(op: Op, attrs: &[Attr], operands: &[Type], random: &mut fastrand::Rng) -> Option<(Graph, Given)> {
+    let (mut graph, mut given, mut ids) = (Graph::new("one op"), Given::new(), Vec::new());
+    for (n, ty) in operands.iter().enumerate() {
+        let name = format!("x{n:02}");
+        ids.push(graph.input(&name, ty.clone()).ok()?);
+        given.insert(name, elements(ty, random)?);
+    }
+    let attrs: Vec<(&str, Attr)> = op.def().attrs.iter().map(|d| d.name).zip(attrs.iter().cloned()).collect();
+    let result = graph.apply(op.name(), &ids, &attrs).ok()?;
+    let parts = match graph.ty(result).clone() {
+        Type::Tuple(parts) => (0..parts.len())
+            .map(|n| graph.apply("get", &[result], &[("index", Attr::Int(n as i64))]).unwrap())
+            .collect(),
+        Type::Tensor(..) => vec![result],
+    };
+    for (n, part) in parts.iter().enumerate() {
+        graph.output(&format!("y{n}"), *part).ok()?;
+    }
+    Some((graph, given))
+}
+
+/// What rounds would differ from what does not.
+fn wide(ty: &Type) -> Option<Type> {
+    Some(match ty.as_tensor()? {
+        (dtype, shape) if dtype.is_float() => Type::Tensor(DType::F64, shape.clone()),
+        (dtype, shape) if dtype != DType::Bool => Type::Tensor(DType::I64, shape.clone()),
+        _ => ty.clone(),
+    })
+}
+
+/// Compares elements of an op's results, and gives how many; `None` where the instance is not for this.
+fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64) -> Option<usize> {
+    let semantics = semantics(op)?;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let widened: Vec<Type> = operands.iter().map(wide).collect::<Option<_>>()?;
+    let (graph, given) = graph_of(op, given_attrs, &widened, &mut random)
+        .or_else(|| graph_of(op, given_attrs, operands, &mut random))?;
+    // Ids that are out of range are errors.
+    let want = interpret::<f64>(&graph, &|name| given.get(name).cloned()).ok()?;
+    let case = Rc::new(Case::default());
+    case.fuel.set(STEPS);
+    case.left.set(true);
+    let args: Vec<Symbolic> = given
+        .iter()
+        .map(|(name, tensor)| {
+            let shape = tensor.dims().iter().map(|n| Item::axis(Poly::int(*n as i128))).collect();
+            let (name, ty): (Rc<str>, _) = (name.as_str().into(), Ty::fixed(tensor.dtype()));
+            let own = ty.clone();
+            Symbolic::new(ty, shape, move |at| Ok(Rc::new(Term::Read(name.clone(), own.clone(), at.to_vec()))))
+        })
+        .collect();
+    let shape = args.first().map(|a| a.shape.clone());
+    let kinds = op.def().attrs.iter().zip(given_attrs);
+    let own = given_attrs
+        .iter()
+        .find_map(|a| if let Some(crate::call::Value::Shape(s)) = literal(a) { Some(s) } else { None });
+    let of = shape.or(own);
+    let attrs = kinds.map(|(def, attr)| fitted(def.kind, literal(attr).unwrap(), of.as_ref()).unwrap()).collect();
+    let results = semantics(&Call { case, op: op.name(), attrs, args })
+        .unwrap_or_else(|stop| panic!("{op} of {operands:?} {given_attrs:?}: {stop:?}"));
+    let mut compared = 0;
+    for (symbolic, value) in results.iter().zip(&want) {
+        let extents: Vec<usize> = symbolic.shape.iter().map(|i| i.extent.known().unwrap() as usize).collect();
+        assert_eq!(extents, value.dims, "{op} of {operands:?} {given_attrs:?}");
+        for at in (0..value.count()).step_by(value.count().div_ceil(SOME).max(1)) {
+            let mut rest = at;
+            let mut index: Vec<Poly> = Vec::new();
+            for extent in extents.iter().rev() {
+                index.insert(0, Poly::int((rest % extent) as i128));
+                rest /= extent;
+            }
+            let term = match (symbolic.at)(&index) {
+                Err(crate::facts::Stop::Because(why)) if why.contains("too large") => return None,
+                term => term.unwrap_or_else(|stop| panic!("{op}: {stop:?}")),
+            };
+            let is = number(&term, &BTreeMap::new(), &given);
+            let want = match &value.data {
+                Data::Real(x) => x[at],
+                Data::Int(n) => n[at].unwrap() as f64,
+            };
+            // A row without weights is a special value.
+            let special = !want.is_finite() || !is.is_finite();
+            let unit = if value.dtype == DType::F64 { 1e-9 } else { 1e-4 };
+            let near = (is - want).abs() <= unit * (1.0 + want.abs());
+            assert!(near || special, "{op} of {operands:?} {given_attrs:?} at {at}: {is}, not {want}: {term}");
+            compared += usize::from(near);
+        }
+    }
+    Some(compared)
+}
+
+fn nodes_of(probe: &Probe, seed: u64) -> Vec<(Node, Vec<Type>)> {
+    let rule = probe.rule();
+    let Some(sample) = draw(rule, &mut Draws::new(rule, seed), Bindings::default()) else { return Vec::new() };
+    let Ok(sides) = probe.sides(rule, &[sample]) else { return Vec::new() };
+    let mut found = Vec::new();
+    for graph in [&sides.written, &sides.left, &sides.right] {
+        for (_, node) in graph.nodes() {
+            let operands = node.operands.iter().map(|o| graph.ty(*o).clone()).collect();
+            if !matches!(node.op.def().class, Class::Leaf(eutectic_ir::ops::Leaf::Const)) {
+                found.push((node.clone(), operands));
+            }
+        }
+    }
+    found
+}
+
+/// Attributes and operand types that fit an op's signature.
+fn sampled(op: Op, seed: u64) -> Option<(Vec<Attr>, Vec<Type>)> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let signature = op.signature();
+    let count = random.usize(signature.required..=signature.operands.len());
+    let patterns: Vec<_> = signature.operands[..count].iter().collect();
+    let absent = &signature.operands[count..];
+    let relations: Vec<_> =
+        signature.relations.iter().filter(|r| !absent.iter().any(|p| r.mentions(p))).cloned().collect();
+    let bindings =
+        sample(&signature.scope, &patterns, &relations, Bindings::default(), &mut |n| random.usize(..n)).ok()?;
+    let operands: Vec<Type> = patterns.iter().map(|p| p.value(&bindings)).collect::<Option<_>>()?;
+    let free = |kind: AttrKind| match kind {
+        AttrKind::Word(words) => Some(Attr::from(words[seed as usize % words.len()])),
+        AttrKind::Float => Some(Attr::from(0.5)),
+        AttrKind::Bool => Some(Attr::from(seed.is_multiple_of(2))),
+        AttrKind::Axis => Some(Attr::Int(-1)),
+        AttrKind::Int => Some(Attr::Int(0)),
+        _ => None,
+    };
+    let given: Vec<(&str, Attr)> = op
+        .def()
+        .attrs
+        .iter()
+        .enumerate()
+        .filter_map(|(slot, def)| Some((def.name, bindings.attr(slot).cloned().or_else(|| free(def.kind))?)))
+        .collect();
+    let types: Vec<&Type> = operands.iter().collect();
+    Some((op.attributes(&given, &types).ok()?.to_vec(), operands))
+}
+
+#[test]
+fn the_semantics_of_ops_are_what_the_interpreter_computes() {
+    let rules = RuleSet::embedded().unwrap();
+    let layer = |op: &Op| matches!(op.name(), "encoder-layer" | "attention-block");
+    let mut seen: BTreeMap<Op, usize> = BTreeMap::new();
+    let mut elements: BTreeMap<Op, usize> = BTreeMap::new();
+    for (n, probe) in rules.probes().enumerate() {
+        if probe.rule().group {
+            continue;
+        }
+        for seed in 0..3 {
+            for (node, operands) in nodes_of(&probe, seed + 100 * n as u64) {
+                let large = operands.iter().chain([&node.ty]).any(|ty| ty.count() > 60);
+                if large || layer(&node.op) || seen.get(&node.op).is_some_and(|n| *n >= 5) {
+                    continue;
+                }
+                if let Some(count) = compare(node.op, &node.attrs, &operands, seed) {
+                    *seen.entry(node.op).or_default() += 1;
+                    *elements.entry(node.op).or_default() += count;
+                }
+            }
+        }
+    }
+    // Functions of elements have the table's own evaluation.
+    for op in
+        Op::all().filter(|op| !layer(op) && semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise))
+    {
+        for seed in 0..200 {
+            if seen.get(&op).is_some_and(|n| *n >= 8) {
+                break;
+            }
+            let Some((attrs, operands)) = sampled(op, seed) else { continue };
+            if operands.iter().all(|ty| ty.count() <= 60)
+                && let Some(count) = compare(op, &attrs, &operands, seed)
+            {
+                *seen.entry(op).or_default() += 1;
+                *elements.entry(op).or_default() += count;
+            }
+        }
+    }
+    // Layers are put together from parts that are compared.
+    let own = Op::all()
+        .filter(|op| !layer(op))
+        .filter(|op| semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise));
+    let missing: BTreeSet<Op> = own.filter(|op| elements.get(op).copied().unwrap_or(0) < 5).collect();
+    assert!(missing.is_empty(), "too few elements of {missing:?} were compared");
+}

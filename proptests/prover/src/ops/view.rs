@@ -1,0 +1,239 @@
+//! Views: where each element of the result is read; and writing by index.
+
+use std::rc::Rc;
+
+use super::{
+    build::{Semantics, one},
+    pointwise,
+};
+use crate::{
+    call::{Call, Perm, Value},
+    facts::{Res, stop},
+    shape::{Item, Shape, Tensor, count, expanded, reshaped, show},
+    term::{Atom, Kind, Poly, T, apply, choose, value},
+};
+
+pub(super) const OPS: &[(&str, Semantics)] = &[
+    ("transpose", transpose),
+    ("reshape", reshape),
+    ("expand", expand),
+    ("slice", slice),
+    ("pad", pad),
+    ("window", window),
+    ("concat", concat),
+    ("gather", gather),
+    ("iota", pointwise::iota),
+    ("update-slice", update_slice),
+];
+
+/// The operand read elsewhere.
+fn read(x: &Tensor, shape: Shape, map: impl Fn(&[Poly]) -> Res<Vec<Poly>> + 'static) -> Res<Vec<Tensor>> {
+    let x = x.clone();
+    one(Tensor::new(x.ty.clone(), shape, move |at| (x.at)(&map(at)?)))
+}
+
+pub(super) fn transpose(call: &Call) -> Res<Vec<Tensor>> {
+    let Value::Perm(perm) = &call.attrs[0] else { return stop("a permutation is wanted") };
+    let from = call.args[0].shape.clone();
+    // The identity of a sequence is that of its items.
+    let perm = match perm {
+        Perm::Items(items) if **items == [0] => Perm::Items((0..from.len()).collect()),
+        other => other.clone(),
+    };
+    let to = call.case.transposed(&perm, &from)?;
+    let (case, shape) = (Rc::clone(&call.case), to.clone());
+    read(&call.args[0], to, move |at| case.permuted(&perm, &from, &shape, at))
+}
+
+pub(super) fn reshape(call: &Call) -> Res<Vec<Tensor>> {
+    let canon = |shape: Shape| -> Shape {
+        shape.into_iter().map(|item| Item { extent: call.case.canon(&item.extent), ..item }).collect()
+    };
+    let (from, to) = (canon(call.args[0].shape.clone()), call.shape(0)?);
+    call.case.resized(&from, &to)?;
+    let to = canon(to);
+    let (case, shape) = (Rc::clone(&call.case), to.clone());
+    read(&call.args[0], to, move |at| reshaped(&case.facts, &from, &shape, at))
+}
+
+impl crate::call::Case {
+    /// Checks that two shapes have as many elements. On the left they do: a size that this determines is another name for the rest.
+    fn resized(&self, from: &Shape, to: &Shape) -> Res<()> {
+        let difference = &self.canon(&count(from)) - &self.canon(&count(to));
+        let none = Poly::zero();
+        let equal = || self.facts.nonneg(&difference) && self.facts.nonneg(&(&none - &difference));
+        if difference == none || equal() {
+            return Ok(());
+        }
+        if !self.left.get() {
+            return stop(format!("whether {} and {} have as many elements", show(from), show(to)));
+        }
+        // What both sides are multiplied with is not 0 where there is an element.
+        let common = difference.common();
+        let reduced = difference.terms().map(|(m, c)| (crate::term::without(m, &common).unwrap_or_default(), c));
+        let reduced = Poly::from_terms(reduced);
+        let size = reduced.terms().find_map(|(m, c)| match m.as_slice() {
+            [own @ Atom::Size(_)] if c.abs() == 1 => {
+                let (slope, rest) = reduced.linear_in(own)?;
+                Some((own.clone(), &Poly::zero() - &(&rest * &slope)))
+            }
+            _ => None,
+        });
+        if let Some(size) = size {
+            self.sizes.borrow_mut().push(size);
+        }
+        self.facts.note(difference.clone());
+        self.facts.note(&none - &difference);
+        Ok(())
+    }
+}
+
+fn expand(call: &Call) -> Res<Vec<Tensor>> {
+    let (from, to, left) = (call.args[0].shape.clone(), call.shape(0)?, call.case.left.get());
+    let case = Rc::clone(&call.case);
+    expanded(&case.facts, &case.broadcasts, &from, &to, &vec![Poly::zero(); to.len()], left)?;
+    let shape = to.clone();
+    read(&call.args[0], to, move |at| expanded(&case.facts, &case.broadcasts, &from, &shape, at, left))
+}
+
+pub(super) fn slice(call: &Call) -> Res<Vec<Tensor>> {
+    let from = call.args[0].shape.clone();
+    let axis = call.axis(0, &from)?;
+    let (start, len, step) = (call.int(1)?, call.int(2)?, call.int(3)?);
+    let extent = from[axis].extent.clone();
+    let unit = Poly::int(1);
+    call.case.require(start.clone(), "a start that is not negative")?;
+    call.case.require(len.clone(), "a length that is not negative")?;
+    call.case.require(&extent - &start, "a start inside of the axis")?;
+    if step == unit {
+        call.case.require(&(&extent - &start) - &len, "a part that lies in the axis")?;
+    } else if !call.case.left.get() {
+        // The last element, where there is one.
+        let last = &start + &(&step * &(&len - &unit));
+        let inside = || call.case.facts.within(&last, &extent);
+        if len.known() != Some(0) && !call.case.facts.assume([&len - &unit], inside) {
+            return stop(format!("the right side needs a part that lies in the axis: {last} in 0..{extent}"));
+        }
+    }
+    let mut to = from.clone();
+    to[axis].extent = len;
+    let (x, case) = (call.args[0].clone(), Rc::clone(&call.case));
+    one(Tensor::new(x.ty.clone(), to, move |at| {
+        let mut at = at.to_vec();
+        at[axis] = &start + &(&step * &at[axis]);
+        let there = [at[axis].clone(), &(&extent - &at[axis]) - &Poly::int(1)];
+        case.facts.assume(there, || (x.at)(&at))
+    }))
+}
+
+fn pad(call: &Call) -> Res<Vec<Tensor>> {
+    let x = call.args[0].clone();
+    let axis = call.axis(0, &x.shape)?;
+    let (before, after, fill) = (call.int(1)?, call.int(2)?, call.number(3)?);
+    call.case.require(before.clone(), "padding that is not negative")?;
+    call.case.require(after.clone(), "padding that is not negative")?;
+    let mut to = x.shape.clone();
+    to[axis].extent = &(&to[axis].extent + &before) + &after;
+    // The value becomes an element: ½ is no integer.
+    let held = x.ty.kind == Kind::Float || fill.number().is_some_and(|n| n == 0.0 || n == 1.0);
+    let fill = if held { fill } else { apply("store", &x.ty, vec![fill]) };
+    let case = Rc::clone(&call.case);
+    one(Tensor::new(x.ty.clone(), to, move |at| {
+        let mut at = at.to_vec();
+        at[axis] = &at[axis] - &before;
+        let fill = fill.clone();
+        within(&case, &at[axis], &x.shape[axis].extent, || (x.at)(&at), || Ok(fill))
+    }))
+}
+
+/// The one where an index lies in 0..extent, else the other.
+fn within(
+    case: &crate::call::Case,
+    index: &Poly,
+    extent: &Poly,
+    then: impl FnOnce() -> Res<T>,
+    otherwise: impl FnOnce() -> Res<T>,
+) -> Res<T> {
+    let inside = vec![index.clone(), &(extent - index) - &Poly::int(1)];
+    let open: Vec<Poly> = inside.iter().filter(|p| !case.facts.nonneg(p)).cloned().collect();
+    if open.is_empty() {
+        return then();
+    }
+    if open.iter().any(|p| case.facts.nonneg(&(&Poly::int(-1) - p))) {
+        return otherwise();
+    }
+    let then = case.facts.assume(inside, then)?;
+    Ok(choose(open, then, otherwise()?))
+}
+
+fn window(call: &Call) -> Res<Vec<Tensor>> {
+    let from = call.args[0].shape.clone();
+    let axis = call.axis(0, &from)?;
+    let (size, stride, dilation) = (call.int(1)?, call.int(2)?, call.int(3)?);
+    let unit = Poly::int(1);
+    let room = &from[axis].extent - &(&(&dilation * &(&size - &unit)) + &unit);
+    for p in [&size - &unit, &stride - &unit, &dilation - &unit, room.clone()] {
+        call.case.require(p, "windows that fit")?;
+    }
+    let (steps, _) = call.case.facts.divided(&room, &stride);
+    let mut to = from.clone();
+    to[axis].extent = &steps + &unit;
+    to.insert(axis + 1, Item::axis(size));
+    let (x, case) = (call.args[0].clone(), Rc::clone(&call.case));
+    one(Tensor::new(x.ty.clone(), to, move |at| {
+        let mut at = at.to_vec();
+        let within = at.remove(axis + 1);
+        at[axis] = &(&stride * &at[axis]) + &(&dilation * &within);
+        let there = [at[axis].clone(), &(&from[axis].extent - &at[axis]) - &Poly::int(1)];
+        case.facts.assume(there, || (x.at)(&at))
+    }))
+}
+
+fn concat(call: &Call) -> Res<Vec<Tensor>> {
+    let (a, b) = (call.args[0].clone(), call.args[1].clone());
+    let axis = call.axis(0, &a.shape)?;
+    let mut to = a.shape.clone();
+    let fits = a.shape.len() == b.shape.len() && (0..to.len()).all(|n| n == axis || a.shape[n] == b.shape[n]);
+    if !fits || b.shape[axis].rank.is_some() {
+        return stop(format!("whether {} and {} differ along one axis only", show(&a.shape), show(&b.shape)));
+    }
+    to[axis].extent = &a.shape[axis].extent + &b.shape[axis].extent;
+    let case = Rc::clone(&call.case);
+    one(Tensor::new(a.ty.clone(), to, move |at| {
+        let first = &a.shape[axis].extent;
+        let mut behind = at.to_vec();
+        behind[axis] = &at[axis] - first;
+        let there = [behind[axis].clone()];
+        within(&case, &at[axis], first, || (a.at)(at), || case.facts.assume(there, || (b.at)(&behind)))
+    }))
+}
+
+/// Ids are in range: any other is an error on both sides, if both sides read it.
+fn gather(call: &Call) -> Res<Vec<Tensor>> {
+    let (x, ids) = (call.args[0].clone(), call.args[1].clone());
+    let axis = call.axis(0, &x.shape)?;
+    let to: Shape = [&x.shape[..axis], &ids.shape, &x.shape[axis + 1..]].concat();
+    let behind = axis + ids.shape.len();
+    let case = Rc::clone(&call.case);
+    one(Tensor::new(x.ty.clone(), to, move |at| {
+        let id = value((ids.at)(&at[axis..behind])?);
+        let index = [&at[..axis], std::slice::from_ref(&id), &at[behind..]].concat();
+        let there = [id.clone(), &(&x.shape[axis].extent - &id) - &Poly::int(1)];
+        case.facts.assume(there, || (x.at)(&index))
+    }))
+}
+
+fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
+    let (x, part, start) = (call.args[0].clone(), call.args[1].clone(), call.args[2].clone());
+    let axis = call.axis(0, &x.shape)?;
+    let fits = (0..x.shape.len()).all(|n| n == axis || part.shape.get(n) == Some(&x.shape[n]));
+    if !fits {
+        return stop(format!("whether {} and {} differ along one axis only", show(&x.shape), show(&part.shape)));
+    }
+    let case = Rc::clone(&call.case);
+    one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
+        let mut from = at.to_vec();
+        from[axis] = &at[axis] - &value((start.at)(&[])?);
+        within(&case, &from[axis], &part.shape[axis].extent, || (part.at)(&from), || (x.at)(at))
+    }))
+}

@@ -1,0 +1,440 @@
+//! Terms: the value of one element of a tensor, as a function of indices and extents; and the integer polynomials that index maps compute, in a
+//! normal form. An index may be read from a tensor, so that the two are one definition.
+
+use std::{collections::BTreeMap, fmt, rc::Rc};
+
+use eutectic_ir::{DType, ops::Reduction};
+
+/// A term, shared.
+pub type T = Rc<Term>;
+
+/// The kinds of element types that laws tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Floats.
+    Float,
+    /// Integers.
+    Int,
+    /// Truth values.
+    Bool,
+    /// Types that are only stored.
+    Stored,
+}
+
+impl Kind {
+    /// The kind of an element type.
+    pub fn of(dtype: DType) -> Kind {
+        match () {
+            () if dtype == DType::Bool => Kind::Bool,
+            () if !dtype.computes() => Kind::Stored,
+            () if dtype.is_float() => Kind::Float,
+            () => Kind::Int,
+        }
+    }
+}
+
+/// An element type: one, or any of a kind, by the name of its variable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ty {
+    /// What it is called.
+    pub name: Rc<str>,
+    /// What kind of numbers it holds.
+    pub kind: Kind,
+    /// Which one it is, where that is known.
+    pub dtype: Option<DType>,
+}
+
+impl Ty {
+    /// One element type.
+    pub fn fixed(dtype: DType) -> Ty {
+        Ty { name: dtype.name().into(), kind: Kind::of(dtype), dtype: Some(dtype) }
+    }
+
+    /// The truth values.
+    pub fn bool() -> Ty {
+        Ty::fixed(DType::Bool)
+    }
+}
+
+/// The value of an element.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Term {
+    /// A number, by the bits of its `f64`.
+    Num(u64),
+    /// A number variable of the rule.
+    Param(Rc<str>),
+    /// An integer that is computed from indices and extents, as an element.
+    Index(Poly),
+    /// An element of an operand.
+    Read(Rc<str>, Ty, Vec<Poly>),
+    /// A function of elements: an op of the table or of the language of rules, and its result's element type.
+    Apply(Rc<str>, Ty, Vec<T>),
+    /// A reduction of the body over variables below their extents.
+    Reduce(Reduction, Ty, Vec<(u32, Poly)>, T),
+    /// The first where every polynomial is at least 0, else the second.
+    If(Vec<Poly>, T, T),
+}
+
+/// A number.
+pub fn num(x: f64) -> T {
+    Rc::new(Term::Num(if x.is_nan() { f64::NAN } else { x }.to_bits()))
+}
+
+/// A function of elements.
+pub fn apply(op: &str, ty: &Ty, args: Vec<T>) -> T {
+    Rc::new(Term::Apply(op.into(), ty.clone(), args))
+}
+
+/// A choice by index.
+pub fn choose(conditions: Vec<Poly>, then: T, otherwise: T) -> T {
+    if conditions.is_empty() || then == otherwise {
+        return then;
+    }
+    Rc::new(Term::If(conditions, then, otherwise))
+}
+
+impl Term {
+    /// The number that it is.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Term::Num(bits) => Some(f64::from_bits(*bits)),
+            Term::Index(p) => p.known().filter(|n| n.abs() < 1 << 53).map(|n| n as f64),
+            _ => None,
+        }
+    }
+
+    /// The element type, where the term has one of its own.
+    pub fn ty(&self) -> Option<&Ty> {
+        match self {
+            Term::Read(_, ty, _) | Term::Apply(_, ty, _) | Term::Reduce(_, ty, ..) => Some(ty),
+            Term::If(_, a, b) => a.ty().or(b.ty()),
+            Term::Num(_) | Term::Param(_) | Term::Index(_) => None,
+        }
+    }
+
+    /// The operands of a function of that name.
+    pub fn args(&self, name: &str) -> Option<&[T]> {
+        match self {
+            Term::Apply(op, _, args) if **op == *name => Some(args),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with every index in it.
+    pub fn visit_indices(&self, visit: &mut dyn FnMut(&Poly)) {
+        match self {
+            Term::Num(_) | Term::Param(_) => {}
+            Term::Index(p) => visit(p),
+            Term::Read(_, _, at) => at.iter().for_each(visit),
+            Term::Apply(_, _, args) => args.iter().for_each(|a| a.visit_indices(visit)),
+            Term::Reduce(_, _, vars, body) => {
+                vars.iter().for_each(|(_, extent)| visit(extent));
+                body.visit_indices(visit);
+            }
+            Term::If(conditions, a, b) => {
+                conditions.iter().for_each(&mut *visit);
+                a.visit_indices(visit);
+                b.visit_indices(visit);
+            }
+        }
+    }
+
+    /// Whether an index variable is in it.
+    pub fn mentions(&self, id: u32) -> bool {
+        let mut found = false;
+        self.visit_indices(&mut |p| found |= p.mentions(id));
+        found
+    }
+
+    /// How many terms it is made of.
+    pub fn size(&self) -> usize {
+        match self {
+            Term::Apply(_, _, args) => 1 + args.iter().map(|a| a.size()).sum::<usize>(),
+            Term::Reduce(_, _, _, body) => 1 + body.size(),
+            Term::If(_, a, b) => 1 + a.size() + b.size(),
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |of: &[Poly]| of.iter().map(Poly::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Term::Num(bits) => write!(f, "{}", f64::from_bits(*bits)),
+            Term::Param(name) => f.write_str(name),
+            Term::Index(p) => write!(f, "{p}"),
+            Term::Read(name, _, at) => write!(f, "{name}[{}]", list(at)),
+            Term::Apply(op, _, args) => {
+                write!(f, "({op}")?;
+                args.iter().try_for_each(|a| write!(f, " {a}"))?;
+                f.write_str(")")
+            }
+            Term::Reduce(how, _, vars, body) => {
+                let vars: Vec<_> = vars.iter().map(|(v, e)| format!("i{v} < {e}")).collect();
+                write!(f, "({} {{{}}} {body})", how.def().name, vars.join(", "))
+            }
+            Term::If(conditions, a, b) => {
+                let all: Vec<_> = conditions.iter().map(|c| format!("{c} ≥ 0")).collect();
+                write!(f, "(if {} then {a} else {b})", all.join(" and "))
+            }
+        }
+    }
+}
+
+/// An integer that is read from a tensor, as an index.
+pub fn value(term: T) -> Poly {
+    match &*term {
+        Term::Index(p) => p.clone(),
+        Term::Num(bits) if f64::from_bits(*bits).fract() == 0.0 && f64::from_bits(*bits).abs() < 2_f64.powi(53) => {
+            Poly::int(f64::from_bits(*bits) as i128)
+        }
+        _ => Poly::atom(Atom::Value(term)),
+    }
+}
+
+/// What a polynomial is made of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Atom {
+    /// An extent, the number of elements of a sequence of axes, or an integer attribute.
+    Size(Rc<str>),
+    /// An index variable.
+    Var(u32),
+    /// ⌊a / b⌋ for b ≥ 1.
+    Div(Box<[Poly; 2]>),
+    /// The smaller.
+    Min(Box<[Poly; 2]>),
+    /// The larger.
+    Max(Box<[Poly; 2]>),
+    /// An index map of which nothing is known but its name and what it is applied to.
+    Map(Rc<str>, Vec<Poly>),
+    /// An integer that is read from a tensor.
+    Value(T),
+}
+
+/// A product of atoms, sorted.
+pub type Monomial = Vec<Atom>;
+
+/// A polynomial: the coefficient of each monomial, none of them 0. Equal polynomials are equal functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Poly(BTreeMap<Monomial, i128>);
+
+impl Poly {
+    /// The number 0.
+    pub fn zero() -> Poly {
+        Poly::default()
+    }
+
+    /// A number.
+    pub fn int(n: i128) -> Poly {
+        Poly::from_terms([(Vec::new(), n)])
+    }
+
+    /// An atom.
+    pub fn atom(atom: Atom) -> Poly {
+        Poly::from_terms([(vec![atom], 1)])
+    }
+
+    /// A named size.
+    pub fn size(name: &str) -> Poly {
+        Poly::atom(Atom::Size(name.into()))
+    }
+
+    /// An index variable.
+    pub fn var(id: u32) -> Poly {
+        Poly::atom(Atom::Var(id))
+    }
+
+    /// The sum of terms.
+    pub fn from_terms(terms: impl IntoIterator<Item = (Monomial, i128)>) -> Poly {
+        let mut sum = BTreeMap::new();
+        for (mut monomial, c) in terms {
+            monomial.sort();
+            *sum.entry(monomial).or_insert(0) += c;
+        }
+        sum.retain(|_, c| *c != 0);
+        Poly(sum)
+    }
+
+    /// The terms.
+    pub fn terms(&self) -> impl DoubleEndedIterator<Item = (&Monomial, i128)> {
+        self.0.iter().map(|(m, c)| (m, *c))
+    }
+
+    /// The number that it is, if it is one.
+    pub fn known(&self) -> Option<i128> {
+        match self.0.len() {
+            0 => Some(0),
+            1 => self.0.get(&Vec::new()).copied(),
+            _ => None,
+        }
+    }
+
+    /// The only term.
+    pub fn single(&self) -> Option<(&[Atom], i128)> {
+        if self.0.len() == 1 { self.terms().next().map(|(m, c)| (m.as_slice(), c)) } else { None }
+    }
+
+    /// The atoms that are in every term.
+    pub fn common(&self) -> Monomial {
+        let mut terms = self.terms().map(|(m, _)| m);
+        let mut common = terms.next().cloned().unwrap_or_default();
+        for m in terms {
+            let mut left = m.clone();
+            common.retain(|a| match left.iter().position(|b| a == b) {
+                Some(at) => {
+                    left.remove(at);
+                    true
+                }
+                None => false,
+            });
+        }
+        common
+    }
+
+    /// self + factor·other.
+    pub fn plus_times(&self, other: &Poly, factor: i128) -> Poly {
+        let more = other.terms().map(|(m, c)| (m.clone(), c * factor));
+        Poly::from_terms(self.terms().map(|(m, c)| (m.clone(), c)).chain(more))
+    }
+
+    /// Every atom in it, also inside of others.
+    pub fn visit(&self, visit: &mut dyn FnMut(&Atom)) {
+        for atom in self.0.keys().flatten() {
+            visit(atom);
+            match atom {
+                Atom::Size(_) | Atom::Var(_) => {}
+                Atom::Div(pair) | Atom::Min(pair) | Atom::Max(pair) => {
+                    pair.iter().for_each(|p| p.visit(visit));
+                }
+                Atom::Map(_, of) => of.iter().for_each(|p| p.visit(visit)),
+                Atom::Value(term) => term.visit_indices(&mut |p| p.visit(visit)),
+            }
+        }
+    }
+
+    /// Whether a variable is in it.
+    pub fn mentions(&self, id: u32) -> bool {
+        let mut found = false;
+        self.visit(&mut |atom| found |= *atom == Atom::Var(id));
+        found
+    }
+
+    /// c₁ and c₀ of c₁·atom + c₀, where the atom is in neither.
+    pub fn linear_in(&self, atom: &Atom) -> Option<(Poly, Poly)> {
+        let (mut slope, mut rest) = (Vec::new(), Vec::new());
+        for (m, c) in self.terms() {
+            match m.iter().filter(|a| *a == atom).count() {
+                0 => rest.push((m.clone(), c)),
+                1 => slope.push((m.iter().filter(|a| *a != atom).cloned().collect(), c)),
+                _ => return None,
+            }
+        }
+        let (slope, rest) = (Poly::from_terms(slope), Poly::from_terms(rest));
+        let inside = |p: &Poly| {
+            let mut found = false;
+            p.visit(&mut |a| found |= a == atom);
+            found
+        };
+        (!inside(&slope) && !inside(&rest)).then_some((slope, rest))
+    }
+
+    /// Quotient and remainder by the leading term of the divisor: self = quotient·divisor + remainder, always.
+    pub fn divide(&self, divisor: &Poly) -> (Poly, Poly) {
+        // A longer monomial leads a shorter one, so that what is divided gets smaller.
+        let lead = divisor.terms().max_by_key(|(m, _)| (m.len(), (*m).clone()));
+        let Some((lead, of)) = lead.map(|(m, c)| (m.clone(), c)) else { return (Poly::zero(), self.clone()) };
+        let (mut quotient, mut rest) = (Poly::zero(), self.clone());
+        for _ in 0..64 {
+            let divisible = |(m, c): (&Monomial, i128)| Some((without(m, &lead)?, c.div_euclid(of)));
+            let terms = rest.terms().filter_map(divisible).filter(|(_, c)| *c != 0);
+            let Some(term) = terms.max_by_key(|(m, _)| (m.len(), m.clone())) else { break };
+            let part = Poly::from_terms([term]);
+            quotient = &quotient + &part;
+            rest = &rest - &(&part * divisor);
+        }
+        (quotient, rest)
+    }
+}
+
+/// The monomial without the factors of another, if it has them all.
+pub fn without(m: &[Atom], factors: &[Atom]) -> Option<Monomial> {
+    let mut rest = m.to_vec();
+    for factor in factors {
+        rest.remove(rest.iter().position(|a| a == factor)?);
+    }
+    Some(rest)
+}
+
+impl std::ops::Add for &Poly {
+    type Output = Poly;
+
+    fn add(self, other: &Poly) -> Poly {
+        self.plus_times(other, 1)
+    }
+}
+
+impl std::ops::Sub for &Poly {
+    type Output = Poly;
+
+    fn sub(self, other: &Poly) -> Poly {
+        self.plus_times(other, -1)
+    }
+}
+
+impl std::ops::Mul for &Poly {
+    type Output = Poly;
+
+    fn mul(self, other: &Poly) -> Poly {
+        let product = |(m, c): (&Monomial, i128)| {
+            let m = m.clone();
+            other.terms().map(move |(n, d)| ([&m[..], n].concat(), c * d)).collect::<Vec<_>>()
+        };
+        Poly::from_terms(self.terms().flat_map(product))
+    }
+}
+
+/// The product of many.
+pub fn product<'p>(of: impl IntoIterator<Item = &'p Poly>) -> Poly {
+    of.into_iter().fold(Poly::int(1), |n, p| &n * p)
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Atom::Size(name) => f.write_str(name),
+            Atom::Var(id) => write!(f, "i{id}"),
+            Atom::Div(of) => write!(f, "⌊({})/({})⌋", of[0], of[1]),
+            Atom::Min(of) => write!(f, "min({}, {})", of[0], of[1]),
+            Atom::Max(of) => write!(f, "max({}, {})", of[0], of[1]),
+            Atom::Map(name, of) => {
+                let of: Vec<_> = of.iter().map(Poly::to_string).collect();
+                write!(f, "{name}({})", of.join(", "))
+            }
+            Atom::Value(term) => write!(f, "{term}"),
+        }
+    }
+}
+
+impl fmt::Display for Poly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("0");
+        }
+        for (n, (m, c)) in self.terms().enumerate() {
+            let sign = match (n, c < 0) {
+                (0, false) => "",
+                (0, true) => "−",
+                (_, false) => " + ",
+                (_, true) => " − ",
+            };
+            f.write_str(sign)?;
+            let mut factors: Vec<String> = m.iter().map(Atom::to_string).collect();
+            if c.abs() != 1 || m.is_empty() {
+                factors.insert(0, c.abs().to_string());
+            }
+            f.write_str(&factors.join("·"))?;
+        }
+        Ok(())
+    }
+}
