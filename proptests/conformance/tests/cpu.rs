@@ -51,6 +51,7 @@ suites! {
     sessions on BEST,
     states on BEST,
     scatters on BEST,
+    rankings on BEST,
     scans on BEST,
     ids on ALL,
     failures on BEST,
