@@ -452,4 +452,28 @@ mod tests {
             }
         }
     }
+
+    /// A mask of the least number hides all keys of a row, as of a text that is padded; rounded to 16 bits, it must not become −∞.
+    #[test]
+    fn rows_that_are_masked_throughout_are_numbers_in_16_bits() {
+        let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
+        for name in ["f16/attention-bias", "bf16/attention-bias"] {
+            let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule of this name");
+            let ordinary = |case: &&crate::cases::Case| case.style == Style::Ordinary && case.values["?m"].count() > 0;
+            let cases = crate::cases::corpus(&probe, 1, None).cases;
+            let mut judged = 0;
+            for case in cases.iter().filter(ordinary) {
+                let mut values = case.values.clone();
+                let mask = &values["?m"];
+                let least = vec![f64::from(f32::MIN); mask.count()];
+                values.insert("?m".into(), Tensor::from_f64(mask.dtype(), mask.dims(), least));
+                let right = evaluated(&case.sides.right, &values).expect("no ids are read");
+                let left = evaluated(&case.sides.written, &values).expect("no ids are read");
+                let has_nan = |all: &[Tensor]| all.iter().flat_map(Tensor::to_f64).any(f64::is_nan);
+                assert!(!has_nan(&left.results) && !has_nan(&right.results), "{name}");
+                judged += 1;
+            }
+            assert!(judged > 2, "{name}: {judged}");
+        }
+    }
 }
