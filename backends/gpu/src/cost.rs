@@ -51,7 +51,7 @@ pub struct Costs {
     pub latency: f64,
     /// Seconds in which the threads of a row exchange a number and scan a point each, or a few neighbours: the next points wait for them.
     pub turn: f64,
-    /// Seconds of a step in which the threads of a block exchange elements of a ranking in shared memory, of which each has a few.
+    /// Seconds of a step in which the threads of a block exchange elements of a ranking in shared memory; each thread has a few elements.
     pub exchange: f64,
     /// Bytes a second, from memory.
     pub bandwidth: f64,
@@ -157,7 +157,7 @@ impl Costs {
         self.launched(shape, kernel, rows.turns() * scans * self.turn + ranked)
     }
 
-    /// Returns the seconds of a ranking whose keys have so many bytes. In each step, threads compare pairs in shared memory and move half of them, and
+    /// Returns the seconds of a ranking whose keys have `key` bytes. In each step, threads compare pairs in shared memory and move half of them, and
     /// wait for each other.
     fn ranking(&self, rows: &Rows<'_>, key: usize) -> f64 {
         let [count, points] = [0, 1].map(|axis| rows.nest.domain[axis]);

@@ -127,7 +127,7 @@ pub trait Dialect: Send + Sync {
     /// Returns the value that a thread of those has, by its number among them.
     fn shuffle(&self, value: &str, from: &str) -> String;
 
-    /// A statement with which the threads of a block wait for each other, and see what each has written to shared memory.
+    /// A statement with which the threads of a block wait for each other, and see each other's writes to shared memory.
     fn meet(&self) -> String;
 
     /// Writes a value into a table in shared memory where a condition holds, between two barriers of the block. A table is named by its number, element

@@ -18,7 +18,7 @@ use crate::{
     table::{duration, hanging, lines, several, table},
 };
 
-/// What to prove.
+/// The rules to prove, and how to print the verdicts.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only rules of these names [default: those of --rules if given, else all]
@@ -77,7 +77,7 @@ impl Args {
     }
 }
 
-/// The words of a verdict, and what more is to be said of it.
+/// The words of a verdict, and its details.
 fn words(verdict: &Verdict) -> (&'static str, String) {
     match verdict {
         Verdict::Proved(claim) => ("proved", claim.to_string()),
@@ -86,7 +86,7 @@ fn words(verdict: &Verdict) -> (&'static str, String) {
     }
 }
 
-/// An instance, and what the interpreter gives for it.
+/// An instance, and the interpreter's results for it.
 fn shown(found: &Counterexample) -> String {
     let variables: Vec<String> = found.variables.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     let mut text = format!("where {}", variables.join(", "));

@@ -1,4 +1,4 @@
-//! ONNX models as they are in files: what is read and checked before a graph is made of them.
+//! ONNX models as they are in files: they are read and checked before a graph is made of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,7 +125,7 @@ impl Model {
         Model::read(path, bytes)
     }
 
-    /// Reads and checks a model that is in memory. `path` is what errors call it; external data is looked for in its folder.
+    /// Reads and checks a model that is in memory. Errors call it `path`; external data is looked for in its folder.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -174,7 +174,7 @@ impl Model {
         self.inputs.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
     }
 
-    /// Its outputs as the file declares them, with what is wrong where a program cannot have such a one.
+    /// Returns its outputs as the file declares them, with the reason where a program cannot have such a one.
     pub fn outputs(&self) -> impl Iterator<Item = (String, Result<ModelPort, String>)> {
         self.graph().output.iter().map(|info| (info.name().to_string(), ModelPort::read(info)))
     }

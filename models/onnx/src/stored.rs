@@ -24,7 +24,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Returns the number of bytes that so many elements take.
+    /// Returns the number of bytes that a number of elements takes.
     pub fn bytes(self, elements: usize) -> usize {
         elements.div_ceil(self.in_byte())
     }

@@ -24,7 +24,7 @@ pub struct Difference {
     pub root: usize,
     /// Where in it.
     pub at: Vec<usize>,
-    /// What the left side gives there.
+    /// The value of the left side there.
     pub left: Element,
     /// What the right side gives.
     pub right: Element,

@@ -2,7 +2,7 @@
 
 use eutectic_rewrites::{Contract, Rule};
 
-/// Returns the contract by which a rule's cases are judged. A `fast` rule that states its domain keeps on it what `reassoc` promises.
+/// Returns the contract by which a rule's cases are judged. A `fast` rule that states its domain is judged by `reassoc` on it.
 pub fn promise(rule: &Rule) -> Contract {
     if rule.contract == Contract::Fast && rule.states_its_domain() { Contract::Reassoc } else { rule.contract }
 }

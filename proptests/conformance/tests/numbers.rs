@@ -10,7 +10,7 @@ use eutectic_conformance::{
 };
 use eutectic_ir::{lang::Source, text::parse};
 
-/// Runs the cases of a folder on one thread: there are so many, and none is refused.
+/// Runs the cases of a folder on one thread: there are at least `least`, and none is refused.
 fn all_are_right(cases: fn(&Device, &Path), least: usize) {
     let cpu = Arc::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })) as Arc<dyn Backend>;
     let device = Device::new(vec![cpu]).unwrap_or_else(|e| panic!("{e}"));

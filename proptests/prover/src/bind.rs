@@ -10,12 +10,12 @@ use crate::{
     term::{Atom, Poly, T, Term, Ty, choose, product, value},
 };
 
-/// Variables with their extents, and what is reduced over them.
+/// Variables with their extents, and the body that is reduced over them.
 #[derive(Clone)]
 pub struct Bound {
     /// The variables.
     pub vars: Vec<(u32, Poly)>,
-    /// What they are bound in.
+    /// The term that binds them.
     pub body: T,
 }
 
@@ -24,7 +24,7 @@ const NAMES: u32 = 1 << 24;
 /// More variables than these are not put in every order.
 const MOST: usize = 6;
 
-/// A polynomial with atoms replaced and read integers rewritten, simplified anew.
+/// A polynomial with atoms replaced and read integers rewritten, and simplified again.
 pub fn substitute(
     facts: &Facts,
     p: &Poly,
@@ -102,7 +102,7 @@ pub fn fresh(facts: &Facts, vars: &[(u32, Poly)], body: &T) -> Res<Bound> {
     Ok(Bound { body: with(facts, body, &map)?, vars: new })
 }
 
-/// Extents of 1 are gone; a variable of which only quotient and remainder are read is two; two of which only a·n + b is read are one.
+/// Extents of 1 are gone; a variable is two where only its quotient and remainder are read; two are one where only a·n + b of them is read.
 pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
     let one = Poly::int(1);
     let gone: BTreeMap<u32, Poly> =
@@ -165,7 +165,7 @@ fn quotient_read(of: &Bound) -> Option<(u32, Poly, Poly)> {
     found
 }
 
-/// How deep binders with canonical names lie in a term.
+/// Returns the nesting depth of binders with canonical names in a term.
 fn height(term: &T) -> u32 {
     match &**term {
         Term::Reduce(_, _, _, body) => 1 + height(body),
@@ -192,7 +192,7 @@ pub fn canonical(facts: &Facts, how: Reduction, ty: &Ty, of: Bound) -> Res<T> {
     Ok(Rc::new(Term::Reduce(how, ty.clone(), vars, body)))
 }
 
-/// Names variables so that what is bound comes first in the order of its kind.
+/// Names variables so that bound ones come first in the order of their kind.
 pub fn named<B: Ord>(
     vars: &[(u32, Poly)],
     body: impl Fn(&BTreeMap<u32, Poly>) -> Res<B>,

@@ -84,7 +84,7 @@ impl Normal<'_> {
                 if a == b {
                     return Ok(a);
                 }
-                // What selects truth values is one.
+                // A selection of truth values is a truth value.
                 match (ty.kind, a.number(), b.number()) {
                     (Kind::Bool, Some(1.0), Some(0.0)) => return Ok(condition),
                     (Kind::Bool, Some(0.0), Some(1.0)) => return self.function("not", ty, vec![condition]),
@@ -253,7 +253,7 @@ impl Normal<'_> {
     fn reduce(&self, how: Reduction, ty: &Ty, vars: &[(u32, Poly)], body: &T) -> Res<T> {
         let vars: Vec<(u32, Poly)> = vars.iter().map(|(v, e)| Ok((*v, self.index(e)?))).collect::<Res<_>>()?;
         let Bound { mut vars, body } = fresh(&self.case.facts, &vars, body)?;
-        // What is reduced is there, so that no extent is 0.
+        // There is something to reduce, so that no extent is 0.
         let there = |vars: &[(u32, Poly)]| vars.iter().map(|(_, e)| e - &Poly::int(1)).collect::<Vec<_>>();
         let mut body = self.case.facts.assume(there(&vars), || self.of(&body))?;
         let exact = how.def().selects || ty.kind == Kind::Int;
@@ -321,7 +321,7 @@ fn is_number(t: &T) -> bool {
     }
 }
 
-/// Asks that an extent is not 0: told apart by the sizes in it, where that is open.
+/// Asks that an extent is not 0, in a case for each of its sizes where that is open.
 pub fn there(case: &Case, extent: &Poly) -> Res<()> {
     if case.facts.positive(extent) {
         return Ok(());
@@ -493,7 +493,7 @@ fn exact_integer(t: &T) -> Option<Poly> {
     }
 }
 
-/// Sums and products of integers, which are a ring modulo 2ⁿ: a polynomial of what they are made of.
+/// Sums and products of integers, which are a ring modulo 2ⁿ: a polynomial of their parts.
 fn integer(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
     let poly = |t: &T| match &**t {
         Term::Apply(op, _, args) if **op == *"ring" => match &*args[0] {

@@ -15,7 +15,7 @@ use crate::{
 pub enum Perm {
     /// Of items: which one of the operand comes at each place.
     Items(Vec<usize>),
-    /// One of which nothing is known but its name, and perhaps where one axis goes: (in the result, in the operand), counted from the end.
+    /// One with a name only, and perhaps the place of one axis: (in the result, in the operand), counted from the end.
     Named(Rc<str>, Vec<(Poly, Poly)>),
     /// Its inverse.
     Inverse(Box<Perm>),
@@ -32,7 +32,7 @@ pub enum Value {
     Axis(Poly),
     /// Axes.
     Axes(Vec<Poly>),
-    /// Axes of which nothing is known but their name.
+    /// Axes with a name only.
     AnyAxes(Rc<str>),
     /// A permutation.
     Perm(Perm),
@@ -48,10 +48,10 @@ pub enum Value {
     Type(Ty),
 }
 
-/// What is common to all calls of a case.
+/// The data that all calls of a case share.
 #[derive(Default)]
 pub struct Case {
-    /// What is known of extents and indices.
+    /// The facts about extents and indices.
     pub facts: Facts,
     /// Which sequences expand to which.
     pub broadcasts: Broadcasts,
@@ -59,7 +59,7 @@ pub struct Case {
     pub numbers: std::cell::RefCell<BTreeMap<Rc<str>, Vec<Rc<str>>>>,
     /// Tensors whose elements are greater than 0: the domain of a `fast` rule.
     pub positive: std::cell::RefCell<Vec<Rc<str>>>,
-    /// Whether the left side is being read: what types ask for holds there, and is to be shown on the right.
+    /// Whether the left side is being read: conditions of types hold there, and are to be shown on the right.
     pub left: std::cell::Cell<bool>,
     /// Steps that are left, so that no rule takes for ever.
     pub fuel: std::cell::Cell<usize>,
@@ -68,7 +68,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Notes what the types of the left side say; asks for it on the right.
+    /// Notes the conditions of types on the left side; asks for them on the right.
     pub fn require(&self, p: Poly, what: &str) -> Res<()> {
         if self.left.get() {
             self.facts.note(p);
@@ -168,7 +168,7 @@ impl Call {
     }
 }
 
-/// Σ, Π, max or min of what `body` gives, over fresh variables.
+/// Returns Σ, Π, max or min of `body` over fresh variables.
 pub fn reduce(case: &Case, how: Reduction, ty: &Ty, extents: &[Poly], body: impl FnOnce(&[Poly]) -> Res<T>) -> Res<T> {
     case.step(1)?;
     let vars: Vec<(u32, Poly)> = extents.iter().map(|e| (case.facts.index(e), e.clone())).collect();
@@ -241,7 +241,7 @@ impl Case {
                 }
                 _ => stop("the inverse of an unknown permutation"),
             },
-            // The axes that stay make parts of the result; what lies between them is a sequence of its own.
+            // The axes that stay make parts of the result; the axes between them are a sequence of their own.
             Perm::Named(name, fixed) => {
                 let [(after, before)] = fixed.as_slice() else {
                     if !fixed.is_empty() {

@@ -11,7 +11,7 @@ use crate::{
 /// The choices of one case, and those that are still to be tried.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
-    /// What was chosen, of how many.
+    /// The choices, each with the number of its alternatives.
     path: Vec<(usize, usize)>,
     at: usize,
     /// Sizes whose being 0 is a case of its own.
@@ -35,7 +35,7 @@ impl Choices {
         self.at = 0;
     }
 
-    /// Starts all cases anew, because more is told apart.
+    /// Starts all cases again, because there are more of them.
     pub fn restart(&mut self) {
         self.path.clear();
         self.at = 0;

@@ -1,4 +1,4 @@
-//! What is known of extents and indices, and what follows from it: a small decision procedure for inequalities.
+//! Facts about extents and indices, and their consequences: a small decision procedure for inequalities.
 //!
 //! A goal p ≥ 0 is shown by putting in, for an index that p is linear in, the end of its range that makes p least, by adding multiples of
 //! facts, and in the end by all coefficients being positive. Whatever it answers `true` to holds; a `false` says nothing.
@@ -14,11 +14,11 @@ use crate::term::{Atom, Poly, without};
 /// Why there is no proof.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
-    /// What is not understood or does not hold.
+    /// Something is not understood, or does not hold.
     Because(String),
     /// The proof needs to know whether this extent is 0.
     Split(Rc<str>),
-    /// What is asked about is not there: the left side has no such type, or no value that is a number.
+    /// The case does not exist: the left side has no such type, or no value that is a number.
     Vacuous(String),
     /// The proof needs to know the last axis of this sequence, which has one.
     Peel(Rc<str>),
@@ -37,9 +37,9 @@ pub fn stop<V>(why: impl Into<String>) -> Res<V> {
 pub struct Facts {
     /// Polynomials that are at least 0.
     known: RefCell<Vec<Poly>>,
-    /// The extent of each index variable: it lies in 0..extent.
+    /// The extent of each index variable, which is in 0..extent.
     ranges: RefCell<BTreeMap<u32, Poly>>,
-    /// The extent of what an index map gives.
+    /// The extent of the results of an index map.
     maps: RefCell<BTreeMap<Rc<str>, Poly>>,
     /// Integers that may be negative.
     signed: RefCell<Vec<Rc<str>>>,
@@ -65,7 +65,7 @@ impl Facts {
         id
     }
 
-    /// Says that a variable lies below an extent.
+    /// Says that a variable is below an extent.
     pub fn range(&self, id: u32, extent: &Poly) {
         self.ranges.borrow_mut().insert(id, extent.clone());
     }
@@ -112,7 +112,7 @@ impl Facts {
         self.nonneg(&(p - &Poly::int(1)))
     }
 
-    /// Whether an index lies in 0..extent.
+    /// Returns whether an index is in 0..extent.
     pub fn within(&self, index: &Poly, extent: &Poly) -> bool {
         self.nonneg(index) && self.positive(&(extent - index))
     }

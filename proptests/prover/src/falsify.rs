@@ -1,6 +1,6 @@
 //! Looks for an instance on which the two sides of a rule differ, and has the interpreter confirm it.
 //!
-//! Instances are small, with extents beside the numbers that the rule writes: a rule that is wrong from some size on mostly says which. Elements are
+//! Instances are small, with extents near the numbers that the rule writes: a rule that is wrong from some size on mostly says which. Elements are
 //! small dyadic fractions, so that sums and products of them are exact in `f64`: a difference is one of the functions, not of rounding.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub struct Counterexample {
     pub root: usize,
     /// The place among the elements, row-major.
     pub at: usize,
-    /// What the left side gives there.
+    /// The value of the left side there.
     pub left: f64,
     /// What the right side gives.
     pub right: f64,

@@ -20,7 +20,7 @@ pub struct Emitter<'a> {
     lanes: SplitAxis,
     /// Which values differ within a group.
     varies: Vec<bool>,
-    /// What the values can be.
+    /// The ranges of the values.
     ranges: Vec<Interval>,
     /// Of which 16 bits are enough.
     is_short: Vec<bool>,

@@ -1,4 +1,4 @@
-//! Stores of several points to one element, of which the last one stays.
+//! Stores of several points to one element: the last one stays.
 //!
 //! Each element that such a store reaches has a number in the workspace. A first launch resets these numbers, a second one leaves the largest number of
 //! a point that writes to the element there, by atomics, and the kernel itself writes where the number is a point's own. No launch touches elements
@@ -20,7 +20,7 @@ use crate::device::DeviceShape;
 /// Returns the launches of a kernel; none where it has no such store.
 ///
 /// # Errors
-/// What of it is too large.
+/// When a buffer or a count of it is too large.
 pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Option<Vec<Stage>>, Vec<String>> {
     if kernel.stores.iter().all(|store| store.writes != Writes::InOrder) {
         return Ok(None);
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows of so many columns that are written where ids say, one for each row or for each element.
+    /// Rows of `columns` elements that are written at places that ids name, one for each row or for each element.
     fn scatter([outer, rows, columns]: [usize; 3], of_rows: bool) -> Kernel {
         let domain = vec![outer, rows, columns];
         let at: Vec<Index> = (0..3).map(Index::coord).collect();

@@ -3,7 +3,7 @@
 use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId};
 use eutectic_ir::{Attrs, DType, Op, index::Index};
 
-/// Bytes at multiples of which parts of the workspace begin.
+/// The alignment of parts of the workspace, in bytes.
 const ALIGNMENT: usize = 256;
 
 /// A launch.
@@ -45,7 +45,7 @@ impl Buffers {
         Buffers { slots: kernel.slots.clone(), ..Buffers::default() }
     }
 
-    /// Adds a part of so many elements, and returns its slot.
+    /// Adds a part of `count` elements, and returns its slot.
     pub fn part(&mut self, dtype: DType, count: usize) -> usize {
         let begin = self.end.next_multiple_of(ALIGNMENT);
         self.end = begin + dtype.size() * count;

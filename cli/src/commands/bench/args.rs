@@ -70,7 +70,7 @@ pub struct Args {
     pub language: LanguageArgs,
 }
 
-/// What a language model (*.gguf) reads and generates.
+/// The tokens that a language model (*.gguf) reads and generates.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Language models (*.gguf)")]
 pub struct LanguageArgs {

@@ -28,7 +28,7 @@ const RUNS: [u32; 2] = [5, 1];
 /// Bytes of the array whose reading says how fast memory is: more than caches hold.
 const READ: usize = 1 << 28;
 
-/// What was measured.
+/// The results of the measurement.
 struct Measured {
     model: String,
     device: String,
@@ -117,7 +117,7 @@ fn times(args: &Args, generator: &mut Generator, tokens: [usize; 2]) -> Result<[
 fn bandwidth(compiler: &Compiler) -> Result<f64, Fault> {
     const COLUMNS: usize = 1 << 12;
     let rows = READ / (4 * COLUMNS);
-    // The input keeps the kernel in every run: what depends on parameters alone is computed once.
+    // The input keeps the kernel in every run: values of parameters alone are computed once.
     let text = format!(
         "(graph \"read\" (input n f32[]) (param x f32[{rows} {COLUMNS}]) (output y (reduce-max (min x n) :axes [0 1] :keep false)))"
     );

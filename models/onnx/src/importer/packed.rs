@@ -1,5 +1,5 @@
 //! Elements of fewer than 8 bits, which files keep several to a byte. Programs have no such element type: their elements are i8 or u8, taken out
-//! of bytes by ops, so that the bytes are what a backend keeps.
+//! of bytes by ops, so that a backend keeps the bytes.
 
 use eutectic_ir::{DType, NodeId, Origin, Tensor};
 

@@ -75,7 +75,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok([result, k, v].into_iter().chain(scores).collect())
 }
 
-/// A mask that hides what either of two masks hides. The second one says which keys are visible.
+/// Returns a mask that hides each key that either of two masks hides. `visible` is true at visible keys.
 pub(super) fn both(c: &mut NodeCall<'_, '_>, mask: Option<NodeId>, visible: NodeId, like: NodeId) -> NodeResult {
     match mask {
         None => Ok(visible),

@@ -16,7 +16,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("MatMulNBits", 1, product), one("GatherBlockQuantized", 1, gathered)];
 
-/// Elements of so many bits.
+/// Reads the number of bits of an element.
 fn elements(c: &NodeCall<'_, '_>) -> Result<Packed, NodeError> {
     match c.int_or("bits", 4)? {
         bits @ (2 | 4 | 8) => Ok(Packed { bits: bits as u32, signed: false }),

@@ -213,7 +213,7 @@ impl Matrix {
         Ok(Matrix { value: map(self.value)?, decode })
     }
 
-    /// Returns so many of the columns.
+    /// Returns `count` columns from `at` on.
     fn columns(self, c: &mut NodeCall<'_, '_>, at: usize, count: usize) -> Result<Matrix, NodeError> {
         self.try_map(|value| {
             let last = c.rank(value).checked_sub(1);

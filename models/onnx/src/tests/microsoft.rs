@@ -108,22 +108,16 @@ fn ops_of_unknown_domains_are_named() {
     assert!(error.contains("com.example.Gelu"), "{error}");
 }
 
-/// Attention refuses a cache that past and present share, and lengths that are not the past's.
+/// Attention refuses a cache that past and present share, and a softmax with one more key.
 #[test]
 fn attention_of_groups_names_what_it_refuses() {
-    let number = |name: &str, value: i64| AttributeProto {
-        name: Some(name.into()),
-        r#type: Some(AttributeType::Int as i32),
-        i: Some(value),
-        ..Default::default()
-    };
-    let heads = || vec![number("num_heads", 2), number("kv_num_heads", 1)];
+    let heads = || vec![int("num_heads", 2), int("kv_num_heads", 1)];
     let inputs = ["x", "k", "k", "p", "p", "l", "t"];
     let weights: [(&str, &[i64]); 4] = [("k", &[1, 1, 4]), ("p", &[1, 1, 3, 4]), ("l", &[1]), ("t", &[1])];
     let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], heads());
     let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
     assert!(refused.contains("total_sequence_length is 0; 4 is supported"), "{refused}");
-    let smooth = [heads(), vec![number("smooth_softmax", 1)]].concat();
+    let smooth = [heads(), vec![int("smooth_softmax", 1)]].concat();
     let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], smooth);
     let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
     assert!(refused.contains("smooth_softmax"), "{refused}");
@@ -131,13 +125,7 @@ fn attention_of_groups_names_what_it_refuses() {
 
 #[test]
 fn products_in_blocks_name_sizes_that_do_not_fit() {
-    let number = |name: &str, value: i64| AttributeProto {
-        name: Some(name.into()),
-        r#type: Some(AttributeType::Int as i32),
-        i: Some(value),
-        ..Default::default()
-    };
-    let sizes = |bits| vec![number("K", 32), number("N", 2), number("bits", bits), number("block_size", 16)];
+    let sizes = |bits| vec![int("K", 32), int("N", 2), int("bits", bits), int("block_size", 16)];
     let product = |attributes| node("MatMulNBits", &["x", "w", "s"], &["y"], attributes);
     let weights: [(&str, &[i64]); 2] = [("w", &[2, 2, 7]), ("s", &[2, 2])];
     let refused = import(&of_node(product(sizes(4)), &[1, 32], &weights)).unwrap_err().to_string();

@@ -69,7 +69,7 @@ pub fn microsoft(device: &Device, golden: &Path) {
     all_of(device, &golden.join("microsoft"), 29);
 }
 
-/// Runs all cases of a folder, which are so many at least.
+/// Runs all cases of a folder; there must be at least `least`.
 fn all_of(device: &Device, folder: &Path, least: usize) {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
     let mut folders: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_dir()).collect();

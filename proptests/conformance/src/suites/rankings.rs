@@ -1,5 +1,5 @@
-//! Rankings by themselves, whatever plans prefer: every element type, both orders, rows shorter and longer than the memory of a block, rows that lie
-//! beside each other. The reference is a stable sort.
+//! Rankings by themselves, whatever plans prefer: every element type, both orders, rows shorter and longer than the memory of a block, and
+//! interleaved rows. The reference is a stable sort.
 
 use std::cmp::Ordering;
 
@@ -48,7 +48,7 @@ impl Rows {
         Instr::Load(Load { slot: 0, at: self.at(), guards: Vec::new(), dtype: self.dtype })
     }
 
-    /// Returns a kernel of instructions after the load of what is ranked, with stores to new slots of these types.
+    /// Returns a kernel of instructions after the load of the ranked values, with stores to new slots of these types.
     fn kernel(&self, instrs: Vec<Instr>, stores: Vec<(DType, Store)>) -> Kernel {
         let count = self.rows * self.row;
         let mut slots = vec![(self.dtype, count)];
@@ -62,7 +62,7 @@ impl Rows {
         }
     }
 
-    /// Returns numbers with many ties, and with what is special to the type.
+    /// Returns numbers with many ties, and with the special values of the type.
     fn values(&self, random: &mut Random) -> Vec<f64> {
         let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, f64::NAN];
         let (low, high) = if self.dtype.is_float() { (-9, 9) } else { self.dtype.integers() };

@@ -19,7 +19,7 @@ pub(crate) struct Ranking {
     pub id: ValueId,
     pub arg: ValueId,
     pub order: Order,
-    /// The element type of what is ordered.
+    /// The element type of the ordered values.
     pub of: DType,
     /// Its number among the rankings of the body.
     nth: usize,
@@ -71,7 +71,7 @@ impl RankedRows {
         (keys > 0).then_some(RankedRows { element: keys + DType::I32.size(), shared })
     }
 
-    /// Returns how many rows of so many elements a block can have at once.
+    /// Returns the number of rows of `points` elements that a block can have at once.
     pub fn rows(&self, points: usize) -> usize {
         self.shared / (self.element * points.max(1))
     }
@@ -82,7 +82,7 @@ impl RankedRows {
     }
 }
 
-/// Returns the steps of the network that sorts rows of so many elements. In each step, half of as many pairs as the next power of two are compared.
+/// Returns the number of steps of the network that sorts rows of `points` elements. In each step, half of as many pairs as the next power of two are compared.
 pub(crate) fn steps(points: usize) -> usize {
     let levels = points.max(1).next_power_of_two().trailing_zeros() as usize;
     levels * (levels + 1) / 2

@@ -62,7 +62,7 @@ impl RowPrinter<'_> {
         let Some(function) = self.dialect.function("order_key", ranking.of, ranking.of) else {
             return self.emitter.problems.push(format!("an order of {}", ranking.of));
         };
-        // What was there before is read no more.
+        // The old elements are read no more.
         self.meet();
         self.for_groups(vec![ranking.arg], |this| {
             let partial = this.is_partial();
@@ -86,7 +86,7 @@ impl RowPrinter<'_> {
         });
     }
 
-    /// Prints the network. Each level merges sorted neighbours of so many elements each: its first step compares each element of the one with its
+    /// Prints the network. Each level merges sorted neighbours of equal length: its first step compares each element of the one with its
     /// mirror image in the other, and later ones halves with halves. The smaller element always goes first, so that elements that a row lacks at
     /// its end would never move: there are none.
     fn sort(&mut self, ranking: &Ranking) {

@@ -1,6 +1,6 @@
 //! Rankings of rows for which a block has no memory.
 //!
-//! A first launch leaves what is ranked in the workspace, a second one sorts parts of rows, and each later one merges neighbouring parts: an element
+//! A first launch leaves the ranked values in the workspace, a second one sorts parts of rows, and each later one merges neighbouring parts: an element
 //! moves on by the number of those of the other part that come before it, which it finds by bisection. The last merge leaves ranks, and then the
 //! kernel runs with ranks that it loads.
 
@@ -58,7 +58,7 @@ struct LongRows<'a> {
 
 /// The parts of the workspace that a ranking has.
 struct Tables {
-    /// What is ranked, if the kernel has to compute it.
+    /// The ranked values, if the kernel has to compute them.
     values: Option<usize>,
     /// Sorted parts, and where their elements are in the row: a launch reads one pair and writes the other.
     sorted: [(usize, usize); 2],
@@ -80,7 +80,7 @@ impl LongRows<'_> {
         plan.collect()
     }
 
-    /// Returns what a ranking orders, if that is in memory.
+    /// Returns the values that a ranking orders, if they are in memory.
     fn loaded(&self, ranking: &Ranking) -> Option<&Instr> {
         let instr = &self.nest.instrs[ranking.arg];
         matches!(instr, Instr::Load(load) if load.at.values().is_empty() && load.guards.is_empty()).then_some(instr)
@@ -152,7 +152,7 @@ impl LongRows<'_> {
         stages
     }
 
-    /// Returns the launch that sorts parts of so many elements.
+    /// Returns the launch that sorts parts of `part` elements.
     fn parts(&self, ranking: &Ranking, tables: &Tables, part: usize) -> Stage {
         let [of_part, within_part] = [1, 2].map(Index::coord);
         let point = of_part.times(part as i64).plus(&within_part);
@@ -313,13 +313,13 @@ mod tests {
         let shape = DeviceShape { workspace: usize::MAX, ..DeviceShape::OF_TESTS };
         let stages = |kernel: &Kernel| split_rankings(kernel, &shape).expect("there is memory");
         assert_eq!(stages(&ranking(2, 4000, true)), None);
-        // Three parts of 4,096 elements, of which two are merged, and then the third.
+        // Three parts of 4,096 elements: two are merged, and then the third.
         let long = stages(&ranking(2, 9000, false)).expect("launches");
         assert_eq!(long.len(), 1 + 2 + 1);
         assert_eq!(long[0].kernel.body.domain, [2, 3, 4096]);
         assert!(long[1..].iter().all(|stage| stage.kernel.is_map()));
         assert_eq!(long[3].kernel.stores[0].slot, 1);
-        // What is computed is left in the workspace.
+        // Computed values are left in the workspace.
         assert_eq!(stages(&ranking(2, 9000, true)).expect("launches").len(), 5);
         let small = DeviceShape { workspace: 1 << 10, ..shape };
         let why = split_rankings(&ranking(2, 9000, true), &small).unwrap_err();
