@@ -1,7 +1,7 @@
 //! Folded constants have the bits that kernels give: each op of numbers, and programs of several.
 
 use eutectic::{
-    Compiler, Cpu, CpuOptions, DType, Graph, NodeId, RuleSet, Strategy, Tensor,
+    Compiler, Cpu, CpuOptions, DType, Graph, NodeId, RuleSet, Strategy, Tensor, Type,
     engine::{
         ir::{
             Attr, Op, interpret,
@@ -226,6 +226,39 @@ fn wide_integers_become_floats_by_one_rounding() {
         let given = if constant { Vec::new() } else { vec![x.clone()] };
         for (got, to) in run(&compiler(), &graph, &given).iter().zip(to) {
             assert_eq!(got, &Tensor::from_i64(to, &[values.len()], values.iter().copied()), "{to}");
+        }
+    }
+}
+
+/// Compares some elements of x w with sums, for parameters of these numbers of rows, terms and columns and weights of a type.
+fn product_of_parameters([rows, terms, columns]: [usize; 3], dtype: DType) {
+    let mut g = Graph::new("product");
+    let x = g.param("x", Type::tensor(DType::F32, &[rows, terms])).unwrap();
+    let w = g.param("w", Type::tensor(dtype, &[terms, columns])).unwrap();
+    let w = g.cast(w, DType::F32).unwrap();
+    let y = g.matmul(x, w).unwrap();
+    g.output("y", y).unwrap();
+    let number = |n: usize| ((n * 37 + n / 7) % 15) as f64;
+    let a: Vec<f64> = (0..rows * terms).map(|n| number(n) - 7.0).collect();
+    let b: Vec<f64> = (0..terms * columns).map(|n| number(n + 5)).collect();
+    let cpu = Cpu::new(CpuOptions { threads: 2, ..CpuOptions::default() });
+    let mut session = Compiler::new(cpu).unwrap().compile(&g).unwrap();
+    let x = Tensor::from_f64(DType::F32, &[rows, terms], a.iter().copied());
+    session.load(&[x, Tensor::from_f64(dtype, &[terms, columns], b.iter().copied())]).unwrap();
+    let y = session.run(&[]).unwrap()[0].to_f64();
+    // Sums of small whole numbers are exact.
+    for at in (0..rows * columns).step_by(1 + rows * columns / 500) {
+        let (row, column) = (at / columns, at % columns);
+        let want: f64 = (0..terms).map(|k| a[row * terms + k] * b[k * columns + column]).sum();
+        assert_eq!(y[at], want, "{dtype}, row {row}, column {column}");
+    }
+}
+
+#[test]
+fn products_of_parameters_alone_are_computed_when_they_are_loaded() {
+    for dims in [[1, 8, 2], [5, 64, 40], [1, 256, 300], [2048, 1024, 2048]] {
+        for dtype in [DType::F32, DType::I8, DType::U8] {
+            product_of_parameters(dims, dtype);
         }
     }
 }

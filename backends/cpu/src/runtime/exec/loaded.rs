@@ -179,6 +179,8 @@ impl<'a> Loading<'a> {
         }
         let workers = Workers::new(code.pool.clone(), code.scratch);
         let (own, fault) = (Pages::new(code.own_bytes), IndexFault::default());
+        let packs = code.load.sources.iter().any(|source| matches!(source, SlotSource::Passing));
+        let passing = Pages::new(if packs { code.passing_bytes } else { 0 });
         for (action, _) in self.actions.iter().zip(self.todo).filter(|(_, todo)| **todo) {
             for source in action.reads.iter().chain(&action.writes) {
                 match *source {
@@ -194,7 +196,7 @@ impl<'a> Loading<'a> {
                 }
             }
             let steps = if let What::Step(_) = action.what { &code.load } else { &code.run };
-            let slots = self.slots(steps, self.step(action), &own);
+            let slots = self.slots(steps, self.step(action), &own, &passing);
             // SAFETY: slots of the step point to memory of their size; what it writes is shared with nobody yet.
             unsafe {
                 match action.what {
@@ -264,10 +266,13 @@ impl<'a> Loading<'a> {
     }
 
     /// A table of slots that has those of one step.
-    fn slots(&self, steps: &BoundSteps, step: usize, own: &Pages) -> Vec<Pointer> {
+    fn slots(&self, steps: &BoundSteps, step: usize, own: &Pages, passing: &Pages) -> Vec<Pointer> {
         let mut slots = vec![NOWHERE; steps.sources.len()];
         for slot in steps.steps[step].slots.clone() {
-            slots[slot] = self.values.at(self.code, steps.sources[slot], own);
+            slots[slot] = match steps.sources[slot] {
+                SlotSource::Passing => Pointer(passing.at()),
+                source => self.values.at(self.code, source, own),
+            };
         }
         slots
     }
