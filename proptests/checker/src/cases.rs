@@ -173,7 +173,7 @@ fn variants(style: Style, size: usize, tensors: usize) -> usize {
         Style::Paired if size <= SMALL => 8,
         Style::Ends if size <= SMALL => 4,
         Style::Garbage if size <= SMALL => 6,
-        Style::Placed | Style::Paired | Style::Ends | Style::Garbage => 2,
+        Style::Placed | Style::Paired | Style::Ends | Style::Garbage | Style::Masked => 2,
         _ => 1,
     }
 }

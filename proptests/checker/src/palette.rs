@@ -96,13 +96,13 @@ impl<'a> Drawn<'a> {
         all[self.random.usize(..all.len())].clone()
     }
 
-    /// A number of the rule's text, or near one.
+    /// Returns a number of the rule's text, or one near it, now and then. Programs in narrow types state no number beyond the range of `f32`.
     fn literal(&mut self) -> Option<f64> {
         if self.palette.literals.is_empty() || self.below(4) > 0 {
             return None;
         }
         let x = self.of(&self.palette.literals);
-        Some(self.of(&[x, x + 1.0, x - 1.0, -x, 2.0 * x, x + 0.5]))
+        Some(self.of(&[x, x + 1.0, x - 1.0, -x, 2.0 * x, x + 0.5])).filter(|x| x.abs() <= f64::from(f32::MAX))
     }
 
     fn number(&mut self) -> f64 {

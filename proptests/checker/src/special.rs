@@ -38,7 +38,7 @@ impl Turns {
 /// Values of a style, or of another one where there is nothing of that kind.
 pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fastrand::Rng) -> (Style, Values) {
     match manner.style {
-        Style::Masked => masked(sides, manner, random),
+        Style::Masked => masked(sides, manner, turns, random),
         Style::Placed | Style::Paired | Style::Garbage => {
             let style = if manner.style == Style::Paired { Style::Positive } else { Style::Ordinary };
             let plain = fitting(sides, Manner { style, ..manner }, random);
@@ -294,9 +294,10 @@ impl Way {
 /// How often a tensor must take a mask in to count as one that does: a hidden row may absorb anything.
 const MASKS: usize = 8;
 
-/// Values with a mask, in a tensor where the left side accepts one. With −∞ at some places of each row every result is finite, with ∞
-/// some are not (functions that saturate absorb both).
-fn masked(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> (Style, Values) {
+/// Returns values with a mask, in a tensor where the left side accepts one. With −∞ at some places of each row every result is finite, with ∞
+/// some are not (functions that saturate absorb both). Every second mask has the least finite number for −∞, as many programs write it: a row
+/// that it masks throughout has a result.
+fn masked(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
     // An op that turns NaN into a number does not count as one that absorbs.
     let absorbs = |values: &Values| {
@@ -312,13 +313,18 @@ fn masked(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> (Sty
         let takes_one_in = (0..MASKS).all(|_| {
             let plain = fitting(sides, ordinary, random);
             let partly = values::masked(&plain, name, false, random).filter(&absorbs);
-            saturates &= partly.as_ref().is_none_or(|partly| absorbs(&values::mirrored(partly, name)));
+            saturates &= partly.as_ref().is_none_or(|partly| absorbs(&values::remasked(partly, name, f64::INFINITY)));
             partly.is_some()
         });
         if takes_one_in
             && !saturates
             && let Some(values) = values::masked(&plain, name, true, random)
         {
+            let finite = turns.next("masked").is_multiple_of(2);
+            let values = match values.get(name) {
+                Some(mask) if finite => values::remasked(&values, name, -range(mask.dtype()).1),
+                _ => values,
+            };
             return (Style::Masked, values);
         }
     }

@@ -50,7 +50,7 @@ pub enum Style {
     Paired,
     /// Ordinary, with a mask, and NaN, infinities or huge numbers where the left side does not read. As `Placed` where there is no mask.
     Garbage,
-    /// Ordinary, with −∞ in one tensor that the left side absorbs: a mask. As ordinary where there is none.
+    /// Ordinary, with −∞ or the least number in one tensor that the left side absorbs: a mask. As ordinary where there is none.
     Masked,
 }
 
@@ -301,12 +301,12 @@ pub fn masked(values: &Values, name: &str, rows: bool, random: &mut fastrand::Rn
     Some(values)
 }
 
-/// The tensors with ∞ for −∞ in one of them.
-pub fn mirrored(values: &Values, name: &str) -> Values {
+/// Returns the tensors with a number for −∞ in one of them.
+pub fn remasked(values: &Values, name: &str, number: f64) -> Values {
     let mut values = values.clone();
     if let Some(tensor) = values.get_mut(name) {
-        let positive = |x: f64| if x == f64::NEG_INFINITY { -x } else { x };
-        *tensor = Tensor::from_f64(tensor.dtype(), tensor.dims(), tensor.to_f64().into_iter().map(positive));
+        let changed = |x: f64| if x == f64::NEG_INFINITY { number } else { x };
+        *tensor = Tensor::from_f64(tensor.dtype(), tensor.dims(), tensor.to_f64().into_iter().map(changed));
     }
     values
 }
