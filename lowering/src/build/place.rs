@@ -51,9 +51,10 @@ impl KernelBuilder<'_> {
         if writes != Writes::Apart && (self.anchor.is_some() || self.row.is_some()) {
             return Err(format!("`{}` writes what takes a kernel of its own", node.op));
         }
-        // To write an element once more changes it, unless each place has one writer.
-        let repeats = |(axis, extent): (usize, &usize)| *extent > 1 && !placed.at.iter().any(|i| i.mentions(axis));
-        if writes != Writes::Apart && scope.body.domain.iter().enumerate().any(repeats) {
+        // To write an element once more changes it, unless each place has one writer. A place such as i mod 32 mentions its axis, and still
+        // repeats; each element is covered, so that the numbers of points and elements tell.
+        let elements: usize = self.dims(self.written(placed.class))?.iter().product();
+        if writes != Writes::Apart && scope.body.domain.iter().product::<usize>() != elements {
             return Err(format!(
                 "`{}` would write each element several times over the domain of another store",
                 node.op

@@ -21,6 +21,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     elements_are_written_by_index,
     rows_are_written_by_index,
     what_is_written_is_computed,
+    updates_count_once_beside_other_results,
     rows_are_ordered,
     kernels_write_in_order,
 ];
@@ -66,6 +67,19 @@ fn rows_are_written_by_index(device: &Device) {
         let inputs = format!("(input x f32[1 {n} {q}]) (input u f32[1 {m} {q}]) (input ids i64[{m}])");
         let rows = format!("(expand (reshape {ids} :shape [1 {m} 1]) :shape [1 {m} {q}])");
         agree(device, &|op| format!("{inputs} (output y ({op} x u {rows}))"));
+    }
+}
+
+/// A kernel with several results computes one of them over the domain of another, which has as many points or several times as many.
+fn updates_count_once_beside_other_results(device: &Device) {
+    let ids = numbers("ids", "i64", 33);
+    for beside in [32, 64, 96] {
+        agree(device, &|op| {
+            format!(
+                "(input x f32[1 33 1]) (input u f32[1 32 1]) (input ids i64[1 32 1]) (input z f32[{beside}]) \
+                 (output a ({op} x u {ids})) (output b (neg z))"
+            )
+        });
     }
 }
 
