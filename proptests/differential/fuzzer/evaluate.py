@@ -32,6 +32,7 @@ class Noise:
     parts: bool = False
     weights: dict = field(default_factory=dict)
     biases: dict = field(default_factory=dict)
+    regrouped: set = frozenset()
     cone: set = frozenset()
     types: dict = None
 
@@ -122,6 +123,8 @@ def run_node(references, node, env, opset, noise, cone):
     if noise.light and node.outputs[0] in noise.weights and node.outputs[0] not in cone:
         outputs = [without_light(node, outputs[0], env, opset, noise.weights[node.outputs[0]])]
     outputs = [y if y is None else disturbed_result(y, node, kind, name in cone, env, noise) for name, y in zip(node.outputs, outputs)]
+    if node.outputs[0] in noise.regrouped:
+        outputs = [np.where(np.isnan(wide(y)), noise.rng.choice([-np.inf, np.inf, np.nan], y.shape), y).astype(y.dtype) for y in outputs]
     args = [env[name] if name else None for name in node.inputs]
     open_ = pointwise.undefined(node, args) if args and args[0] is not None else None
     y = outputs[0]

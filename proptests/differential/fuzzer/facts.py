@@ -146,6 +146,13 @@ def biases(nodes):
     return found
 
 
+def regrouped(nodes):
+    """Returns the names of products of which an operand is a product: `reassoc` may multiply the others first."""
+    makers = {name: node for node in nodes for name in node.outputs}
+    is_product = lambda node: node is not None and node.op in ('MatMul', 'Gemm')
+    return {node.outputs[0] for node in nodes if is_product(node) and any(is_product(_behind(makers, name, _VIEWS)) for name in node.inputs[:2])}
+
+
 def _behind(makers, name, through):
     """Returns the node that makes a value, or that value through some ops, of which the first operand counts; None for a leaf."""
     while name in makers and makers[name].op in through:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .evaluate import Noise, evaluate
-from .facts import DIVIDING, biases, observed, weights
+from .facts import DIVIDING, biases, observed, regrouped, weights
 from .rounding import same_bits, spacing, wide
 from .values import is_float
 
@@ -60,6 +60,7 @@ class Judge:
             noise.parts = draw % 8 == 6
             noise.weights = weights(expected.case.nodes) if contract != 'exact' else {}
             noise.biases = biases(expected.case.nodes)
+            noise.regrouped = regrouped(expected.case.nodes) if noise.masks else set()
             noise.types = expected.types
             noise.wide = contract != 'exact' and draw == 1
             noise.zeros = contract != 'exact' and draw == 4

@@ -120,17 +120,19 @@ def attention(node, args, opset, least=0.0):
     return [narrow(read.sum(-2), args[0].dtype)]
 
 
-# A bias of less hides a key: no score up to 2⁹² changes it when it is added.
+# The largest score that is added to a bias which hides its key; the sum is the bias.
+SCORES = 2.0**92
+# A bias of less hides a key: no such score changes it when it is added.
 HIDES = {F64: -2.0**146}
 
 
 def hidden(scores, bias):
-    """Returns the sum of scores and a bias in which a hidden key is not read: the bias replaces a score that is not finite."""
+    """Returns the sum of scores and a bias in which a hidden key is not read: the bias replaces a score beyond 2⁹², NaN too."""
     with np.errstate(all='ignore'):
         total = scores + bias
     bias = np.broadcast_to(bias, total.shape)
     hides = bias <= HIDES.get(bias.dtype, -2.0**117)
-    return np.where(hides & ~np.isfinite(np.broadcast_to(scores, total.shape)), bias, total).astype(total.dtype)
+    return np.where(hides & ~(np.abs(np.broadcast_to(scores, total.shape)) <= SCORES), bias, total).astype(total.dtype)
 
 
 def masked_product(a, b):

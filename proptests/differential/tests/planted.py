@@ -82,6 +82,11 @@ CASES = {
     'attention, an infinite score under a scalar bias': Planted(attention(LEAST, replaced(numbers(2, 3), _0_0=INF)),
         loose=((0, 0), (0, 1), (1, 0), (1, 1))),
     'attention, an infinite score of a key that is not hidden': Planted(attention([0, LEAST, 0], replaced(numbers(2, 3), _0_0=INF))),
+    'attention, a huge score under a scalar bias': Planted(attention(LEAST, replaced(numbers(2, 3), _0_0=1e35)),
+        loose=((0, 0), (0, 1), (1, 0), (1, 1))),
+    'product of a product with NaN': Planted(
+        chain({'a': np.array([[INF], [1]], F32), 'b': np.array([[0, 2]], F32), 'c': np.array([[1], [1.5]], F32)}, ('MatMul', 'a b', 'p'), ('MatMul', 'p c', 'y')),
+        open=((0, 0),)),
     'attention, a large value': Planted(attention([0, 0.5, -1], replaced(numbers(2, 3, seed=7), _0_0=2.0**50))),
     'sum of three': Planted(one('Sum', [numbers(2, 3), numbers(2, 3, seed=6), numbers(3, seed=7)])),
     'sum of three whole numbers': Planted(one('Sum', [np.array([3, 4], F16), np.array([5, -9], F16), np.array([7, 2], F16)])),
