@@ -8,7 +8,7 @@ use eutectic_ir::ops::Writes;
 
 use super::{
     kernels::stores_tiles,
-    lines::{SQUARE, run},
+    lines::{SQUARE, coordinates, cut_by, reads, run},
     model::{CostModel, Walk},
 };
 use crate::kernels::lanes::form::LaneForm;
@@ -32,15 +32,7 @@ impl CostModel {
     ) -> f64 {
         let (e, domain) = (&self.costs().element, &body.domain);
         let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(|g| walk.is_of_box(g)));
-        let Some(strides) = affine else {
-            let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
-            let inner = domain.last().copied().unwrap_or(1).max(1) as f64;
-            let run = indices().map(|index| run(index, body, masks)).fold(inner, f64::min);
-            return match run < LONG_RUN as f64 {
-                true => n / inner * e.run + n * e.gather,
-                false => n / run * e.run + n * e.cheap,
-            };
-        };
+        let Some(strides) = affine else { return self.walked(load, body, masks, row, n) };
         // Of a guarded load, its own piece only is copied.
         let n = load.guards.iter().fold(n, |n, guard| n * held(guard, domain));
         match line(&load.at, domain) {
@@ -49,6 +41,34 @@ impl CostModel {
             Some(line) => n / line * e.short + n * e.cheap,
             None if walk == Walk::Operand => n * e.strided,
             None => n * self.apart(&strides, domain, row),
+        }
+    }
+
+    /// Prices a load of `n` elements whose map is not affine: boxes are copied; else runs along the innermost axis, or elements one by one where
+    /// runs are short.
+    fn walked(&self, load: &Load, body: &Body, masks: &[AxisSet], row: AxisSet, n: f64) -> f64 {
+        let (e, domain) = (&self.costs().element, &body.domain);
+        let of_guards = load.guards.iter().fold(0, |axes, (index, _)| axes | reads(index, masks));
+        let (own, fixed) = (of_guards | reads(&load.at, masks), of_guards | cut_by(&load.at, masks));
+        if own.checked_ilog2().is_none_or(|inner| fixed >> inner & 1 == 0) {
+            let extents: Vec<usize> =
+                (0..domain.len()).map(|d| if fixed >> d & 1 == 1 { 1 } else { domain[d] }).collect();
+            let (slopes, each) = (coordinates(&load.at), points(domain, own & !fixed).max(1.0));
+            let inner = own.checked_ilog2().map_or(1, |inner| domain[inner as usize]);
+            return n / each * e.run
+                + match line(&slopes, &extents) {
+                    Some(line) if line >= each => n * e.cheap,
+                    Some(line) => n / line * e.short + n * e.cheap,
+                    None if inner < SQUARE => n / inner.max(1) as f64 * e.short + n * e.strided,
+                    None => n * self.apart(&slopes.affine(domain.len()).unwrap_or_default(), &extents, row),
+                };
+        }
+        let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
+        let inner = domain.last().copied().unwrap_or(1).max(1) as f64;
+        let run = indices().map(|index| run(index, body, masks)).fold(inner, f64::min);
+        match run < LONG_RUN as f64 {
+            true => n / inner * e.run + n * e.gather,
+            false => n / run * e.run + n * e.cheap,
         }
     }
 

@@ -2,9 +2,9 @@
 
 use eutectic_backend::{
     Body, Guard,
-    reach::{AxisSet, inside, run_length},
+    reach::{AxisSet, inside, mentioned, run_length},
 };
-use eutectic_ir::index::Index;
+use eutectic_ir::index::{Atom, Index};
 
 /// Elements side by side from which on squares are copied.
 pub(super) const SQUARE: usize = 8;
@@ -21,4 +21,25 @@ pub(super) fn run(index: &Index, body: &Body, masks: &[AxisSet]) -> f64 {
     let inner = body.domain.len().saturating_sub(1);
     let read = index.values().iter().any(|&value| masks[value] >> inner & 1 == 1);
     if read { 1.0 } else { run_length(index, &body.domain) }
+}
+
+/// Returns the axes on which a map depends, through the integers that it reads too.
+pub(super) fn reads(index: &Index, masks: &[AxisSet]) -> AxisSet {
+    index.values().iter().fold(mentioned(index), |axes, &value| axes | masks[value])
+}
+
+/// Returns the axes along which a map is not affine.
+pub(super) fn cut_by(index: &Index, masks: &[AxisSet]) -> AxisSet {
+    let of = |atom: &Atom| match atom {
+        Atom::Coord(_) | Atom::Extent(_) => 0,
+        Atom::Div(inner, _) | Atom::Mod(inner, _) => reads(inner, masks),
+        Atom::Value(value) => masks[*value],
+    };
+    index.terms.iter().fold(0, |axes, (atom, _)| axes | of(atom))
+}
+
+/// Returns the terms of a map that are coordinates.
+pub(super) fn coordinates(index: &Index) -> Index {
+    let terms = index.terms.iter().filter(|(atom, _)| matches!(atom, Atom::Coord(_)));
+    Index { constant: 0, terms: terms.cloned().collect() }
 }

@@ -65,7 +65,17 @@ impl CompiledAccess {
 
     /// The axes on which it depends, where `of_value` are those of an integer that is read.
     pub fn depends_on(&self, of_value: &dyn Fn(usize) -> AxisMask) -> AxisMask {
-        self.cuts.iter().fold(self.mask(), |mask, (cut, _)| mask | cut.depends_on(of_value))
+        self.mask() | self.cut_by(of_value)
+    }
+
+    /// Returns the axes along which the map is not affine.
+    pub fn cut_by(&self, of_value: &dyn Fn(usize) -> AxisMask) -> AxisMask {
+        self.cuts.iter().fold(0, |mask, (cut, _)| mask | cut.depends_on(of_value))
+    }
+
+    /// Returns the slope along each axis, without what quotients, remainders and integers that were read add.
+    pub fn strides(&self) -> &[i64; MAX_RANK] {
+        &self.strides
     }
 
     /// The map as the sum of a part that is the same along an axis, a part that depends on that axis alone, and integers that are read and

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use super::{
     access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
-    gather::{GatherLines, ScatterLines},
+    gather::{GatherLines, ScatterLines, axes_of_boxes},
     pairs::{FusedPair, pairs},
     program::{Scatter, TileProgram, TileStep, TileValue, Word, Write},
     region::Region,
@@ -338,8 +338,13 @@ impl TileCompiler<'_> {
                         TileStep::Boxed { slot: load.slot, base, strides, region }
                     }
                     _ => {
-                        let lines = GatherLines::new(&access, &guards, mask, &|v| self.mask(v)).map(Box::new);
-                        TileStep::Walk { slot: load.slot, count, access, guards, lines }
+                        let of_value = |v| self.mask(v);
+                        let boxes = axes_of_boxes(&access, &guards, mask, &of_value);
+                        let lines = match boxes {
+                            None => GatherLines::new(&access, &guards, mask, &of_value).map(Box::new),
+                            Some(_) => None,
+                        };
+                        TileStep::Walk { slot: load.slot, count, access, guards, boxes, lines }
                     }
                 };
                 self.push(step, dtype, mask)

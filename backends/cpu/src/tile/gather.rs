@@ -22,6 +22,19 @@ fn axis_of_lines(
     (shortest < LONG_RUN).then_some(axis)
 }
 
+/// Returns the axes whose coordinates fix a box of a load, within which its map is affine and its guards say the same: those on which guards
+/// depend, integers that were read, quotients and remainders. `None` if one of them is the innermost of the axes of `mask`.
+pub fn axes_of_boxes(
+    access: &CompiledAccess,
+    guards: &[TileGuard],
+    mask: AxisMask,
+    of_value: &dyn Fn(usize) -> AxisMask,
+) -> Option<AxisMask> {
+    let of_guards = guards.iter().fold(0, |axes, guard| axes | guard.access.depends_on(of_value));
+    let axes = of_guards | access.cut_by(of_value);
+    (axes >> mask.checked_ilog2()? & 1 == 0).then_some(axes)
+}
+
 /// How a load is read in lines along an axis.
 #[derive(Clone, Debug)]
 pub struct GatherLines {

@@ -76,7 +76,7 @@ pub enum TileStep {
         /// The box.
         region: Region,
     },
-    /// Any other load: walked in runs along the innermost axis within which the map is affine.
+    /// Any other load: in boxes, in lines, or in runs along the innermost axis within which the map is affine.
     Walk {
         /// Which buffer.
         slot: usize,
@@ -86,6 +86,8 @@ pub enum TileStep {
         access: CompiledAccess,
         /// Only where all hold.
         guards: Vec<TileGuard>,
+        /// The axes whose coordinates fix a box, within which the map is affine; `None` if the innermost axis is one of them.
+        boxes: Option<AxisMask>,
         /// How lines of it are read where runs are short.
         lines: Option<Box<GatherLines>>,
     },

@@ -223,14 +223,15 @@ impl TileRun<'_> {
                     }
                     self.point_to(id, register);
                 }
-                TileStep::Walk { slot, count, access, guards, lines } => {
+                TileStep::Walk { slot, count, access, guards, boxes, lines } => {
                     let gather = Gather { slot: *slot, count: *count, access, guards };
-                    match (lines, value.dtype.size()) {
-                        (None, size) => self.walk(&gather, value.mask, size, register),
-                        (Some(lines), 1) => self.gather::<u8>(&gather, lines, value.mask, register),
-                        (Some(lines), 2) => self.gather::<u16>(&gather, lines, value.mask, register.cast()),
-                        (Some(lines), 4) => self.gather::<u32>(&gather, lines, value.mask, register.cast()),
-                        (Some(lines), _) => self.gather::<u64>(&gather, lines, value.mask, register.cast()),
+                    match (*boxes, lines, value.dtype.size()) {
+                        (Some(axes), ..) => self.boxes(&gather, axes, value, register),
+                        (None, None, size) => self.walk(&gather, value.mask, size, register),
+                        (None, Some(lines), 1) => self.gather::<u8>(&gather, lines, value.mask, register),
+                        (None, Some(lines), 2) => self.gather::<u16>(&gather, lines, value.mask, register.cast()),
+                        (None, Some(lines), 4) => self.gather::<u32>(&gather, lines, value.mask, register.cast()),
+                        (None, Some(lines), _) => self.gather::<u64>(&gather, lines, value.mask, register.cast()),
                     }
                     self.point_to(id, register);
                 }

@@ -4,8 +4,9 @@ use super::{Gather, TileRun, line};
 use crate::simd::register::with_integer;
 use crate::tile::{
     access::{CompiledAccess, TileGuard, all_hold},
+    copy::CopySide,
     domain::{AxisMask, MAX_RANK},
-    program::{Scatter, Word},
+    program::{Scatter, TileValue, Word},
 };
 
 impl TileRun<'_> {
@@ -103,6 +104,41 @@ impl TileRun<'_> {
                 to = to.add(n * size);
             }
             n
+        });
+    }
+
+    /// Reads a load in boxes, each at a point of the axes that fix one.
+    ///
+    /// # Safety
+    /// As [`TileProgram::run`]; the register must be the value's.
+    pub(super) unsafe fn boxes(&self, gather: &Gather<'_>, axes: AxisMask, value: &TileValue, register: *mut u8) {
+        let (size, strides) = (value.dtype.size(), gather.access.strides());
+        let mut part = *self.tile;
+        (0..MAX_RANK).filter(|d| axes >> d & 1 == 1).for_each(|d| part.len[d] = 1);
+        // How far the least and the greatest place are from the first one of a box.
+        let steps = |d: usize| strides[d] * (part.len[d].max(1) - 1) as i64;
+        let [least, greatest] = [i64::min, i64::max].map(|end| (0..MAX_RANK).map(|d| end(steps(d), 0)).sum::<i64>());
+        if !gather.guards.is_empty() {
+            // SAFETY: the register holds the tile.
+            unsafe { register.write_bytes(0, self.tile.count(value.mask) * size) };
+        }
+        self.walk_points(value.mask & axes, |point, axis, _| {
+            let read = self.reader(point, axis);
+            if !all_hold(gather.guards, point, axis, &read).0 {
+                return 1;
+            }
+            let first = gather.access.at(point, axis, &read).value;
+            // Values in maps were checked; what they lead to is checked all the same, because memory is at stake.
+            let ends = [first.wrapping_add(least), first.wrapping_add(greatest)];
+            if let Some(outside) = ends.into_iter().find(|end| !(0..gather.count as i64).contains(end)) {
+                self.frame.fault.report_access(outside, gather.count);
+                return 1;
+            }
+            part.start = *point;
+            let at = self.frame.slots[gather.slot].wrapping_offset(first as isize * size as isize);
+            // SAFETY: the box was checked against the buffer.
+            unsafe { self.put(value, register, &part, &CopySide { at, strides: strides.map(|s| s as isize) }) };
+            1
         });
     }
 
