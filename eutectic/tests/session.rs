@@ -191,3 +191,55 @@ fn what_no_memory_holds_is_refused_before_it_is_planned() {
         }
     }
 }
+
+/// A table of rank 2, which the op reads as one of rank 3, and a sum of its rows after the update.
+fn counting(table: &str) -> Graph {
+    let text = format!(
+        "(graph \"count\" {table} (input u f32[6 8]) (input ids i64[6])
+           (let rows (expand (reshape ids :shape [1 6 1]) :shape [1 6 8]))
+           (let summed (scatter-sum (reshape table :shape [1 50 8]) (reshape u :shape [1 6 8]) rows))
+           (let next (reshape summed :shape [50 8]))"
+    );
+    let end = match table.starts_with("(state") {
+        true => "(update table next) (output y (reduce-sum next :axes [-1] :keep true)))",
+        false => "(output next next))",
+    };
+    parse(&Source::new("count.graph", text + end)).unwrap()
+}
+
+#[test]
+fn a_table_is_written_in_place_in_any_shape() {
+    let ids = Tensor::from_i64(DType::I64, &[6], [3, 7, 3, 49, 0, 7]);
+    let mut want = vec![0.0; 50 * 8];
+    let graph = counting("(state table f32[50 8])");
+    let planned = compiler().plan(&graph).unwrap();
+    assert_eq!(planned.lowered.program.run.len(), 2, "{}", print::program(&planned.lowered.program));
+    let mut session = compiler().compile(&graph).unwrap();
+    session.load(&[]).unwrap();
+    for run in 0..3 {
+        let u = tensor(&[6, 8], run);
+        for (row, id) in [3, 7, 3, 49, 0, 7].into_iter().enumerate() {
+            (0..8).for_each(|column| want[id * 8 + column] += u.to_f64()[row * 8 + column]);
+        }
+        let y = session.run(&[u, ids.clone()]).unwrap();
+        let sums: Vec<f64> = want.chunks(8).map(|row| row.iter().sum()).collect();
+        assert_eq!(y[0].to_f64(), sums);
+    }
+}
+
+#[test]
+fn an_input_is_copied_once_to_the_output_that_it_becomes() {
+    let graph = counting("(input table f32[50 8])");
+    let planned = compiler().plan(&graph).unwrap();
+    assert_eq!(planned.lowered.program.run.len(), 2, "{}", print::program(&planned.lowered.program));
+    let mut session = compiler().compile(&graph).unwrap();
+    session.load(&[]).unwrap();
+    let (table, u) = (tensor(&[50, 8], -9), tensor(&[6, 8], 1));
+    let ids = Tensor::from_i64(DType::I64, &[6], [3, 7, 3, 49, 0, 7]);
+    for _ in 0..2 {
+        let got = session.run(&[table.clone(), u.clone(), ids.clone()]).unwrap();
+        let given = [("table", &table), ("u", &u), ("ids", &ids)];
+        let given = |name: &str| given.iter().find(|(of, _)| *of == name).map(|(_, tensor)| (*tensor).clone());
+        assert_eq!(got[0].to_f64(), interpret::<f64>(&graph, &given).unwrap()[0].to_tensor().to_f64());
+    }
+}

@@ -1,9 +1,10 @@
 //! The kernels that copy a buffer, or fill one.
 
-use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
+use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Slot, Store};
 use eutectic_ir::{
     DType, Dim, Shape, Type,
     index::{Index, flatten},
+    ops::Writes,
 };
 
 /// Copies what there is of a tensor.
@@ -49,6 +50,26 @@ pub fn copy_rows(dtype: DType, [rows, count]: [usize; 2], [from, to]: [usize; 2]
         stores: vec![Store::new(1, at(to), 0)],
         slots: [from, to].map(|stride| (dtype, rows * stride)).to_vec(),
     };
+    kernel.normalise();
+    kernel
+}
+
+/// Returns the slot of the tensor that a store of a kernel copies whole, each element to the place that it has; `None` if the store does something
+/// else. A view that only changes the shape is such a copy.
+pub fn copied(kernel: &Kernel, store: usize) -> Option<Slot> {
+    let Store { slot, at, guards, value, writes } = &kernel.stores[store];
+    let Instr::Load(load) = kernel.body.instrs.get(*value)? else { return None };
+    let is_whole = kernel.slots[load.slot] == kernel.slots[*slot] && kernel.body.lengths.is_empty();
+    let is_same = load.at == *at && load.guards.is_empty() && guards.is_empty() && *writes == Writes::Apart;
+    (is_whole && is_same).then_some(load.slot)
+}
+
+/// Returns a kernel without one of its several stores. Slots after that of the store move up by one.
+pub fn without_store(kernel: &Kernel, store: usize) -> Kernel {
+    let mut kernel = kernel.clone();
+    let slot = kernel.stores.remove(store).slot;
+    kernel.slots.remove(slot);
+    kernel.stores.iter_mut().filter(|store| store.slot > slot).for_each(|store| store.slot -= 1);
     kernel.normalise();
     kernel
 }

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     build::{self, KernelOfClasses, Positions},
-    copy::{copy, fill},
+    copy::{copied, copy, fill, without_store},
     join::join,
     memory,
     planner::search::Searched,
@@ -232,7 +232,7 @@ impl Lowering<'_> {
                     if built.load {
                         self.program.load.push(copy);
                     } else {
-                        self.parts.push(Heir { old, new, copy: self.run.len() });
+                        self.parts.push(Heir { old, new, copy: self.run.len(), store: None });
                         self.run.push((copy, None));
                     }
                 }
@@ -320,7 +320,7 @@ impl Lowering<'_> {
                     problem: format!("no block computes what the state `{name}` becomes"),
                 });
             };
-            self.updates.push(Heir { old, new, copy: self.run.len() });
+            self.updates.push(Heir { old, new, copy: self.run.len(), store: None });
             let step = self.copy(new, old, self.graph.ty(*node), origin);
             self.run.push((step, None));
         }
@@ -344,8 +344,10 @@ impl Lowering<'_> {
             }
         }
         let (steps, sources): (Vec<Step>, Vec<_>) = self.run.into_iter().unzip();
+        self.parts.extend(copies(&program.kernels, &steps, self.parts.iter().chain(&self.updates)));
         let settled = settle(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
-        let (mut numbers, mut steps): (Vec<usize>, Vec<Step>) = settled.into_iter().unzip();
+        let (mut numbers, mut steps): (Vec<usize>, Vec<Step>) = settled.steps.into_iter().unzip();
+        drop_stores(&mut program.kernels, &mut numbers, &mut steps, settled.dropped);
         let calls: Vec<_> = numbers.iter().map(|&at| sources[at].map(|(call, _)| call)).collect();
         let left = join(&mut program.kernels, &program.buffers, &mut steps, &calls, backend);
         (numbers, steps) = left.into_iter().map(|at| (numbers[at], steps[at].clone())).unzip();
@@ -356,6 +358,43 @@ impl Lowering<'_> {
         drop_unused(program);
         let steps = order.into_iter().map(|at| sources[numbers[at]]).collect();
         Lowered { program: self.program, steps }
+    }
+}
+
+/// Returns the stores of steps that copy a tensor whole, but for the copies that are known.
+fn copies<'a>(kernels: &[Kernel], steps: &[Step], known: impl Iterator<Item = &'a Heir>) -> Vec<Heir> {
+    let known: FxHashSet<usize> = known.map(|heir| heir.copy).collect();
+    let mut copies = Vec::new();
+    for (copy, step) in steps.iter().enumerate().filter(|(at, _)| !known.contains(at)) {
+        let kernel = &kernels[step.kernel];
+        for store in 0..kernel.stores.len() {
+            let Some(slot) = copied(kernel, store) else { continue };
+            let (old, new) = (step.buffers[slot], step.buffers[kernel.stores[store].slot]);
+            copies.push(Heir { old, new, copy, store: (kernel.stores.len() > 1).then_some(store) });
+        }
+    }
+    copies
+}
+
+/// Takes stores out of the kernels of steps, which have numbers. A step without stores goes.
+fn drop_stores(
+    kernels: &mut Vec<Kernel>,
+    numbers: &mut Vec<usize>,
+    steps: &mut Vec<Step>,
+    mut dropped: Vec<(usize, usize)>,
+) {
+    // The last store of a kernel goes first, so that the numbers of the others stay.
+    dropped.sort_unstable_by(|a, b| b.cmp(a));
+    for (number, store) in dropped {
+        let Some(at) = numbers.iter().position(|n| *n == number) else { continue };
+        let kernel = &kernels[steps[at].kernel];
+        if kernel.stores.len() == 1 {
+            (numbers.remove(at), steps.remove(at));
+            continue;
+        }
+        steps[at].buffers.remove(kernel.stores[store].slot);
+        kernels.push(without_store(kernel, store));
+        steps[at].kernel = kernels.len() - 1;
     }
 }
 

@@ -1,7 +1,8 @@
-//! Which values take the place of a state, or of the tensor that they are a part written anew of, and in which order steps run then.
+//! Decides which values take the place of a state or of another tensor, and in which order steps run then.
 //!
-//! Lowering makes a copy for each: of the value to its state at the end, and of the old tensor before a part of it is written. A value
-//! that is computed when every reader of the old contents has run is stored in their place instead, and the copy goes.
+//! Lowering makes a copy for each: of the value to its state at the end, and of the old tensor before a part of it is written. Plans have
+//! copies too: of a tensor to one of another shape. A value that is computed when every reader of the old contents has run is stored in their
+//! place instead, and the copy goes.
 
 use eutectic_backend::{Buffer, BufferId, Kernel, Place, Step};
 use rustc_hash::FxHashMap;
@@ -20,6 +21,47 @@ pub(crate) struct Heir {
     pub new: BufferId,
     /// The step that copies.
     pub copy: usize,
+    /// Which store of the step copies, where it has several.
+    pub store: Option<usize>,
+}
+
+/// Steps in their order, each with its number before.
+pub(crate) struct Settled {
+    pub steps: Vec<(usize, Step)>,
+    /// Stores that go although their step stays: the number of the step, and that of the store.
+    pub dropped: Vec<(usize, usize)>,
+}
+
+/// What became of copies.
+#[derive(Default)]
+struct Homes {
+    /// The buffer whose place a buffer takes.
+    place: FxHashMap<BufferId, BufferId>,
+    gone: Vec<bool>,
+    dropped: Vec<(usize, usize)>,
+}
+
+impl Homes {
+    /// Returns where a buffer's contents are.
+    fn home(&self, mut buffer: BufferId) -> BufferId {
+        while let Some(&old) = self.place.get(&buffer) {
+            buffer = old;
+        }
+        buffer
+    }
+
+    /// Returns whether a buffer's contents are stored over.
+    fn has_heir(&self, buffer: BufferId) -> bool {
+        self.place.values().any(|old| *old == buffer)
+    }
+
+    /// Leaves a copy out.
+    fn drop_copy(&mut self, heir: &Heir) {
+        match heir.store {
+            Some(store) => self.dropped.push((heir.copy, store)),
+            None => self.gone[heir.copy] = true,
+        }
+    }
 }
 
 /// Steps on their way to an order.
@@ -36,60 +78,53 @@ struct Steps<'a> {
 }
 
 /// Orders steps, with the copies of heirs that take a place left out; buffers of such heirs become the others'. `updates` are the
-/// heirs of states, `parts` those of what a part of is written anew. Gives the numbers of the steps, and the steps.
+/// heirs of states, `parts` those of what a part of is written anew, and copies.
 pub(crate) fn settle(
     kernels: &[Kernel],
     buffers: &[Buffer],
     steps: &[Step],
     updates: &[Heir],
     parts: &[Heir],
-) -> Vec<(usize, Step)> {
+) -> Settled {
     let mut all = Steps::new(kernels, buffers.len(), steps, parts);
     let is_arena = |b: BufferId| matches!(buffers[b].place, Place::Arena(_));
-    let mut place: FxHashMap<BufferId, BufferId> = FxHashMap::default();
-    let mut gone = vec![false; steps.len()];
+    let mut homes = Homes { gone: vec![false; steps.len()], ..Homes::default() };
     for update in updates {
-        // The parts that were written one after the other, the last one first, down to the state.
-        let mut chain = Vec::new();
-        let mut at = update.new;
-        while let Some(part) = parts.iter().find(|part| part.new == at) {
-            chain.push(*part);
-            at = part.old;
-        }
-        if !chain.is_empty() && at != update.old {
-            continue;
-        }
-        let links = if chain.is_empty() { std::slice::from_ref(update) } else { &chain };
-        if links.iter().all(|l| is_arena(l.new) && !place.contains_key(&l.new)) && all.link(links, update.copy) {
-            links.iter().for_each(|link| place.extend([(link.new, update.old)]));
-            links.iter().for_each(|link| gone[link.copy] = true);
-            gone[update.copy] = true;
+        let Some(links) = all.chain(update) else { continue };
+        if links.iter().all(|l| is_arena(l.new) && !homes.place.contains_key(&l.new)) && all.link(&links, update.copy) {
+            for link in &links {
+                homes.place.insert(link.new, update.old);
+                homes.drop_copy(link);
+            }
+            homes.gone[update.copy] = true;
         }
     }
-    for part in parts.iter().filter(|part| is_arena(part.new) && is_arena(part.old)) {
+    for part in parts.iter().filter(|part| is_arena(part.new)) {
         // In the arena the old tensor may have one heir.
-        let taken =
-            place.values().any(|old| *old == part.old) || [part.new, part.old].iter().any(|b| place.contains_key(b));
-        if !taken && all.link(std::slice::from_ref(part), part.copy) {
-            place.insert(part.new, part.old);
-            gone[part.copy] = true;
+        let is_free = !homes.has_heir(part.old) && !homes.place.contains_key(&part.new);
+        if is_free && is_arena(homes.home(part.old)) && all.link(std::slice::from_ref(part), part.copy) {
+            homes.place.insert(part.new, part.old);
+            homes.drop_copy(part);
         }
     }
-    let home = |mut buffer: BufferId| {
-        while let Some(&old) = place.get(&buffer) {
-            buffer = old;
+    // What is copied to an output is computed there, if nothing is stored over it.
+    for part in parts.iter().filter(|part| matches!(buffers[part.new].place, Place::Output(_))) {
+        let from = homes.home(part.old);
+        if is_arena(from) && !homes.has_heir(part.old) && all.writer[part.new] == Some(part.copy) {
+            homes.place.insert(from, part.new);
+            homes.drop_copy(part);
         }
-        buffer
-    };
+    }
     // Without its cycles, which `link` refuses, an order there is.
     let order = order(&all.after, FirstStep::default()).unwrap_or_else(|| (0..steps.len()).collect());
-    let kept = order.into_iter().filter(|&step| !gone[step]);
+    let kept = order.into_iter().filter(|&step| !homes.gone[step]);
     let moved = |number: usize| {
         let mut step = steps[number].clone();
-        step.buffers.iter_mut().for_each(|buffer| *buffer = home(*buffer));
+        step.buffers.iter_mut().for_each(|buffer| *buffer = homes.home(*buffer));
         step
     };
-    kept.map(|step| (step, moved(step))).collect()
+    let steps = kept.map(|step| (step, moved(step))).collect();
+    Settled { steps, dropped: homes.dropped }
 }
 
 impl<'a> Steps<'a> {
@@ -101,6 +136,24 @@ impl<'a> Steps<'a> {
             reads.iter().for_each(|&b| readers[b].push(at));
         }
         Steps { kernels, steps, parts, writer, readers, after: followers(kernels, steps) }
+    }
+
+    /// Returns the heirs by which what a state becomes is stored in its place: those that follow each other from the state on, or the update itself.
+    /// `None` if it is a part of another tensor.
+    fn chain(&self, update: &Heir) -> Option<Vec<Heir>> {
+        let mut chain = Vec::new();
+        let mut at = update.new;
+        while let Some(part) = self.parts.iter().find(|part| part.new == at && part.old != at) {
+            chain.push(*part);
+            at = part.old;
+        }
+        let is_copy = |part: &Heir| self.writer[part.new] == Some(part.copy);
+        match chain.first() {
+            Some(_) if at == update.old => Some(chain),
+            None => Some(vec![*update]),
+            Some(part) if is_copy(part) => Some(vec![*update]),
+            Some(_) => None,
+        }
     }
 
     /// Has the writer of each heir come after whoever else reads the old contents, if that is possible. `copy` is the step that is
@@ -120,9 +173,9 @@ impl<'a> Steps<'a> {
         let kernel = &self.kernels[step.kernel];
         let slots = |buffer: BufferId| (0..step.buffers.len()).filter(move |&slot| step.buffers[slot] == buffer);
         let is_part = self.parts.iter().any(|part| part.new == link.new && part.old == link.old);
-        // A kernel that writes a part would read elsewhere what another point of it writes.
+        // A kernel that writes a part would read elsewhere what another point of it writes. A copy writes what it reads.
         let in_place = |read: usize| !is_part && slots(link.new).all(|write| can_share(kernel, read, write));
-        if !slots(link.old).all(in_place) {
+        if write != link.copy && !slots(link.old).all(in_place) {
             return false;
         }
         let others = self.readers[link.old].iter().filter(|&&r| r != write && r != link.copy && r != copy);
@@ -146,8 +199,13 @@ mod tests {
     const STATE: BufferId = 3;
     const OUTPUT: BufferId = 4;
 
+    fn heir(old: BufferId, new: BufferId, copy: usize) -> Heir {
+        Heir { old, new, copy, store: None }
+    }
+
     fn buffers() -> Vec<Buffer> {
-        let places = [Place::Input(0), Place::Arena(0), Place::Arena(0), Place::State(0), Place::Output(0)];
+        let places =
+            [Place::Input(0), Place::Arena(0), Place::Arena(0), Place::State(0), Place::Output(0), Place::Arena(0)];
         places.into_iter().map(|place| Buffer { dtype: DType::F32, count: 8, place }).collect()
     }
 
@@ -166,12 +224,12 @@ mod tests {
         let step = |buffers: &&[BufferId]| Step::new(buffers.len() - 1, buffers.to_vec(), Origin::default());
         let steps: Vec<_> = steps.iter().map(step).collect();
         let settled = settle(&kernels, &buffers(), &steps, updates, parts);
-        settled.into_iter().map(|(number, step)| (number, step.buffers)).collect()
+        settled.steps.into_iter().map(|(number, step)| (number, step.buffers)).collect()
     }
 
     #[test]
     fn a_part_is_written_where_the_rest_is_once_that_is_read() {
-        let part = [Heir { old: OLD, new: NEW, copy: 1 }];
+        let part = [heir(OLD, NEW, 1)];
         let steps: [&[BufferId]; 4] = [&[INPUT, OLD], &[OLD, NEW], &[INPUT, NEW], &[OLD, OUTPUT]];
         let want = [(0, vec![INPUT, OLD]), (3, vec![OLD, OUTPUT]), (2, vec![INPUT, OLD])];
         assert_eq!(settled(&steps, &[], &part), want);
@@ -183,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_state_is_written_in_it() {
-        let (part, update) = ([Heir { old: STATE, new: NEW, copy: 0 }], [Heir { old: STATE, new: NEW, copy: 3 }]);
+        let (part, update) = ([heir(STATE, NEW, 0)], [heir(STATE, NEW, 3)]);
         let steps: [&[BufferId]; 4] = [&[STATE, NEW], &[INPUT, NEW], &[STATE, OUTPUT], &[NEW, STATE]];
         let want = [(2, vec![STATE, OUTPUT]), (1, vec![INPUT, STATE])];
         assert_eq!(settled(&steps, &update, &part), want);
@@ -195,8 +253,34 @@ mod tests {
 
     #[test]
     fn a_kernel_that_reads_a_state_elsewhere_does_not_write_it() {
-        let update = [Heir { old: STATE, new: NEW, copy: 1 }];
+        let update = [heir(STATE, NEW, 1)];
         assert_eq!(settled(&[&[STATE, NEW], &[NEW, STATE]], &update, &[]).len(), 2);
         assert_eq!(settled(&[&[INPUT, NEW], &[NEW, STATE]], &update, &[]), [(0, vec![INPUT, STATE])]);
+    }
+
+    #[test]
+    fn a_copy_of_another_shape_goes() {
+        // The state is copied, a part of the copy is written, the result is copied to what the state becomes.
+        const LAST: BufferId = 5;
+        let parts = [heir(STATE, OLD, 0), heir(OLD, NEW, 1), heir(NEW, LAST, 3)];
+        let update = [heir(STATE, LAST, 4)];
+        let steps: [&[BufferId]; 5] = [&[STATE, OLD], &[OLD, NEW], &[INPUT, NEW], &[NEW, LAST], &[LAST, STATE]];
+        assert_eq!(settled(&steps, &update, &parts), [(2, vec![INPUT, STATE])]);
+        // An output: the input stays as it is.
+        let parts = [heir(INPUT, OLD, 0), heir(OLD, NEW, 1), heir(NEW, OUTPUT, 3)];
+        let steps: [&[BufferId]; 4] = [&[INPUT, OLD], &[OLD, NEW], &[INPUT, NEW], &[NEW, OUTPUT]];
+        assert_eq!(settled(&steps, &[], &parts), [(0, vec![INPUT, OUTPUT]), (2, vec![INPUT, OUTPUT])]);
+        // What is copied and then stored over is copied.
+        let parts = [heir(OLD, OUTPUT, 1), heir(OLD, NEW, 2)];
+        let steps: [&[BufferId]; 4] = [&[INPUT, OLD], &[OLD, OUTPUT], &[OLD, NEW], &[INPUT, NEW]];
+        let want = [(0, vec![INPUT, OLD]), (1, vec![OLD, OUTPUT]), (3, vec![INPUT, OLD])];
+        assert_eq!(settled(&steps, &[], &parts), want);
+    }
+
+    #[test]
+    fn a_state_that_becomes_a_copy_of_something_else_is_stored_at_once() {
+        let (parts, update) = ([heir(OLD, NEW, 1)], [heir(STATE, NEW, 2)]);
+        let steps: [&[BufferId]; 3] = [&[INPUT, OLD], &[OLD, NEW], &[NEW, STATE]];
+        assert_eq!(settled(&steps, &update, &parts), [(0, vec![INPUT, OLD]), (1, vec![OLD, STATE])]);
     }
 }
