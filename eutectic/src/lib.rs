@@ -29,16 +29,13 @@
 //!
 #![cfg_attr(feature = "onnx", doc = "```")]
 #![cfg_attr(not(feature = "onnx"), doc = "```ignore")]
-//! use eutectic::{Compiler, Cpu, Tensor, engine::models::onnx::Model};
+//! use eutectic::{Compiler, Cpu, ModelFile, Tensor};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/onnx/mlp-new.onnx");
-//! let model = Model::open(path)?.import(&[("batch".to_string(), 2)].into())?;
-//! let weights = model.params()?;
-//!
-//! let mut session = Compiler::new(Cpu::default())?.compile(&model.graph)?;
-//! session.load_named(|name| weights.get(name).cloned())?;
-//! let y = session.run(&[Tensor::from_f32(&[2, 12], &[1.0; 24])?])?;
+//! let mut model = ModelFile::new(path).dim("batch", 2).open(&Compiler::new(Cpu::default())?)?;
+//! let x = model.inputs()[0].0.clone();
+//! let y = model.run(&[(&x, Tensor::from_f32(&[2, 12], &[1.0; 24])?)])?;
 //! assert_eq!(y[0].dims(), [2, 5]);
 //! # Ok(())
 //! # }
@@ -110,6 +107,8 @@ mod extract;
 #[cfg(feature = "text")]
 mod generate;
 mod loaded;
+#[cfg(feature = "onnx")]
+mod model;
 mod open;
 mod ports;
 pub mod report;
@@ -131,6 +130,8 @@ pub use eutectic_rewrites::RuleSet;
 #[cfg(feature = "text")]
 pub use generate::{GenerateOptions, Generated, Generator, Stop};
 pub use loaded::Loaded;
+#[cfg(feature = "onnx")]
+pub use model::{Model, ModelError, ModelFile, open};
 pub use session::Session;
 #[cfg(feature = "text")]
 pub use text::TextEncoder;
