@@ -389,7 +389,8 @@ fn drop_stores(
         let Some(at) = numbers.iter().position(|n| *n == number) else { continue };
         let kernel = &kernels[steps[at].kernel];
         if kernel.stores.len() == 1 {
-            (numbers.remove(at), steps.remove(at));
+            numbers.remove(at);
+            steps.remove(at);
             continue;
         }
         steps[at].buffers.remove(kernel.stores[store].slot);
