@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Operations from which on a product of its own launch is worth asking the library.
-const WORTH_THE_LIBRARY: f64 = 5e7;
+pub(crate) const WORTH_THE_LIBRARY: f64 = 5e7;
 /// The first version of the driver whose graphs keep that a kernel may start before the one before it has ended.
 const GRAPHS_OVERLAP: i32 = 12_030;
 
@@ -34,6 +34,21 @@ const GRAPHS_OVERLAP: i32 = 12_030;
 /// Never: the file is part of the program, and a test reads it.
 pub fn costs() -> Costs {
     Costs::read(include_str!("../costs/h200.toml")).expect("the embedded file is right")
+}
+
+/// What sizes a device with so many bytes of memory takes.
+pub(crate) fn limits(capacity: usize) -> Limits {
+    // Kernel parameters take 4 KiB; three of them are the runtime's own.
+    Limits {
+        alignment: 256,
+        capacity,
+        arguments: 4000,
+        dtypes: dtypes(),
+        in_order: true,
+        combined: combined(),
+        rows: RowLimits::ANY,
+        ..Limits::default()
+    }
 }
 
 /// How to run on CUDA.
@@ -156,17 +171,7 @@ impl Device for Cuda {
     }
 
     fn limits(&self) -> Limits {
-        // Kernel parameters take 4 KiB; three of them are the runtime's own.
-        Limits {
-            alignment: 256,
-            capacity: self.bytes,
-            arguments: 4000,
-            dtypes: dtypes(),
-            in_order: true,
-            combined: combined(),
-            rows: RowLimits::ANY,
-            ..Limits::default()
-        }
+        limits(self.bytes)
     }
 
     fn print(&self, kernel: &eutectic_backend::Kernel) -> Result<Vec<Launch>, Vec<String>> {

@@ -2,6 +2,7 @@
 //!
 //! The driver and NVRTC are loaded at run time: programs that use this crate build and start without them, and [`open`] says what is missing.
 
+mod absent;
 mod device;
 mod dialect;
 pub mod kernels;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use eutectic_backend::{Backend, BackendError, Setup};
 use eutectic_gpu::{Gpu, cost::Costs};
 
+pub use absent::Absent;
 pub use device::{Cuda, CudaOptions, costs};
 pub use dialect::combined;
 

@@ -5,7 +5,7 @@
 //! the bodies of theirs. A backend implements [`device::Device`] and is wrapped in a [`Gpu`].
 
 mod backend;
-mod bounds;
+pub mod bounds;
 pub mod cache;
 pub mod cost;
 pub mod device;
