@@ -146,20 +146,11 @@ pub fn expression(
     args: &[(String, DType)],
     (result, short): (DType, bool),
 ) -> Result<String, String> {
-    let missing = || format!("`{op}` on {}", args.iter().map(|a| a.1.name()).collect::<Vec<_>>().join(", "));
-    let attr = |name: &str| op.attr(name).and_then(|at| attrs.get(at));
     // Of `where` the first argument is the condition.
-    let last = args.last().ok_or_else(missing)?.1;
-    let template = if attr("to").is_some() {
-        let from = if last.is_float() { "float" } else { "whole" };
-        CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
-    } else {
-        let name = key(op, attrs);
-        let short: &[Spelling] = if last.is_float() && (short || last.is_half()) { dialect.short() } else { &[] };
-        short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
-    };
-    let of = if attr("to").is_some() { result } else { last };
-    let mut text = call(dialect, template.ok_or_else(missing)?, (of, last)).ok_or_else(missing)?;
+    let last = args.last().map(|arg| arg.1);
+    let template = template(dialect, (op, attrs), last, (result, short));
+    let (mut text, last) = template.zip(last).ok_or_else(|| lacking(op, &mut args.iter().map(|arg| arg.1)))?;
+    let attr = |name: &str| op.attr(name).and_then(|at| attrs.get(at));
     for (mark, dtype) in [("$T", result), ("$S", last), ("$F", DType::F32)] {
         text = text.replace(mark, &dialect.conversion(dialect.register(dtype)));
     }
@@ -172,6 +163,31 @@ pub fn expression(
         }
     }
     Ok(text)
+}
+
+/// The template of an op on arguments of which the last has such a type, with the dialect's names of functions; none if the table or the dialect lacks it.
+fn template(
+    dialect: &dyn Dialect,
+    (op, attrs): (Op, &[Attr]),
+    last: Option<DType>,
+    (result, short): (DType, bool),
+) -> Option<String> {
+    let last = last?;
+    let is_cast = op.attr("to").and_then(|at| attrs.get(at)).is_some();
+    let template = if is_cast {
+        let from = if last.is_float() { "float" } else { "whole" };
+        CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
+    } else {
+        let name = key(op, attrs);
+        let short: &[Spelling] = if last.is_float() && (short || last.is_half()) { dialect.short() } else { &[] };
+        short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
+    };
+    call(dialect, template?, (if is_cast { result } else { last }, last))
+}
+
+/// Names an op that there is no expression of, and the types of its arguments.
+fn lacking(op: Op, args: &mut dyn Iterator<Item = DType>) -> String {
+    format!("`{op}` on {}", args.map(DType::name).collect::<Vec<_>>().join(", "))
 }
 
 /// A template whose functions have the dialect's names for a type; none if it lacks one.
@@ -190,8 +206,10 @@ fn call(dialect: &dyn Dialect, template: &str, (dtype, last): (DType, DType)) ->
 pub fn missing(dialect: &dyn Dialect, body: &Body) -> Vec<String> {
     let of = |instr: &Instr| match instr {
         Instr::Map { op, attrs, args, dtype } => {
-            let args: Vec<_> = args.iter().map(|&arg| (String::new(), body.instrs[arg].dtype())).collect();
-            expression(dialect, (*op, attrs), &args, (*dtype, false)).err()
+            let mut types = args.iter().map(|&arg| body.instrs[arg].dtype());
+            let last = types.clone().last();
+            let is_there = template(dialect, (*op, attrs), last, (*dtype, false)).is_some();
+            (!is_there).then(|| lacking(*op, &mut types))
         }
         _ => None,
     };
