@@ -293,10 +293,20 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Makes a change of choice if that gains, unless one like it did not elsewhere. Whether it gained.
+    fn try_settled(&mut self, choices: &[(ClassId, usize)]) -> bool {
+        if self.state.space.work() > self.full && self.likeness.is_vain(choices) {
+            return false;
+        }
+        let gained = self.settles(choices);
+        self.likeness.note(choices, gained);
+        gained
+    }
+
     /// Prices a change of choice after letting the classes around it settle: a class that has become a view wants to be
     /// virtual, one that has become an anchor wants to be stored, one that several kernels have come to read may want to.
     /// Whether it gained, and was taken.
-    fn try_settled(&mut self, choices: &[(ClassId, usize)]) -> bool {
+    fn settles(&mut self, choices: &[(ClassId, usize)]) -> bool {
         let stores: [Option<Stores>; 3] =
             [None, Some(|class| matches!(class, Class::Anchor(_))), Some(|class| !matches!(class, Class::View(_)))];
         let mark = self.state.mark();
@@ -325,7 +335,12 @@ impl Search<'_, '_> {
             }
             self.state.rollback(mark);
         }
-        for (stores, _) in starts {
+        let mut refused = f64::INFINITY;
+        for (stores, seconds) in starts {
+            // A start that costs more than what an earlier one came to seldom settles to less.
+            if seconds > refused {
+                continue;
+            }
             self.start(choices, stores);
             if self.settle(|_, _| Price::ANY).is_none() {
                 self.state.rollback(mark);
@@ -357,6 +372,7 @@ impl Search<'_, '_> {
                 self.take(mark);
                 return true;
             }
+            refused = refused.min(self.state.price.seconds);
             let settled: Vec<_> = near.into_iter().map(|class| (class, self.state.plan().stored[class])).collect();
             self.state.rollback(mark);
             self.remember(settled);

@@ -3,6 +3,7 @@
 mod choice;
 mod exact;
 mod fresh;
+mod likeness;
 mod local;
 mod order;
 pub(crate) mod state;
@@ -11,6 +12,7 @@ use eutectic_ir::eclasses::ClassId;
 
 use self::{
     fresh::{Fresh, Move},
+    likeness::Likeness,
     state::{Mark, Price, State},
 };
 use crate::{
@@ -50,6 +52,8 @@ pub struct SearchOptions {
 const NODES_LEAST: usize = 200;
 /// From so many nodes on, the search's work grows a tenth as fast as the program.
 const NODES_FULL: usize = 500;
+/// The work after which a search no longer tries what was refused at a place alike: programs that took less are searched in full.
+const WORK_FULL: u64 = 200_000;
 
 impl SearchOptions {
     /// How much work a program of so many nodes is worth.
@@ -95,10 +99,12 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
     let mut search = Search {
         state: State::new(space, first.plan)?,
         tried: 1,
+        likeness: Likeness::of(space, &users),
         users,
         totals: first.totals,
         fresh: Fresh::new(classes),
         asked: vec![false; classes],
+        full: start + WORK_FULL,
         limit: start + options.work_of(space.classes.program),
     };
     if fused {
@@ -169,6 +175,10 @@ struct Search<'s, 'a> {
     fresh: Fresh,
     /// Of what the plan does not need, which classes have been asked whether they should be stored if it did.
     asked: Vec<bool>,
+    /// What was tried at places that are alike.
+    likeness: Likeness,
+    /// The work from which on moves that were refused at a place alike are left out.
+    full: u64,
     /// The work after which the search ends.
     limit: u64,
 }
