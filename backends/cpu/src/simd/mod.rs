@@ -9,6 +9,7 @@ pub mod lanes;
 pub mod level;
 pub mod lines;
 pub mod phases;
+pub mod pick;
 pub mod pointwise;
 pub mod prefetch;
 pub mod ranking;

@@ -111,6 +111,11 @@ impl CompiledAccess {
         self.cuts.iter().map(of).min().unwrap_or(usize::MAX)
     }
 
+    /// Whether it is 0 everywhere.
+    pub fn is_zero(&self) -> bool {
+        self.constant == 0 && self.cuts.is_empty() && self.strides.iter().all(|&stride| stride == 0)
+    }
+
     /// Evaluates at a point, along `axis`.
     pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> AffineRun {
         let value = (0..MAX_RANK).fold(self.constant, |sum, d| sum + self.strides[d] * point[d] as i64);

@@ -340,10 +340,13 @@ impl TileCompiler<'_> {
                     _ => {
                         let of_value = |v| self.mask(v);
                         let boxes = axes_of_boxes(&access, &guards, mask, &of_value);
-                        let lines = match boxes {
+                        let mut lines = match boxes {
                             None => GatherLines::new(&access, &guards, mask, &of_value).map(Box::new),
                             Some(_) => None,
                         };
+                        if let Some(lines) = &mut lines {
+                            lines.pick((dtype.size(), count), &|v| self.program.values[v].dtype, self.isa);
+                        }
                         TileStep::Walk { slot: load.slot, count, access, guards, boxes, lines }
                     }
                 };

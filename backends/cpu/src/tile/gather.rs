@@ -1,9 +1,15 @@
 //! Loads whose maps stay affine for a few points only: what a map takes from the innermost axis is worked out once for a tile, and a line of
 //! the load is then a sum and a read for each element.
 
+use eutectic_ir::DType;
+
 use super::{
     access::{CompiledAccess, SplitAccess, TileGuard},
     domain::AxisMask,
+};
+use crate::simd::{
+    Isa,
+    pick::{PickFn, pick},
 };
 
 /// Elements of a line from which on a run of its own takes less time than its elements one by one.
@@ -46,6 +52,8 @@ pub struct GatherLines {
     pub of_lines: Vec<TileGuard>,
     /// Guards that say the same of all lines.
     pub of_elements: Vec<TileGuard>,
+    /// Where elements lie where one integer of 32 bits says for each, and how they are picked.
+    pub picked: Option<(usize, PickFn)>,
 }
 
 impl GatherLines {
@@ -66,7 +74,18 @@ impl GatherLines {
                 _ => return None,
             }
         }
-        Some(GatherLines { axis, at: access.split(axis, of_value)?, of_lines, of_elements })
+        Some(GatherLines { axis, at: access.split(axis, of_value)?, of_lines, of_elements, picked: None })
+    }
+}
+
+impl GatherLines {
+    /// Picks elements of `size` bytes of a buffer of `count`, where one integer says where each lies.
+    pub fn pick(&mut self, (size, count): (usize, usize), dtype_of: &dyn Fn(usize) -> DType, isa: Isa) {
+        let [(value, 1)] = self.at.read[..] else { return };
+        let fits = size == size_of::<u32>() && dtype_of(value) == DType::I32 && i32::try_from(count).is_ok();
+        if fits && self.of_elements.is_empty() && self.at.inner.is_zero() {
+            self.picked = Some((value, pick(isa)));
+        }
     }
 }
 

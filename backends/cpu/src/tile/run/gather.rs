@@ -2,7 +2,7 @@
 //! there as a table says that all lines share.
 
 use super::{Gather, TileRun};
-use crate::simd::register::with_integer;
+use crate::simd::{pick::Pick, register::with_integer};
 use crate::tile::{
     access::{SplitAccess, all_hold},
     domain::{AxisMask, MAX_RANK},
@@ -74,6 +74,10 @@ impl TileRun<'_> {
         mask: AxisMask,
         register: *mut T,
     ) {
+        // SAFETY: passed on from the caller; elements that are picked have the size of `u32`.
+        if unsafe { self.picked(gather, lines, mask, register.cast()) } {
+            return;
+        }
         let (axis, strides) = (lines.axis, self.tile.strides(mask));
         let buffer = self.frame.slots[gather.slot].cast::<T>().cast_const();
         let mut table = LineTable { at: [0; CHUNK], hidden: [false; CHUNK], any_hidden: false, ends: 0..=0 };
@@ -123,6 +127,43 @@ impl TileRun<'_> {
                 1
             });
         }
+    }
+
+    /// Reads a load in lines whose elements are picked by one integer each, and returns whether that could be: all lie in the buffer.
+    ///
+    /// # Safety
+    /// As [`TileRun::gather`].
+    unsafe fn picked(&self, gather: &Gather<'_>, lines: &GatherLines, mask: AxisMask, register: *mut u32) -> bool {
+        let Some((value, pick)) = lines.picked else { return false };
+        let (axis, strides) = (lines.axis, self.tile.strides(mask));
+        let of_value = self.tile.strides(self.program.values[value].mask);
+        if of_value[axis] != 1 {
+            return false;
+        }
+        let (from, count, len) = (self.frame.slots[gather.slot].cast_const().cast(), gather.count, self.tile.len[axis]);
+        let mut all = true;
+        self.walk_points(mask & !(1 << axis), |point, _, _| {
+            let mut point = *point;
+            point[axis] = self.tile.start[axis];
+            let read = self.reader(&point, axis);
+            // SAFETY: registers are dense over their masks, and each place is compared with the buffer's extent.
+            unsafe {
+                let to = register.offset(self.place(&strides, &point));
+                if !all_hold(&lines.of_lines, &point, axis, &read).0 {
+                    to.write_bytes(0, len);
+                    return 1;
+                }
+                let base = lines.at.outer.at(&point, axis, &read).value;
+                let Some(base) = u32::try_from(base).ok().filter(|base| *base as usize <= count) else {
+                    all = false;
+                    return 1;
+                };
+                let ids = self.at(value).cast::<i32>().cast_const().offset(self.place(&of_value, &point));
+                all &= pick(&Pick { to, from, count: count as u32, base, ids, len });
+            }
+            1
+        });
+        all
     }
 
     /// Writes a store in lines.
