@@ -62,7 +62,7 @@ impl ProgramArgs {
         }
         for (symbol, number, _) in found {
             if !self.shape.iter().any(|(name, _)| *name == symbol) {
-                self.shape.push((symbol, number));
+                self.shape.push((symbol, Dim::Known(number)));
             }
         }
         Ok(())

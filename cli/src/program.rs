@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    Graph,
+    Dim, Graph,
     engine::{
         ir::{
             GraphError,
@@ -33,7 +33,7 @@ use crate::{
     fault::{Fault, input},
     files, output,
     timing::progress,
-    values::{NamedTensors, named_file, read_named, shape, whole},
+    values::{NamedTensors, length, named_file, read_named, shape, whole},
 };
 
 /// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
@@ -49,9 +49,9 @@ pub struct ProgramArgs {
     /// The size of a built-in model that has several; of sam: vit-b (the default), vit-l, vit-h
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Binds a symbolic dimension of a file's graph; may be repeated
-    #[arg(long, value_name = "NAME=N", value_parser = shape)]
-    pub shape: Vec<(String, i64)>,
+    /// Binds a symbolic dimension of a file's graph to a number, or to a range of which each run has one (seq=1..512); may be repeated
+    #[arg(long, value_name = "NAME=N|A..B", value_parser = shape)]
+    pub shape: Vec<(String, Dim)>,
     /// Texts or images of a built-in model's batch
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub batch: Option<usize>,
@@ -377,10 +377,11 @@ impl ProgramArgs {
     ///
     /// # Errors
     /// When a dimension is given two numbers.
-    fn shapes(&self) -> Result<BTreeMap<String, i64>, Fault> {
+    fn shapes(&self) -> Result<BTreeMap<String, Dim>, Fault> {
         let mut shapes = BTreeMap::new();
         for (name, number) in &self.shape {
-            if let Some(other) = shapes.insert(name.clone(), *number).filter(|other| other != number) {
+            if let Some(other) = shapes.insert(name.clone(), number.clone()).filter(|other| other != number) {
+                let [other, number] = [&other, number].map(length);
                 let problem = format!("--shape {name}: it is {other} in one place and {number} in another");
                 return Err(input(problem, "give each dimension once"));
             }
@@ -458,8 +459,8 @@ impl ProgramArgs {
                 return Err(input(format!("--shape {name}: {place} has no such dimension"), help));
             };
             let (least, most) = extent.bounds.unwrap_or_default();
-            if !(least..=most).contains(number) {
-                let problem = format!("--shape {name}={number}: in {place}, {name} is {least} to {most}");
+            if !number.range().is_some_and(|(from, to)| least <= from && to <= most) {
+                let problem = format!("--shape {name}={}: in {place}, {name} is {least} to {most}", length(number));
                 return Err(input(problem, "give a number within these bounds, or leave it out"));
             }
         }
@@ -470,7 +471,7 @@ impl ProgramArgs {
             let problem = format!("{place}: these dimensions have no number yet: {}", open.join(", "));
             return Err(input(problem, format!("add {}", flags.join(" "))));
         }
-        graph.bind(&values).map_err(|e| Fault::input(format!("{place}: {e}")))
+        graph.bind_dims(&values).map_err(|e| Fault::input(format!("{place}: {e}")))
     }
 
     /// The parameters that are given each in a file.

@@ -7,7 +7,7 @@ use std::{
     str::FromStr,
 };
 
-use eutectic::Tensor;
+use eutectic::{Dim, Tensor};
 
 use crate::{
     fault::{Fault, input},
@@ -30,15 +30,30 @@ pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     })
 }
 
-/// Parses a number by name: `NAME=N`.
+/// Parses a number by name, `NAME=N`, or an extent at run time, `NAME=A..B`, whose lengths are A to B.
 ///
 /// # Errors
 /// When it is not of that form.
-pub fn shape(text: &str) -> Result<(String, i64), String> {
-    let (name, number) = text.split_once('=').ok_or("expected NAME=N, as in B=8")?;
-    match number.parse() {
-        Ok(n) if n >= 0 && !name.is_empty() => Ok((name.into(), n)),
-        _ => Err("expected NAME=N with a number that is not negative".into()),
+pub fn shape(text: &str) -> Result<(String, Dim), String> {
+    let (name, length) =
+        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=N, as in B=8")?;
+    let number = |text: &str| text.parse::<i64>().ok().filter(|n| *n >= 0);
+    let dim = match length.split_once("..") {
+        None => number(length).map(Dim::Known),
+        Some((least, most)) => {
+            let bounds = number(least).zip(number(most)).filter(|(least, most)| least <= most);
+            bounds.map(|(least, most)| Dim::between(name, least, most))
+        }
+    };
+    let wanted = "expected NAME=N with a number that is not negative, or NAME=A..B with the least and the most";
+    dim.map(|dim| (name.into(), dim)).ok_or(wanted.into())
+}
+
+/// A length as `--shape` takes it.
+pub fn length(dim: &Dim) -> String {
+    match dim.range() {
+        Some((least, most)) if dim.known().is_none() => format!("{least}..{most}"),
+        _ => dim.to_string(),
     }
 }
 

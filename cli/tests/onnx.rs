@@ -52,6 +52,28 @@ fn a_model_runs_on_given_and_on_random_inputs() {
     eutectic(["opt", &fixture("bert-sdpa-new"), "--shape", "batch=1", "--shape", "seq=5"]).good();
 }
 
+#[test]
+fn one_program_serves_every_length() {
+    let dir = Dir::new();
+    let x = dir.file("x.npy", npy("3, 12", &[0.25; 36]));
+    let given = format!("x=@{}", x.display());
+    let run = |file: &str, length: &str| eutectic(["run", file, "--shape", length, "--input", &given]);
+    assert!(run(&fixture("mlp-old"), "batch=1..8").good().contains("f32[3 5]"));
+    run(&fixture("mlp-old"), "batch=4..8").refused(&["batch is 4 to 8", "f32[3 12] was given"]);
+    run(&fixture("mlp-old"), "batch=8..4").refused(&["NAME=A..B"]);
+    let graph = dir.file("open.graph", "(graph \"open\" (input x f32[B 12]) (output y (exp x)))");
+    let graph = graph.to_str().expect("UTF-8");
+    assert!(run(graph, "B=1..8").good().contains("f32[3 12]"));
+    let graph = dir.file("dim.graph", "(graph \"dim\" (dim B :most 8) (input x f32[B 12]) (output y (exp x)))");
+    assert!(run(graph.to_str().expect("UTF-8"), "B=2..4").good().contains("f32[3 12]"));
+    // Each node that needs a number is named.
+    let llama = [fixture("llama-sdpa-new"), fixture("bert-sdpa-new")];
+    for file in llama {
+        eutectic(["opt", &file, "--shape", "batch=1..4", "--shape", "seq=1..8"])
+            .refused(&["GatherND", "`batch`, `seq`"]);
+    }
+}
+
 /// Runs a model of `make_forms.py` on these inputs, and returns the type of its result and the elements.
 fn form(name: &str, args: &[&str]) -> (String, Vec<f64>) {
     let out = eutectic([&["run", &fixture(&format!("forms/{name}")), "--format", "json"][..], args].concat()).good();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use eutectic::{
-    Compiler, Cpu, CpuOptions, Tensor,
+    Compiler, Cpu, CpuOptions, Dim, Tensor,
     engine::models::{Weights, onnx::Model},
 };
 
@@ -19,7 +19,7 @@ fn difference(compiler: &Compiler, name: &str) -> f64 {
     for (name, port) in model.inputs() {
         let (port, tensor) = (port.expect("a tensor"), value(&format!("in.{name}")));
         for (dim, extent) in port.shape.iter().flat_map(|s| s.iter()).zip(tensor.dims()) {
-            shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), *extent as i64)));
+            shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), Dim::from(*extent))));
         }
         inputs.insert(name.to_string(), tensor);
     }

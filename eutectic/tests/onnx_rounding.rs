@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use eutectic::{
-    Compiler, Cpu, CpuOptions, RuleSet, Tensor,
+    Compiler, Cpu, CpuOptions, Dim, RuleSet, Tensor,
     engine::{
         ir::interp::interpret_rounded,
         models::{
@@ -79,7 +79,7 @@ fn all_right(wrong: impl Fn(&Case<'_>) -> Vec<String>) {
         for (input, port) in model.inputs() {
             let (port, tensor) = (port.expect("a tensor"), value("in", input));
             for (dim, extent) in port.shape.iter().flat_map(|s| s.iter()).zip(tensor.dims()) {
-                shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), *extent as i64)));
+                shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), Dim::from(*extent))));
             }
             inputs.insert(input.to_string(), tensor);
         }

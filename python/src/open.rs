@@ -136,14 +136,7 @@ fn is_text(bytes: &[u8]) -> bool {
 }
 
 fn imported(model: &onnx::Model, options: &OpenOptions) -> Result<Opened> {
-    let number = |(name, length): (&String, &Length)| match *length {
-        Length::Number(n) => Ok((name.clone(), n)),
-        Length::Between(..) => Err(told(format_args!(
-            "cannot leave `{name}` open until a run because dimensions of ONNX models get their numbers first; give one number, \
-             or use eutectic.InferenceSession"
-        ))),
-    };
-    let shapes = options.shapes.iter().map(number).collect::<Result<_>>()?;
+    let shapes = options.shapes.iter().map(|(name, length)| (name.clone(), length.dim(name))).collect();
     let imported =
         model.import_as(&ImportOptions { shapes, fixed: options.fixed.clone(), ..ImportOptions::default() })?;
     let params = imported.params()?;

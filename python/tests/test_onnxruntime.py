@@ -32,6 +32,17 @@ def test_open_dimensions_get_the_lengths_of_arrays(rng):
     assert len(session._programs) == 16
 
 
+def test_one_program_serves_bounded_dimensions(rng):
+    session = eutectic.InferenceSession(MLP, shapes={"batch": (1, 20)})
+    x = rng.normal(size=(20, 12)).astype(numpy.float32)
+    whole = session.run(None, {"x": x})[0]
+    for length in [20, 1, 7]:
+        part = session.run(None, {"x": x[:length]})[0]
+        numpy.testing.assert_allclose(part, whole[:length], rtol=1e-5, atol=1e-6)
+    assert len(session._programs) == 1
+    assert eutectic.load(MLP, shapes={"batch": (1, 20)}).extents == {"batch": (1, 20)}
+
+
 def test_shapes_are_given_before():
     session = eutectic.InferenceSession(MLP, shapes={"batch": 3})
     assert session.get_inputs()[0].shape == [3, 12] and session.get_outputs()[0].shape == [3, 5]

@@ -78,7 +78,7 @@ pub struct FunctionDef {
     arity: std::ops::RangeInclusive<usize>,
     int: fn(&[i64]) -> Option<i64>,
     float: fn(&[f64]) -> f64,
-    dim: Option<fn(&Dim, &Dim) -> Dim>,
+    dim: Option<fn(&Dim, &Dim) -> Option<Dim>>,
 }
 
 /// A function of the table.
@@ -98,28 +98,28 @@ const FUNCTIONS: &[FunctionDef] = &[
         arity: 2..=MANY,
         int: |a| a.iter().try_fold(0_i64, |s, x| s.checked_add(*x)),
         float: |a| a.iter().sum(),
-        dim: Some(|a, b| a + b),
+        dim: Some(|a, b| Some(a + b)),
     },
     FunctionDef {
         name: "*",
         arity: 2..=MANY,
         int: |a| a.iter().try_fold(1_i64, |s, x| s.checked_mul(*x)),
         float: |a| a.iter().product(),
-        dim: Some(|a, b| a * b),
+        dim: Some(|a, b| Some(a * b)),
     },
     FunctionDef {
         name: "-",
         arity: 2..=2,
         int: |a| a[0].checked_sub(a[1]),
         float: |a| a[0] - a[1],
-        dim: Some(|a, b| a - b),
+        dim: Some(|a, b| Some(a - b)),
     },
     FunctionDef {
         name: "/",
         arity: 2..=2,
         int: |a| (a[1] != 0 && a[0].checked_rem(a[1]) == Some(0)).then(|| a[0] / a[1]),
         float: |a| a[0] / a[1],
-        dim: None,
+        dim: Some(Dim::checked_div),
     },
     FunctionDef { name: "min", arity: 2..=2, int: |a| Some(a[0].min(a[1])), float: |a| a[0].min(a[1]), dim: None },
     FunctionDef { name: "max", arity: 2..=2, int: |a| Some(a[0].max(a[1])), float: |a| a[0].max(a[1]), dim: None },
@@ -170,7 +170,7 @@ impl Expr {
         }
     }
 
-    /// The value as a dimension, where sums and products of dimensions make one.
+    /// The value as a dimension, where sums, products and exact quotients of dimensions make one.
     fn dim(&self, bindings: &Bindings) -> Option<Dim> {
         match self {
             Expr::Slot(slot) => match bindings.get(*slot)? {
@@ -181,7 +181,8 @@ impl Expr {
             Expr::Call(function, args) => {
                 let dims: Vec<_> = args.iter().map(|a| a.dim(bindings)).collect::<Option<_>>()?;
                 let apply = function.dim?;
-                dims.into_iter().reduce(|a, b| apply(&a, &b))
+                let (first, rest) = dims.split_first()?;
+                rest.iter().try_fold(first.clone(), |a, b| apply(&a, b))
             }
             Expr::Number(n) => n.int().map(Dim::Known),
             Expr::Offset(_) => None,
@@ -253,6 +254,8 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
+    use eutectic_ir::lang::typing::{Scope, SlotKind};
+
     use super::*;
 
     #[test]
@@ -264,6 +267,20 @@ mod tests {
         assert_eq!(value(call("/", vec![int(1), int(4)])), Number::Float(0.25));
         assert_eq!(value(call("+", vec![int(i64::MAX), int(1)])).int(), None);
         assert_eq!(value(call("/", vec![int(i64::MIN), int(-1)])).int(), None);
+    }
+
+    #[test]
+    fn what_is_open_cancels_out() {
+        let (mut scope, mut bindings) = (Scope::default(), Bindings::default());
+        let n = Dim::between("N", 1, 8);
+        let [all, some] = [("X", 36), ("Y", 4)].map(|(name, factor)| {
+            let slot = scope.slot(name, SlotKind::Dim).unwrap();
+            bindings.bind(slot, Bound::Dim(&n * &Dim::Known(factor))).unwrap();
+            slot
+        });
+        let quotient = |a, b| Expr::Call(function("/", 2).unwrap(), vec![Expr::Slot(a), Expr::Slot(b)]);
+        assert_eq!(quotient(all, some).value(&bindings, &[]), Some(Number::Int(9)));
+        assert_eq!(quotient(some, all).value(&bindings, &[]), None);
     }
 
     #[test]

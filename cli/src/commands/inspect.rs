@@ -2,7 +2,10 @@
 
 use std::io::{Write, stdout};
 
-use eutectic::engine::models::onnx::{Model, OnnxError, Summary, Unsupported};
+use eutectic::{
+    Dim,
+    engine::models::onnx::{Model, OnnxError, Summary, Unsupported},
+};
 use serde_json::json;
 
 use crate::{
@@ -23,7 +26,7 @@ Examples:
   # for programs
   eutectic inspect model.onnx --format json
 
-As long as a dimension is open, only ops that are not known at all are listed as not supported.";
+As long as a dimension is open, what its number decides is not listed.";
 
 /// Shows what is in an ONNX model
 #[derive(clap::Args)]
@@ -32,9 +35,9 @@ pub struct Args {
     /// The model
     #[arg(value_name = "FILE.onnx")]
     model: std::path::PathBuf,
-    /// Binds a symbolic dimension; may be repeated
-    #[arg(long, value_name = "NAME=N", value_parser = shape)]
-    shape: Vec<(String, i64)>,
+    /// Binds a symbolic dimension to a number, or to a range of which each run has one (seq=1..512); may be repeated
+    #[arg(long, value_name = "NAME=N|A..B", value_parser = shape)]
+    shape: Vec<(String, Dim)>,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -52,10 +55,11 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     let model = Model::open(&args.model).map_err(onnx_fault)?;
     let summary = model.summary();
-    let (unsupported, unusable) = match model.import(&args.shape.iter().cloned().collect()) {
+    let shapes = args.shape.iter().cloned().collect();
+    let (unsupported, unusable) = match model.import(&shapes) {
         Ok(_) => (Vec::new(), Vec::new()),
         Err(OnnxError::Unsupported { problems, .. }) => (problems, Vec::new()),
-        Err(OnnxError::Unbound { .. }) => (model.unknown_ops(), Vec::new()),
+        Err(OnnxError::Unbound { .. }) => (model.refused(&shapes), model.unusable()),
         Err(OnnxError::Tensors { problems, .. }) => (model.unknown_ops(), problems),
         Err(error) => return Err(onnx_fault(error)),
     };

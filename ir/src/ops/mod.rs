@@ -15,6 +15,7 @@ mod group;
 mod ids;
 mod layer;
 mod leaf;
+mod lengths;
 mod normalisation;
 mod pointwise;
 mod project;
@@ -32,6 +33,7 @@ pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap
 pub use control::Loop;
 pub use group::{Group, Trait};
 pub use ids::{Ids, OutOfRange};
+pub use lengths::LengthFn;
 pub(crate) use normalisation::probabilities;
 pub use ranking::Order;
 pub use reduction::Monoid;
@@ -106,6 +108,8 @@ pub struct OpDef {
     pub eval: Eval,
     /// What it gives where its operands are known to lie in intervals.
     pub interval: IntervalFn,
+    /// What it gives where its operands are integers that depend on extents at run time.
+    pub lengths: LengthFn,
     /// Floating-point operations for given operand types and result type.
     pub flops: fn(&[&Type], &Type) -> f64,
 }
@@ -282,6 +286,7 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
         leaves_out: false,
         eval,
         interval: interval::any,
+        lengths: lengths::none,
         flops: |_, _| 0.0,
     }
 }

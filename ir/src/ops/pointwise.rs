@@ -12,7 +12,7 @@ use super::{
     Trait::{self, *},
     attr, each,
     eval::{Element, Whole, elements},
-    op,
+    lengths, op,
 };
 use crate::{DType, Scalar, functions, interval, round::of_integer};
 
@@ -77,6 +77,7 @@ macro_rules! binary {
         OpDef {
             observes: always,
             interval: |x, _| interval::compare(x, |o| matches!(o, $($order)|+)),
+            lengths: |x, _| lengths::compare(x, |o| matches!(o, $($order)|+)),
             ..binary!($name, $doc, "any" -> "bool", $commutative, 1, |x, _, _| compare(x, |o| matches!(o, $($order)|+)))
         }
     };
@@ -85,6 +86,7 @@ macro_rules! binary {
 pub(super) const OPS: &[OpDef] = &[
     OpDef {
         interval: interval::neg,
+        lengths: lengths::neg,
         rounding: Correct,
         ..with(&[Odd], unary!("neg", "−x; integers wrap.", "number", 1, |x, _, _| number(x, S::neg, i64::wrapping_neg)))
     },
@@ -185,11 +187,24 @@ pub(super) const OPS: &[OpDef] = &[
         rounding: Correct,
         ..unary!("not", "The opposite truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n)))
     },
-    OpDef { interval: interval::add, ..binary!("add", "a + b; integers wrap.", true, 1, S::add, i64::wrapping_add) },
-    OpDef { interval: interval::sub, ..binary!("sub", "a − b; integers wrap.", false, 1, S::sub, i64::wrapping_sub) },
-    OpDef { interval: interval::mul, ..binary!("mul", "a · b; integers wrap.", true, 1, S::mul, i64::wrapping_mul) },
+    OpDef {
+        interval: interval::add,
+        lengths: lengths::add,
+        ..binary!("add", "a + b; integers wrap.", true, 1, S::add, i64::wrapping_add)
+    },
+    OpDef {
+        interval: interval::sub,
+        lengths: lengths::sub,
+        ..binary!("sub", "a − b; integers wrap.", false, 1, S::sub, i64::wrapping_sub)
+    },
+    OpDef {
+        interval: interval::mul,
+        lengths: lengths::mul,
+        ..binary!("mul", "a · b; integers wrap.", true, 1, S::mul, i64::wrapping_mul)
+    },
     OpDef {
         interval: interval::div,
+        lengths: lengths::div,
         ..binary!("div", "a / b; integers truncate towards 0, and give 0 where b is 0.", false, 4, S::div, |a, b| if b
             == 0
         {
@@ -200,11 +215,13 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         interval: interval::max,
+        lengths: lengths::max,
         rounding: OpenZero,
         ..binary!("max", "The larger; NaN if one is NaN. Which of two zeros is open.", true, 1, S::larger, i64::max)
     },
     OpDef {
         interval: interval::min,
+        lengths: lengths::min,
         rounding: OpenZero,
         ..binary!("min", "The smaller; NaN if one is NaN. Which of two zeros is open.", true, 1, S::smaller, i64::min)
     },
@@ -282,6 +299,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef {
         legal: "(F any) bool[A..] F[A..] F[A..] -> F[A..]",
         interval: interval::select,
+        lengths: lengths::select,
         rounding: Correct,
         flops: each::<1>,
         ..op(
@@ -296,6 +314,7 @@ pub(super) const OPS: &[OpDef] = &[
         attrs: &[attr("to", DType)],
         observes: |from, to| !to.is_float() || to.unit_roundoff() < from.unit_roundoff(),
         interval: interval::cast,
+        lengths: lengths::cast,
         rounding: Correct,
         flops: each::<1>,
         ..op(

@@ -1,6 +1,8 @@
 //! A node that is being mapped: its inputs, its attributes, and the ops of ours that it becomes.
 
-use eutectic_ir::{Attr, DType, NodeId, Origin, Tensor, Type, attr::Number, graph::SubGraph, ops::Ids};
+use std::{cell::RefCell, collections::BTreeSet, fmt::Debug, ops::Range};
+
+use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Tensor, Type, attr::Number, graph::SubGraph, ops::Ids};
 
 use super::{
     error::NodeError,
@@ -21,6 +23,8 @@ pub(super) struct NodeCall<'c, 'm> {
     inputs: Vec<Option<NodeId>>,
     opsets: &'c OpSets,
     origin: Origin,
+    /// The extents at run time that it was asked for as numbers.
+    varying: RefCell<BTreeSet<String>>,
 }
 
 /// The node's own side: inputs and attributes.
@@ -32,7 +36,19 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         opsets: &'c OpSets,
         origin: Origin,
     ) -> NodeCall<'c, 'm> {
-        NodeCall { importer, node, inputs, opsets, origin }
+        NodeCall { importer, node, inputs, opsets, origin, varying: RefCell::default() }
+    }
+
+    /// Refuses what was made with numbers in the place of extents at run time.
+    ///
+    /// # Errors
+    /// Which extents these are.
+    pub fn fixed(&self) -> Result<(), NodeError> {
+        let varying = self.varying.borrow();
+        match varying.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => Ok(()),
+            names => Err(NodeError(format!("it depends on {names}, which it takes as numbers only"))),
+        }
     }
 
     /// An input that must be there.
@@ -274,10 +290,27 @@ impl<'c, 'm> NodeCall<'c, 'm> {
 
     /// The values of an input that must not depend on the model's inputs, because shapes depend on it.
     pub fn known(&self, at: usize) -> Result<Tensor, NodeError> {
-        self.evaluated(self.input(at)?)?.ok_or_else(|| {
+        let input = self.input(at)?;
+        self.evaluated(input)?.ok_or_else(|| {
             let name = self.node.input.get(at).map_or("", |n| n);
+            if let Some(dims) = self.lengths(input) {
+                return NodeError(format!("its input `{name}` is {dims:?}, which it takes as numbers only"));
+            }
             NodeError(format!("its input `{name}` depends on the model's inputs, but decides about shapes"))
         })
+    }
+
+    /// The integers of an input that must not depend on the model's inputs but by extents at run time, because shapes depend on it.
+    pub fn known_dims(&self, at: usize) -> Result<Vec<Dim>, NodeError> {
+        match self.lengths(self.input(at)?) {
+            Some(dims) => Ok(dims),
+            None => Ok(self.known_ints(at)?.into_iter().map(Dim::Known).collect()),
+        }
+    }
+
+    /// Returns the integers of a value that is small and known, or depends on extents at run time alone.
+    pub fn lengths(&self, id: NodeId) -> Option<Vec<Dim>> {
+        self.importer.lengths(id)
     }
 
     /// The value, where it does not depend on the model's inputs: for decisions, not for the program. Where kernels approximate, it is
@@ -348,8 +381,31 @@ impl NodeCall<'_, '_> {
     }
 
     /// The extents.
+    pub fn shape(&self, x: NodeId) -> Vec<Dim> {
+        self.importer.shape(x).0.into_vec()
+    }
+
+    /// The extents as numbers. The node is refused if one of them varies.
     pub fn dims(&self, x: NodeId) -> Vec<usize> {
-        self.importer.graph.ty(x).dims().expect("dimensions are bound while a model is read")
+        self.shape(x).iter().map(|dim| self.fix(dim)).collect()
+    }
+
+    /// Some of the extents as numbers, as [`NodeCall::dims`].
+    pub fn extents(&self, x: NodeId, axes: Range<usize>) -> Vec<usize> {
+        self.shape(x).get(axes).unwrap_or(&[]).iter().map(|dim| self.fix(dim)).collect()
+    }
+
+    /// An extent as a number, as [`NodeCall::dims`].
+    pub fn extent(&self, x: NodeId, axis: usize) -> usize {
+        self.fix(&self.shape(x)[axis])
+    }
+
+    /// A number in the place of an extent: the node is refused if that varies.
+    pub fn fix(&self, dim: &Dim) -> usize {
+        if dim.varies() {
+            self.varying.borrow_mut().extend(dim.symbols().into_iter().map(|symbol| symbol.name.to_string()));
+        }
+        dim.capacity().and_then(|n| usize::try_from(n).ok()).expect("dimensions are bound while a model is read")
     }
 
     /// Returns the element type of a value that the file keeps several to a byte.
@@ -364,7 +420,7 @@ impl NodeCall<'_, '_> {
 
     /// The number of axes.
     pub fn rank(&self, x: NodeId) -> usize {
-        self.dims(x).len()
+        self.importer.shape(x).rank()
     }
 
     /// The element type.
@@ -428,9 +484,19 @@ impl NodeCall<'_, '_> {
         self.apply(op, [x, number])
     }
 
-    /// Integers as a value.
-    pub fn integers(&mut self, values: &[i64]) -> NodeResult {
+    /// Numbers as a value.
+    pub fn known_integers(&mut self, values: &[i64]) -> NodeResult {
         self.importer.constant(Tensor::from_i64(DType::I64, &[values.len()], values.iter().copied()))
+    }
+
+    /// Integers that may depend on extents at run time, as a value.
+    pub fn integers(&mut self, values: &[Dim]) -> NodeResult {
+        self.importer.integers(values)
+    }
+
+    /// An integer as a value without axes.
+    pub fn length(&mut self, dim: &Dim) -> NodeResult {
+        self.importer.length(dim)
     }
 
     /// A constant.
@@ -439,13 +505,13 @@ impl NodeCall<'_, '_> {
     }
 
     /// A number, repeated to a shape.
-    pub fn full(&mut self, value: f64, dtype: DType, dims: &[usize]) -> NodeResult {
+    pub fn full<D: Clone + Into<Dim>>(&mut self, value: f64, dtype: DType, dims: &[D]) -> NodeResult {
         let number = self.number_of(value, dtype)?;
         self.expand(number, dims)
     }
 
     /// The coordinate along an axis.
-    pub fn iota(&mut self, dims: &[usize], axis: usize, dtype: DType) -> NodeResult {
+    pub fn iota<D: Clone + Into<Dim>>(&mut self, dims: &[D], axis: usize, dtype: DType) -> NodeResult {
         self.op("iota", &[], &[("shape", shape(dims)), ("axis", (axis as i64).into()), ("dtype", dtype.into())])
     }
 
@@ -455,13 +521,20 @@ impl NodeCall<'_, '_> {
     }
 
     /// The same elements in another shape; itself, if it is of that one.
-    pub fn reshape(&mut self, x: NodeId, dims: &[usize]) -> NodeResult {
-        if self.dims(x) == dims { Ok(x) } else { self.op("reshape", &[x], &[("shape", shape(dims))]) }
+    pub fn reshape<D: Clone + Into<Dim>>(&mut self, x: NodeId, dims: &[D]) -> NodeResult {
+        let is_same = self.shape(x).into_iter().eq(dims.iter().cloned().map(D::into));
+        if is_same { Ok(x) } else { self.op("reshape", &[x], &[("shape", shape(dims))]) }
+    }
+
+    /// One element, without axes.
+    pub fn scalar(&mut self, x: NodeId) -> NodeResult {
+        self.reshape::<Dim>(x, &[])
     }
 
     /// Repeated to a shape; itself, if it is of that one.
-    pub fn expand(&mut self, x: NodeId, dims: &[usize]) -> NodeResult {
-        if self.dims(x) == dims { Ok(x) } else { self.op("expand", &[x], &[("shape", shape(dims))]) }
+    pub fn expand<D: Clone + Into<Dim>>(&mut self, x: NodeId, dims: &[D]) -> NodeResult {
+        let is_same = self.shape(x).into_iter().eq(dims.iter().cloned().map(D::into));
+        if is_same { Ok(x) } else { self.op("expand", &[x], &[("shape", shape(dims))]) }
     }
 
     /// The axes in another order; itself, if that is the order.
@@ -475,9 +548,27 @@ impl NodeCall<'_, '_> {
 
     /// Part of an axis; all of it is the value itself.
     pub fn slice(&mut self, x: NodeId, axis: usize, at: usize, len: usize) -> NodeResult {
-        match at == 0 && self.dims(x).get(axis) == Some(&len) {
+        match at == 0 && self.shape(x).get(axis) == Some(&Dim::from(len)) {
             true => Ok(x),
             false => self.slice_by(x, axis, at as i64, len, 1),
+        }
+    }
+
+    /// Every `step`-th element of an axis, `len` of them from `at` on, both of which may vary.
+    pub fn part(&mut self, x: NodeId, axis: usize, [at, len]: [&Dim; 2], step: i64) -> NodeResult {
+        let number = |dim: &Dim| dim.known().and_then(|n| usize::try_from(n).ok());
+        match (number(at), number(len)) {
+            (_, Some(0)) => self.slice(x, axis, 0, 0),
+            (Some(at), Some(len)) if step == 1 || len == 1 => self.slice(x, axis, at, len),
+            (Some(at), Some(len)) => self.slice_by(x, axis, at as i64, len, step),
+            _ if *at == Dim::Known(0) && step == 1 && self.shape(x)[axis] == *len => Ok(x),
+            _ => {
+                let count = self.iota(&[len.clone()], 0, DType::I64)?;
+                let steps = if step == 1 { count } else { self.with("mul", count, step)? };
+                let at = self.length(at)?;
+                let ids = self.apply("add", [steps, at])?;
+                self.op("gather", &[x, ids], &[("axis", (axis as i64).into())])
+            }
         }
     }
 
@@ -499,16 +590,37 @@ impl NodeCall<'_, '_> {
         if axes.is_empty() {
             return Ok(x);
         }
+        // Rows of kernels are one axis, of which only the outermost part may vary.
+        if axes.len() > 1 && axes.iter().any(|&axis| self.shape(x)[axis].varies()) {
+            return axes.iter().rev().try_fold(x, |x, axis| self.reduce(op, x, &[*axis]));
+        }
         let axes: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
         self.op(op, &[x], &[("axes", axes.as_slice().into()), ("keep", true.into())])
     }
 
+    /// The mean over axes, which are kept with extent 1. Where an extent varies, so does the divisor.
+    pub fn mean(&mut self, x: NodeId, axes: &[usize]) -> NodeResult {
+        let count = axes.iter().fold(Dim::Known(1), |n, &axis| &n * &self.shape(x)[axis]);
+        if !count.varies() {
+            return self.reduce("reduce-mean", x, axes);
+        }
+        let sum = self.reduce("reduce-sum", x, axes)?;
+        let count = self.length(&count)?;
+        let count = self.cast(count, self.dtype(x))?;
+        self.apply("div", [sum, count])
+    }
+
     /// The shape that both broadcast to the NumPy way.
-    pub fn broadcast(&self, a: &[usize], b: &[usize]) -> Result<Vec<usize>, NodeError> {
+    pub fn broadcast<D>(&self, a: &[D], b: &[D]) -> Result<Vec<D>, NodeError>
+    where
+        D: Clone + PartialEq + Debug + From<usize>,
+    {
         let rank = a.len().max(b.len());
-        let extent = |dims: &[usize], at: usize| (at + dims.len()).checked_sub(rank).map_or(1, |i| dims[i]);
+        let one = D::from(1);
+        let extent =
+            |dims: &[D], at: usize| (at + dims.len()).checked_sub(rank).map_or(one.clone(), |i| dims[i].clone());
         let both = |at| match (extent(a, at), extent(b, at)) {
-            (1, n) | (n, 1) => Ok(n),
+            (m, n) | (n, m) if m == one => Ok(n),
             (n, m) if n == m => Ok(n),
             _ => Err(NodeError(format!("{a:?} and {b:?} do not broadcast"))),
         };

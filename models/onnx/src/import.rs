@@ -22,7 +22,7 @@ impl Model {
     ///
     /// # Errors
     /// When a dimension has no number, or a number no dimension; everything that has no counterpart in our ops.
-    pub fn import(&self, shapes: &BTreeMap<String, i64>) -> Result<Imported, OnnxError> {
+    pub fn import(&self, shapes: &BTreeMap<String, Dim>) -> Result<Imported, OnnxError> {
         self.import_with(shapes, &BTreeMap::new())
     }
 
@@ -32,7 +32,7 @@ impl Model {
     /// As [`Model::import`]; when a value has another type than its input.
     pub fn import_with(
         &self,
-        shapes: &BTreeMap<String, i64>,
+        shapes: &BTreeMap<String, Dim>,
         fixed: &BTreeMap<String, Tensor>,
     ) -> Result<Imported, OnnxError> {
         self.import_as(&ImportOptions { shapes: shapes.clone(), fixed: fixed.clone(), ..ImportOptions::default() })
@@ -59,12 +59,35 @@ impl Model {
         if !open.is_empty() {
             return Err(OnnxError::Unbound { path: self.path.clone(), open });
         }
-        let broken = self.stored.iter().filter_map(|(name, t)| Some(format!("{name}: {}", t.as_ref().err()?)));
-        let problems: Vec<_> = broken.collect();
+        let problems = self.unusable();
         if !problems.is_empty() {
             return Err(OnnxError::Tensors { path: self.path.clone(), problems });
         }
         import(self, options)
+    }
+
+    /// The tensors of the file that cannot be used, with the reasons.
+    pub fn unusable(&self) -> Vec<String> {
+        self.stored.iter().filter_map(|(name, t)| Some(format!("{name}: {}", t.as_ref().err()?))).collect()
+    }
+
+    /// What is refused whatever numbers the dimensions have that `shapes` leaves open: in the same words for each number that is tried.
+    pub fn refused(&self, shapes: &BTreeMap<String, Dim>) -> Vec<Unsupported> {
+        let open: Vec<_> = self.symbols().into_iter().filter(|name| !shapes.contains_key(name)).collect();
+        let problems = |number: i64| {
+            let numbers = open.iter().map(|name| (name.clone(), Dim::Known(number)));
+            match self.import(&shapes.clone().into_iter().chain(numbers).collect()) {
+                Err(OnnxError::Unsupported { problems, .. }) => problems,
+                _ => Vec::new(),
+            }
+        };
+        let [mut refused, others] = TRIED.map(problems);
+        refused.retain(|problem| others.contains(problem));
+        let unknown = self.unknown_ops();
+        refused.extend(
+            unknown.into_iter().filter(|p| !refused.iter().any(|known| known.node == p.node)).collect::<Vec<_>>(),
+        );
+        refused
     }
 
     /// The nodes whose op has no mapping, whatever their attributes and shapes.
@@ -84,6 +107,9 @@ impl Model {
     }
 }
 
+/// Numbers for dimensions, of which windows in steps of 2 leave whole numbers.
+const TRIED: [i64; 2] = [64, 128];
+
 /// The graph of a model whose dimensions are bound, and its parameters.
 ///
 /// # Errors
@@ -96,6 +122,7 @@ fn import(model: &Model, options: &ImportOptions) -> Result<Imported, OnnxError>
         params: BTreeMap::new(),
         packed: HashMap::new(),
         known: HashMap::new(),
+        lengths: HashMap::new(),
         scopes: vec![NamedValues::default()],
         around: Vec::new(),
         part: None,
@@ -165,7 +192,7 @@ impl<'m> Importer<'m> {
         &mut self,
         output: &ValueInfoProto,
         value: NodeId,
-        shapes: &BTreeMap<String, i64>,
+        shapes: &BTreeMap<String, Dim>,
     ) -> Result<(), NodeError> {
         let (Ok(port), ty) = (ModelPort::read(output), self.graph.ty(value)) else { return Ok(()) };
         let Type::Tensor(dtype, shape) = ty else { return Ok(()) };
@@ -174,7 +201,7 @@ impl<'m> Importer<'m> {
                 "it is declared as {port}, but its nodes compute {ty}; correct the declaration"
             )));
         }
-        let number = |dim: &Dim| dim.bind(&|name| shapes.get(name).map(|n| Dim::Known(*n))).known().filter(|n| *n >= 0);
+        let number = |dim: &Dim| dim.bind(&|name| shapes.get(name).cloned()).known().filter(|n| *n >= 0);
         let differs = port.shape.as_ref().is_some_and(|declared| {
             let another = |(declared, made): (&Dim, &Dim)| number(declared).is_some_and(|n| made.known() != Some(n));
             declared.rank() != shape.rank() || declared.iter().zip(shape.iter()).any(another)
@@ -187,7 +214,7 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    fn outputs(&mut self, graph: &GraphProto, shapes: &BTreeMap<String, i64>) {
+    fn outputs(&mut self, graph: &GraphProto, shapes: &BTreeMap<String, Dim>) {
         for output in &graph.output {
             let name = output.name();
             match self.lookup(name) {
@@ -252,11 +279,14 @@ impl<'m> Importer<'m> {
         }
         let origin = self.part.clone().unwrap_or_else(|| place(node));
         let mut call = NodeCall::new(self, node, inputs, opsets, origin);
-        let outputs: Vec<_> = match build? {
-            Build::Op(op) => vec![Some(call.same(op)?)],
-            Build::One(build) => vec![Some(build(&mut call)?)],
-            Build::Many(build) => build(&mut call)?.into_iter().map(Some).collect(),
+        let outputs = match build? {
+            Build::Op(op) => call.same(op).map(|value| vec![value]),
+            Build::One(build) => build(&mut call).map(|value| vec![value]),
+            Build::Many(build) => build(&mut call),
         };
+        // What else is wrong is said of numbers that no run may have.
+        call.fixed()?;
+        let outputs: Vec<_> = outputs?.into_iter().map(Some).collect();
         let missing = node.output.iter().skip(outputs.len()).find(|name| !name.is_empty());
         match missing {
             Some(name) => Err(NodeError(format!("its output `{name}` is not supported"))),

@@ -1,5 +1,6 @@
 //! The graph that is made of a model: names and scopes, parameters and constants, and what is known while the model is read.
 
+mod lengths;
 mod packed;
 mod turns;
 
@@ -54,6 +55,7 @@ pub(super) struct Known {
 pub(super) struct Around {
     graph: Graph,
     known: HashMap<NodeId, Known>,
+    lengths: HashMap<NodeId, Vec<Dim>>,
     /// What the body reads of the graph, and the body's inputs for that.
     captured: Vec<(NodeId, NodeId)>,
 }
@@ -77,6 +79,8 @@ pub(super) struct Importer<'m> {
     pub packed: HashMap<NodeId, Packed>,
     /// Those that are small.
     pub known: HashMap<NodeId, Known>,
+    /// The integers of small values that depend on extents at run time and on nothing else.
+    pub lengths: HashMap<NodeId, Vec<Dim>>,
     pub scopes: Vec<NamedValues>,
     /// The graphs around the body that is being read, the outermost one first.
     pub around: Vec<Around>,
@@ -158,6 +162,8 @@ impl<'m> Importer<'m> {
                 (known, id)
             }
         };
+        let lengths = outer.lengths.get(&value).cloned();
+        inner.first_mut().map_or(&mut self.lengths, |around| &mut around.lengths).extend(lengths.map(|all| (id, all)));
         let known_there = inner.first_mut().map_or(&mut self.known, |around| &mut around.known);
         known_there.extend(known.filter(|known| known.value.count() <= LARGEST_KNOWN).map(|known| (id, known)));
         Ok(id)
@@ -166,8 +172,8 @@ impl<'m> Importer<'m> {
     /// From here on a body is read: what is made is part of it.
     pub fn enter(&mut self, name: &str) {
         let graph = std::mem::replace(&mut self.graph, Graph::new(name));
-        let known = std::mem::take(&mut self.known);
-        self.around.push(Around { graph, known, captured: Vec::new() });
+        let (known, lengths) = (std::mem::take(&mut self.known), std::mem::take(&mut self.lengths));
+        self.around.push(Around { graph, known, lengths, captured: Vec::new() });
         self.scopes.push(NamedValues { level: self.around.len(), ..NamedValues::default() });
     }
 
@@ -175,7 +181,7 @@ impl<'m> Importer<'m> {
     pub fn leave(&mut self) -> LoopBody {
         self.scopes.pop();
         let around = self.around.pop().expect("a body was entered");
-        self.known = around.known;
+        (self.known, self.lengths) = (around.known, around.lengths);
         let graph = std::mem::replace(&mut self.graph, around.graph);
         LoopBody { graph, captured: around.captured.into_iter().map(|(of, _)| of).collect() }
     }
@@ -390,8 +396,17 @@ impl<'m> Importer<'m> {
         let node = self.graph.node(id);
         in_memory(&node.ty)?;
         let known: Option<Vec<&Known>> = operands.iter().map(|o| self.known.get(o)).collect();
-        let small = matches!(node.ty, Type::Tensor(..)) && node.ty.count() <= LARGEST_KNOWN;
-        let Some(known) = known.filter(|_| small) else { return Ok(id) };
+        let small = node.ty.dims().is_some() && node.ty.count() <= LARGEST_KNOWN;
+        let Some(known) = known.filter(|_| small) else {
+            return match self.lengths_of(id) {
+                Some(dims) if dims.iter().all(|dim| dim.known().is_some()) => self.same_for_all(id, &dims),
+                Some(dims) => {
+                    self.lengths.insert(id, dims);
+                    Ok(id)
+                }
+                None => Ok(id),
+            };
+        };
         let values: Vec<&Value<f64>> = known.iter().map(|known| &known.value).collect();
         let Some(value) = evaluate_rounded(id, node, &values)?.pop() else { return Ok(id) };
         let zero = || values.iter().any(|value| value.has_negative_zero());
@@ -417,6 +432,6 @@ pub(super) fn in_memory(ty: &Type) -> Result<(), NodeError> {
 }
 
 /// Extents as an attribute.
-pub(super) fn shape(dims: &[usize]) -> Attr {
-    Attr::Shape(dims.iter().map(|&n| Dim::from(n)).collect::<Shape>())
+pub(super) fn shape<D: Clone + Into<Dim>>(dims: &[D]) -> Attr {
+    Attr::Shape(dims.iter().cloned().collect::<Shape>())
 }

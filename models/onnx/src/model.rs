@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eutectic_ir::{Graph, Tensor};
+use eutectic_ir::{Dim, Graph, Tensor};
 use memmap2::Mmap;
 use prost::{Message, bytes::Bytes};
 
@@ -42,7 +42,7 @@ pub struct Model {
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     /// Numbers of open dimensions.
-    pub shapes: BTreeMap<String, i64>,
+    pub shapes: BTreeMap<String, Dim>,
     /// Inputs whose values are known now: they are constants, so that shapes may depend on them.
     pub fixed: BTreeMap<String, Tensor>,
     /// Inputs with a default that are given a value in each run ([`Model::defaults`]). Others are what the file says.

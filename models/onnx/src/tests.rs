@@ -16,7 +16,7 @@ mod scatter;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use eutectic_ir::{DType, ops::eval::Data};
+use eutectic_ir::{DType, Dim, ops::eval::Data};
 use prost::Message;
 
 use super::{
@@ -131,7 +131,7 @@ fn graph_of(model: &mut ModelProto) -> &mut GraphProto {
 
 fn import_bytes(bytes: Vec<u8>, path: &Path) -> Result<Imported, OnnxError> {
     let model = Model::from_bytes(path, bytes)?;
-    let shapes = model.symbols().into_iter().map(|name| (name, 2)).collect();
+    let shapes = model.symbols().into_iter().map(|name| (name, Dim::Known(2))).collect();
     let imported = model.import(&shapes)?;
     imported.params()?;
     Ok(imported)
@@ -307,7 +307,8 @@ fn everything_unsupported_is_listed_at_once() {
 fn dimensions_are_bound_by_name() {
     let model = Model::from_bytes("model.onnx", layer().encode_to_vec()).unwrap();
     assert_eq!(model.symbols(), ["batch"]);
-    let with = |shapes: &[(&str, i64)]| model.import(&shapes.iter().map(|(n, v)| (n.to_string(), *v)).collect());
+    let with =
+        |shapes: &[(&str, i64)]| model.import(&shapes.iter().map(|(n, v)| (n.to_string(), Dim::Known(*v))).collect());
     assert!(matches!(with(&[]), Err(OnnxError::Unbound { open, .. }) if open == ["batch"]));
     assert!(matches!(with(&[("batch", 1), ("seq", 2)]), Err(OnnxError::NoSuchDim { name, .. }) if name == "seq"));
     assert!(matches!(with(&[("batch", -1)]), Err(OnnxError::Unsupported { .. })));

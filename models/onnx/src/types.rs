@@ -57,10 +57,12 @@ impl ModelPort {
     ///
     /// # Errors
     /// When the number of axes is not known, a dimension has no number, or an extent is negative.
-    pub(super) fn bind(&self, values: &BTreeMap<String, i64>) -> Result<Type, String> {
+    pub(super) fn bind(&self, values: &BTreeMap<String, Dim>) -> Result<Type, String> {
         let shape = self.shape.as_ref().ok_or("the file does not say how many axes it has")?;
-        let ty = Type::Tensor(self.dtype, shape.clone()).bind(&|name| values.get(name).map(|n| Dim::Known(*n)));
-        if ty.dims().is_none() { Err(format!("{ty} has extents that are open or negative")) } else { Ok(ty) }
+        let ty = Type::Tensor(self.dtype, shape.clone()).bind(&|name| values.get(name).cloned());
+        let is_usable =
+            ty.as_tensor().is_some_and(|(_, shape)| shape.iter().all(|d| d.range().is_some_and(|r| r.0 >= 0)));
+        if is_usable { Ok(ty) } else { Err(format!("{ty} has extents that are open or negative")) }
     }
 }
 
@@ -69,7 +71,7 @@ impl ModelPort {
     ///
     /// # Errors
     /// As [`ModelPort::bind`].
-    pub(super) fn bind_like(&self, values: &BTreeMap<String, i64>, like: &Type) -> Result<Type, String> {
+    pub(super) fn bind_like(&self, values: &BTreeMap<String, Dim>, like: &Type) -> Result<Type, String> {
         let extents = like.dims().unwrap_or_default();
         let Some(shape) = self.shape.as_ref().filter(|shape| shape.rank() == extents.len()) else {
             return Ok(like.clone());
@@ -77,7 +79,7 @@ impl ModelPort {
         let mut values = values.clone();
         for (dim, extent) in shape.iter().zip(extents) {
             let [symbol] = &dim.symbols()[..] else { continue };
-            values.entry(symbol.name.to_string()).or_insert(extent as i64);
+            values.entry(symbol.name.to_string()).or_insert(Dim::from(extent));
         }
         self.bind(&values)
     }

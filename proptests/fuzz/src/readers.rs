@@ -1,9 +1,9 @@
 //! The readers, and what each promises of the files that it accepts.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf};
+use std::{fs, io, path::PathBuf};
 
 use eutectic_cpu::Costs;
-use eutectic_ir::{lang::Source, text};
+use eutectic_ir::{Dim, lang::Source, text};
 use eutectic_models::{
     BertConfig, Tokens, Weights, chat::Message, gguf::Gguf, image, language::LanguageModel, npy, onnx::Model,
 };
@@ -135,7 +135,7 @@ fn onnx(place: &Place, bytes: &[u8]) -> Outcome {
         Ok(model) => model,
         Err(error) => return ended(Err::<(), _>(error)),
     };
-    let shapes: BTreeMap<String, i64> = model.symbols().into_iter().map(|name| (name, 2)).collect();
+    let shapes = model.symbols().into_iter().map(|name| (name, Dim::Known(2))).collect();
     let _ = (model.summary(), model.unknown_ops());
     ended(model.import(&shapes).and_then(|imported| imported.params()))
 }

@@ -41,7 +41,7 @@ def load(
 
     source: an ONNX model (a file `NAME.onnx`, or its bytes) or a graph in text form (any other file, or its bytes).
     backend: the device to run on; `devices()` lists them. A backend that this machine lacks is an error.
-    shapes: a number for each dimension that the model leaves open. In a graph in text form, `(least, most)` leaves it to each run.
+    shapes: a number for each dimension that the model leaves open, or `(least, most)`: then each run has its own.
     params: parameters by name, or the path of a `.safetensors` file or of a checkpoint of torch. ONNX models have theirs.
     fixed: inputs of an ONNX model that are constants, so that shapes may depend on them.
     rules: files or directories of rules, besides those of the engine; `without` and `only` choose rules by patterns of names.

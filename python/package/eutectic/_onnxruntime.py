@@ -59,7 +59,7 @@ class InferenceSession:
     """Runs an ONNX model.
 
     Only the first of `providers` is used: a backend that is missing here, or cannot compute some op, is an error. Dimensions that the model leaves open get the lengths that the inputs of a run have. Each combination of lengths is compiled when
-    it first comes, and the last 16 are kept; `shapes` gives numbers before. Other options are those of `eutectic.load`.
+    it first comes, and the last 16 are kept; `shapes` gives numbers before, or `(least, most)` for one program of all lengths. Other options are those of `eutectic.load`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class InferenceSession:
         providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
         *,
-        shapes: Mapping[str, int] | None = None,
+        shapes: Mapping[str, int | tuple[int, int]] | None = None,
         **options: Any,
     ) -> None:
         self._provider = _provider(providers, provider_options)

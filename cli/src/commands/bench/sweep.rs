@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroUsize, str::FromStr};
 
-use eutectic::engine::ir::lang::sexp::suggestion;
+use eutectic::{Dim, engine::ir::lang::sexp::suggestion};
 use serde_json::Value;
 
 use crate::{
@@ -75,7 +75,7 @@ impl Point {
                 "seq" if job.program.is_built_in() => job.program.seq = Some(*value),
                 _ => {
                     job.program.shape.retain(|(known, _)| known != name);
-                    job.program.shape.push((name.clone(), i64::try_from(*value).unwrap_or(i64::MAX)));
+                    job.program.shape.push((name.clone(), Dim::from(*value)));
                 }
             }
         }

@@ -137,7 +137,7 @@ fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {
         (true, false) => c.with("eq", x, f64::INFINITY),
         (false, true) => c.with("eq", x, f64::NEG_INFINITY),
         (false, false) => {
-            let dims = c.dims(x);
+            let dims = c.shape(x);
             c.full(0.0, DType::Bool, &dims)
         }
         (true, true) => {

@@ -1,6 +1,6 @@
 //! Attention and rotary embedding, as ONNX has them since opset 23.
 
-use eutectic_ir::{Attr, DType, NodeId, ops::Ids};
+use eutectic_ir::{Attr, DType, Dim, NodeId, ops::Ids};
 
 use super::{
     super::{
@@ -8,6 +8,7 @@ use super::{
         error::NodeError,
     },
     ids,
+    layout::count,
     row::{OpRow, Outputs, many, one},
 };
 
@@ -15,12 +16,13 @@ pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("Rotary
 
 /// [B S heads·D] as [B heads S D]; what has four axes is so already.
 pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResult {
-    match c.dims(x)[..] {
+    match &c.shape(x)[..] {
         [_, _, _, _] => Ok(x),
         [batch, rows, width] => {
+            let width = c.fix(width);
             let heads = c.int(attr)?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0 && width % n == 0);
             let heads = heads.ok_or_else(|| NodeError(format!("{width} is not split into heads by `{attr}`")))?;
-            let apart = c.reshape(x, &[batch, rows, heads, width / heads])?;
+            let apart = c.reshape(x, &[batch.clone(), rows.clone(), heads.into(), (width / heads).into()])?;
             c.transpose(apart, &[0, 2, 1, 3])
         }
         _ => Err("its inputs have neither three nor four axes".into()),
@@ -34,32 +36,33 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (key, value) = (c.input(1)?, c.input(2)?);
     let q = heads(c, query, "q_num_heads")?;
     let mut kv = [heads(c, key, "kv_num_heads")?, heads(c, value, "kv_num_heads")?];
-    let mut past = 0;
+    let mut past = Dim::Known(0);
     for (at, x) in kv.iter_mut().enumerate() {
         if let Some(before) = c.optional(4 + at) {
-            past = c.dims(before)[2];
+            past = four(c, before)?[2].clone();
             *x = c.concat(&[before, *x], 2)?;
         }
     }
     let [k, v] = kv;
-    let (queries, depth) = (c.dims(q)[2], c.dims(q)[3]);
+    let [_, _, queries, depth] = four(c, q)?;
+    let depth = c.fix(&depth);
     let scale = c.float("scale")?.unwrap_or(f64::from(1.0 / (depth as f32).sqrt()));
-    let keys = c.dims(k)[2];
+    let [_, _, keys, _] = four(c, k)?;
     let mut mask = c.optional(3);
     if let Some(mask) = &mut mask {
         if c.dtype(*mask) != DType::Bool {
             *mask = c.cast(*mask, c.dtype(q))?;
         }
-        *mask = padded(c, *mask, keys)?;
+        *mask = padded(c, *mask, &keys)?;
     }
     if c.flag("is_causal")? {
-        let visible = causal(c, queries, keys, past)?;
+        let visible = causal(c, queries, keys.clone(), past)?;
         mask = Some(both(c, mask, visible, q)?);
     }
     if let Some(lengths) = c.optional(6) {
-        let dims = [c.dims(lengths).iter().product(), 1, 1, 1];
-        let lengths = c.reshape(lengths, &dims)?;
-        let key = c.iota(&[1, 1, 1, keys], 3, c.dtype(lengths))?;
+        let [one, texts] = [Dim::Known(1), count(&c.shape(lengths))];
+        let lengths = c.reshape(lengths, &[texts, one.clone(), one.clone(), one.clone()])?;
+        let key = c.iota(&[one.clone(), one.clone(), one, keys], 3, c.dtype(lengths))?;
         let visible = c.apply("lt", [key, lengths])?;
         mask = Some(both(c, mask, visible, q)?);
     }
@@ -68,11 +71,21 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let scores = if c.wants(3) { Some(scores(c, [q, k], mask, (scale, softcap))?) } else { None };
     let mut result = attend(c, [q, k, v], mask, &attrs)?;
     if flat {
-        let [batch, heads, rows, width] = c.dims(result)[..] else { return Err("heads are lost".into()) };
-        result = c.transpose(result, &[0, 2, 1, 3])?;
-        result = c.reshape(result, &[batch, rows, heads * width])?;
+        result = side_by_side(c, result)?;
     }
     Ok([result, k, v].into_iter().chain(scores).collect())
+}
+
+/// The extents of a value with four axes.
+pub(super) fn four(c: &NodeCall<'_, '_>, x: NodeId) -> Result<[Dim; 4], NodeError> {
+    c.shape(x).try_into().map_err(|dims| NodeError(format!("{dims:?} has not four axes")))
+}
+
+/// [B heads S D] as [B S heads·D].
+pub(super) fn side_by_side(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
+    let [batch, heads, rows, width] = four(c, x)?;
+    let x = c.transpose(x, &[0, 2, 1, 3])?;
+    c.reshape(x, &[batch, rows, &heads * &width])
 }
 
 /// Returns a mask that hides each key that either of two masks hides. `visible` is true at visible keys.
@@ -98,7 +111,7 @@ fn scores(
     if !(0..=3).contains(&mode) {
         return Err(format!("qk_matmul_output_mode is {mode}; it is 0, 1, 2 or 3").into());
     }
-    let k = repeated(c, k, c.dims(q)[1])?;
+    let k = repeated(c, k, c.extent(q, 1))?;
     let k = c.transpose(k, &[0, 1, 3, 2])?;
     let mut scores = c.apply("matmul", [q, k])?;
     scores = c.with("mul", scores, scale)?;
@@ -133,7 +146,7 @@ pub(super) fn attend(
         Some(mask) if c.dtype(mask) == DType::Bool => sdpa(c, &[q, k, v, mask], "keep"),
         // Under an additive mask, `sdpa` gives NaN to a query whose scores are all −∞, as PyTorch does.
         Some(mask) => {
-            let heads = c.dims(q)[1];
+            let heads = c.extent(q, 1);
             let (k, v) = (repeated(c, k, heads)?, repeated(c, v, heads)?);
             c.op("attention", &[q, k, v, mask], &[&attrs[..], &[("empty", "zeros".into())]].concat())
         }
@@ -142,21 +155,30 @@ pub(super) fn attend(
 
 /// Heads of keys or values, each as often as query heads read it.
 pub(super) fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
-    let [batch, groups, rows, width] = c.dims(x)[..] else { return Err("heads are lost".into()) };
+    let [batch, groups, rows, width] = four(c, x)?;
+    let groups = c.fix(&groups);
     if groups == heads || groups == 0 || !heads.is_multiple_of(groups) {
         return Ok(x);
     }
-    let apart = c.reshape(x, &[batch, groups, 1, rows, width])?;
-    let each = c.expand(apart, &[batch, groups, heads / groups, rows, width])?;
-    c.reshape(each, &[batch, heads, rows, width])
+    let with = |heads: &[usize]| {
+        let heads = heads.iter().map(|&n| n.into());
+        [batch.clone()].into_iter().chain(heads).chain([rows.clone(), width.clone()]).collect::<Vec<Dim>>()
+    };
+    let apart = c.reshape(x, &with(&[groups, 1]))?;
+    let each = c.expand(apart, &with(&[groups, heads / groups]))?;
+    c.reshape(each, &with(&[heads]))
 }
 
 /// A mask of fewer keys than there are hides the others.
-fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> NodeResult {
-    let dims = c.dims(mask);
+fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim) -> NodeResult {
+    let last = c.shape(mask).pop();
+    if last.as_ref() == Some(keys) {
+        return Ok(mask);
+    }
+    let (last, keys) = (last.map(|last| c.fix(&last)), c.fix(keys));
     let hidden = if c.dtype(mask) == DType::Bool { 0.0 } else { f64::NEG_INFINITY };
-    match dims.last() {
-        Some(&n) if n > 1 && n < keys => {
+    match last {
+        Some(n) if n > 1 && n < keys => {
             let attrs = [
                 ("axis", (-1).into()),
                 ("before", 0.into()),
@@ -170,9 +192,12 @@ fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize) -> NodeResult {
 }
 
 /// Which keys each query sees: those up to its own place.
-pub(super) fn causal(c: &mut NodeCall<'_, '_>, queries: usize, keys: usize, past: usize) -> NodeResult {
-    let (query, key) = (c.iota(&[queries, keys], 0, DType::I32)?, c.iota(&[queries, keys], 1, DType::I32)?);
-    let last = c.with("add", query, past as f64)?;
+pub(super) fn causal(c: &mut NodeCall<'_, '_>, queries: Dim, keys: Dim, past: Dim) -> NodeResult {
+    let places = [queries, keys];
+    let (query, key) = (c.iota(&places, 0, DType::I32)?, c.iota(&places, 1, DType::I32)?);
+    let past = c.length(&past)?;
+    let past = c.cast(past, DType::I32)?;
+    let last = c.apply("add", [query, past])?;
     c.apply("le", [key, last])
 }
 
@@ -186,7 +211,7 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
 pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Option<NodeId>) -> NodeResult {
     let input = c.input(0)?;
     let x = heads(c, input, "num_heads")?;
-    let [batch, heads, rows, depth] = c.dims(x)[..] else { return Err("heads are lost".into()) };
+    let depth = c.fix(&four(c, x)?[3]);
     let width = match c.int_or("rotary_embedding_dim", 0)? {
         0 => depth,
         n => usize::try_from(n).unwrap_or(usize::MAX),
@@ -196,8 +221,7 @@ pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Opt
     if c.rank(input) != 3 {
         return Ok(turned);
     }
-    let flat = c.transpose(turned, &[0, 2, 1, 3])?;
-    c.reshape(flat, &[batch, rows, heads * depth])
+    side_by_side(c, turned)
 }
 
 /// How pairs of coordinates turn.
@@ -214,7 +238,8 @@ pub(super) struct Rotation {
 
 /// Turns the coordinates of x [B H S D].
 pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -> NodeResult {
-    let [batch, heads, rows, depth] = c.dims(x)[..] else { return Err("heads are lost".into()) };
+    let [batch, heads, rows, depth] = four(c, x)?;
+    let depth = c.fix(&depth);
     let Rotation { caches, places, width, interleaved } = *rotation;
     if width > depth {
         return Err("it turns more than there is".into());
@@ -223,15 +248,15 @@ pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -
     let mut angle = |cache: NodeId| {
         let of_tokens = match places {
             Some(places) => {
-                let extent = c.dims(cache)[0] as i64;
+                let extent = c.extent(cache, 0) as i64;
                 let places = ids::checked(c, places, Ids { extent, from_end: false })?;
                 c.op("gather", &[cache, places], &[("axis", 0.into())])?
             }
             None => cache,
         };
         // One cache for all texts is repeated.
-        let batch = c.dims(of_tokens).first().copied().filter(|_| c.rank(of_tokens) == 3).unwrap_or(1);
-        c.reshape(of_tokens, &[batch, 1, rows, pairs])
+        let batch = c.shape(of_tokens).into_iter().next().filter(|_| c.rank(of_tokens) == 3);
+        c.reshape(of_tokens, &[batch.unwrap_or(Dim::Known(1)), Dim::Known(1), rows.clone(), pairs.into()])
     };
     let (cos, sin) = (angle(caches[0])?, angle(caches[1])?);
     let mut half = |second: bool| match interleaved {
@@ -245,10 +270,10 @@ pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -
     };
     let (real, imaginary) = (terms(a, b, "sub")?, terms(b, a, "add")?);
     let mut result = if interleaved {
-        let column = [batch, heads, rows, pairs, 1];
+        let column = [batch.clone(), heads.clone(), rows.clone(), pairs.into(), Dim::Known(1)];
         let (real, imaginary) = (c.reshape(real, &column)?, c.reshape(imaginary, &column)?);
         let both = c.concat(&[real, imaginary], 4)?;
-        c.reshape(both, &[batch, heads, rows, width])?
+        c.reshape(both, &[batch, heads, rows, width.into()])?
     } else {
         c.concat(&[real, imaginary], 3)?
     };

@@ -1,12 +1,13 @@
 //! Matrix products, and Einstein sums as products of views.
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{Dim, NodeId};
 
 use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
+    layout::count,
     row::{OpRow, one},
 };
 
@@ -19,15 +20,15 @@ fn matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 /// A vector is a row on the left and a column on the right; its axis is gone from the result.
 pub(super) fn product_of_matrices(c: &mut NodeCall<'_, '_>, mut a: NodeId, mut b: NodeId) -> NodeResult {
-    let (left, right) = (c.dims(a), c.dims(b));
-    if let [k] = left[..] {
-        a = c.reshape(a, &[1, k])?;
+    let (left, right) = (c.shape(a), c.shape(b));
+    if let [k] = &left[..] {
+        a = c.reshape(a, &[Dim::Known(1), k.clone()])?;
     }
-    if let [k] = right[..] {
-        b = c.reshape(b, &[k, 1])?;
+    if let [k] = &right[..] {
+        b = c.reshape(b, &[k.clone(), Dim::Known(1)])?;
     }
     let product = c.apply("matmul", [a, b])?;
-    let mut dims = c.dims(product);
+    let mut dims = c.shape(product);
     let rank = dims.len();
     if right.len() == 1 {
         dims.remove(rank - 1);
@@ -154,8 +155,8 @@ fn diagonal(c: &mut NodeCall<'_, '_>, mut term: EinsumTerm) -> Result<EinsumTerm
 fn summed(c: &mut NodeCall<'_, '_>, term: EinsumTerm, kept: &dyn Fn(&char) -> bool) -> Result<EinsumTerm, NodeError> {
     let gone: Vec<usize> = (0..term.axes.len()).filter(|&i| !kept(&term.axes[i])).collect();
     let axes: Vec<char> = term.axes.iter().copied().filter(|l| kept(l)).collect();
-    let dims: Vec<usize> =
-        c.dims(term.value).iter().enumerate().filter(|(i, _)| !gone.contains(i)).map(|(_, &n)| n).collect();
+    let shape = c.shape(term.value).into_iter().enumerate();
+    let dims: Vec<Dim> = shape.filter(|(i, _)| !gone.contains(i)).map(|(_, n)| n).collect();
     let sum = c.reduce("reduce-sum", term.value, &gone)?;
     Ok(EinsumTerm { value: c.reshape(sum, &dims)?, axes })
 }
@@ -184,16 +185,17 @@ fn product(
         let kept = |l: &char| later(l) || a.axes.contains(l);
         summed(c, b, &kept)?
     };
-    let extent =
-        |c: &NodeCall<'_, '_>, t: &EinsumTerm, l: &char| t.axes.iter().position(|x| x == l).map(|i| c.dims(t.value)[i]);
+    let extent = |c: &NodeCall<'_, '_>, t: &EinsumTerm, l: &char| {
+        t.axes.iter().position(|x| x == l).map(|i| c.shape(t.value)[i].clone())
+    };
     let of =
         |t: &EinsumTerm, f: &dyn Fn(&char) -> bool| -> Vec<char> { t.axes.iter().copied().filter(|l| f(l)).collect() };
     let batch = of(&a, &|l| b.axes.contains(l) && later(l));
     let inner = of(&a, &|l| b.axes.contains(l) && !later(l));
     let (rows, columns) = (of(&a, &|l| !b.axes.contains(l)), of(&b, &|l| !a.axes.contains(l)));
     // An extent of 1 is repeated where the other operand has more.
-    let both = |axes: &[char]| -> Result<Vec<usize>, NodeError> {
-        let side = |t: &EinsumTerm| axes.iter().map(|l| extent(c, t, l).unwrap_or(1)).collect::<Vec<_>>();
+    let both = |axes: &[char]| -> Result<Vec<Dim>, NodeError> {
+        let side = |t: &EinsumTerm| axes.iter().map(|l| extent(c, t, l).unwrap_or(Dim::Known(1))).collect::<Vec<_>>();
         c.broadcast(&side(&a), &side(&b))
     };
     let (batch_dims, inner_dims) = (both(&batch)?, both(&inner)?);
@@ -201,8 +203,7 @@ fn product(
         axes.iter().filter_map(|l| extent(c, t, l)).collect::<Vec<_>>()
     };
     let (row_dims, column_dims) = (own(c, &a, &rows), own(c, &b, &columns));
-    let count = |dims: &[usize]| dims.iter().product::<usize>();
-    let matrix = |c: &mut NodeCall<'_, '_>, t: &EinsumTerm, order: [&[char]; 3], dims: [&[usize]; 3]| {
+    let matrix = |c: &mut NodeCall<'_, '_>, t: &EinsumTerm, order: [&[char]; 3], dims: [&[Dim]; 3]| {
         let ordered = arranged(c, t, &order.concat())?;
         let whole = c.expand(ordered, &dims.concat())?;
         c.reshape(whole, &dims.map(count))

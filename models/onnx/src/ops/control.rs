@@ -42,7 +42,7 @@ fn truth(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     if c.dtype(x) != DType::Bool || c.dims(x).iter().product::<usize>() != 1 {
         return Err(format!("its condition is {}, not one truth value", c.ty(x)).into());
     }
-    c.reshape(x, &[])
+    c.scalar(x)
 }
 
 /// Whether a value is known to be true.
@@ -170,7 +170,7 @@ fn counted(c: &mut NodeCall<'_, '_>, number: NodeId, most: NodeId, inside: bool)
         return Err(format!("its count is {}, not one number", c.ty(most)).into());
     }
     let most = c.cast(most, DType::I64)?;
-    let most = c.reshape(most, &[])?;
+    let most = c.scalar(most)?;
     c.apply("lt", [number, most])
 }
 

@@ -23,7 +23,7 @@ fn compress(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let axis = match c.int("axis")? {
         Some(axis) => c.axis(axis, c.rank(x))?,
         None => {
-            x = c.reshape(x, &[c.dims(x).iter().product()])?;
+            x = c.reshape(x, &[c.dims(x).iter().product::<usize>()])?;
             0
         }
     };
@@ -101,7 +101,7 @@ fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
     let which: Vec<i64> = parts.iter().map(|part| numbers[part]).collect();
     let y = if first.is_empty() { x } else { taken(c, x, axis, &first)? };
     let first: Vec<i64> = first.into_iter().map(|at| at as i64).collect();
-    Ok(vec![y, c.integers(&first)?, c.integers(&which)?, c.integers(&counts)?])
+    Ok(vec![y, c.known_integers(&first)?, c.known_integers(&which)?, c.known_integers(&counts)?])
 }
 
 /// A box by its corners.

@@ -1,9 +1,12 @@
 //! Values from nothing but shapes: constants, ranges, triangles, unit matrices.
 
-use eutectic_ir::{DType, Tensor};
+use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
 use super::{
-    super::call::{NodeCall, NodeResult},
+    super::{
+        call::{NodeCall, NodeResult},
+        error::NodeError,
+    },
     row::{OpRow, one},
 };
 
@@ -33,10 +36,12 @@ fn constant(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let dims: Vec<usize> =
-        c.known_ints(0)?.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative extent")?;
+    let dims = c.known_dims(0)?;
+    if let Some(dim) = dims.iter().find(|dim| dim.range().is_none_or(|(least, _)| least < 0)) {
+        return Err(format!("an extent of {dim}").into());
+    }
     let value = match c.tensor_attr("value")? {
-        Some(value) => c.reshape(value, &[])?,
+        Some(value) => c.scalar(value)?,
         None => c.number_of(0.0, DType::F32)?,
     };
     c.expand(value, &dims)
@@ -45,6 +50,9 @@ fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// start, start + delta, … before limit.
 fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dtype = c.dtype(c.input(0)?);
+    if let Some(range) = varying_range(c)? {
+        return Ok(range);
+    }
     let [start, limit, delta] = [c.known_exactly(0)?, c.known_exactly(1)?, c.known_exactly(2)?];
     let count = if dtype.is_float() {
         let count = ((limit.get() - start.get()) / delta.get()).ceil().max(0.0);
@@ -56,6 +64,22 @@ fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let steps = c.iota(&[count], 0, dtype)?;
     let scaled = if delta == 1.0.into() { steps } else { c.with("mul", steps, delta)? };
     if start == 0.0.into() { Ok(scaled) } else { c.with("add", scaled, start) }
+}
+
+/// A range of integers that depends on extents at run time, in steps of 1.
+fn varying_range(c: &mut NodeCall<'_, '_>) -> Result<Option<NodeId>, NodeError> {
+    let numbers: Option<Vec<Dim>> = (0..3).map(|at| c.lengths(c.input(at).ok()?)?.pop()).collect();
+    let [start, limit, Dim::Known(1)] = &numbers.unwrap_or_default()[..] else { return Ok(None) };
+    let count = limit - start;
+    if !start.varies() && !limit.varies() {
+        return Ok(None);
+    }
+    if count.range().is_none_or(|(least, _)| least < 0) {
+        return Err(format!("a range of {count} elements, which may be negative").into());
+    }
+    let (first, dtype) = (c.length(start)?, c.dtype(c.input(0)?));
+    let (steps, first) = (c.iota(&[count], 0, dtype)?, c.cast(first, dtype)?);
+    c.apply("add", [steps, first]).map(Some)
 }
 
 /// The most elements of a range: no model has a longer axis.
@@ -91,11 +115,12 @@ fn eye_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// What lies on and above the k-th diagonal of each matrix, or on and below it.
 fn triangle(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let dims = c.dims(x);
-    let [.., rows, columns] = dims[..] else { return Err("its input has not two axes".into()) };
+    let dims = c.shape(x);
+    let [.., rows, columns] = &dims[..] else { return Err("its input has not two axes".into()) };
+    let square = [rows.clone(), columns.clone()];
     let k = if c.optional(1).is_some() { c.known_int(1)? } else { 0 };
     let upper = c.int_or("upper", 1)? != 0;
-    let (row, column) = (c.iota(&[rows, columns], 0, DType::I64)?, c.iota(&[rows, columns], 1, DType::I64)?);
+    let (row, column) = (c.iota(&square, 0, DType::I64)?, c.iota(&square, 1, DType::I64)?);
     let diagonal = c.with("add", row, k)?;
     let kept = c.apply(if upper { "ge" } else { "le" }, [column, diagonal])?;
     let zero = c.number(0.0, x)?;

@@ -108,7 +108,7 @@ fn whole_cache(c: &mut NodeCall<'_, '_>, x: NodeId, past: usize, total: usize) -
     let axes: Vec<usize> = (0..c.rank(other)).collect();
     let other = c.cast(other, DType::I64)?;
     let any = c.reduce("reduce-max", other, &axes)?;
-    let any = c.reshape(any, &[])?;
+    let any = c.scalar(any)?;
     let any = c.with("ne", any, 0)?;
     c.unless(any, x, "seqlens_k says that a text is shorter than the past")
 }

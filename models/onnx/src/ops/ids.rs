@@ -27,7 +27,7 @@ pub(super) fn checked(c: &mut NodeCall<'_, '_>, ids: NodeId, legal: Ids) -> Node
 /// Checks ids whose values are known; their last axis has a coordinate for each of several axes.
 pub(super) fn known_in_range(c: &NodeCall<'_, '_>, ids: NodeId, legal: &[Ids]) -> Result<(), NodeError> {
     let Some(known) = c.value(ids) else { return Ok(()) };
-    let dims = c.dims(ids);
+    let dims = known.dims().to_vec();
     let wrong = |(number, (&id, &ids)): (usize, (&i64, &Ids))| {
         ids.place(id).is_none().then(|| out_of_range(OutOfRange { id, ids }, number, &dims))
     };

@@ -1,6 +1,6 @@
 //! Reading by index, and what becomes an index: gathering, the place of an extremum, one-hot vectors.
 
-use eutectic_ir::{DType, NodeId, ops::Ids};
+use eutectic_ir::{DType, Dim, NodeId, ops::Ids};
 
 use super::{
     super::{
@@ -27,7 +27,10 @@ pub(super) const OPS: &[OpRow] = &[
 fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
-    let extent = c.dims(table)[axis];
+    if c.shape(table)[axis].varies() {
+        return gather_along(c, table, ids, axis);
+    }
+    let extent = c.extent(table, axis);
     let beyond = c.value(ids).is_some_and(|ids| ids.to_i64().iter().any(|&id| id >= extent as i64));
     let named = ids::named(c, ids, extent).map_err(|NodeError(why)| match beyond {
         true => NodeError(format!(
@@ -36,6 +39,27 @@ fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
         false => NodeError(why),
     })?;
     c.op("gather", &[table, named], &[("axis", (axis as i64).into())])
+}
+
+/// Gathers along an axis whose extent varies.
+fn gather_along(c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId, axis: usize) -> NodeResult {
+    let along = ("axis", (axis as i64).into());
+    let extent = c.shape(table)[axis].clone();
+    match c.value(ids).map(|known| known.to_i64()) {
+        Some(known) if known.iter().all(|&id| id >= 0) => return c.op("gather", &[table, ids], &[along]),
+        Some(known) if known.len() == 1 => {
+            let last = c.part(table, axis, [&(&extent + &Dim::Known(known[0])), &Dim::Known(1)], 1)?;
+            let mut dims = c.shape(table);
+            dims.splice(axis..=axis, c.shape(ids));
+            return c.reshape(last, &dims);
+        }
+        _ => {}
+    }
+    let ids = c.cast(ids, DType::I64)?;
+    let (negative, extent) = (c.with("lt", ids, 0.0)?, c.length(&extent)?);
+    let shifted = c.apply("add", [ids, extent])?;
+    let ids = c.apply("where", [negative, shifted, ids])?;
+    c.op("gather", &[table, ids], &[along])
 }
 
 /// Where negative ids count from the end, of ids that may be out of range.
@@ -59,16 +83,15 @@ pub(super) fn counted(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> N
 
 fn gather_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, ids) = (c.input(0)?, c.input(1)?);
-    let dims = c.dims(x);
-    let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
+    let axis = c.axis(c.int_or("axis", 0)?, c.rank(x))?;
     let ids = c.cast(ids, DType::I64)?;
-    let ids = ids::named(c, ids, dims[axis])?;
+    let ids = ids::named(c, ids, c.extent(x, axis))?;
     elements_at(c, x, ids, axis)
 }
 
 /// out[.. i ..] = x[.. ids[.. i ..] ..]: one gather of all elements, by their place in row-major order.
 pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> NodeResult {
-    let (dims, wanted) = (c.dims(x), c.dims(ids));
+    let (dims, wanted) = (c.dims(x), c.shape(ids));
     let mut at = c.full(0.0, DType::I64, &wanted)?;
     let mut stride = 1;
     for i in (0..dims.len()).rev() {
@@ -124,12 +147,12 @@ pub(super) fn rows_at(
     ids: NodeId,
     batch: i64,
 ) -> Result<(NodeId, NodeId), NodeError> {
-    let (dims, wanted) = (c.dims(x), c.dims(ids));
+    let (dims, wanted) = (c.dims(x), c.shape(ids));
     let batch = usize::try_from(batch)
         .ok()
         .filter(|&b| b < wanted.len())
         .ok_or_else(|| NodeError(format!("batch_dims is {batch}")))?;
-    let (depth, outer) = (wanted[wanted.len() - 1], &wanted[..wanted.len() - 1]);
+    let (depth, outer) = (c.fix(&wanted[wanted.len() - 1]), &wanted[..wanted.len() - 1]);
     if batch + depth > dims.len() {
         return Err(format!("ids of {depth} coordinates after {batch} batch axes, for {} axes", dims.len()).into());
     }
@@ -158,7 +181,7 @@ pub(super) fn rows_at(
 /// The coordinate of the first, or the last, element that is equal to the extremum of its row. As in NumPy, NaN counts as the extremum.
 /// The axis is kept with an extent of 1.
 pub(super) fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
-    let dims = c.dims(x);
+    let (dims, extent) = (c.shape(x), c.extent(x, axis));
     let extremum = c.reduce(how, x, &[axis])?;
     let mut found = c.apply("eq", [x, extremum])?;
     if c.dtype(x).is_float() {
@@ -166,18 +189,18 @@ pub(super) fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usi
         let is_nan = c.apply("is-nan", [x])?;
         found = c.apply("or", [found, is_nan])?;
     }
-    let number = counter(dims[axis]);
+    let number = counter(extent);
     let coordinate = c.iota(&dims, axis, number)?;
-    let nowhere = c.number_of(if last { -1.0 } else { dims[axis] as f64 }, number)?;
+    let nowhere = c.number_of(if last { -1.0 } else { extent as f64 }, number)?;
     let candidate = c.apply("where", [found, coordinate, nowhere])?;
     c.reduce(if last { "reduce-max" } else { "reduce-min" }, candidate, &[axis])
 }
 
 fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
     let x = c.input(0)?;
-    let mut dims = c.dims(x);
+    let mut dims = c.shape(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
-    if dims[axis] == 0 {
+    if dims[axis] == Dim::Known(0) {
         return Err(format!("axis {axis} has no elements, none of which is the extreme one").into());
     }
     let place = place_of(c, x, how, axis, c.flag("select_last_index")?)?;
@@ -193,8 +216,8 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
 fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     super::norm::over_rows(c, rest, |c, x, axis| {
         let place = place_of(c, x, "reduce-max", axis, false)?;
-        let dims = c.dims(x);
-        let coordinate = c.iota(&dims, axis, counter(dims[axis]))?;
+        let (dims, number) = (c.shape(x), counter(c.extent(x, axis)));
+        let coordinate = c.iota(&dims, axis, number)?;
         let hit = c.apply("eq", [coordinate, place])?;
         c.cast(hit, c.dtype(x))
     })
@@ -207,20 +230,20 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if !(0..1_000_000_000).contains(&depth) {
         return Err(format!("a depth of {depth}").into());
     }
-    let mut dims = c.dims(ids);
+    let mut dims = c.shape(ids);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len() + 1)?;
-    dims.insert(axis, 1);
+    dims.insert(axis, Dim::Known(1));
     let ids = c.cast(ids, DType::I64)?;
     let ids = c.reshape(ids, &dims)?;
     let depth = depth as usize;
     let ids = from_start(c, ids, depth)?;
     let ids = counted(c, ids, depth)?;
-    dims[axis] = depth;
+    dims[axis] = depth.into();
     let coordinate = c.iota(&dims, axis, counter(depth))?;
     let hit = c.apply("eq", [coordinate, ids])?;
     let mut value = |at: usize| {
         let one = c.slice(values, 0, at, 1)?;
-        c.reshape(one, &[])
+        c.scalar(one)
     };
     let (off, on) = (value(0)?, value(1)?);
     c.apply("where", [hit, on, off])

@@ -3,7 +3,7 @@
 //! Our products are of floats. They are exact where no sum, in any order of its terms, can reach the first integer that the element
 //! type lacks. So the bounds of the operands choose between `f32` and `f64`.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{DType, Dim, NodeId};
 
 use super::{
     super::{
@@ -11,6 +11,7 @@ use super::{
         error::NodeError,
     },
     contraction,
+    layout::count,
     quantize::saturated,
     row::{OpRow, Outputs, many, one},
     spatial,
@@ -72,17 +73,17 @@ impl Quantized {
     }
 
     /// With the zero point in that shape, if it has more than one element.
-    fn zero_as(mut self, c: &mut NodeCall<'_, '_>, dims: &[usize]) -> Result<Quantized, NodeError> {
+    fn zero_as(mut self, c: &mut NodeCall<'_, '_>, dims: &[Dim]) -> Result<Quantized, NodeError> {
         self.zero = self.zero.map(|zero| along(c, zero, dims)).transpose()?;
         Ok(self)
     }
 }
 
 /// One number, or one for each place of an axis: `dims` is the shape of the latter.
-pub(super) fn along(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize]) -> NodeResult {
+pub(super) fn along(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[Dim]) -> NodeResult {
     match c.dims(x)[..] {
-        [] | [1] => c.reshape(x, &[]),
-        [n] if dims.iter().product::<usize>() == n => c.reshape(x, dims),
+        [] | [1] => c.scalar(x),
+        [n] if count(dims) == Dim::from(n) => c.reshape(x, dims),
         [n] => Err(format!("it has {n} scales or zero points where {dims:?} are wanted").into()),
         _ => Ok(x),
     }
@@ -104,14 +105,27 @@ fn whole(c: &mut NodeCall<'_, '_>, sum: NodeId) -> NodeResult {
 
 /// The product of matrices; zero points are for the whole operand, for each row of the first, or for each column of the second.
 pub(super) fn product(c: &mut NodeCall<'_, '_>, [a, b]: [Quantized; 2]) -> NodeResult {
-    let dims = c.dims(a.value);
-    let rows = if let [.., rows, _] = dims[..] { rows } else { 1 };
-    let columns = c.dims(b.value).last().copied().unwrap_or(1);
-    let (a, b) = (a.zero_as(c, &[rows, 1])?, b.zero_as(c, &[columns])?);
-    let to = exact(c, [&a, &b], dims.last().copied().unwrap_or(0))?;
+    let depth = c.shape(a.value).last().map_or(0, |last| c.fix(last));
+    let (rows, columns) = (rows(c, a.value), columns(c, b.value));
+    let (a, b) = (a.zero_as(c, &rows)?, b.zero_as(c, &columns)?);
+    let to = exact(c, [&a, &b], depth)?;
     let (a, b) = (a.centred(c, to)?, b.centred(c, to)?);
     let sum = contraction::product_of_matrices(c, a, b)?;
     whole(c, sum)
+}
+
+/// One number for each row of a matrix: the shape that broadcasts to it.
+fn rows(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 2] {
+    let one = Dim::Known(1);
+    match &c.shape(x)[..] {
+        [.., rows, _] => [rows.clone(), one],
+        _ => [one.clone(), one],
+    }
+}
+
+/// One number for each column of a matrix.
+fn columns(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 1] {
+    [c.shape(x).pop().unwrap_or(Dim::Known(1))]
 }
 
 /// The convolution; the zero point of the weights is for all of them, or for each channel of the result. Padding is the zero point.
@@ -126,20 +140,18 @@ fn convolution(c: &mut NodeCall<'_, '_>, [x, w]: [Quantized; 2]) -> NodeResult {
 }
 
 /// One number for each channel of weights of such a shape: the shape that broadcasts to it.
-fn channels(weights: &[usize]) -> Vec<usize> {
-    weights.iter().enumerate().map(|(axis, &n)| if axis == 0 { n } else { 1 }).collect()
+fn channels(weights: &[usize]) -> Vec<Dim> {
+    weights.iter().enumerate().map(|(axis, &n)| Dim::from(if axis == 0 { n } else { 1 })).collect()
 }
 
 /// a, its scale and zero point; b likewise; and those of the result.
 fn qlinear_matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
-    let dims = c.dims(operands[0].value);
-    let rows = if let [.., rows, _] = dims[..] { rows } else { 1 };
-    let columns = c.dims(operands[1].value).last().copied().unwrap_or(1);
-    let shapes = [vec![rows, 1], vec![columns], vec![rows, 1]];
+    let (rows, columns) = (rows(c, operands[0].value), columns(c, operands[1].value));
+    let shapes = [rows.to_vec(), columns.to_vec(), rows.to_vec()];
     let scales = scales(c, [1, 4, 6], &shapes)?;
     let zero = c.input(7)?;
-    let zero = along(c, zero, &[rows, 1])?;
+    let zero = along(c, zero, &rows)?;
     let sum = product(c, operands)?;
     requantized(c, sum, scales, zero)
 }
@@ -149,7 +161,7 @@ fn qlinear_conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     let dims = c.dims(operands[1].value);
     // Behind the channels come the axes of the image.
-    let column: Vec<usize> = channels(&dims).into_iter().take(dims.len().saturating_sub(1)).collect();
+    let column: Vec<Dim> = channels(&dims).into_iter().take(dims.len().saturating_sub(1)).collect();
     let scales = scales(c, [1, 4, 6], &[vec![], column.clone(), vec![]])?;
     let zero = c.input(7)?;
     let zero = along(c, zero, &[])?;
@@ -163,8 +175,8 @@ fn qlinear_conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 /// The scales of both operands and of the result, each in a shape that broadcasts to the result.
-fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<usize>; 3]) -> Result<[NodeId; 3], NodeError> {
-    let mut scale = |at: usize, dims: &[usize]| {
+fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<Dim>; 3]) -> Result<[NodeId; 3], NodeError> {
+    let mut scale = |at: usize, dims: &[Dim]| {
         let scale = c.input(at)?;
         along(c, scale, dims)
     };
@@ -210,7 +222,7 @@ fn by_range(c: &mut NodeCall<'_, '_>, x: NodeId, ranges: Ranges) -> Result<[Node
     let mut end = |how: &str, beyond: &str| {
         let mut end = c.reduce(how, x, &axes)?;
         if ranges == Ranges::Tensor {
-            end = c.reshape(end, &[])?;
+            end = c.scalar(end)?;
         }
         c.with(beyond, end, 0.0)
     };
@@ -238,8 +250,7 @@ pub(super) fn dynamic_product(
     scale: NodeId,
 ) -> NodeResult {
     let [value, step, zero] = by_range(c, x, ranges)?;
-    let columns = c.dims(matrix.value).last().copied().unwrap_or(1);
-    let scale = along(c, scale, &[columns])?;
+    let scale = along(c, scale, &columns(c, matrix.value))?;
     let both = c.apply("mul", [step, scale])?;
     let sum = product(c, [Quantized { value, zero: Some(zero) }, matrix])?;
     let sum = c.cast(sum, DType::F32)?;

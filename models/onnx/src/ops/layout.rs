@@ -1,6 +1,6 @@
 //! Shapes: reshape and its kin, transposition, repetition, joining.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{Dim, NodeId};
 
 use super::{
     super::{
@@ -27,60 +27,93 @@ pub(super) const OPS: &[OpRow] = &[
 
 /// An extent of 0 is that of the input, unless `allowzero`; −1 is what is left.
 fn reshape(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let (x, wanted) = (c.input(0)?, c.known_ints(1)?);
-    let dims = c.dims(x);
+    let (x, wanted) = (c.input(0)?, c.known_dims(1)?);
+    let dims = c.shape(x);
     let copies = !c.flag("allowzero")?;
-    let extent = |(axis, &n): (usize, &i64)| match n {
-        0 if copies => {
-            dims.get(axis).map(|&n| Some(n)).ok_or_else(|| NodeError(format!("there is no axis {axis} to copy")))
+    let extent = |(axis, n): (usize, &Dim)| match n {
+        Dim::Known(0) if copies => {
+            dims.get(axis).map(|n| Some(n.clone())).ok_or_else(|| NodeError(format!("there is no axis {axis} to copy")))
         }
-        -1 => Ok(None),
-        n => Ok(Some(usize::try_from(n).map_err(|_| NodeError(format!("an extent of {n}")))?)),
+        Dim::Known(-1) => Ok(None),
+        n => extent(n).map(Some),
     };
-    let extents: Vec<Option<usize>> = wanted.iter().enumerate().map(extent).collect::<Result<_, _>>()?;
+    let extents: Vec<Option<Dim>> = wanted.iter().enumerate().map(extent).collect::<Result<_, _>>()?;
     let open = extents.iter().filter(|n| n.is_none()).count();
     if open > 1 {
         return Err(format!("more than one extent of {wanted:?} is open").into());
     }
-    let known = extents.iter().flatten().fold(1_usize, |n, &extent| n.saturating_mul(extent));
-    let rest = dims.iter().product::<usize>().checked_div(known).unwrap_or(0);
-    let dims: Vec<usize> = extents.into_iter().map(|n| n.unwrap_or(rest)).collect();
+    let rest = if open == 1 { left_over(&dims, extents.iter().flatten())? } else { Dim::Known(0) };
+    let dims: Vec<Dim> = extents.into_iter().map(|n| n.unwrap_or_else(|| rest.clone())).collect();
     c.reshape(x, &dims)
+}
+
+/// An integer that a file gives as an extent.
+fn extent(n: &Dim) -> Result<Dim, NodeError> {
+    match n.range() {
+        Some((least, _)) if least >= 0 => Ok(n.clone()),
+        _ => Err(NodeError(format!("an extent of {n}"))),
+    }
+}
+
+/// What the elements of a shape leave for one extent beside others. Extents that are on both sides cancel each other.
+fn left_over<'a>(dims: &[Dim], others: impl Iterator<Item = &'a Dim>) -> Result<Dim, NodeError> {
+    let mut dims = dims.to_vec();
+    let mut divisor = Dim::Known(1);
+    for other in others {
+        match dims.iter().position(|dim| dim == other && *dim != Dim::Known(0)) {
+            Some(at) => drop(dims.remove(at)),
+            None => divisor = &divisor * other,
+        }
+    }
+    let count = count(&dims);
+    match (count.known(), divisor.known()) {
+        (Some(count), Some(divisor)) => Ok(Dim::Known(count.checked_div(divisor).unwrap_or(0))),
+        _ => {
+            count.checked_div(&divisor).ok_or_else(|| NodeError(format!("{count} elements do not divide by {divisor}")))
+        }
+    }
 }
 
 /// Two axes: those before `axis`, and the others.
 fn flatten(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let dims = c.dims(x);
+    let dims = c.shape(x);
     // The axis may also be behind the last one.
     let axis = match c.int_or("axis", 1)? {
         axis if axis == dims.len() as i64 => dims.len(),
         axis => c.axis(axis, dims.len())?,
     };
-    c.reshape(x, &[dims[..axis].iter().product(), dims[axis..].iter().product()])
+    c.reshape(x, &[&dims[..axis], &dims[axis..]].map(count))
+}
+
+/// How many elements there are.
+pub(super) fn count(dims: &[Dim]) -> Dim {
+    dims.iter().fold(Dim::Known(1), |n, dim| &n * dim)
 }
 
 fn squeeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let dims = c.dims(x);
+    let dims = c.shape(x);
+    let one = Dim::Known(1);
     let gone: Vec<usize> = match c.list("axes", 1)? {
         Some(axes) => axes.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?,
-        None => (0..dims.len()).filter(|&a| dims[a] == 1).collect(),
+        None => (0..dims.len()).filter(|&a| dims[a] == one).collect(),
     };
-    if let Some(axis) = gone.iter().find(|&&a| dims[a] != 1) {
+    if let Some(axis) = gone.iter().find(|&&a| dims[a] != one) {
         return Err(format!("axis {axis} has the extent {}, not 1", dims[*axis]).into());
     }
-    let kept: Vec<usize> = (0..dims.len()).filter(|a| !gone.contains(a)).map(|a| dims[a]).collect();
+    let kept: Vec<Dim> = (0..dims.len()).filter(|a| !gone.contains(a)).map(|a| dims[a].clone()).collect();
     c.reshape(x, &kept)
 }
 
 fn unsqueeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let axes = c.list("axes", 1)?.ok_or("it does not say which axes")?;
-    let mut extents = c.dims(x).into_iter();
+    let mut extents = c.shape(x).into_iter();
     let rank = extents.len() + axes.len();
     let new: Vec<usize> = axes.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?;
-    let dims: Vec<usize> = (0..rank).map_while(|a| if new.contains(&a) { Some(1) } else { extents.next() }).collect();
+    let next = |a| if new.contains(&a) { Some(Dim::Known(1)) } else { extents.next() };
+    let dims: Vec<Dim> = (0..rank).map_while(next).collect();
     if dims.len() < rank || extents.next().is_some() {
         return Err("an axis is added twice".into());
     }
@@ -100,37 +133,40 @@ fn transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// Both ways: an extent of 1 leaves that of the input.
 fn expand(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let wanted: Vec<usize> =
-        c.known_ints(1)?.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative extent")?;
-    let dims = c.broadcast(&c.dims(x), &wanted)?;
+    let wanted: Vec<Dim> = c.known_dims(1)?.iter().map(extent).collect::<Result<_, _>>()?;
+    let dims = c.broadcast(&c.shape(x), &wanted)?;
     c.expand(x, &dims)
 }
+
+/// The most copies of an axis that varies.
+const MOST_COPIES: i64 = 64;
 
 /// The most axes that the kernels of a backend walk.
 const WALKED: usize = 8;
 
 /// Returns the number of axes of a repetition, where axes that are not repeated are one with those before them.
-fn walked(dims: &[usize], times: &[usize]) -> usize {
+fn walked(dims: &[Dim], times: &[Dim]) -> usize {
+    let one = Dim::Known(1);
     let (mut count, mut is_apart) = (0, true);
-    for (&n, &t) in dims.iter().zip(times) {
-        is_apart |= t != 1;
-        count += usize::from(t != 1) + usize::from(n != 1 && is_apart);
-        is_apart &= n == 1;
+    for (n, t) in dims.iter().zip(times) {
+        is_apart |= *t != one;
+        count += usize::from(*t != one) + usize::from(*n != one && is_apart);
+        is_apart &= *n == one;
     }
     count
 }
 
 /// Splits repetitions into steps: each repeats as many axes, from the last one on, as kernels walk.
-fn steps(dims: &[usize], times: &[usize]) -> Vec<Vec<usize>> {
-    let (mut dims, mut step) = (dims.to_vec(), vec![1; dims.len()]);
+fn steps(dims: &[Dim], times: &[Dim]) -> Vec<Vec<Dim>> {
+    let (mut dims, mut step) = (dims.to_vec(), vec![Dim::Known(1); dims.len()]);
     let mut steps = Vec::new();
-    for axis in (0..dims.len()).rev().filter(|&axis| times[axis] != 1) {
+    for axis in (0..dims.len()).rev().filter(|&axis| times[axis] != Dim::Known(1)) {
         let before = step.clone();
-        step[axis] = times[axis];
+        step[axis] = times[axis].clone();
         if walked(&dims, &step) > WALKED {
-            dims.iter_mut().zip(&before).for_each(|(n, t)| *n = n.saturating_mul(*t));
-            step = vec![1; dims.len()];
-            step[axis] = times[axis];
+            dims.iter_mut().zip(&before).for_each(|(n, t)| *n = &*n * t);
+            step = vec![Dim::Known(1); dims.len()];
+            step[axis] = times[axis].clone();
             steps.push(before);
         }
     }
@@ -141,24 +177,30 @@ fn steps(dims: &[usize], times: &[usize]) -> Vec<Vec<usize>> {
 /// Repeats each axis: an axis of extent 1 before it has the repetitions. Where these are more axes than kernels walk, some axes are
 /// repeated after the others.
 fn tile(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let (x, repeats) = (c.input(0)?, c.known_ints(1)?);
-    let dims = c.dims(x);
-    let times: Vec<usize> =
-        repeats.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative repetition")?;
-    if times.len() != dims.len() {
-        return Err(format!("{} repetitions for {} axes", times.len(), dims.len()).into());
+    let (mut x, repeats) = (c.input(0)?, c.known_dims(1)?);
+    let mut times: Vec<Dim> = repeats.iter().map(extent).collect::<Result<_, _>>()?;
+    if times.len() != c.rank(x) {
+        return Err(format!("{} repetitions for {} axes", times.len(), c.rank(x)).into());
     }
+    // Where repetitions of an axis that varies begin, no view can say.
+    for (axis, times) in times.iter_mut().enumerate() {
+        if let (true, Some(count @ 2..=MOST_COPIES)) = (c.shape(x)[axis].varies(), times.known()) {
+            x = c.concat(&vec![x; count as usize], axis)?;
+            *times = Dim::Known(1);
+        }
+    }
+    let dims = c.shape(x);
     steps(&dims, &times).iter().try_fold(x, |x, times| repeated(c, x, times))
 }
 
-fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, times: &[usize]) -> NodeResult {
-    let dims = c.dims(x);
-    let pairs = |outer: fn(usize) -> usize| -> Vec<usize> {
-        dims.iter().zip(times).flat_map(|(&n, &t)| [outer(t), n]).collect()
+fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, times: &[Dim]) -> NodeResult {
+    let dims = c.shape(x);
+    let pairs = |outer: fn(&Dim) -> Dim| -> Vec<Dim> {
+        dims.iter().zip(times).flat_map(|(n, t)| [outer(t), n.clone()]).collect()
     };
-    let apart = c.reshape(x, &pairs(|_| 1))?;
-    let repeated = c.expand(apart, &pairs(|t| t))?;
-    let all: Vec<usize> = dims.iter().zip(times).map(|(n, t)| n.saturating_mul(*t)).collect();
+    let apart = c.reshape(x, &pairs(|_| Dim::Known(1)))?;
+    let repeated = c.expand(apart, &pairs(Dim::clone))?;
+    let all: Vec<Dim> = dims.iter().zip(times).map(|(n, t)| n * t).collect();
     c.reshape(repeated, &all)
 }
 
@@ -171,41 +213,51 @@ fn concat(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 /// The extents, or from `start` to `end` of them.
 fn shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let dims = c.dims(c.input(0)?);
+    let dims = c.shape(c.input(0)?);
     let rank = dims.len() as i64;
     let at = |axis: i64| (if axis < 0 { axis + rank } else { axis }).clamp(0, rank) as usize;
     let (start, end) = (at(c.int_or("start", 0)?), at(c.int_or("end", rank)?));
-    let extents: Vec<i64> = dims.get(start..end).unwrap_or(&[]).iter().map(|&n| n as i64).collect();
-    c.integers(&extents)
+    c.integers(dims.get(start..end).unwrap_or(&[]))
 }
 
 fn size(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let count: usize = c.dims(c.input(0)?).iter().product();
-    c.number_of(count as f64, DType::I64)
+    let count = count(&c.shape(c.input(0)?));
+    c.length(&count)
 }
 
 /// [N C H W] with C = b²·D as [N D H·b W·b].
 fn depth_to_space(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
-    let &[n, channels, h, w] = c.dims(x).as_slice() else { return Err("its input has not four axes".into()) };
+    let (n, [channels, h, w]) = image(c, x)?;
     let depth = channels / (b * b);
     let (apart, perm) = match c.word("mode")?.unwrap_or("DCR") {
-        "DCR" => ([n, b, b, depth, h, w], [0, 3, 4, 1, 5, 2]),
-        "CRD" => ([n, depth, b, b, h, w], [0, 1, 4, 2, 5, 3]),
+        "DCR" => ([b, b, depth, h, w], [0, 3, 4, 1, 5, 2]),
+        "CRD" => ([depth, b, b, h, w], [0, 1, 4, 2, 5, 3]),
         other => return Err(format!("its mode `{other}` is not known").into()),
     };
-    let apart = c.reshape(x, &apart)?;
+    let apart = c.reshape(x, &of_each(&n, &apart))?;
     let moved = c.transpose(apart, &perm)?;
-    c.reshape(moved, &[n, depth, h * b, w * b])
+    c.reshape(moved, &of_each(&n, &[depth, h * b, w * b]))
 }
 
 /// [N C H·b W·b] as [N b²·C H W].
 fn space_to_depth(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
-    let &[n, depth, h, w] = c.dims(x).as_slice() else { return Err("its input has not four axes".into()) };
-    let apart = c.reshape(x, &[n, depth, h / b, b, w / b, b])?;
+    let (n, [depth, h, w]) = image(c, x)?;
+    let apart = c.reshape(x, &of_each(&n, &[depth, h / b, b, w / b, b]))?;
     let moved = c.transpose(apart, &[0, 3, 5, 1, 2, 4])?;
-    c.reshape(moved, &[n, depth * b * b, h / b, w / b])
+    c.reshape(moved, &of_each(&n, &[depth * b * b, h / b, w / b]))
+}
+
+/// Images: how many, and the extents of each.
+fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(Dim, [usize; 3]), NodeError> {
+    let image = <[usize; 3]>::try_from(c.extents(x, 1..c.rank(x))).map_err(|_| "its input has not four axes")?;
+    Ok((c.shape(x)[0].clone(), image))
+}
+
+/// The extents of as many tensors.
+pub(super) fn of_each(count: &Dim, dims: &[usize]) -> Vec<Dim> {
+    [count.clone()].into_iter().chain(dims.iter().map(|&n| n.into())).collect()
 }
 
 fn block_size(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {

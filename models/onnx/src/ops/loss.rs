@@ -72,7 +72,7 @@ fn negative_log_likelihood(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let all: Vec<usize> = (0..places.len()).collect();
     let total = |c: &mut NodeCall<'_, '_>, op: &str, x: NodeId| {
         let total = c.reduce(op, x, &all)?;
-        c.reshape(total, &[])
+        c.scalar(total)
     };
     match (c.word("reduction")?.unwrap_or("mean"), weight) {
         ("none", _) => Ok(losses),

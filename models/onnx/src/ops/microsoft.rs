@@ -1,15 +1,12 @@
 //! The ops of ONNX Runtime's own domain `com.microsoft`, as its optimisers write them. Their definitions are those of ONNX Runtime's document
 //! `ContribOperators.md`.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{DType, Dim, NodeId};
 
 use super::{
-    super::{
-        call::{NodeCall, NodeResult},
-        error::NodeError,
-    },
+    super::call::{NodeCall, NodeResult},
     activation::{hard_sigmoid, leaky},
-    attention::{attend, both, causal, heads, rotated},
+    attention::{attend, both, causal, four, heads, rotated, side_by_side},
     contraction::gemm,
     ids,
     norm::root_mean_square,
@@ -136,19 +133,18 @@ fn row_norm(c: &mut NodeCall<'_, '_>, x: NodeId, gain: NodeId, offset: Option<No
 /// The norm of the sums of the rows that words, positions and segments name; how many words a mask leaves of each text; and the sums.
 fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
     let words = c.input(0)?;
-    let [batch, length] = c.dims(words)[..] else {
-        return Err(format!("words of {:?}; they are [batch length]", c.dims(words)).into());
-    };
+    let shape = c.shape(words);
+    let [batch, length] = &shape[..] else { return Err(format!("words of {shape:?}; they are [batch length]").into()) };
     let rows = |c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId| {
         let ids = c.cast(ids, DType::I64)?;
-        let ids = ids::named(c, ids, c.dims(table)[0])?;
+        let ids = ids::named(c, ids, c.extent(table, 0))?;
         c.op("gather", &[table, ids], &[("axis", 0.into())])
     };
     let [of_words, of_positions, gain, offset] = [2, 3, 5, 6].map(|at| c.input(at));
     let mut sum = rows(c, of_words?, words)?;
     let places = match c.optional(8) {
         Some(given) => given,
-        None => c.iota(&[1, length], 1, DType::I64)?,
+        None => c.iota(&[Dim::Known(1), length.clone()], 1, DType::I64)?,
     };
     let of_places = rows(c, of_positions?, places)?;
     sum = c.apply("add", [sum, of_places])?;
@@ -162,25 +158,26 @@ fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
         Some(mask) => {
             let mask = c.cast(mask, DType::I32)?;
             let counts = c.reduce("reduce-sum", mask, &[1])?;
-            c.reshape(counts, &[batch])?
+            c.reshape(counts, &[batch.clone()])?
         }
-        None => c.full(0.0, DType::I32, &[batch])?,
+        None => c.full(0.0, DType::I32, &[batch.clone()])?,
     };
     Ok(vec![y, counts, sum])
 }
 
 /// Returns a bias of scores that is `mask_filter_value` at masked keys. The mask is [B L], 0 at masked keys, or [B], the number of keys.
-fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: usize, like: NodeId) -> NodeResult {
-    let dims = c.dims(mask);
+fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim, like: NodeId) -> NodeResult {
+    let (dims, one) = (c.shape(mask), Dim::Known(1));
     let mask = c.cast(mask, DType::I64)?;
-    let kept = match dims[..] {
+    let along = |batch: &Dim, keys: &Dim| [batch.clone(), one.clone(), one.clone(), keys.clone()];
+    let kept = match &dims[..] {
         [batch, length] if length == keys => {
             let kept = c.with("ne", mask, 0)?;
-            c.reshape(kept, &[batch, 1, 1, keys])?
+            c.reshape(kept, &along(batch, keys))?
         }
         [batch] => {
-            let count = c.reshape(mask, &[batch, 1, 1, 1])?;
-            let key = c.iota(&[1, 1, 1, keys], 3, DType::I64)?;
+            let count = c.reshape(mask, &along(batch, &one))?;
+            let key = c.iota(&along(&one, keys), 3, DType::I64)?;
             c.apply("lt", [key, count])?
         }
         _ => return Err(format!("a mask of {dims:?}; it is [batch {keys}] or [batch]").into()),
@@ -194,16 +191,17 @@ fn attended(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],
     (mask, added): (Option<NodeId>, Option<NodeId>),
-    past: usize,
+    past: Dim,
 ) -> NodeResult {
-    let ([_, _, queries, depth], keys) = (four(c, q)?, four(c, k)?[2]);
+    let ([_, _, queries, depth], [_, _, keys, _]) = (four(c, q)?, four(c, k)?);
+    let depth = c.fix(&depth);
     let scale = match c.float_or("scale", 0.0)? {
         0.0 => 1.0 / (depth as f64).sqrt(),
         scale => scale,
     };
     let mut bias = added;
     if let Some(mask) = mask {
-        let own = key_bias(c, mask, keys, q)?;
+        let own = key_bias(c, mask, &keys, q)?;
         bias = Some(match bias {
             Some(bias) => c.apply("add", [bias, own])?,
             None => own,
@@ -214,13 +212,7 @@ fn attended(
         bias = Some(both(c, bias, visible, q)?);
     }
     let y = attend(c, [q, k, v], bias, &[("scale", scale.into()), ("softcap", 0.0.into())])?;
-    let [batch, heads, rows, width] = four(c, y)?;
-    let y = c.transpose(y, &[0, 2, 1, 3])?;
-    c.reshape(y, &[batch, rows, heads * width])
-}
-
-fn four(c: &NodeCall<'_, '_>, x: NodeId) -> Result<[usize; 4], NodeError> {
-    c.dims(x).try_into().map_err(|dims| NodeError(format!("{dims:?} has not four axes")))
+    side_by_side(c, y)
 }
 
 /// Pairs of coordinates turn by the angle of their position, which is given for each token or for the first one.
@@ -229,11 +221,11 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return Err("with a scale, or with texts packed into one (is_packed_batching)".into());
     }
     let (x, given, cos, sin) = (c.input(0)?, c.input(1)?, c.input(2)?, c.input(3)?);
-    let dims = c.dims(x);
-    let rows = if dims.len() == 4 { dims[2] } else { dims.get(1).copied().unwrap_or(0) };
-    let places = match c.dims(given)[..] {
-        [1] => {
-            let place = c.iota(&[1, rows], 1, DType::I64)?;
+    let dims = c.shape(x);
+    let rows = dims.get(if dims.len() == 4 { 2 } else { 1 }).cloned().unwrap_or(Dim::Known(0));
+    let places = match c.shape(given)[..] {
+        [Dim::Known(1)] => {
+            let place = c.iota(&[Dim::Known(1), rows], 1, DType::I64)?;
             let first = c.cast(given, DType::I64)?;
             c.apply("add", [place, first])?
         }
@@ -252,13 +244,13 @@ fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if let Some(bias) = c.optional(2) {
         all = c.apply("add", [all, bias])?;
     }
-    let total = c.dims(all).last().copied().unwrap_or(0);
+    let total = c.shape(all).last().map_or(0, |last| c.fix(last));
     let widths = match c.ints("qkv_hidden_sizes")? {
         Some(sizes) => sizes.into_iter().map(|n| usize::try_from(n).unwrap_or(0)).collect(),
         None => vec![total / 3; 3],
     };
     if widths.len() != 3 || widths.iter().sum::<usize>() != total || c.rank(all) != 3 {
-        return Err(format!("queries, keys and values of {widths:?} in {:?}", c.dims(all)).into());
+        return Err(format!("queries, keys and values of {widths:?} in {:?}", c.shape(all)).into());
     }
     let mut parts = Vec::new();
     let mut at = 0;
@@ -267,7 +259,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
         parts.push(heads(c, part, "num_heads")?);
         at += width;
     }
-    attended(c, [parts[0], parts[1], parts[2]], (c.optional(3), c.optional(5)), 0)
+    attended(c, [parts[0], parts[1], parts[2]], (c.optional(3), c.optional(5)), Dim::Known(0))
 }
 
 /// Attention of given queries, keys and values; and keys and values behind those of the past.
@@ -286,7 +278,7 @@ fn of_heads(c: &mut NodeCall<'_, '_>) -> Outputs {
     if let Some(bias) = c.optional(3) {
         let mut at = 0;
         for part in &mut parts {
-            let width = c.dims(*part)[2];
+            let width = c.extent(*part, 2);
             let own = c.slice(bias, 0, at, width)?;
             *part = c.apply("add", [*part, own])?;
             at += width;
@@ -294,10 +286,10 @@ fn of_heads(c: &mut NodeCall<'_, '_>) -> Outputs {
     }
     let q = heads(c, parts[0], "num_heads")?;
     let mut kv = [heads(c, parts[1], "num_heads")?, heads(c, parts[2], "num_heads")?];
-    let mut past = 0;
+    let mut past = Dim::Known(0);
     for (at, x) in kv.iter_mut().enumerate() {
         if let Some(before) = c.optional(6 + at) {
-            past = four(c, before)?[2];
+            past = four(c, before)?[2].clone();
             *x = c.concat(&[before, *x], 2)?;
         }
     }

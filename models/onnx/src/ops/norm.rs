@@ -1,12 +1,13 @@
 //! Softmax and normalisation.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{DType, Dim, NodeId};
 
 use super::{
     super::{
         call::{NodeCall, NodeResult},
         error::NodeError,
     },
+    layout::count,
     row::{OpRow, Outputs, many, one},
 };
 
@@ -20,7 +21,7 @@ pub(super) const OPS: &[OpRow] = &[
     // ONNX Runtime writes it into ONNX's own domain.
     one("SimplifiedLayerNormalization", 1, root_mean_square),
     one("InstanceNormalization", 6, |c| {
-        let channels = c.dims(c.input(0)?).get(1).copied().unwrap_or(0);
+        let channels = c.extents(c.input(0)?, 1..2).first().copied().unwrap_or(0);
         grouped(c, channels, true)
     }),
     one("GroupNormalization", 18, |c| {
@@ -45,12 +46,12 @@ pub(super) fn over_rows(
     f: impl FnOnce(&mut NodeCall<'_, '_>, NodeId, usize) -> NodeResult,
 ) -> NodeResult {
     let x = c.input(0)?;
-    let dims = c.dims(x);
+    let dims = c.shape(x);
     let axis = c.axis(c.int_or("axis", if rest { 1 } else { -1 })?, dims.len())?;
     if !rest || axis + 1 == dims.len() {
         return f(c, x, axis);
     }
-    let flat = c.reshape(x, &[dims[..axis].iter().product(), dims[axis..].iter().product()])?;
+    let flat = c.reshape(x, &[&dims[..axis], &dims[axis..]].map(count))?;
     let result = f(c, flat, 1)?;
     c.reshape(result, &dims)
 }
@@ -61,10 +62,10 @@ fn softmax(c: &mut NodeCall<'_, '_>, op: &str, x: NodeId, axis: usize) -> NodeRe
 
 /// x − mean and 1/√(variance + eps) over some axes.
 fn centred(c: &mut NodeCall<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<[NodeId; 3], NodeError> {
-    let mean = c.reduce("reduce-mean", x, axes)?;
+    let mean = c.mean(x, axes)?;
     let centred = c.apply("sub", [x, mean])?;
     let square = c.apply("mul", [centred, centred])?;
-    let variance = c.reduce("reduce-mean", square, axes)?;
+    let variance = c.mean(square, axes)?;
     let shifted = c.with("add", variance, eps)?;
     Ok([mean, centred, c.apply("rsqrt", [shifted])?])
 }
@@ -75,25 +76,31 @@ fn stashed(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     if c.dtype(x).size() < stash.size() { c.cast(x, stash) } else { Ok(x) }
 }
 
-/// The extents of the axes from `axis` on, as one: what is normalised together.
-fn row(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(usize, usize), NodeError> {
-    let dims = c.dims(x);
-    let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;
-    Ok((axis, dims[axis..].iter().product()))
+/// The first of the axes that are normalised together, and their extents.
+fn row(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(usize, Vec<usize>), NodeError> {
+    let rank = c.rank(x);
+    let axis = c.axis(c.int_or("axis", -1)?, rank)?;
+    Ok((axis, c.extents(x, axis..rank)))
+}
+
+/// The shape with the axes from `axis` on as one.
+fn joined(dims: &[Dim], axis: usize) -> Vec<Dim> {
+    [&dims[..axis], &[count(&dims[axis..])]].concat()
 }
 
 /// The norm over all axes from `axis` on, then the mean and the inverse of the deviation.
 fn layer(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (x, scale) = (c.input(0)?, c.input(1)?);
-    let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
-    let (axis, width) = row(c, x)?;
+    let (dims, eps, to) = (c.shape(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
+    let (axis, row) = row(c, x)?;
     let x = stashed(c, x)?;
     let mut outputs = Vec::new();
     // One gain and one bias for each element of a row: that is the op of ours.
-    let whole = |c: &NodeCall<'_, '_>, p: Option<NodeId>| p.is_none_or(|p| c.dims(p) == dims[axis..]);
+    let whole = |c: &NodeCall<'_, '_>, p: Option<NodeId>| p.is_none_or(|p| c.dims(p) == row);
     if whole(c, Some(scale)) && whole(c, c.optional(2)) {
-        let flat = if axis + 1 == dims.len() { x } else { c.reshape(x, &[&dims[..axis], &[width]].concat())? };
-        let zeros = c.full(0.0, to, &dims[axis..])?;
+        let flat = c.reshape(x, &joined(&dims, axis))?;
+        let zeros = c.full(0.0, to, &row)?;
+        let width: usize = row.iter().product();
         let params = [scale, c.optional(2).unwrap_or(zeros)];
         let [gain, bias] = params.map(|p| c.reshape(p, &[width]).and_then(|p| c.cast(p, c.dtype(x))));
         let normal = c.op("layernorm", &[flat, gain?, bias?], &[("eps", eps.into())])?;
@@ -116,12 +123,12 @@ fn layer(c: &mut NodeCall<'_, '_>) -> Outputs {
 
 pub(super) fn root_mean_square(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, scale) = (c.input(0)?, c.input(1)?);
-    let (dims, eps, to) = (c.dims(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
-    let (axis, width) = row(c, x)?;
+    let (dims, eps, to) = (c.shape(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
+    let (axis, row) = row(c, x)?;
     let x = stashed(c, x)?;
-    if c.dims(scale) == dims[axis..] {
-        let flat = c.reshape(x, &[&dims[..axis], &[width]].concat())?;
-        let gain = c.reshape(scale, &[width])?;
+    if c.dims(scale) == row {
+        let flat = c.reshape(x, &joined(&dims, axis))?;
+        let gain = c.reshape(scale, &[row.iter().product::<usize>()])?;
         let gain = c.cast(gain, c.dtype(x))?;
         let normal = c.op("rmsnorm", &[flat, gain], &[("eps", eps.into())])?;
         let normal = c.reshape(normal, &dims)?;
@@ -129,7 +136,7 @@ pub(super) fn root_mean_square(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let axes: Vec<usize> = (axis..dims.len()).collect();
     let square = c.apply("mul", [x, x])?;
-    let mean = c.reduce("reduce-mean", square, &axes)?;
+    let mean = c.mean(square, &axes)?;
     let shifted = c.with("add", mean, eps)?;
     let inverse = c.apply("rsqrt", [shifted])?;
     let normal = c.apply("mul", [x, inverse])?;
@@ -145,7 +152,7 @@ fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
 /// Each group of channels of [N C ..] normalised, then a gain and a bias for each channel, or for each group.
 fn grouped(c: &mut NodeCall<'_, '_>, groups: usize, by_channel: bool) -> NodeResult {
     let x = c.input(0)?;
-    let channels = *c.dims(x).get(1).ok_or("its input has no channels")?;
+    let channels = *c.extents(x, 1..2).first().ok_or("its input has no channels")?;
     if groups == 0 || channels % groups != 0 {
         return Err(format!("{channels} channels are not {groups} groups").into());
     }
@@ -239,10 +246,10 @@ fn mean_variance(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rank = c.rank(x);
     let axes = c.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
     let axes: Vec<usize> = axes.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?;
-    let mean = c.reduce("reduce-mean", x, &axes)?;
+    let mean = c.mean(x, &axes)?;
     let centred = c.apply("sub", [x, mean])?;
     let square = c.apply("mul", [centred, centred])?;
-    let variance = c.reduce("reduce-mean", square, &axes)?;
+    let variance = c.mean(square, &axes)?;
     let deviation = c.apply("sqrt", [variance])?;
     let divisor = c.with("add", deviation, 1e-9)?;
     c.apply("div", [centred, divisor])
@@ -258,7 +265,7 @@ fn local_response(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let padded = super::slicing::zeros_around(c, square, 1, [(size - 1) / 2, size / 2])?;
     let windows = c.op("window", &[padded], &[("axis", 1.into()), ("size", (size as i64).into())])?;
     let sum = c.reduce("reduce-sum", windows, &[2])?;
-    let dims = c.dims(x);
+    let dims = c.shape(x);
     let sum = c.reshape(sum, &dims)?;
     let scaled = c.with("mul", sum, alpha / size as f64)?;
     let shifted = c.with("add", scaled, bias)?;

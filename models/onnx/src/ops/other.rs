@@ -48,6 +48,6 @@ fn dropout(c: &mut NodeCall<'_, '_>) -> Outputs {
             .into());
         }
     }
-    let dims = c.dims(x);
+    let dims = c.shape(x);
     Ok(vec![x, c.full(1.0, DType::Bool, &dims)?])
 }

@@ -51,7 +51,7 @@ pub(super) const OPS: &[OpRow] = &[
         let operands = [Quantized::read(c, 0, Some(4))?, Quantized::read(c, 1, Some(5))?];
         let columns = c.dims(operands[1].value).last().copied().unwrap_or(1);
         let (a, b) = (c.input(2)?, c.input(3)?);
-        let (a, b) = (along(c, a, &[])?, along(c, b, &[columns])?);
+        let (a, b) = (along(c, a, &[])?, along(c, b, &[columns.into()])?);
         let scale = c.apply("mul", [a, b])?;
         let sum = product(c, operands)?;
         let sum = c.cast(sum, DType::F32)?;
@@ -133,7 +133,7 @@ fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let columns = c.dims(operands[1].value).last().copied().unwrap_or(1);
     let (a, b) = (c.input(1)?, c.input(4)?);
-    let (a, b) = (along(c, a, &[])?, along(c, b, &[columns])?);
+    let (a, b) = (along(c, a, &[])?, along(c, b, &[columns.into()])?);
     let alpha = c.float_or("alpha", 1.0)?;
     let a = c.with("mul", a, alpha)?;
     let mut sum = product(c, operands)?;

@@ -25,7 +25,7 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
     }
     match dims[..] {
         [] => Ok(Some(param)),
-        [1] => c.reshape(param, &[]).map(Some),
+        [1] => c.scalar(param).map(Some),
         [n] => {
             let axis = c.axis(c.int_or("axis", 1)?, rank)?;
             let column: Vec<usize> = (0..rank).map(|i| if i == axis { n } else { 1 }).collect();

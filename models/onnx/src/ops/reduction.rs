@@ -1,6 +1,6 @@
 //! Reductions: each is a function of the elements, one of our reductions, and a function of the result.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{DType, Dim, NodeId};
 
 use super::{
     super::{
@@ -12,7 +12,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[
     one("ReduceSum", 1, |c| reduce(c, same, "reduce-sum", same)),
-    one("ReduceMean", 1, |c| reduce(c, same, "reduce-mean", same)),
+    one("ReduceMean", 1, mean),
     one("ReduceMax", 1, |c| reduce(c, same, "reduce-max", same)),
     one("ReduceMin", 1, |c| reduce(c, same, "reduce-min", same)),
     one("ReduceProd", 1, |c| reduce(c, same, "reduce-prod", same)),
@@ -32,19 +32,27 @@ fn square(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
 }
 
 /// The axes, which are all where none is given, unless the op is to do nothing then; and the shape of the result.
-fn axes(c: &NodeCall<'_, '_>, dims: &[usize]) -> Result<(Vec<usize>, Vec<usize>), NodeError> {
+fn axes(c: &NodeCall<'_, '_>, dims: &[Dim]) -> Result<(Vec<usize>, Vec<Dim>), NodeError> {
     let given = c.list("axes", 1)?.unwrap_or_default();
     let mut axes: Vec<usize> = given.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?;
     if axes.is_empty() && !c.flag("noop_with_empty_axes")? {
         axes = (0..dims.len()).collect();
     }
     let keep = c.int_or("keepdims", 1)? != 0;
-    let result = |(axis, &n): (usize, &usize)| match axes.contains(&axis) {
-        true => keep.then_some(1),
-        false => Some(n),
+    let result = |(axis, n): (usize, &Dim)| match axes.contains(&axis) {
+        true => keep.then_some(Dim::Known(1)),
+        false => Some(n.clone()),
     };
     let result = dims.iter().enumerate().filter_map(result).collect();
     Ok((axes, result))
+}
+
+/// The mean, which of integers is truncated.
+fn mean(c: &mut NodeCall<'_, '_>) -> NodeResult {
+    let x = c.input(0)?;
+    let (axes, dims) = axes(c, &c.shape(x))?;
+    let mean = c.mean(x, &axes)?;
+    c.reshape(mean, &dims)
 }
 
 fn reduce(
@@ -54,7 +62,7 @@ fn reduce(
     after: fn(&mut NodeCall<'_, '_>, NodeId) -> NodeResult,
 ) -> NodeResult {
     let x = c.input(0)?;
-    let (axes, dims) = axes(c, &c.dims(x))?;
+    let (axes, dims) = axes(c, &c.shape(x))?;
     // The extremum of truth values is that of 0 and 1.
     let dtype = c.dtype(x);
     let x = if dtype == DType::Bool { c.cast(x, DType::U8)? } else { x };
@@ -68,7 +76,7 @@ fn reduce(
 /// log Σ eˣ⁻ᵐ + m with the largest m, or 0 where that is infinite.
 fn log_sum_exp(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let (axes, dims) = axes(c, &c.dims(x))?;
+    let (axes, dims) = axes(c, &c.shape(x))?;
     let largest = c.reduce("reduce-max", x, &axes)?;
     let size = c.apply("abs", [largest])?;
     let infinite = c.with("eq", size, f64::INFINITY)?;

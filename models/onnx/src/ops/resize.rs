@@ -2,7 +2,7 @@
 //! that is not finite shows in its neighbours alone. The elements and their weights are known when the model is read. ONNX's reference
 //! implementation defines the modes (`onnx/reference/ops/op_resize.py`).
 
-use eutectic_ir::{DType, NodeId, Tensor};
+use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
 use super::{
     super::{
@@ -154,30 +154,36 @@ impl Sampling {
     /// Each axis by its scale.
     fn scaled(&self, c: &mut NodeCall<'_, '_>, scales: &[f64]) -> NodeResult {
         let x = c.input(0)?;
-        let dims = c.dims(x);
-        if scales.len() != dims.len() || scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
-            return Err(format!("scales of {scales:?} for {} axes", dims.len()).into());
+        let shape = c.shape(x);
+        if scales.len() != shape.len() || scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
+            return Err(format!("scales of {scales:?} for {} axes", shape.len()).into());
         }
         let mut result = x;
-        for (axis, (&scale, &extent)) in scales.iter().zip(&dims).enumerate() {
+        for (axis, (&scale, extent)) in scales.iter().zip(&shape).enumerate() {
             let part = self.crop.as_ref().map_or(1.0, |crop| crop.roi[axis][1] - crop.roi[axis][0]);
-            result = self.along(c, result, axis, scale, (extent as f64 * part * scale) as usize)?;
+            let scaled = match part * scale {
+                1.0 => extent.clone(),
+                _ => Dim::from((c.fix(extent) as f64 * part * scale) as usize),
+            };
+            result = self.along(c, result, axis, scale, &scaled)?;
         }
-        self.extrapolated(c, result, &dims)
+        self.extrapolated(c, x, result)
     }
 
     /// The resized image, including the part outside of the region.
-    fn extrapolated(&self, c: &mut NodeCall<'_, '_>, result: NodeId, dims: &[usize]) -> NodeResult {
-        self.crop.as_ref().map_or(Ok(result), |crop| crop.extrapolated(c, result, dims))
+    fn extrapolated(&self, c: &mut NodeCall<'_, '_>, x: NodeId, result: NodeId) -> NodeResult {
+        let Some(crop) = &self.crop else { return Ok(result) };
+        let dims = c.dims(x);
+        crop.extrapolated(c, result, &dims)
     }
 
     /// One axis with another extent.
-    fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: usize) -> NodeResult {
-        let extent = c.dims(x)[axis];
+    fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: &Dim) -> NodeResult {
         let whole = self.crop.as_ref().is_none_or(|crop| crop.roi[axis] == Crop::WHOLE);
-        if scale == 1.0 && result == extent && whole {
+        if scale == 1.0 && *result == c.shape(x)[axis] && whole {
             return Ok(x);
         }
+        let (extent, result) = (c.extent(x, axis), c.fix(result));
         // The weights are made here; no image is that large.
         if extent == 0 || result.saturating_mul(extent) > 1 << 28 {
             return Err(format!("{extent} elements of an axis as {result}").into());
@@ -255,14 +261,14 @@ fn weighted(
 
 /// The elements of an axis with these numbers: a view where each is repeated equally often, or where they are evenly apart; else a gather.
 pub(super) fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usize]) -> NodeResult {
-    let mut dims = c.dims(x);
-    let times = ids.len() / dims[axis];
-    if times > 0 && times * dims[axis] == ids.len() && ids.iter().enumerate().all(|(i, &id)| id == i / times) {
-        dims.insert(axis + 1, 1);
+    let (mut dims, extent) = (c.shape(x), c.extent(x, axis));
+    let times = ids.len() / extent;
+    if times > 0 && times * extent == ids.len() && ids.iter().enumerate().all(|(i, &id)| id == i / times) {
+        dims.insert(axis + 1, Dim::Known(1));
         let apart = c.reshape(x, &dims)?;
-        dims[axis + 1] = times;
+        dims[axis + 1] = times.into();
         let repeated = c.expand(apart, &dims)?;
-        dims[axis] = ids.len();
+        dims[axis] = ids.len().into();
         dims.remove(axis + 1);
         return c.reshape(repeated, &dims);
     }
@@ -302,14 +308,14 @@ impl Interpolation {
 /// Scales or sizes, of all axes or of some.
 fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let dims = c.dims(x);
+    let shape = c.shape(x);
     let axes: Vec<usize> = match c.ints("axes")? {
-        Some(axes) => axes.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?,
-        None => (0..dims.len()).collect(),
+        Some(axes) => axes.into_iter().map(|a| c.axis(a, shape.len())).collect::<Result<_, _>>()?,
+        None => (0..shape.len()).collect(),
     };
-    let plan = Sampling::read(c, &axes, dims.len())?;
+    let plan = Sampling::read(c, &axes, shape.len())?;
     let sizes = match c.optional(3) {
-        Some(_) => c.known_ints(3)?,
+        Some(_) => c.known_dims(3)?,
         None => Vec::new(),
     };
     if sizes.is_empty() {
@@ -317,16 +323,21 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         if given.len() != axes.len() {
             return Err(format!("{} scales for {} axes", given.len(), axes.len()).into());
         }
-        let mut scales = vec![1.0; dims.len()];
+        let mut scales = vec![1.0; shape.len()];
         axes.iter().zip(given).for_each(|(&axis, scale)| scales[axis] = scale);
         return plan.scaled(c, &scales);
     }
-    let sizes: Vec<usize> =
-        sizes.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative size")?;
+    if sizes.iter().any(|size| size.range().is_none_or(|(least, _)| least < 0)) {
+        return Err("a negative size".into());
+    }
     if sizes.len() != axes.len() {
         return Err(format!("{} sizes for {} axes", sizes.len(), axes.len()).into());
     }
-    let ratios: Vec<f64> = axes.iter().zip(&sizes).map(|(&axis, &n)| n as f64 / dims[axis].max(1) as f64).collect();
+    let ratio = |(&axis, size): (&usize, &Dim)| match *size == shape[axis] {
+        true => 1.0,
+        false => c.fix(size) as f64 / c.fix(&shape[axis]).max(1) as f64,
+    };
+    let ratios: Vec<f64> = axes.iter().zip(&sizes).map(ratio).collect();
     let of_all = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick).unwrap_or(1.0);
     let common = match c.word("keep_aspect_ratio_policy")?.unwrap_or("stretch") {
         "stretch" => None,
@@ -335,10 +346,14 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         other => return Err(format!("its keep_aspect_ratio_policy `{other}` is not known").into()),
     };
     let mut result = x;
-    for ((&axis, &size), &ratio) in axes.iter().zip(&sizes).zip(&ratios) {
+    for ((&axis, size), &ratio) in axes.iter().zip(&sizes).zip(&ratios) {
         let scale = common.unwrap_or(ratio);
-        let size = common.map_or(size, |scale| (scale * dims[axis] as f64 + 0.5).floor() as usize);
-        result = plan.along(c, result, axis, scale, size)?;
+        let size = match common {
+            None => size.clone(),
+            Some(1.0) => shape[axis].clone(),
+            Some(scale) => Dim::from((scale * c.fix(&shape[axis]) as f64 + 0.5).floor() as usize),
+        };
+        result = plan.along(c, result, axis, scale, &size)?;
     }
-    plan.extrapolated(c, result, &dims)
+    plan.extrapolated(c, x, result)
 }

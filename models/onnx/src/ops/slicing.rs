@@ -1,6 +1,8 @@
 //! Parts of a value: slice, split, pad.
 
-use eutectic_ir::{NodeId, attr::Number};
+use std::cmp::Ordering;
+
+use eutectic_ir::{Dim, NodeId, attr::Number};
 
 use super::{
     super::{
@@ -21,8 +23,8 @@ const LISTED: i64 = 1 << 24;
 fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
-    let starts = c.list("starts", 1)?.ok_or("it does not say where it starts")?;
-    let ends = c.list("ends", 2)?.ok_or("it does not say where it ends")?;
+    let starts = bounds(c, "starts", 1)?.ok_or("it does not say where it starts")?;
+    let ends = bounds(c, "ends", 2)?.ok_or("it does not say where it ends")?;
     let axes = c.list("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = c.list("steps", 4)?.unwrap_or_else(|| vec![1; starts.len()]);
     if [ends.len(), axes.len(), steps.len()].iter().any(|&n| n != starts.len()) {
@@ -31,31 +33,79 @@ fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut part = x;
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let axis = c.axis(axis, rank)?;
-        let extent = c.dims(part)[axis] as i64;
-        let from_start = |n: i64| if n < 0 { n.saturating_add(extent) } else { n };
-        let (low, high) = if step > 0 { (0, extent) } else { (-1, extent - 1) };
-        // A start before the axis is 0 in either direction.
-        let (at, wanted) = (from_start(start).clamp(0, high.max(0)), from_start(end));
-        let end = wanted.clamp(low, high);
-        // Exporters say `to the end` by a number that is larger than any extent.
-        if step > 0 && (extent + 1..i64::from(i32::MAX)).contains(&wanted) {
-            c.short(wanted, extent);
-        }
-        let distance = match step {
-            0 => return Err("a step of 0".into()),
-            // An axis without elements has no first one, from either end.
-            _ if extent == 0 => 0,
-            1.. => end - at,
-            _ => at - end,
-        };
-        let len = (distance.max(0) as u64).div_ceil(step.unsigned_abs()) as usize;
-        part = match (step, len) {
-            (_, 0) => c.slice(part, axis, 0, 0)?,
-            (1, _) | (_, 1) => c.slice(part, axis, at as usize, len)?,
-            _ => c.slice_by(part, axis, at, len, step)?,
-        };
+        let extent = c.shape(part)[axis].clone();
+        let [at, len] = elements(c, [start, end], step, &extent)?;
+        part = c.part(part, axis, [&at, &len], step)?;
     }
     Ok(part)
+}
+
+/// Bounds, which were an attribute once.
+fn bounds(c: &NodeCall<'_, '_>, attr: &str, at: usize) -> Result<Option<Vec<Dim>>, NodeError> {
+    match c.optional(at) {
+        Some(_) => c.known_dims(at).map(Some),
+        None => Ok(c.ints(attr)?.map(|bounds| bounds.into_iter().map(Dim::Known).collect())),
+    }
+}
+
+/// The first of the elements from a bound to another one, and how many they are.
+fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent: &Dim) -> Result<[Dim; 2], NodeError> {
+    if step == 0 {
+        return Err("a step of 0".into());
+    }
+    let zero = Dim::Known(0);
+    let from_start = |n: &Dim| match sign(n)? {
+        Ordering::Less => Ok::<Dim, NodeError>(n + extent),
+        _ => Ok(n.clone()),
+    };
+    let last = &(extent - &Dim::Known(1));
+    let (low, high) = if step > 0 { (zero.clone(), extent) } else { (Dim::Known(-1), last) };
+    // A start before the axis is 0 in either direction.
+    let (at, wanted) = (from_start(&start)?, from_start(&end)?);
+    let at = smaller(larger(at, zero.clone())?, larger(high.clone(), zero.clone())?)?;
+    // Exporters say `to the end` by a number that is larger than any extent.
+    if let (true, Some(wanted), Some(extent)) = (step > 0, wanted.known(), extent.known())
+        && (extent + 1..i64::from(i32::MAX)).contains(&wanted)
+    {
+        c.short(wanted, extent);
+    }
+    let end = smaller(larger(wanted, low)?, high.clone())?;
+    let distance = match step {
+        // An axis without elements has no first one, from either end.
+        _ if *extent == zero => zero.clone(),
+        1.. => &end - &at,
+        _ => &at - &end,
+    };
+    let distance = larger(distance, zero)?;
+    let step = step.unsigned_abs() as i64;
+    let len = match distance.known() {
+        Some(n) => Some(Dim::Known((n as u64).div_ceil(step as u64) as i64)),
+        None => distance.checked_div(&Dim::Known(step)),
+    };
+    let len = len.ok_or_else(|| NodeError(format!("{distance} elements in steps of {step}")))?;
+    Ok([at, len])
+}
+
+/// Whether a bound counts from the end.
+fn sign(n: &Dim) -> Result<Ordering, NodeError> {
+    match n.range() {
+        Some((0.., _)) => Ok(Ordering::Greater),
+        Some((_, ..0)) => Ok(Ordering::Less),
+        _ => Err(NodeError(format!("a bound of {n}, which may count from the start or from the end"))),
+    }
+}
+
+fn larger(a: Dim, b: Dim) -> Result<Dim, NodeError> {
+    match (&a - &b).range() {
+        Some((0.., _)) => Ok(a),
+        Some((_, ..=0)) => Ok(b),
+        _ => Err(NodeError(format!("the larger of {a} and {b} is another one in each run"))),
+    }
+}
+
+fn smaller(a: Dim, b: Dim) -> Result<Dim, NodeError> {
+    let larger = larger(a.clone(), b.clone())?;
+    Ok(if larger == a { b } else { a })
 }
 
 /// Crops to the middle, or pads with zeros around it. Of an odd number of elements, the end gets one more.
@@ -71,7 +121,7 @@ fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
     for (axis, extent) in axes.into_iter().zip(wanted) {
         let axis = c.axis(axis, rank)?;
         let extent = usize::try_from(extent).map_err(|_| format!("an extent of {extent}"))?;
-        let given = c.dims(result)[axis];
+        let given = c.extent(result, axis);
         if extent <= given {
             result = c.slice(result, axis, (given - extent) / 2, extent)?;
             continue;
@@ -89,7 +139,7 @@ fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
 fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(x))?;
-    let extent = c.dims(x)[axis];
+    let extent = c.extent(x, axis);
     let lengths: Vec<usize> = match c.list("split", 1)? {
         Some(lengths) => {
             lengths.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative length")?
@@ -137,7 +187,11 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut padded = x;
     for (i, &axis) in axes.iter().enumerate() {
         let (before, after) = (pads[i], pads[i + axes.len()]);
-        let extent = c.dims(padded)[axis] as i64;
+        if mode == "constant" && before >= 0 && after >= 0 {
+            padded = around(c, padded, axis, [before as usize, after as usize], value)?;
+            continue;
+        }
+        let extent = c.extent(padded, axis) as i64;
         let left = extent + before.min(0) + after.min(0);
         if left < 0 {
             return Err(format!("more is taken away than the {extent} elements of axis {axis}").into());
@@ -176,11 +230,11 @@ fn edges(
     mode: &str,
     value: Number,
 ) -> NodeResult {
-    let mut dims = c.dims(x);
-    let extent = dims[axis];
     if before + after == 0 {
         return Ok(x);
     }
+    let mut dims = c.shape(x);
+    let extent = c.extent(x, axis);
     if extent == 0 && mode != "constant" {
         return Err(format!("padding `{mode}` repeats elements, and axis {axis} has none").into());
     }
@@ -189,7 +243,7 @@ fn edges(
         "edge" => {
             let mut side = |at: usize, n: usize| {
                 let one = c.slice(x, axis, at, 1)?;
-                dims[axis] = n;
+                dims[axis] = n.into();
                 c.expand(one, &dims)
             };
             [side(0, before)?, side(extent - 1, after)?].map(Some)

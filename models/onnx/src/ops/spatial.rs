@@ -1,7 +1,7 @@
 //! Convolution and pooling. A signal of one spatial axis is an image of one row; what has more than two axes is taken apart in
 //! [`super::volume`].
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{Dim, NodeId};
 
 use super::{
     super::{
@@ -20,22 +20,27 @@ pub(super) const OPS: &[OpRow] = &[
     many("MaxPool", 1, max_pool),
     one("AveragePool", 7, average_pool),
     one("LpPool", 2, lp_pool),
-    one("GlobalAveragePool", 1, |c| global(c, "reduce-mean")),
-    one("GlobalMaxPool", 1, |c| global(c, "reduce-max")),
+    one("GlobalAveragePool", 1, |c| global(c, |c, x, axes| c.mean(x, axes))),
+    one("GlobalMaxPool", 1, |c| global(c, |c, x, axes| c.reduce("reduce-max", x, axes))),
 ];
 
 /// A reduction over all axes behind the channels.
-fn global(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
+fn global(c: &mut NodeCall<'_, '_>, reduce: fn(&mut NodeCall<'_, '_>, NodeId, &[usize]) -> NodeResult) -> NodeResult {
     let x = c.input(0)?;
     let axes: Vec<usize> = (2..c.rank(x)).collect();
-    c.reduce(how, x, &axes)
+    reduce(c, x, &axes)
 }
 
-/// The extents behind the channels.
+/// The extents behind the channels. How windows lie in steps of 1 does not depend on them.
 fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, NodeError> {
-    match c.dims(x)[..] {
-        [_, _, ref image @ ..] if !image.is_empty() => Ok(image.to_vec()),
-        ref dims => Err(format!("an input of {dims:?} has no spatial axes").into()),
+    let (shape, strides) = (c.shape(x), c.ints("strides")?.unwrap_or_default());
+    let extent = |(at, dim): (usize, &Dim)| match strides.get(at).is_none_or(|&stride| stride == 1) {
+        true => dim.capacity().and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
+        false => c.fix(dim),
+    };
+    match shape.get(2..).unwrap_or(&[]) {
+        [] => Err(format!("an input of {} axes has no spatial ones", shape.len()).into()),
+        image => Ok(image.iter().enumerate().map(extent).collect()),
     }
 }
 
@@ -46,16 +51,16 @@ fn is_volume(windows: &Windows) -> bool {
 
 /// With a row for a single spatial axis.
 fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
-    match c.dims(x)[..] {
-        [n, channels, width] => c.reshape(x, &[n, channels, 1, width]),
+    match &c.shape(x)[..] {
+        [n, channels, width] => c.reshape(x, &[n.clone(), channels.clone(), Dim::Known(1), width.clone()]),
         _ => Ok(x),
     }
 }
 
 /// The result with as many axes as the input had.
 fn as_input(c: &mut NodeCall<'_, '_>, y: NodeId, rank: usize) -> NodeResult {
-    match c.dims(y)[..] {
-        [n, channels, 1, width] if rank == 3 => c.reshape(y, &[n, channels, width]),
+    match &c.shape(y)[..] {
+        [n, channels, Dim::Known(1), width] if rank == 3 => c.reshape(y, &[n.clone(), channels.clone(), width.clone()]),
         _ => Ok(y),
     }
 }
@@ -84,7 +89,7 @@ pub(super) fn convolution(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, bias: 
 /// `output_padding` makes the result longer at its end; `output_shape` says how long it is, and so the padding.
 fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
-    let (rank, image) = (c.rank(x), image(c, x)?);
+    let (rank, image) = (c.rank(x), c.extents(x, 2..c.rank(x)));
     let n = image.len();
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
     let auto = c.word("auto_pad")?.unwrap_or("NOTSET");
@@ -141,7 +146,7 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     for (i, [before, after]) in rest.into_iter().enumerate() {
         let axis = 2 + i;
-        let left = c.dims(y)[axis] as i64 + before.min(0) + after.min(0);
+        let left = c.extent(y, axis) as i64 + before.min(0) + after.min(0);
         let left = usize::try_from(left).map_err(|_| "nothing is left of an axis")?;
         y = c.slice(y, axis, (-before).max(0) as usize, left)?;
         y = super::slicing::zeros_around(c, y, axis, [before, after].map(|n| n.max(0) as usize))?;

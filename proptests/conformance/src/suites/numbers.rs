@@ -10,7 +10,7 @@ use std::{
 };
 
 use eutectic::{
-    Error, Tensor,
+    Dim, Error, Tensor,
     engine::{
         models::{
             npy,
@@ -125,7 +125,7 @@ fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error
         let shape = port.ok().and_then(|port| port.shape.as_ref());
         let given = inputs.get(name).map(|given| given.dims().to_vec()).unwrap_or_default();
         for (dim, extent) in shape.iter().flat_map(|shape| shape.iter()).zip(given) {
-            shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), extent as i64)));
+            shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), Dim::from(extent))));
         }
     }
     let options = ImportOptions { given, shapes, ..ImportOptions::default() };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use eutectic::{
-    Compiler, Error, Tensor,
+    Compiler, Dim, Error, Tensor,
     engine::models::onnx::{Imported, Model, OnnxError, read_tensor},
 };
 use rayon::prelude::*;
@@ -110,7 +110,7 @@ fn attempts(compiler: &Compiler, model: &Model, data: &Path) -> Result<Outcome, 
         let path = data.join(format!("input_{at}.pb"));
         let tensor = read_tensor(path).map_err(|e| Outcome::Unsupported(format!("input {name}: {}", reason(&e))))?;
         for (dim, extent) in port.shape.iter().flat_map(|s| s.iter()).zip(tensor.dims()) {
-            shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), *extent as i64)));
+            shapes.extend(dim.symbols().into_iter().map(|symbol| (symbol.to_string(), Dim::from(*extent))));
         }
         inputs.insert(name.to_string(), tensor);
     }

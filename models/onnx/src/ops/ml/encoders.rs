@@ -1,6 +1,6 @@
 //! Categories as numbers: labels by a table, and one-hot vectors.
 
-use eutectic_ir::{DType, NodeId, Tensor};
+use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
 use crate::{
     call::{NodeCall, NodeResult},
@@ -24,10 +24,10 @@ const STRINGS: &str = "it maps strings, which programs do not have; map them to 
 
 /// Returns the place of each element in a list of keys, the first of equal ones; the length of the list where it has none. NaN may be a key.
 fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeResult {
-    let (count, dims) = (keys.count(), c.dims(x));
+    let (count, dims) = (keys.count(), c.shape(x));
     let has_nan = nan && keys.dtype().is_float() && keys.to_f64().iter().any(|key| key.is_nan());
     let keys = c.weights("keys", keys)?;
-    let x = c.reshape(x, &[&dims[..], &[1]].concat())?;
+    let x = c.reshape(x, &[&dims[..], &[Dim::Known(1)]].concat())?;
     let mut found = c.apply("eq", [x, keys])?;
     if has_nan {
         let (unknown, of_keys) = (c.apply("is-nan", [x])?, c.apply("is-nan", [keys])?);
@@ -80,7 +80,7 @@ fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     let count = values.count();
     let (values, default) = (c.weights("values", values)?, c.constant(default)?);
     let values = c.reshape(values, &[count])?;
-    let default = c.reshape(default, &[1])?;
+    let default = c.reshape(default, &[1_usize])?;
     let table = c.concat(&[values, default], 0)?;
     c.op("gather", &[table, place], &[("axis", 0.into())])
 }
@@ -92,9 +92,9 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     let x = c.input(0)?;
     let x = c.cast(x, DType::I64)?;
-    let (count, dims) = (categories.len(), c.dims(x));
+    let (count, dims) = (categories.len(), c.shape(x));
     let place = place(c, x, Tensor::from_i64(DType::I64, &[count], categories), false)?;
-    let column = c.reshape(place, &[&dims[..], &[1]].concat())?;
+    let column = c.reshape(place, &[&dims[..], &[Dim::Known(1)]].concat())?;
     let number = c.iota(&[count], 0, c.dtype(place))?;
     let hit = c.apply("eq", [column, number])?;
     let encoded = c.cast(hit, DType::F32)?;
@@ -105,7 +105,7 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let unknown = c.cast(unknown, DType::I32)?;
     let axes: Vec<usize> = (0..dims.len()).collect();
     let any = c.reduce("reduce-max", unknown, &axes)?;
-    let any = c.reshape(any, &[])?;
+    let any = c.scalar(any)?;
     let any = c.cast(any, DType::Bool)?;
     c.unless(any, encoded, "an element of no category; `zeros` of 1 allows them")
 }

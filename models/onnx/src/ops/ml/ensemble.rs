@@ -144,9 +144,11 @@ impl Ensemble {
         let weights = Tensor::from_f64(c.dtype(rows.x), &[self.weights.len()], weight);
         let weights = c.weights("weights", weights)?;
         let picked = c.op("gather", &[weights, at], &[("axis", 0.into())])?;
-        let picked = c.reshape(picked, &[rows.count, self.targets, longest])?;
-        let scores = c.reduce(how, picked, &[2])?;
-        Ok((c.reshape(scores, &[rows.count, self.targets])?, scored))
+        let count = rows.count(c);
+        let picked = c.reshape(picked, &[self.targets.into(), longest.into(), count.clone()])?;
+        let scores = c.reduce(how, picked, &[1])?;
+        let scores = c.reshape(scores, &[self.targets.into(), count])?;
+        Ok((c.transpose(scores, &[1, 0])?, scored))
     }
 
     /// Scores rows where leaves have weights for several targets: each leaf has a row of weights.
@@ -157,13 +159,13 @@ impl Ensemble {
         aggregate: Aggregate,
     ) -> Result<(NodeId, Vec<Scored>), NodeError> {
         let (how, neutral) = aggregate.reduction();
-        let dims = [self.weights.len(), self.targets];
+        let (dims, count) = ([self.weights.len(), self.targets], rows.count(c));
         let at = self.forest.descended(c, rows)?;
         let picked = |c: &mut NodeCall<'_, '_>, label: &str, table: Tensor, how: &str| {
             let table = c.weights(label, table)?;
             let picked = c.op("gather", &[table, at], &[("axis", 0.into())])?;
-            let scores = c.reduce(how, picked, &[1])?;
-            c.reshape(scores, &[rows.count, dims[1]])
+            let scores = c.reduce(how, picked, &[0])?;
+            c.reshape(scores, &[count.clone(), dims[1].into()])
         };
         let cells = || self.weights.iter().flat_map(|of_leaf| (0..self.targets).map(|target| of_leaf.get(&target)));
         let weights = cells().map(|weight| weight.copied().unwrap_or(neutral));

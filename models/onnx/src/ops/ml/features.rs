@@ -1,6 +1,6 @@
 //! The preparation of features: scaling, norms, thresholds, missing values, columns.
 
-use eutectic_ir::{DType, NodeId, Tensor, attr::Number, ops::Ids};
+use eutectic_ir::{DType, Dim, NodeId, Tensor, attr::Number, ops::Ids};
 
 use super::rows::Rows;
 use crate::{
@@ -37,7 +37,7 @@ fn per_feature(c: &mut NodeCall<'_, '_>, label: &str, values: Vec<f64>, like: No
 /// Computes (x − offset) · scale, in f32 at last.
 fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::read(c)?;
-    let dims = c.dims(c.input(0)?);
+    let dims = c.shape(c.input(0)?);
     let mut x = rows.x;
     for (name, op) in [("offset", "sub"), ("scale", "mul")] {
         if let Some(values) = c.floats(name)?.filter(|values| !values.is_empty()) {
@@ -52,7 +52,7 @@ fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// Divides rows by their largest element, the sum of sizes, or the root of the sum of squares; a row of 0 is kept.
 fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::single(c)?;
-    let dims = c.dims(c.input(0)?);
+    let dims = c.shape(c.input(0)?);
     let x = rows.x;
     let norm = match c.word("norm")?.unwrap_or("MAX") {
         "MAX" => {
@@ -112,14 +112,14 @@ fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// Returns the columns that the ids name; of a vector, as one row.
 fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, given) = (c.input(0)?, c.input(1)?);
-    let dims = c.dims(x);
+    let dims = c.shape(x);
     let (outer, width) = match dims.split_last() {
-        Some((width, [])) => (vec![1], *width),
-        Some((width, outer)) => (outer.to_vec(), *width),
+        Some((width, [])) => (vec![Dim::Known(1)], c.fix(width)),
+        Some((width, outer)) => (outer.to_vec(), c.fix(width)),
         None => return Err("a number, which has no columns".into()),
     };
-    let x = c.reshape(x, &[&outer[..], &[width]].concat())?;
-    let count = c.dims(given).iter().product();
+    let x = c.reshape(x, &[&outer[..], &[width.into()]].concat())?;
+    let count: usize = c.dims(given).iter().product();
     let given = c.reshape(given, &[count])?;
     let given = c.cast(given, DType::I64)?;
     let given = ids::checked(c, given, Ids { extent: width as i64, from_end: false })?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, iter::repeat_n};
 
-use eutectic_ir::{DType, NodeId, Tensor, Type};
+use eutectic_ir::{DType, Dim, NodeId, Tensor, Type};
 
 use super::rows::Rows;
 use crate::{
@@ -174,15 +174,18 @@ impl Forest {
         }) as i64
     }
 
-    /// Returns the number of the leaf [rows trees] at which each row ends in each tree.
+    /// Returns the number of the leaf [trees rows] at which each row ends in each tree. Trees come first: while all rows descend one of them,
+    /// its nodes stay in the nearest cache.
     pub fn descended(&self, c: &mut NodeCall<'_, '_>, rows: Rows) -> NodeResult {
         if let Some(split) = self.splits.iter().find(|split| split.feature >= rows.width) {
             return Err(format!("a tree reads feature {} of rows of {}", split.feature, rows.width).into());
         }
         let outcomes = Outcomes::of(&self.splits);
         let places = self.splits.len() + self.leaves;
-        let ids = counter((places * outcomes.count()).max(rows.count * rows.width));
-        let roots = Tensor::from_i64(ids, &[1, self.roots.len()], self.roots.iter().map(|root| self.place(*root)));
+        let count = rows.count(c);
+        let most = count.capacity().and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+        let ids = counter((places * outcomes.count()).max(most.saturating_mul(rows.width)));
+        let roots = Tensor::from_i64(ids, &[self.roots.len(), 1], self.roots.iter().map(|root| self.place(*root)));
         let mut at = c.constant(roots)?;
         if self.depth > 0 {
             let tables = self.tables(c, &outcomes, rows, ids)?;
@@ -191,11 +194,11 @@ impl Forest {
                     at = step(c, at, &tables, &outcomes)?;
                 }
             } else {
-                let start = c.expand(at, &[rows.count, self.roots.len()])?;
+                let start = c.expand(at, &[self.roots.len().into(), count.clone()])?;
                 at = looped(c, start, &tables, &outcomes, self.depth)?;
             }
         }
-        let at = c.expand(at, &[rows.count, self.roots.len()])?;
+        let at = c.expand(at, &[self.roots.len().into(), count])?;
         c.with("sub", at, self.splits.len() as i64)
     }
 
@@ -217,8 +220,9 @@ impl Forest {
         let next = self.splits.iter().flat_map(of_split);
         let next = next.chain((self.splits.len()..count).flat_map(|leaf| repeat_n(leaf as i64, width)));
         let next = c.weights("children", Tensor::from_i64(ids, &[count * width], next))?;
-        let flat = c.reshape(rows.x, &[rows.count * rows.width])?;
-        let row = c.iota(&[rows.count, 1], 0, ids)?;
+        let count = rows.count(c);
+        let flat = c.reshape(rows.x, &[&count * &Dim::from(rows.width)])?;
+        let row = c.iota(&[Dim::Known(1), count], 1, ids)?;
         let row = c.with("mul", row, rows.width as i64)?;
         Ok(Tables { features, values, next, flat, row })
     }

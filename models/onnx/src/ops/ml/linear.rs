@@ -64,7 +64,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     if transform == Transform::Probit {
         return Err("PROBIT of one score of two classes, of which ONNX Runtime writes one".into());
     }
-    let rows = c.dims(scores)[0];
+    let rows = c.shape(scores)[0].clone();
     let wins = c.with("gt", scores, 0.0)?;
     let place = c.cast(wins, DType::I64)?;
     let place = c.reshape(place, &[rows])?;

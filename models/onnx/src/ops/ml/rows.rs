@@ -1,6 +1,6 @@
 //! Rows of features, and the lists of numbers that models of them have.
 
-use eutectic_ir::{DType, NodeId};
+use eutectic_ir::{DType, Dim, NodeId};
 
 use crate::{call::NodeCall, error::NodeError};
 
@@ -9,7 +9,6 @@ use crate::{call::NodeCall, error::NodeError};
 pub(super) struct Rows {
     /// The features [count width].
     pub x: NodeId,
-    pub count: usize,
     pub width: usize,
 }
 
@@ -17,14 +16,20 @@ impl Rows {
     /// Returns the first input: a matrix, or a vector that is one row. Integers become f32.
     pub fn read(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
         let x = c.input(0)?;
-        let (count, width) = match c.dims(x)[..] {
-            [width] => (1, width),
-            [count, width] => (count, width),
-            ref dims => return Err(format!("features of {dims:?}; they are [rows features] or [features]").into()),
+        let dims = c.shape(x);
+        let width = match &dims[..] {
+            [width] | [_, width] => c.fix(width),
+            _ => return Err(format!("features of {dims:?}; they are [rows features] or [features]").into()),
         };
-        let x = c.reshape(x, &[count, width])?;
+        let count = if dims.len() == 2 { dims[0].clone() } else { Dim::Known(1) };
+        let x = c.reshape(x, &[count, width.into()])?;
         let float = if c.dtype(x).is_float() { c.dtype(x) } else { DType::F32 };
-        Ok(Rows { x: c.cast(x, float)?, count, width })
+        Ok(Rows { x: c.cast(x, float)?, width })
+    }
+
+    /// Returns the number of rows.
+    pub fn count(&self, c: &NodeCall<'_, '_>) -> Dim {
+        c.shape(self.x)[0].clone()
     }
 
     /// Reads them as [`Rows::read`] does, in f32.

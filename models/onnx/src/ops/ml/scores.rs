@@ -145,7 +145,7 @@ const STRINGS: &str = "labels that are strings, which programs do not have; leav
 
 /// Returns the place of the largest of the scores [rows n] of each row, the first of equal ones.
 pub(super) fn winner(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
-    let rows = c.dims(scores)[0];
+    let rows = c.shape(scores)[0].clone();
     let place = place_of(c, scores, "reduce-max", 1, false)?;
     c.reshape(place, &[rows])
 }

@@ -1,6 +1,6 @@
 //! Support vector machines: kernels of rows and support vectors, and the votes of pairs of classes.
 
-use eutectic_ir::{DType, NodeId, Tensor, Type};
+use eutectic_ir::{DType, Dim, NodeId, Tensor, Type};
 
 use super::{
     linear::weighted,
@@ -38,11 +38,12 @@ fn kernel(c: &mut NodeCall<'_, '_>, rows: Rows, vectors: &[f64]) -> NodeResult {
         "RBF" => {
             let vectors = Tensor::from_f64(DType::F32, &[1, count, rows.width], vectors.iter().copied());
             let vectors = c.weights("vectors", vectors)?;
-            let x = c.reshape(rows.x, &[rows.count, 1, rows.width])?;
+            let rows_of = rows.count(c);
+            let x = c.reshape(rows.x, &[rows_of.clone(), Dim::Known(1), rows.width.into()])?;
             let distance = c.apply("sub", [x, vectors])?;
             let square = c.apply("mul", [distance, distance])?;
             let sum = c.reduce("reduce-sum", square, &[2])?;
-            let sum = c.reshape(sum, &[rows.count, count])?;
+            let sum = c.reshape(sum, &[rows_of, count.into()])?;
             let exponent = c.with("mul", sum, -gamma)?;
             c.apply("exp", [exponent])
         }
@@ -110,7 +111,7 @@ fn by_planes(
         // ONNX Runtime takes the larger of two scores for that of the second class.
         let positive = coefficients.iter().all(|x| *x >= 0.0);
         let most = c.reduce("reduce-max", scores, &[1])?;
-        let most = c.reshape(most, &[rows.count])?;
+        let most = c.reshape(most, &[rows.count(c)])?;
         let second = c.with(if positive { "ge" } else { "gt" }, most, if positive { 0.5 } else { 0.0 })?;
         let one = c.number(1, place)?;
         place = c.apply("where", [second, one, place])?;

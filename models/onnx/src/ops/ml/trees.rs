@@ -82,7 +82,7 @@ fn of_many(
     transform: Transform,
 ) -> Result<(NodeId, NodeId), NodeError> {
     let mut scores = scores;
-    let count = c.dims(scores)[1];
+    let count = c.extent(scores, 1);
     if !base.is_empty() {
         if base.len() > count {
             return Err(format!("{} base values for {count} classes", base.len()).into());
@@ -99,7 +99,7 @@ fn of_many(
         candidates.push(match scored {
             _ if at < base.len() => own,
             Scored::Always => own,
-            Scored::Never => c.expand(lowest, &[c.dims(scores)[0], 1])?,
+            Scored::Never => c.expand(lowest, &c.shape(own))?,
             Scored::Where(there) => c.apply("where", [*there, own, lowest])?,
         });
     }
@@ -146,14 +146,14 @@ impl Votes {
         let zero = c.number(0.0, first)?;
         let written = match of_first {
             Scored::Always => first,
-            Scored::Never => c.expand(zero, &c.dims(first))?,
+            Scored::Never => c.expand(zero, &c.shape(first))?,
             Scored::Where(there) => c.apply("where", [*there, first, zero])?,
         };
         let decides = if both { second } else { written };
         let alone = !both && base.len() < 2;
         let limit = if self.alone && self.positive { 0.5 } else { 0.0 };
         let wins = c.with("gt", decides, limit)?;
-        let rows = c.dims(wins)[0];
+        let rows = c.shape(wins)[0].clone();
         let place = c.cast(wins, DType::I64)?;
         let place = c.reshape(place, &[rows])?;
         let scores = if alone {

@@ -1,0 +1,163 @@
+//! Integers that depend on extents at run time: shapes are known as polynomials of these, wherever files compute with them.
+
+use eutectic_ir::{
+    Attr, Class, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::Node, interp::evaluate_rounded,
+    ops::eval::Value,
+};
+
+use super::{super::error::NodeError, Importer};
+
+/// More integers than any shape has axes are not followed.
+const MOST: usize = 64;
+
+/// Stands for integer `n` that is not a number, where a view says which of them goes where: no extent is as large.
+const STANDS_FOR: i64 = 1 << 50;
+
+impl Importer<'_> {
+    /// The extents of a value.
+    pub fn shape(&self, id: NodeId) -> Shape {
+        let shape = self.graph.shape(id);
+        shape.expect("values of the model are tensors").clone()
+    }
+
+    /// Returns the integers of a value that is known, or depends on nothing but extents at run time.
+    pub fn lengths(&self, id: NodeId) -> Option<Vec<Dim>> {
+        if let Some(dims) = self.lengths.get(&id) {
+            return Some(dims.clone());
+        }
+        let value = self.value(id).filter(|value| !value.dtype().is_float() && value.count() <= MOST)?;
+        Some(value.to_i64().into_iter().map(Dim::Known).collect())
+    }
+
+    /// Integers as a value i64[n].
+    pub fn integers(&mut self, dims: &[Dim]) -> Result<NodeId, NodeError> {
+        let numbers: Option<Vec<i64>> = dims.iter().map(Dim::known).collect();
+        if let Some(numbers) = numbers {
+            return self.constant(Tensor::from_i64(DType::I64, &[numbers.len()], numbers));
+        }
+        let origin = Origin::default();
+        let mut parts = dims.iter().map(|dim| {
+            let number = self.length(dim)?;
+            self.apply("reshape", &[number], &[("shape", super::shape(&[1_usize]))], &origin)
+        });
+        let first = parts.next().ok_or("a shape without axes depends on no length")??;
+        let parts: Vec<NodeId> = parts.collect::<Result<_, _>>()?;
+        let axis = [("axis", Attr::from(0))];
+        let all = parts.into_iter().try_fold(first, |all, part| self.apply("concat", &[all, part], &axis, &origin))?;
+        self.lengths.insert(all, dims.to_vec());
+        Ok(all)
+    }
+
+    /// An integer as a value i64[]: programs count the elements of an axis of that length.
+    pub fn length(&mut self, dim: &Dim) -> Result<NodeId, NodeError> {
+        let (terms, constant) = dim.split_constant();
+        let origin = Origin::default();
+        let number = |importer: &mut Self, n: i64| importer.constant(Tensor::from_i64(DType::I64, &[], [n]));
+        let mut sum = None;
+        for (product, factor) in terms {
+            let one = number(self, 1)?;
+            let axes: Shape = [product].into_iter().collect();
+            let ones = self.apply("expand", &[one], &[("shape", Attr::Shape(axes))], &origin)?;
+            let attrs = [("axes", Attr::from(&[0_i64][..])), ("keep", false.into())];
+            let count = self.apply("reduce-sum", &[ones], &attrs, &origin)?;
+            let factor = number(self, factor)?;
+            let term = self.apply("mul", &[count, factor], &[], &origin)?;
+            sum = Some(match sum {
+                Some(sum) => self.apply("add", &[sum, term], &[], &origin)?,
+                None => term,
+            });
+        }
+        let constant = number(self, constant)?;
+        let all = sum.map_or(Ok(constant), |sum| self.apply("add", &[sum, constant], &[], &origin))?;
+        if dim.known().is_none() {
+            self.lengths.insert(all, vec![dim.clone()]);
+        }
+        Ok(all)
+    }
+
+    /// Integers that are the same at all lengths, as the constant that they are.
+    pub(super) fn same_for_all(&mut self, id: NodeId, dims: &[Dim]) -> Result<NodeId, NodeError> {
+        let ty = self.graph.ty(id).clone();
+        let numbers = dims.iter().filter_map(Dim::known);
+        let (dtype, dims) = (ty.dtype().unwrap_or(DType::I64), ty.dims().unwrap_or_default());
+        self.constant(Tensor::from_i64(dtype, &dims, numbers))
+    }
+
+    /// What an op makes of integers that depend on extents at run time; nothing where the result is not such integers.
+    pub(super) fn lengths_of(&self, id: NodeId) -> Option<Vec<Dim>> {
+        let node = self.graph.node(id);
+        let (dims, dtype) = (node.ty.dims()?, node.ty.dtype()?);
+        let is_small = !dtype.is_float() && dims.iter().product::<usize>() <= MOST;
+        if !is_small || !node.operands.iter().any(|o| self.lengths.contains_key(o)) {
+            return None;
+        }
+        let operands: Vec<Vec<Dim>> = node.operands.iter().map(|o| self.lengths(*o)).collect::<Option<_>>()?;
+        match node.op.def().class {
+            Class::View(_) => moved(id, node, self, &operands),
+            Class::Pointwise => self.combined(node, &dims, &operands),
+            _ => None,
+        }
+    }
+
+    /// A pointwise op, each of whose results is a number or a polynomial.
+    fn combined(&self, node: &Node, dims: &[usize], operands: &[Vec<Dim>]) -> Option<Vec<Dim>> {
+        let dtype = node.ty.dtype()?;
+        let (low, high) = dtype.integers();
+        let one = |element: usize| {
+            let of = |(values, id): (&Vec<Dim>, &NodeId)| {
+                let ty = self.graph.ty(*id);
+                Some((values[place(element, dims, &ty.dims()?)].clone(), ty.dtype()?))
+            };
+            let of_operands: Vec<(Dim, DType)> = operands.iter().zip(&node.operands).map(of).collect::<Option<_>>()?;
+            let numbers: Option<Vec<_>> = of_operands.iter().map(|(d, t)| Some((d.known()? as f64, *t))).collect();
+            if let Some(numbers) = numbers {
+                return node.op.fold(&node.attrs, &numbers, dtype).map(|n| Dim::Known(n as i64));
+            }
+            let given: Vec<Dim> = of_operands.into_iter().map(|(dim, _)| dim).collect();
+            let made = (node.op.def().lengths)(&given, dtype)?;
+            // An integer that may wrap is none of these.
+            made.range().filter(|(least, most)| low <= *least && *most <= high).map(|_| made)
+        };
+        (0..dims.iter().product()).map(one).collect()
+    }
+}
+
+/// The element of an operand that broadcasts to a result, for an element of the result.
+fn place(mut element: usize, result: &[usize], operand: &[usize]) -> usize {
+    let (mut at, mut stride) = (0, 1);
+    for (axis, &extent) in result.iter().enumerate().rev() {
+        let coordinate = element % extent;
+        element /= extent;
+        let Some(axis) = (axis + operand.len()).checked_sub(result.len()) else { continue };
+        at += if operand[axis] == 1 { 0 } else { coordinate * stride };
+        stride *= operand[axis];
+    }
+    at
+}
+
+/// A view: it moves numbers that stand for what is none.
+fn moved(id: NodeId, node: &Node, importer: &Importer<'_>, operands: &[Vec<Dim>]) -> Option<Vec<Dim>> {
+    let mut open = Vec::new();
+    let mut values = Vec::new();
+    for (dims, operand) in operands.iter().zip(&node.operands) {
+        let number = |dim: &Dim| {
+            dim.known().unwrap_or_else(|| {
+                open.push(dim.clone());
+                STANDS_FOR + open.len() as i64 - 1
+            })
+        };
+        let numbers: Vec<i64> = dims.iter().map(number).collect();
+        let extents = importer.graph.ty(*operand).dims()?;
+        // In the widest type, which holds them.
+        values.push(Value::from_tensor(&Tensor::from_i64(DType::I64, &extents, numbers)));
+    }
+    let wide = Node { ty: Type::tensor(DType::I64, &node.ty.dims().unwrap_or_default()), ..node.clone() };
+    let values: Vec<&Value<f64>> = values.iter().collect();
+    // Where they are ids, they name nothing.
+    let moved = evaluate_rounded(id, &wide, &values).ok()?.pop()?;
+    let dim = |n: i64| match usize::try_from(n - STANDS_FOR) {
+        Ok(at) => open.get(at).cloned().unwrap_or(Dim::Known(n)),
+        Err(_) => Dim::Known(n),
+    };
+    Some(moved.to_tensor().to_i64().into_iter().map(dim).collect())
+}
