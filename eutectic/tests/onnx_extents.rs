@@ -6,8 +6,11 @@ use eutectic::{Compiler, Cpu, CpuOptions, DType, Dim, Session, Tensor, Type, eng
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden");
 
-/// Files, and the least and the most of each dimension that they leave open.
-const FILES: &[(&str, &[(&str, i64, i64)])] = &[
+/// A dimension, and the least and the most that it is.
+type Bounds = (&'static str, i64, i64);
+
+/// Files, and the dimensions that they leave open.
+const FILES: &[(&str, &[Bounds])] = &[
     ("onnx/mlp-old", &[("batch", 1, 9)]),
     ("onnx/mlp-new", &[("batch", 1, 9)]),
     ("onnx/cnn-old", &[("batch", 1, 5)]),
@@ -47,7 +50,11 @@ fn value(ty: &Type, seed: usize) -> Tensor {
     let last = dims.last().copied().unwrap_or(1);
     match dtype {
         DType::F32 => Tensor::from_f64(dtype, &dims, (0..count).map(|i| ((seed + 7 * i) % 23) as f64 / 8.0 - 1.25)),
-        _ => Tensor::from_i64(dtype, &dims, (0..count).map(|i| i64::from(i % last == 0 || (seed + i * i) % 3 != 0))),
+        _ => Tensor::from_i64(
+            dtype,
+            &dims,
+            (0..count).map(|i| i64::from(i.is_multiple_of(last) || !(seed + i * i).is_multiple_of(3))),
+        ),
     }
 }
 
@@ -59,7 +66,7 @@ fn results_are_those_of_fixed_sizes() {
         let length = |dim, least, most| if least == most { Dim::Known(most) } else { Dim::between(dim, least, most) };
         let open = dims.iter().map(|(dim, least, most)| (dim.to_string(), length(dim, *least, *most)));
         let mut varying = session(&compiler, &model, &open.collect());
-        let ends = |pick: fn(&(&str, i64, i64)) -> i64| dims.iter().map(pick).collect::<Vec<_>>();
+        let ends = |pick: fn(&Bounds) -> i64| dims.iter().map(pick).collect::<Vec<_>>();
         let lengths = [
             ends(|d| d.2),
             ends(|d| d.1),

@@ -563,7 +563,7 @@ impl NodeCall<'_, '_> {
             (Some(at), Some(len)) => self.slice_by(x, axis, at as i64, len, step),
             _ if *at == Dim::Known(0) && step == 1 && self.shape(x)[axis] == *len => Ok(x),
             _ => {
-                let count = self.iota(&[len.clone()], 0, DType::I64)?;
+                let count = self.iota(std::slice::from_ref(len), 0, DType::I64)?;
                 let steps = if step == 1 { count } else { self.with("mul", count, step)? };
                 let at = self.length(at)?;
                 let ids = self.apply("add", [steps, at])?;

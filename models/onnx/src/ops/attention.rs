@@ -20,7 +20,8 @@ pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResu
         [_, _, _, _] => Ok(x),
         [batch, rows, width] => {
             let width = c.fix(width);
-            let heads = c.int(attr)?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0 && width % n == 0);
+            let heads =
+                c.int(attr)?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0 && width.is_multiple_of(n));
             let heads = heads.ok_or_else(|| NodeError(format!("{width} is not split into heads by `{attr}`")))?;
             let apart = c.reshape(x, &[batch.clone(), rows.clone(), heads.into(), (width / heads).into()])?;
             c.transpose(apart, &[0, 2, 1, 3])

@@ -158,9 +158,9 @@ fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
         Some(mask) => {
             let mask = c.cast(mask, DType::I32)?;
             let counts = c.reduce("reduce-sum", mask, &[1])?;
-            c.reshape(counts, &[batch.clone()])?
+            c.reshape(counts, std::slice::from_ref(batch))?
         }
-        None => c.full(0.0, DType::I32, &[batch.clone()])?,
+        None => c.full(0.0, DType::I32, std::slice::from_ref(batch))?,
     };
     Ok(vec![y, counts, sum])
 }
