@@ -37,14 +37,6 @@ pub enum ModelError {
     /// A graph that does not hold together, or has dimensions without a length.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// A dimension that varies from run to run, of a file for which that is not possible.
-    #[error(
-        "cannot leave `{name}` open until a run because dimensions of ONNX models get their lengths first; give it one length"
-    )]
-    Varies {
-        /// The dimension.
-        name: String,
-    },
     /// The program cannot be compiled or loaded.
     #[error(transparent)]
     Engine(#[from] Error),
@@ -85,7 +77,7 @@ impl ModelFile {
         self
     }
 
-    /// Gives a dimension of a graph in text form the least and the most that it is: each run decides.
+    /// Gives a dimension that the file leaves open the least and the most that it is: each run decides.
     #[must_use]
     pub fn dim_between(mut self, name: &str, least: i64, most: i64) -> ModelFile {
         self.dims.insert(name.to_string(), Dim::between(name, least, most));
@@ -107,11 +99,7 @@ impl ModelFile {
     }
 
     fn imported(&self) -> Result<(Graph, BTreeMap<String, Tensor>), ModelError> {
-        let length = |(name, dim): (&String, &Dim)| match dim {
-            Dim::Known(length) => Ok((name.clone(), *length)),
-            _ => Err(ModelError::Varies { name: name.clone() }),
-        };
-        let shapes = self.dims.iter().map(length).collect::<Result<_, _>>()?;
+        let shapes = self.dims.clone();
         let imported =
             onnx::Model::open(&self.path)?.import_as(&ImportOptions { shapes, ..ImportOptions::default() })?;
         let params = imported.params()?;

@@ -69,7 +69,7 @@ void eutectic_options_free(eutectic_options *options);
 void eutectic_options_set_backend(eutectic_options *options, const char *name);
 /* Sets the number of threads; 0 for as many as there are cores. */
 void eutectic_options_set_threads(eutectic_options *options, size_t threads);
-/* Gives a dimension that the model leaves open a length, or two bounds between which each run decides (graphs in text form). */
+/* Gives a dimension that the model leaves open a length, or two bounds between which each run decides. */
 void eutectic_options_set_dim(eutectic_options *options, const char *name, int64_t at_least, int64_t at_most);
 
 /* Opens NAME.onnx, or a graph in text form, and compiles it. `options` may be NULL; they are read, not kept. */
