@@ -181,6 +181,7 @@ impl<'a> RuleReader<'a> {
             uses: std::mem::take(&mut self.uses),
             calls: self.calls,
             numbers: self.left_numbers,
+            proof: None,
         })
     }
 

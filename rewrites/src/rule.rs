@@ -11,7 +11,10 @@ use eutectic_ir::{
     ops::{AttrDef, Group},
 };
 
-use crate::expr::{Close, Expr, Wanted};
+use crate::{
+    expr::{Close, Expr, Wanted},
+    proof::Proof,
+};
 
 /// What the two sides of a rule promise each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,6 +132,8 @@ pub struct Rule {
     pub roots: Vec<Root>,
     /// Whether it takes all members of a group.
     pub group: bool,
+    /// What is known of it: the verdict of `eutectic rules prove` on this text, where the folder of its file has one.
+    pub proof: Option<Proof>,
     /// Variables of the right, and where they stand.
     pub(crate) uses: Vec<(VarId, Range<usize>)>,
     /// Calls of the left; a call's id is its place here.

@@ -12,12 +12,15 @@ use crate::{
     check,
     glob::{Glob, GlobError},
     parse::{self, located},
+    proof::{self, Proofs},
     recipe::Compiled,
     rule::{Contract, Rule},
 };
 
 /// The packs that are part of the library: path and text of each file.
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+/// The verdicts on them.
+const PROOFS: &str = include_str!("../rules/proofs.txt");
 
 /// Rules, typed and compiled, in the order of their names.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +45,14 @@ pub enum LoadError {
     /// Rules that are wrong.
     #[error(transparent)]
     Rules(#[from] Errors),
+    /// A file of verdicts that is damaged.
+    #[error("cannot read {path}: {problem}; `eutectic rules prove --write` writes it again", path = .path.display())]
+    Proofs {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it.
+        problem: String,
+    },
     /// A pattern that is no glob.
     #[error("`{pattern}` is no pattern for rule names: {error}")]
     Glob {
@@ -151,7 +162,9 @@ impl RuleSet {
     /// Every rule that is wrong; a test sees to it that there is none.
     pub fn embedded() -> Result<RuleSet, Errors> {
         let sources: Vec<_> = EMBEDDED.iter().map(|(name, text)| Source::new(*name, *text)).collect();
-        let (rules, errors) = RuleSet::compiled(&sources, check::trusted);
+        // Where this file is damaged, a test says so; rules go on without verdicts.
+        let proofs = PROOFS.parse().unwrap_or_default();
+        let (rules, errors) = RuleSet::compiled(&sources, &proofs, check::trusted);
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
@@ -179,7 +192,11 @@ impl RuleSet {
                 Err(error) => errors.push(LoadError::Read { path, error }),
             }
         }
-        let (rules, wrong) = RuleSet::read_partly(&sources);
+        let proofs = proofs_of(directory).unwrap_or_else(|error| {
+            errors.push(error);
+            Proofs::default()
+        });
+        let (rules, wrong) = RuleSet::compiled(&sources, &proofs, check::checked);
         if !wrong.is_empty() {
             errors.push(Errors(wrong).into());
         }
@@ -191,22 +208,19 @@ impl RuleSet {
     /// # Errors
     /// Everything that is wrong in any of them.
     pub fn read(sources: &[Source]) -> Result<RuleSet, Errors> {
-        let (rules, errors) = RuleSet::read_partly(sources);
+        let (rules, errors) = RuleSet::compiled(sources, &Proofs::default(), check::checked);
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
-    }
-
-    fn read_partly(sources: &[Source]) -> (RuleSet, Vec<LangError>) {
-        RuleSet::compiled(sources, check::checked)
     }
 
     fn compiled(
         sources: &[Source],
+        proofs: &Proofs,
         compile: fn(Rule) -> Result<Vec<Compiled>, LangError>,
     ) -> (RuleSet, Vec<LangError>) {
         let (mut read, mut errors) = (Vec::new(), Vec::new());
         for source in sources {
             let (of_source, wrong) = parse::rules(source);
-            read.extend(of_source);
+            read.extend(of_source.into_iter().map(|rule| Rule { proof: proofs.of(&rule).cloned(), ..rule }));
             errors.extend(wrong);
         }
         // Every rule is typed on samples, which is most of what loading takes.
@@ -306,6 +320,16 @@ impl RuleSet {
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
+}
+
+/// The verdicts on the rules of a directory, where it has any.
+fn proofs_of(directory: &Path) -> Result<Proofs, LoadError> {
+    let path = directory.join(proof::FILE);
+    if !path.exists() {
+        return Ok(Proofs::default());
+    }
+    let text = read_text(&path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
+    text.parse().map_err(|problem| LoadError::Proofs { path, problem })
 }
 
 fn read_text(path: &Path) -> io::Result<String> {

@@ -10,6 +10,7 @@ pub use self::args::Args;
 use self::explanation::{Explanation, Gains, Read, RuleRun, WithheldRule, Without};
 use crate::{
     args::{pattern, print_json},
+    commands::rules::shown,
     fault::{Fault, in_one_line, input},
     files,
     format::Format,
@@ -102,9 +103,11 @@ fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) ->
         match steps.last_mut().filter(|last| last.rule == rule && last.origin == origin) {
             Some(last) => last.times += 1,
             None => {
-                let doc = compiler.rules().get(&applied.rule).map_or("", |rule| rule.doc.lines().next().unwrap_or(""));
+                let found = compiler.rules().get(&applied.rule);
+                let doc = found.map_or("", |rule| rule.doc.lines().next().unwrap_or("")).to_string();
+                let proof = found.map_or_else(String::new, shown);
                 let base = applied.rule.to_string();
-                steps.push(RuleRun { rule, base, doc: doc.into(), origin, times: 1 });
+                steps.push(RuleRun { rule, base, doc, proof, origin, times: 1 });
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `opt`: what becomes of a graph: after each phase, as a plan, with statistics.
 
+mod prove;
+
 use std::io::{Write, stdout};
 
 use clap::ValueEnum;
@@ -35,6 +37,8 @@ Examples:
   # the graph itself, in text form
   eutectic opt demo --print graph
   eutectic opt demo --dot | dot -Tsvg > demo.svg
+  # proves of each kernel that it computes what its ops say
+  eutectic opt demo --prove
   # how far the plan is from the best one, for small graphs
   eutectic opt model.graph --gap";
 
@@ -57,6 +61,10 @@ pub struct Args {
     /// Also searches all plans, where they are few, and says how much better the best one is
     #[arg(help_heading = None, long)]
     gap: bool,
+    /// Proves of each kernel that it computes what its ops say, at every element and for every length of its axes, and prints nothing else;
+    /// exit code 1 where one is not proved
+    #[arg(help_heading = None, long, conflicts_with_all = ["print", "gap", "dot"])]
+    prove: bool,
 }
 
 /// A phase of rewriting.
@@ -126,6 +134,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         }
     }
     let planned = compiler.plan(&graph)?;
+    if args.prove {
+        return prove::print(&mut out, &planned, args.job.format);
+    }
     let gap = if args.gap { Some(Gap::of(args, &compiler, &graph, &planned)?) } else { None };
     match args.job.format {
         Format::Json => print_json(&mut out, &describe(&compiler, &graph, &planned, gap.as_ref())),

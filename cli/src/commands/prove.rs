@@ -2,13 +2,17 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{Write, stdout},
     path::PathBuf,
     time::Instant,
 };
 
-use eutectic::{Error, RuleSet, engine::rewrites::Probe};
-use eutectic_prover::{Claim, Counterexample, Verdict, judge_all};
+use eutectic::{
+    Error, RuleSet,
+    engine::rewrites::{Claim, PROOFS, Probe, Proof, Proofs},
+};
+use eutectic_prover::{Counterexample, Verdict, judge_all};
 use serde_json::{Value, json};
 
 use crate::{
@@ -27,6 +31,9 @@ pub struct Args {
     /// Adds the rule files (*.rules) of a directory; may be repeated
     #[arg(long = "rules", value_name = "DIR")]
     directories: Vec<PathBuf>,
+    /// Writes the verdicts into the directory of --rules, beside the rule files: `rules list` and `explain` show them
+    #[arg(long, requires = "directories", conflicts_with = "globs")]
+    write: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -49,6 +56,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         Format::Json => print_json(&mut out, &judged.iter().map(|(p, v)| row(p, v)).collect::<Vec<_>>())?,
         Format::Table => print(&judged, start, &mut out)?,
     }
+    if args.write {
+        args.keep(&judged)?;
+    }
     let refuted = judged.iter().filter(|(_, v)| matches!(v, Verdict::Refuted(_))).count();
     if refuted > 0 {
         faults.insert(0, Fault::run(format!("{refuted} rule{} refuted", if refuted == 1 { " is" } else { "s are" })));
@@ -57,6 +67,23 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 impl Args {
+    /// Writes the verdicts on the rules of each directory into it.
+    fn keep(&self, judged: &[(&Probe, Verdict)]) -> Result<(), Fault> {
+        for directory in &self.directories {
+            let (rules, _) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
+            let mut proofs = Proofs::default();
+            for (probe, verdict) in judged {
+                if let (Some(rule), Verdict::Shown(proof)) = (rules.get(&probe.rule().name), verdict) {
+                    proofs.insert(rule, proof.clone());
+                }
+            }
+            let path = directory.join(PROOFS);
+            fs::write(&path, proofs.to_string())
+                .map_err(|e| Fault::run(format!("cannot write {}: {e}", path.display())))?;
+        }
+        Ok(())
+    }
+
     /// The rules to prove, and why others did not load.
     fn probes(&self) -> Result<(Vec<Probe>, Vec<Fault>), Fault> {
         let embedded = RuleSet::embedded().map_err(Error::from)?;
@@ -80,8 +107,10 @@ impl Args {
 /// The words of a verdict, and its details.
 fn words(verdict: &Verdict) -> (&'static str, String) {
     match verdict {
-        Verdict::Proved(claim) => ("proved", claim.to_string()),
-        Verdict::NotProved(why) => ("not proved", why.clone()),
+        Verdict::Shown(Proof::Every(Claim::Bits)) => ("proved", String::new()),
+        Verdict::Shown(Proof::Every(Claim::Reals)) => ("equal over the reals", String::new()),
+        Verdict::Shown(proof @ Proof::UpTo(..)) => ("bounded", proof.to_string()),
+        Verdict::Shown(Proof::Tested(why)) => ("not proved", why.clone()),
         Verdict::Refuted(found) => ("refuted", shown(found)),
     }
 }
@@ -102,23 +131,24 @@ fn shown(found: &Counterexample) -> String {
 fn row(probe: &Probe, verdict: &Verdict) -> Value {
     let rule = probe.rule();
     let (word, more) = words(verdict);
-    let claim = if let Verdict::Proved(claim) = verdict { Some(claim.to_string()) } else { None };
-    let reason = if let Verdict::NotProved(why) = verdict { Some(why) } else { None };
+    let shown = if let Verdict::Shown(proof) = verdict { Some(proof.to_string()) } else { None };
+    let reason = if let Verdict::Shown(Proof::Tested(why)) = verdict { Some(why) } else { None };
     let refuted = matches!(verdict, Verdict::Refuted(_)).then_some(more);
     json!({
         "rule": &*rule.name, "place": rule.place(), "contract": rule.contract.to_string(), "verdict": word,
-        "claim": claim, "reason": reason, "counterexample": refuted,
+        "shown": shown, "reason": reason, "counterexample": refuted,
     })
 }
 
 fn print(judged: &[(&Probe, Verdict)], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
-    let mut packs: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
+    let mut packs: BTreeMap<&str, [usize; 5]> = BTreeMap::new();
     for (probe, verdict) in judged {
         let at = match verdict {
-            Verdict::Proved(Claim::Bits) => 0,
-            Verdict::Proved(Claim::Reals) => 1,
-            Verdict::NotProved(_) => 2,
-            Verdict::Refuted(_) => 3,
+            Verdict::Shown(Proof::Every(Claim::Bits)) => 0,
+            Verdict::Shown(Proof::Every(Claim::Reals)) => 1,
+            Verdict::Shown(Proof::UpTo(..)) => 2,
+            Verdict::Shown(Proof::Tested(_)) => 3,
+            Verdict::Refuted(_) => 4,
         };
         packs.entry(probe.rule().pack()).or_default()[at] += 1;
     }
@@ -126,31 +156,32 @@ fn print(judged: &[(&Probe, Verdict)], start: Instant, out: &mut dyn Write) -> R
         let (word, more) = words(verdict);
         let more = if more.chars().count() > 600 { more.chars().take(600).collect::<String>() + " …" } else { more };
         match verdict {
-            Verdict::Proved(_) => {}
-            Verdict::NotProved(_) => {
+            Verdict::Shown(Proof::Every(_)) => {}
+            Verdict::Shown(_) => {
                 writeln!(out, "{}", hanging(format!("{}: {word}: {more}", probe.rule().name), 4))?;
             }
             Verdict::Refuted(_) => writeln!(out, "{}", lines(format!("{}: {word} {more}", probe.rule().name)))?,
         }
     }
-    let titles = ["pack", ">rules", ">every bit", ">finite values", ">not proved", ">refuted", ">proved"];
+    let titles = ["pack", ">rules", ">proved", ">over the reals", ">bounded", ">not proved", ">refuted", ">shown"];
     let mut rows = table(&titles);
-    let mut sum = [0; 4];
+    let mut sum = [0; 5];
     for (pack, counts) in &packs {
         rows.add_row(line(pack, counts));
         sum.iter_mut().zip(counts).for_each(|(all, n)| *all += n);
     }
     rows.add_row(line("all", &sum));
     writeln!(out, "\n{rows}\n")?;
-    let proved = several(sum[0] + sum[1], "rule");
-    let how =
-        "for every size and rank; of rules proved for finite values, `rules check` tests ranges, infinities and NaN";
-    Ok(writeln!(out, "{}", lines(format!("{proved} proved {how}; {}", duration(start.elapsed()))))?)
+    let of = [(sum[0], "proved to the last bit"), (sum[1], "equal over the reals"), (sum[2], "shown up to a bound")];
+    let shown: Vec<String> = of.iter().map(|(n, how)| format!("{} {how}", several(*n, "rule"))).collect();
+    let rest =
+        "the first two for every size and rank; `rules check` tests the rest: rounding, range, infinities and NaN";
+    Ok(writeln!(out, "{}", lines(format!("{}: {rest}; {}", shown.join(", "), duration(start.elapsed()))))?)
 }
 
-fn line(pack: &str, counts: &[usize; 4]) -> Vec<String> {
+fn line(pack: &str, counts: &[usize; 5]) -> Vec<String> {
     let all: usize = counts.iter().sum();
-    let share = 100 * (counts[0] + counts[1]) / all.max(1);
+    let share = 100 * counts[..3].iter().sum::<usize>() / all.max(1);
     let numbers = std::iter::once(&all).chain(counts).map(usize::to_string);
     [pack.to_string()].into_iter().chain(numbers).chain([format!("{share} %")]).collect()
 }

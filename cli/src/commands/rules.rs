@@ -5,7 +5,7 @@ use std::io::{Write, stdout};
 use clap::Subcommand;
 use eutectic::{
     Compiler, Error,
-    engine::rewrites::{Rule, circles, lint},
+    engine::rewrites::{Claim, Proof, Rule, circles, lint},
 };
 use eutectic_checker::worth;
 use serde_json::json;
@@ -121,7 +121,7 @@ fn list(selection: &Selection) -> Result<(), Fault> {
         let rule = |r: &&Rule| {
             json!({
                 "name": &*r.name, "doc": r.doc, "phase": r.phase.to_string(), "contract": r.contract.to_string(),
-                "once": r.once, "place": r.place(),
+                "once": r.once, "place": r.place(), "proof": shown(r),
             })
         };
         print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>())?;
@@ -130,15 +130,35 @@ fn list(selection: &Selection) -> Result<(), Fault> {
     for pack in chosen.chunk_by(|a, b| a.pack() == b.pack()) {
         let rules = several(pack.len(), "rule");
         writeln!(out, "{}", heading(format!("{}: {rules}, phase {}", pack[0].pack(), pack[0].phase)))?;
-        let mut table = table(&["rule", "says", "promises", "?where"]);
+        let mut table = table(&["rule", "says", "promises", "known", "?where"]);
         for rule in pack {
             let once = if rule.once { ", once" } else { "" };
-            table.add_row([rule.name.to_string(), rule.doc.clone(), format!("{}{once}", rule.contract), rule.place()]);
+            let promises = format!("{}{once}", rule.contract);
+            table.add_row([rule.name.to_string(), rule.doc.clone(), promises, shown(rule), rule.place()]);
         }
         writeln!(out, "{table}\n")?;
     }
-    writeln!(out, "{}", several(chosen.len(), "rule"))?;
+    writeln!(out, "{}", account(&chosen))?;
     Fault::all(faults)
+}
+
+/// What is known of a rule.
+pub fn shown(rule: &Rule) -> String {
+    rule.proof.as_ref().map_or_else(|| "not judged by `rules prove` as it stands".into(), ToString::to_string)
+}
+
+/// How many rules there are, and of how many what is known.
+fn account(rules: &[&Rule]) -> String {
+    let count = |is: &dyn Fn(Option<&Proof>) -> bool| rules.iter().filter(|rule| is(rule.proof.as_ref())).count();
+    let of = [
+        (count(&|p| matches!(p, Some(Proof::Every(Claim::Bits)))), "proved"),
+        (count(&|p| matches!(p, Some(Proof::Every(Claim::Reals)))), "equal over the reals"),
+        (count(&|p| matches!(p, Some(Proof::UpTo(..)))), "shown up to a bound"),
+        (count(&|p| matches!(p, Some(Proof::Tested(_)))), "tested"),
+        (count(&|p| p.is_none()), "not judged"),
+    ];
+    let known: Vec<String> = of.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("{n} {how}")).collect();
+    format!("{}: {}", several(rules.len(), "rule"), known.join(", "))
 }
 
 fn find(selection: &Selection) -> Result<(), Fault> {
@@ -164,8 +184,8 @@ fn find(selection: &Selection) -> Result<(), Fault> {
             for lint in &found {
                 writeln!(out, "{}", hanging(format!("{}: {}: {}", lint.place, lint.rule, lint.message), 4))?;
             }
-            let checked = rules.iter().filter(|r| wanted.is_match(&r.name)).count();
-            writeln!(out, "{}, {}", several(checked, "rule"), several(found.len(), "finding"))?;
+            let checked: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&r.name)).collect();
+            writeln!(out, "{}; {}", account(&checked), several(found.len(), "finding"))?;
         }
     }
     if !found.is_empty() {

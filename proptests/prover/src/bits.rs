@@ -15,6 +15,9 @@ use crate::{
     bind::{Bound, canonical, fresh, split_ranges, substitute},
     call::Case,
     facts::{Res, Stop},
+    integers,
+    lattice::lattice,
+    logic::logic,
     term::{Kind, Poly, T, Term, Ty, apply, choose, num, value},
 };
 
@@ -84,6 +87,13 @@ impl Normal<'_> {
                 if a == b {
                     return Ok(a);
                 }
+                // Where two integers are equal, either is the other.
+                if let Some([x, y]) = condition.args("eq")
+                    && ty.kind == Kind::Int
+                    && (a == *x && b == *y || a == *y && b == *x)
+                {
+                    return Ok(b);
+                }
                 // A selection of truth values is a truth value.
                 match (ty.kind, a.number(), b.number()) {
                     (Kind::Bool, Some(1.0), Some(0.0)) => return Ok(condition),
@@ -113,17 +123,19 @@ impl Normal<'_> {
         };
         let kind = ty.kind;
         if kind == Kind::Int
-            && let Some(ring) = integer(op, ty, &args)
+            && let Some(result) = integers::function(&self.case.facts, op, ty, &args)
         {
-            return Ok(ring);
+            return Ok(result);
         }
         let same = |op: &str, args: Vec<T>| self.function(op, ty, args);
         let negated = |t: &T| t.args("neg").map(|a| a[0].clone());
-        if let Some(truth) = logic(op, &args) {
+        if let Some(truth) = logic(&self.case.facts, op, &args) {
             return Ok(truth);
         }
         match (op, args.as_slice()) {
             ("round", _) => {}
+            // Every type holds small integers.
+            (of, [x]) if (of.starts_with("round ") || of == "wrap") && is_small(x) => return Ok(x.clone()),
             ("neg", [x]) => {
                 if let Some(x) = x.number() {
                     return Ok(num(-x));
@@ -180,9 +192,9 @@ impl Normal<'_> {
             ("pow", [x, e]) if kind == Kind::Float && e.number() == Some(1.0) => return Ok(x.clone()),
             ("pow", [_, e]) if kind == Kind::Float && e.number() == Some(0.0) => return Ok(num(1.0)),
             ("abs", [x]) if x.args("abs").is_some() => return Ok(x.clone()),
-            ("max" | "min", [_, _]) => return Ok(lattice(op, ty, &args)),
+            ("max" | "min", [_, _]) => return self.extreme(op, ty, &args),
             ("act none", [x]) => return Ok(x.clone()),
-            ("act relu", [x]) => return Ok(lattice("max", ty, &[x.clone(), num(0.0)])),
+            ("act relu", [x]) => return self.extreme("max", ty, &[x.clone(), num(0.0)]),
             ("act sigmoid", [_]) => return same("sigmoid", args),
             ("act tanh", [_]) => return same("tanh", args),
             ("cast", [x]) => {
@@ -212,6 +224,24 @@ impl Normal<'_> {
         Ok(apply(op, ty, args))
     }
 
+    /// The larger or smaller: that of functions that keep order is the function of the larger or smaller.
+    fn extreme(&self, op: &str, ty: &Ty, args: &[T]) -> Res<T> {
+        if let [Term::Apply(f, fty, x), Term::Apply(g, _, y)] = [&*args[0], &*args[1]]
+            && f == g
+            && monotone(f)
+            && let ([x], [y]) = (x.as_slice(), y.as_slice())
+        {
+            let of = x.ty().or(y.ty()).unwrap_or(ty).clone();
+            let inner = self.function(op, &of, vec![x.clone(), y.clone()])?;
+            return self.function(f, fty, vec![inner]);
+        }
+        let result = lattice(&self.case.facts, op, ty, args);
+        // The larger or smaller of an index and of integers that are read is an index.
+        let by_index = ty.kind == Kind::Int && args.iter().any(|t| matches!(&**t, Term::Index(_)));
+        let index = if by_index { integers::exact_integer(&self.case.facts, &result) } else { None };
+        Ok(index.map_or(result, |p| Rc::new(Term::Index(p))))
+    }
+
     /// The reciprocal of a number by which a quotient is exactly a product.
     fn reciprocal(&self, b: &T) -> Option<T> {
         if let Some(c) = b.number() {
@@ -239,6 +269,16 @@ impl Normal<'_> {
         {
             return Some(num(if to.kind == Kind::Bool { f64::from(u8::from(n != 0.0)) } else { n }));
         }
+        // Wrapping is a homomorphism of rings: what is wrapped to fewer bits in the end may be wrapped at once.
+        if let (Some([of]), Some(from), Some(narrow)) = (x.args("ring"), x.ty().and_then(|ty| ty.dtype), to.dtype)
+            && to.kind == Kind::Int
+            && narrow.bits() <= from.bits()
+            && let Term::Index(p) = &**of
+        {
+            let read = |t: &T| Ok(value(self.cast(t, to).unwrap_or_else(|| apply("cast", to, vec![t.clone()]))));
+            let p = substitute(&self.case.facts, p, &|_| None, &read).ok()?;
+            return Some(apply("ring", to, vec![Rc::new(Term::Index(p))]));
+        }
         let [inner] = x.args("cast")? else { return None };
         let (from, between) = (inner.ty()?, x.ty()?);
         let holds = holds(between, from);
@@ -257,6 +297,9 @@ impl Normal<'_> {
         let there = |vars: &[(u32, Poly)]| vars.iter().map(|(_, e)| e - &Poly::int(1)).collect::<Vec<_>>();
         let mut body = self.case.facts.assume(there(&vars), || self.of(&body))?;
         let exact = how.def().selects || ty.kind == Kind::Int;
+        if !how.def().selects && vars.iter().any(|(_, e)| *e == Poly::zero()) {
+            return Ok(num(how.identity(DType::F64).get()));
+        }
         if exact {
             // An extremum of extrema is one, and so is a sum of sums of integers.
             while let Term::Reduce(inner, _, more, of) = &*Rc::clone(&body) {
@@ -312,6 +355,11 @@ impl Normal<'_> {
     }
 }
 
+/// Whether it is an integer that every element type holds.
+fn is_small(t: &T) -> bool {
+    t.number().is_some_and(|x| x.fract() == 0.0 && (0.0..=127.0).contains(&x) && x.is_sign_positive())
+}
+
 /// Whether a term is made of numbers of the rule alone.
 fn is_number(t: &T) -> bool {
     match &**t {
@@ -345,6 +393,9 @@ fn monotone(op: &str) -> bool {
 
 /// Whether a type holds every value of another.
 fn holds(wide: &Ty, narrow: &Ty) -> bool {
+    if wide.dtype == Some(DType::I64) && narrow.kind == Kind::Int {
+        return true;
+    }
     let (Some(wide), Some(narrow)) = (wide.dtype, narrow.dtype) else {
         // Truth values are 0 and 1.
         return narrow.kind == Kind::Bool && matches!(wide.kind, Kind::Int | Kind::Float);
@@ -363,165 +414,4 @@ fn holds(wide: &Ty, narrow: &Ty) -> bool {
         }
         _ => false,
     }
-}
-
-/// The larger or smaller of many, each once.
-fn lattice(op: &str, ty: &Ty, args: &[T]) -> T {
-    let mut all: Vec<T> = Vec::new();
-    for arg in args {
-        match arg.args(op) {
-            Some(more) => all.extend(more.iter().cloned()),
-            None => all.push(arg.clone()),
-        }
-    }
-    // −∞ is below all floats.
-    let neutral = if op == "max" { f64::NEG_INFINITY } else { f64::INFINITY };
-    if ty.kind == Kind::Float {
-        all.retain(|t| t.number() != Some(neutral));
-    }
-    all.sort();
-    all.dedup();
-    match all.len() {
-        0 => num(neutral),
-        1 => all.remove(0),
-        _ => apply(op, ty, all),
-    }
-}
-
-/// Truth functions and comparisons, in few forms.
-fn logic(op: &str, args: &[T]) -> Option<T> {
-    let bool = Ty::bool();
-    let truth = |b: bool| num(f64::from(u8::from(b)));
-    let of = |op: &str, args: Vec<T>| logic(op, &args).unwrap_or_else(|| apply(op, &bool, args));
-    let kind = args.iter().find_map(|a| a.ty()).map(|ty| ty.kind);
-    Some(match (op, args) {
-        ("not", [x]) => match (x.number(), x.args("not")) {
-            (Some(x), _) => truth(x == 0.0),
-            (_, Some([inner])) => inner.clone(),
-            _ => return None,
-        },
-        ("and" | "or", [a, b]) => {
-            let absorbing = f64::from(u8::from(op == "or"));
-            match (a.number(), b.number()) {
-                (Some(x), _) if x == absorbing => truth(op == "or"),
-                (_, Some(x)) if x == absorbing => truth(op == "or"),
-                (Some(_), _) => b.clone(),
-                (_, Some(_)) => a.clone(),
-                _ if a == b => a.clone(),
-                _ => return None,
-            }
-        }
-        ("xor", [a, b]) => match (a.number(), b.number()) {
-            (Some(x), _) => {
-                if x == 0.0 {
-                    b.clone()
-                } else {
-                    of("not", vec![b.clone()])
-                }
-            }
-            (_, Some(x)) => {
-                if x == 0.0 {
-                    a.clone()
-                } else {
-                    of("not", vec![a.clone()])
-                }
-            }
-            _ => return None,
-        },
-        ("gt", [a, b]) => of("lt", vec![b.clone(), a.clone()]),
-        ("ge", [a, b]) => of("le", vec![b.clone(), a.clone()]),
-        ("ne", [a, b]) => of("not", vec![of("eq", vec![a.clone(), b.clone()])]),
-        ("is-nan", [x]) => of("not", vec![of("eq", vec![x.clone(), x.clone()])]),
-        // Integers have an order without gaps in it.
-        ("le", [a, b]) if kind == Some(Kind::Int) || kind == Some(Kind::Bool) => {
-            of("not", vec![of("lt", vec![b.clone(), a.clone()])])
-        }
-        ("lt", [a, b]) if a == b => truth(false),
-        ("eq", [a, b]) if a == b && matches!(kind, Some(Kind::Int | Kind::Bool)) => truth(true),
-        ("eq" | "lt" | "le", [a, b]) if by_index(a, b) => {
-            let (a, b) = (exact_integer(a)?, exact_integer(b)?);
-            let conditions = match op {
-                "eq" => vec![&a - &b, &b - &a],
-                "lt" => vec![&(&b - &a) - &Poly::int(1)],
-                _ => vec![&b - &a],
-            };
-            choose(conditions, num(1.0), num(0.0))
-        }
-        ("eq" | "lt" | "le", [a, b]) => {
-            let (Some(x), Some(y)) = (a.number(), b.number()) else {
-                if op == "eq" && kind != Some(Kind::Bool) {
-                    // A number that was a truth value is 0 or 1.
-                    for (x, y) in [(a, b), (b, a)] {
-                        if let (Some([inner]), Some(n)) = (x.args("cast"), y.number())
-                            && inner.ty().is_some_and(|ty| ty.kind == Kind::Bool)
-                        {
-                            return Some(match n {
-                                0.0 => of("not", vec![inner.clone()]),
-                                1.0 => inner.clone(),
-                                _ => truth(false),
-                            });
-                        }
-                    }
-                }
-                return None;
-            };
-            truth(match op {
-                "eq" => x == y,
-                "lt" => x < y,
-                _ => x <= y,
-            })
-        }
-        _ => return None,
-    })
-}
-
-/// Whether an index is compared with an integer that is read: that is a condition on indices.
-fn by_index(a: &T, b: &T) -> bool {
-    let open = |t: &T| matches!(&**t, Term::Index(_));
-    (open(a) || open(b)) && exact_integer(a).is_some() && exact_integer(b).is_some()
-}
-
-/// The integer that an element is, without wrapping: an index, or one that is read.
-fn exact_integer(t: &T) -> Option<Poly> {
-    match &**t {
-        Term::Index(p) => Some(p.clone()),
-        Term::Num(_) => t.number().filter(|n| n.fract() == 0.0).map(|n| Poly::int(n as i128)),
-        Term::Read(_, ty, _) if ty.kind == Kind::Int => Some(value(t.clone())),
-        // 64 bits hold every integer.
-        Term::Apply(op, ty, args) if **op == *"cast" && ty.dtype == Some(DType::I64) => exact_integer(&args[0]),
-        _ => None,
-    }
-}
-
-/// Sums and products of integers, which are a ring modulo 2ⁿ: a polynomial of their parts.
-fn integer(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
-    let poly = |t: &T| match &**t {
-        Term::Apply(op, _, args) if **op == *"ring" => match &*args[0] {
-            Term::Index(p) => p.clone(),
-            _ => value(t.clone()),
-        },
-        _ => value(t.clone()),
-    };
-    let result = match (op, args) {
-        ("add", [a, b]) => &poly(a) + &poly(b),
-        ("sub", [a, b]) => &poly(a) - &poly(b),
-        ("neg", [a]) => &Poly::zero() - &poly(a),
-        ("mul", [a, b]) if a == b && a.args("abs").is_some() => {
-            let x = poly(&a.args("abs")?[0]);
-            &x * &x
-        }
-        ("mul", [a, b]) => &poly(a) * &poly(b),
-        _ => return None,
-    };
-    if let Some(n) = result.known()
-        && n.unsigned_abs() < 1 << 7
-        && n >= 0
-    {
-        return Some(num(n as f64));
-    }
-    // One atom alone is that atom.
-    if let Some(([crate::term::Atom::Value(t)], 1)) = result.single() {
-        return Some(t.clone());
-    }
-    Some(apply("ring", ty, vec![Rc::new(Term::Index(result))]))
 }

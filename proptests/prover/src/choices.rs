@@ -18,9 +18,16 @@ pub struct Choices {
     pub split: Vec<Rc<str>>,
     /// How many axes of a sequence are known at its end.
     pub peels: BTreeMap<Rc<str>, usize>,
+    /// The largest extent, if each is tried up to it.
+    pub most: Option<usize>,
 }
 
 impl Choices {
+    /// The cases in which no dim is larger than a bound: one for each of its values.
+    pub fn up_to(most: usize) -> Choices {
+        Choices { most: Some(most), ..Choices::default() }
+    }
+
     /// One of `n`: each is taken in some case.
     pub fn choose(&mut self, n: usize) -> usize {
         if self.at == self.path.len() {
@@ -56,6 +63,9 @@ impl Choices {
 
     /// A size: a name, or 0 in a case of its own.
     pub fn size(&mut self, case: &Case, name: &str) -> Poly {
+        if let Some(most) = self.most {
+            return Poly::int((most - self.choose(most + 1)) as i128);
+        }
         if !self.split.iter().any(|s| **s == *name) {
             return Poly::size(name);
         }

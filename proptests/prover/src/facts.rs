@@ -239,6 +239,20 @@ impl Facts {
             let (inner, _) = self.divided(&of[0], &(&of[1] * b));
             return (&quotient + &inner, &rest - &(&inner * b));
         }
+        // ⌊(x + g·y)/(g·c)⌋ = ⌊y/c⌋ for 0 ≤ x < g
+        for (m, c) in rest.terms().filter(|(_, c)| *c > 0) {
+            let sizes = m.iter().filter(|a| matches!(a, Atom::Size(_))).cloned().collect();
+            let g = Poly::from_terms([(sizes, c)]);
+            let (times, over) = b.divide(&g);
+            if over != Poly::zero() || g == Poly::int(1) || times == *b || !self.positive(&g) {
+                continue;
+            }
+            let (y, x) = rest.divide(&g);
+            if self.nonneg(&x) && self.positive(&(&g - &x)) {
+                let (inner, _) = self.divided(&y, &times);
+                return (&quotient + &inner, &rest - &(&inner * b));
+            }
+        }
         let part = Poly::atom(Atom::Div(Box::new([rest.clone(), b.clone()])));
         (&quotient + &part, &rest - &(&part * b))
     }

@@ -37,21 +37,33 @@ pub struct Counterexample {
     pub right: f64,
 }
 
-/// So many instances are tried.
-const TRIES: u64 = 60;
+/// So many instances are drawn, of which many have no values that fit, and so many are compared.
+const DRAWN: u64 = 600;
+const COMPARED: usize = 80;
 /// No tensor has more elements.
 const ELEMENTS: usize = 40_000;
+/// From so many elements on they are in order.
+const MANY: usize = 200;
+/// Extents near numbers of the rule from here on are not drawn.
+const LARGEST: i64 = 10_000;
 
 /// Values for the variables of a rule.
 pub struct Draws {
     random: fastrand::Rng,
     numbers: Vec<i64>,
+    /// The float type of all tensors, if it is one.
+    floats: Option<DType>,
 }
 
 impl Draws {
     /// Draws for a rule.
     pub fn new(rule: &Rule, seed: u64) -> Draws {
-        Draws { random: fastrand::Rng::with_seed(seed), numbers: numbers(rule) }
+        Draws { random: fastrand::Rng::with_seed(seed), numbers: numbers(rule), floats: None }
+    }
+
+    /// Draws in which floats are of one type.
+    pub fn of(rule: &Rule, seed: u64, floats: DType) -> Draws {
+        Draws { floats: Some(floats), ..Draws::new(rule, seed) }
     }
 }
 
@@ -66,6 +78,9 @@ impl Choices for Draws {
 
     fn dtype(&mut self, class: DTypeClass) -> DType {
         let members: Vec<DType> = class.members().filter(|d| d.computes()).collect();
+        if let Some(floats) = self.floats.filter(|floats| members.contains(floats)) {
+            return floats;
+        }
         let wide = members.iter().find(|d| **d == DType::F64).or(members.iter().find(|d| **d == DType::I64));
         match wide {
             Some(wide) if self.random.u8(..4) > 0 => *wide,
@@ -74,10 +89,14 @@ impl Choices for Draws {
     }
 
     fn dim(&mut self, extent: bool) -> i64 {
-        let least = i64::from(extent && self.random.u8(..8) > 0);
+        let least = i64::from(extent && self.random.u8(..4) > 0);
         match self.numbers.is_empty() || self.random.bool() {
             true => self.random.i64(least..5),
-            false => (self.numbers[self.random.usize(..self.numbers.len())] + self.random.i64(-1..3)).max(least),
+            // Past a large number there is room for what begins there.
+            false => {
+                let number = self.numbers[self.random.usize(..self.numbers.len())];
+                (number + self.random.i64(-1..if number < 100 { 3 } else { 12 })).max(least)
+            }
         }
     }
 
@@ -105,8 +124,8 @@ impl Choices for Draws {
     }
 }
 
-/// The integers that a rule writes.
-fn numbers(rule: &Rule) -> Vec<i64> {
+/// The integers that a rule writes, but for small ones.
+pub fn numbers(rule: &Rule) -> Vec<i64> {
     let mut found = Vec::new();
     fn of_dim(p: &DimPattern, found: &mut Vec<i64>) {
         match p {
@@ -132,6 +151,8 @@ fn numbers(rule: &Rule) -> Vec<i64> {
                 AttrTerm::Number(expr) => of_expr(expr, &mut found),
                 AttrTerm::Dim(p) => of_dim(p, &mut found),
                 AttrTerm::Value(Attr::Int(n)) => found.push(*n),
+                // Where a narrow type wraps.
+                AttrTerm::Value(Attr::DType(d)) if d.is_int() && d.bits() <= 16 => found.push(d.integers().1 + 1),
                 AttrTerm::Shape(dims) => dims.0.iter().for_each(|item| {
                     if let DimsItem::One(p) = item {
                         of_dim(p, &mut found);
@@ -149,7 +170,7 @@ fn numbers(rule: &Rule) -> Vec<i64> {
             }
         }
     }
-    found.retain(|n| (3..400).contains(n));
+    found.retain(|n| (3..LARGEST).contains(n));
     found.sort_unstable();
     found.dedup();
     found
@@ -162,31 +183,51 @@ pub fn elements(ty: &Type, random: &mut fastrand::Rng) -> Option<Tensor> {
     if count > ELEMENTS {
         return None;
     }
+    // Of many elements, the last ones are the largest or the least: what leaves them out shows.
+    let slope = if count < MANY { 0.0 } else { [0.125, -0.125][random.usize(..2)] };
+    let element = |n: usize, random: &mut fastrand::Rng| f64::from(random.i32(-16..17)) / 8.0 + slope * n as f64;
     Some(match dtype.is_float() {
-        true => Tensor::from_f64(dtype, &dims, (0..count).map(|_| f64::from(random.i32(-16..17)) / 8.0)),
+        true => Tensor::from_f64(dtype, &dims, (0..count).map(|n| element(n, random))),
         false => Tensor::from_i64(dtype, &dims, (0..count).map(|_| random.i64(0..2))),
     })
 }
 
 /// Looks for an instance on which the sides differ. A `fast` rule is an approximation, of which no difference is a fault.
 pub fn falsify(probe: &Probe) -> Option<Counterexample> {
+    search(probe, &|rule, seed| Draws::new(rule, seed), &|ty, _, random| elements(ty, random), &difference)
+}
+
+/// Values for the tensors of an instance: a tensor of that type.
+type Values<'a> = &'a dyn Fn(&Type, u64, &mut fastrand::Rng) -> Option<Tensor>;
+/// Where the results of two graphs contradict a rule: the result, the element, and both values.
+type Contradicts<'a> = &'a dyn Fn(&Rule, &Graph, &Graph, &BTreeMap<String, Tensor>) -> Option<(usize, usize, f64, f64)>;
+
+/// Looks for an instance that contradicts a rule.
+pub fn search(
+    probe: &Probe,
+    draws: &dyn Fn(&Rule, u64) -> Draws,
+    values: Values<'_>,
+    contradicts: Contradicts<'_>,
+) -> Option<Counterexample> {
     let rule = probe.rule();
     if rule.contract == Contract::Fast || rule.group {
         return None;
     }
-    (0..TRIES).find_map(|seed| {
-        let mut draws = Draws::new(rule, seed);
-        let sample = draw(rule, &mut draws, Bindings::default())?;
+    let samples = (0..DRAWN).filter_map(|seed| {
+        let sample = draw(rule, &mut draws(rule, seed), Bindings::default())?;
         let sides = probe.sides(rule, std::slice::from_ref(&sample)).ok()?;
+        Some((seed, sample, sides))
+    });
+    samples.take(COMPARED).find_map(|(seed, sample, sides)| {
         if sides.left.nodes().chain(sides.right.nodes()).any(|(_, node)| node.ty.count() > ELEMENTS) {
             return None;
         }
         let mut random = fastrand::Rng::with_seed(seed);
         let mut given = BTreeMap::new();
         for ((variable, ..), ty) in rule.tensors().zip(&sample.types) {
-            given.insert(variable.name.clone(), elements(ty, &mut random)?);
+            given.insert(variable.name.clone(), values(ty, seed, &mut random)?);
         }
-        let (root, at, left, right) = difference(rule, &sides.left, &sides.right, &given)?;
+        let (root, at, left, right) = contradicts(rule, &sides.left, &sides.right, &given)?;
         let named = |slot: usize, name: &str| Some((name.to_string(), sample.bindings.get(slot)?.to_string()));
         let variables = rule.scope.variables.iter().enumerate().filter_map(|(slot, (name, kind))| match kind {
             SlotKind::Op => None,

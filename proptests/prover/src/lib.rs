@@ -18,29 +18,44 @@
 //!
 //! | verdict | means |
 //! |---|---|
-//! | proved, every bit | Both sides are equal to the last bit for every size, rank and value, as the reference evaluates them op by op. The payload of NaN, and the sign of a zero from `max` and `min`, are open. |
-//! | proved, finite values | `reassoc` and `fast`: both sides are one real function wherever each part of the left side is finite, for every size and rank. A bias hides a score where it is −∞ or a number that the rule says hides; a finite bias that is read hides none. Numbers agree to 14 digits. Ranges, infinities and NaN are not spoken of: `rules check` tests them. |
+//! | proved | Both sides are equal to the last bit for every size, rank and value, as the reference evaluates them op by op. The payload of NaN, and the sign of a zero from `max` and `min`, are open. |
+//! | equal over the reals | Both sides are one real function wherever each part of the left side is finite, for every size and rank. A bias hides a score where it is −∞ or a number that the rule says hides; a finite bias that is read hides none. Numbers agree to 14 digits. This is no proof of the rule: rounding, ulps, ranges, infinities and NaN are not spoken of, and `rules check` tests them. |
+//! | up to extents of n | One of these claims, for every value, where no dim of the rule is larger than n. |
 //! | refuted | The interpreter computes different results on the instance that is shown. |
-//! | not proved | With the reason. The rule may hold. |
+//! | tested | None of these, with the reason. The rule may hold. |
 //!
-//! That no size or rank is left out rests on these: each law in `bits` and `real`, the semantics in `ops` (tested), and the argument in `shape`.
+//! That no size or rank is left out rests on these: each law in `bits`, `logic`, `integers`, `lattice`, `real` and `functions`, the semantics in `ops` (compared with the
+//! interpreter, and by planted faults), and the argument in `shape`.
+//!
+//! # Kernels
+//!
+//! [`plans`] compares the kernels of a plan with the e-nodes that they were built from, by the same semantics and normal forms.
 
 mod bind;
 mod bits;
 mod call;
+mod choice;
 mod choices;
 mod facts;
 mod falsify;
+mod functions;
+mod integers;
+mod lattice;
+mod logic;
 mod lower;
 mod ops;
+pub mod plans;
 mod prove;
+mod range;
 mod real;
 mod relations;
 mod scope;
 mod shape;
 mod side;
+mod signs;
 mod sums;
 mod term;
 
 pub use falsify::{Counterexample, falsify};
-pub use prove::{Claim, Verdict, judge, judge_all, prove};
+pub use prove::{Verdict, judge, judge_all, prove, prove_all};
+pub use range::beyond;

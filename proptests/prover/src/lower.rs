@@ -9,11 +9,14 @@ use std::{
 use eutectic_ir::ops::Reduction;
 
 use crate::{
-    bind::{Bound, fresh, split_ranges, with},
+    bind::{Bound, fresh, split_ranges},
     bits,
     call::Case,
+    choice::{branches, cut, is_special, special},
     facts::Res,
-    real::{self, Factor, Known, Real},
+    functions::{self, absolute},
+    real::{Factor, Real},
+    signs::Known,
     sums,
     term::{Atom, Kind, Poly, T, Term, apply, choose, num, value},
 };
@@ -49,7 +52,11 @@ impl<'a> Lower<'a> {
         self.case.step(1)?;
         match &**term {
             Term::Num(_) | Term::Param(_) | Term::Index(_) | Term::Read(..) => Ok(term.clone()),
-            Term::If(conditions, a, b) => self.resolve_if(conditions, a, b, truths),
+            Term::If(conditions, a, b) => {
+                // An integer that is read may be chosen itself.
+                let conditions = conditions.iter().map(|p| self.index(p)).collect::<Res<Vec<_>>>()?;
+                self.resolve_if(&conditions, a, b, truths)
+            }
             Term::Apply(op, ty, args) if **op == *"where" => {
                 let condition = self.condition(&args[0], truths)?;
                 if let Some(x) = condition.number() {
@@ -197,19 +204,30 @@ impl<'a> Lower<'a> {
 
     fn inverse(&self, of: &Real) -> Res<Real> {
         self.note("1/", of);
-        real::inverse(of, &self.known())
+        functions::inverse(of, &self.known())
     }
 
     fn root(&self, of: &Real) -> Real {
         if !self.known().nonneg(of) {
             self.note("√", of);
         }
-        real::root(of, &self.known())
+        functions::root(of, &self.known())
     }
 
     fn log(&self, of: &Real) -> Real {
+        // log √x = ½·log x and log 1/x = −log x wherever the left one is a number.
+        if let Some((p, c)) = of.single()
+            && let (Some((factor, 1)), 1, true) =
+                (p.factors.iter().next(), p.factors.len(), c == 1.0 && p.power.is_zero())
+        {
+            match factor {
+                Factor::Root(r) => return self.log(r).scaled(0.5),
+                Factor::Inverse(r) => return self.log(r).scaled(-1.0),
+                _ => {}
+            }
+        }
         self.note("log ", of);
-        real::log(of, &self.known())
+        functions::log(of, &self.known())
     }
 
     fn value(&self, term: &T) -> Res<Real> {
@@ -285,7 +303,7 @@ impl<'a> Lower<'a> {
         let call = |name: &str, args: Vec<Real>| Real::factor(Factor::Call(name.into(), args));
         let times = |a: &Real, b: &Real| a.times(b, &known);
         let logistic =
-            |x: &Real| -> Res<Real> { real::inverse(&one.plus(&real::exp(&x.scaled(-1.0), &known)), &known) };
+            |x: &Real| -> Res<Real> { functions::inverse(&one.plus(&functions::exp(&x.scaled(-1.0), &known)), &known) };
         Ok(match (op, values.as_slice()) {
             ("wrap" | "store", [x]) => x.clone(),
             ("add" | "+", [a, b]) => a.plus(b),
@@ -296,15 +314,15 @@ impl<'a> Lower<'a> {
             ("reciprocal", [a]) => self.inverse(a)?,
             ("sqrt", [a]) => self.root(a),
             ("rsqrt", [a]) => self.inverse(&self.root(a))?,
-            ("exp" | "exp-normal", [a]) => real::exp(a, &known),
-            ("expm1", [a]) => real::exp(a, &known).plus(&one.scaled(-1.0)),
+            ("exp" | "exp-normal", [a]) => functions::exp(a, &known),
+            ("expm1", [a]) => functions::exp(a, &known).plus(&one.scaled(-1.0)),
             ("log", [a]) => self.log(a),
             ("log1p", [a]) => self.log(&one.plus(a)),
             ("sigmoid" | "act sigmoid", [x]) => logistic(x)?,
             // 2·σ(2x) − 1
             ("tanh" | "act tanh", [x]) => logistic(&x.scaled(2.0))?.scaled(2.0).plus(&one.scaled(-1.0)),
             ("act none", [x]) => x.clone(),
-            ("act relu", [x]) => extreme("max", &[x.clone(), Real::default()]),
+            ("act relu", [x]) => extreme("max", &[x.clone(), Real::default()], &known),
             ("act silu", [x]) => times(x, &logistic(x)?),
             ("act gelu-erf", [x]) => {
                 let erf = call("erf", vec![x.scaled(std::f64::consts::FRAC_1_SQRT_2)]);
@@ -318,11 +336,11 @@ impl<'a> Lower<'a> {
             }
             ("softplus", [x]) => {
                 // max(x, 0) + log(1 + e^−|x|)
-                let small = real::exp(&absolute(x).scaled(-1.0), &known);
-                extreme("max", &[x.clone(), Real::default()]).plus(&self.log(&one.plus(&small)))
+                let small = functions::exp(&absolute(x, &known).scaled(-1.0), &known);
+                extreme("max", &[x.clone(), Real::default()], &known).plus(&self.log(&one.plus(&small)))
             }
-            ("abs", [x]) => absolute(x),
-            ("max" | "min", all) => extreme(op, all),
+            ("abs", [x]) => absolute(x, &known),
+            ("max" | "min", all) => extreme(op, all, &known),
             ("floor" | "ceil" | "round" | "mod" | "sign", _) => {
                 let bits = bits::normal(self.case, term, &Truths::new())?;
                 Real::factor(Factor::Leaf(bits))
@@ -345,116 +363,20 @@ impl<'a> Lower<'a> {
                 Ok((0..n.abs() as usize).fold(Real::number(1.0), |p, _| p.times(&of, &known)))
             }
             // xᶜ = e^(c·log x)
-            _ if positive => Ok(real::exp(&real::log(&x, &known).times(&e, &known), &known)),
+            _ if positive => Ok(functions::exp(&functions::log(&x, &known).times(&e, &known), &known)),
             _ => Ok(call()),
         }
     }
 }
 
-fn absolute(x: &Real) -> Real {
-    // |−x| is |x|.
-    let other = x.scaled(-1.0);
-    let of = if *x <= other { x.clone() } else { other };
-    Real::factor(Factor::Call("abs".into(), vec![of]))
-}
-
 /// The larger or smaller of many, each once.
-fn extreme(op: &str, all: &[Real]) -> Real {
+fn extreme(op: &str, all: &[Real], known: &Known<'_>) -> Real {
     let mut all = all.to_vec();
     all.sort();
     all.dedup();
     match all.as_slice() {
         [one] => one.clone(),
-        [a, b] if *a == b.scaled(-1.0) => absolute(a).scaled(if op == "max" { 1.0 } else { -1.0 }),
+        [a, b] if *a == b.scaled(-1.0) => absolute(a, known).scaled(if op == "max" { 1.0 } else { -1.0 }),
         _ => Real::factor(Factor::Call(op.into(), all)),
-    }
-}
-
-fn branches(t: &T) -> Option<(&T, &T)> {
-    match &**t {
-        Term::If(_, a, b) => Some((a, b)),
-        Term::Apply(op, _, args) if **op == *"where" => Some((&args[1], &args[2])),
-        _ => None,
-    }
-}
-
-/// Whether a term is, or may choose, a number that is not finite.
-fn is_special(t: &T) -> bool {
-    t.number().is_some_and(|x| !x.is_finite()) || branches(t).is_some_and(|(a, b)| is_special(a) || is_special(b))
-}
-
-/// A function of numbers that are not finite, the others being so.
-fn special(op: &str, args: &[T]) -> Option<T> {
-    let infinite = |t: &T| t.number().filter(|x| x.is_infinite());
-    let plain = |t: &T| !is_special(t);
-    match (op, args) {
-        ("add", [a, b]) => match (infinite(a), infinite(b)) {
-            (Some(x), None) if plain(b) => Some(num(x)),
-            (None, Some(x)) if plain(a) => Some(num(x)),
-            _ => None,
-        },
-        ("sub", [a, b]) => match (infinite(a), infinite(b)) {
-            (Some(x), None) if plain(b) => Some(num(x)),
-            (None, Some(x)) if plain(a) => Some(num(-x)),
-            _ => None,
-        },
-        ("exp", [a]) => infinite(a).map(|x| num(x.exp())),
-        ("max" | "min", [a, b]) => {
-            let neutral = if op == "max" { f64::NEG_INFINITY } else { f64::INFINITY };
-            match (infinite(a), infinite(b)) {
-                (Some(x), _) if x == neutral => Some(b.clone()),
-                (_, Some(x)) if x == neutral => Some(a.clone()),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
-/// A range in two, where a condition on one of its variables parts it.
-pub fn cut(facts: &crate::facts::Facts, of: &Bound) -> Res<Option<(Bound, Bound)>> {
-    let mut found: Vec<Poly> = Vec::new();
-    conditions(&of.body, &mut found);
-    for p in found {
-        for (v, extent) in &of.vars {
-            let Some((slope, rest)) = p.linear_in(&Atom::Var(*v)) else { continue };
-            if of.vars.iter().any(|(w, _)| rest.mentions(*w)) {
-                continue;
-            }
-            // v ≥ −rest, or v ≤ rest: the first index of the second part.
-            let at = match slope.known() {
-                Some(1) => &Poly::zero() - &rest,
-                Some(-1) => &rest + &Poly::int(1),
-                _ => continue,
-            };
-            if !facts.nonneg(&at) || !facts.nonneg(&(extent - &at)) {
-                continue;
-            }
-            if facts.nonneg(&(&Poly::zero() - &at)) || facts.nonneg(&(&at - extent)) {
-                continue;
-            }
-            let part = |extent: Poly, shift: &Poly| -> Res<Bound> {
-                let w = facts.index(&extent);
-                let map = BTreeMap::from([(*v, &Poly::var(w) + shift)]);
-                let mut vars = of.vars.clone();
-                vars.iter_mut().filter(|(u, _)| u == v).for_each(|own| *own = (w, extent.clone()));
-                Ok(Bound { vars, body: with(facts, &of.body, &map)? })
-            };
-            return Ok(Some((part(at.clone(), &Poly::zero())?, part(extent - &at, &at)?)));
-        }
-    }
-    Ok(None)
-}
-
-/// Conditions of a term that no binder in it stands above.
-fn conditions(term: &T, found: &mut Vec<Poly>) {
-    match &**term {
-        Term::If(all, a, b) => {
-            found.extend(all.iter().cloned());
-            conditions(a, found);
-            conditions(b, found);
-        }
-        Term::Apply(_, _, args) => args.iter().for_each(|a| conditions(a, found)),
-        _ => {}
     }
 }

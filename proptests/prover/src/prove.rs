@@ -1,97 +1,92 @@
 //! The prover: each case of a rule, both sides at one index, and whether they have one normal form.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    rc::Rc,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
-use eutectic_rewrites::{Contract, Probe, Rule, rule::Root};
+use eutectic_rewrites::{Claim, Contract, Probe, Proof, Rule, rule::Root};
+use rayon::prelude::*;
 
 use crate::{
     bits,
     call::Case,
     choices::Choices,
     facts::{Res, Stop, stop},
-    falsify::{Counterexample, falsify},
+    falsify::{Counterexample, falsify, numbers},
     lower::{Lower, Truths},
-    real::Known,
     scope::Scope,
     shape::{Item, Tensor, show},
     side::Reader,
+    signs::Known,
     sums,
     term::{Kind, Poly, T, Term, Ty},
 };
 
-/// What was proved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Claim {
-    /// Every bit of every element is equal, for every value, NaN and infinities among them.
-    Bits,
-    /// Both sides are one real function, wherever each part of the left side is a finite number. What overflows, infinities and NaN are not spoken of:
-    /// `rules check` tests them.
-    Reals,
-}
-
-impl fmt::Display for Claim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Claim::Bits => "every bit",
-            Claim::Reals => "finite values",
-        })
-    }
-}
-
-/// Whether a rule holds.
+/// What is known of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// For every size and rank.
-    Proved(Claim),
-    /// Why there is no proof.
-    NotProved(String),
+    /// What was shown, or why nothing was.
+    Shown(Proof),
     /// An instance on which the interpreter computes different results.
     Refuted(Box<Counterexample>),
 }
 
-/// Proves a rule for every size and rank, or looks for an instance on which it is wrong.
+/// Proves a rule for every size and rank, or up to a bound, or looks for an instance on which it is wrong.
 pub fn judge(probe: &Probe) -> Verdict {
-    match prove(probe.rule()) {
-        Verdict::NotProved(why) => {
-            falsify(probe).map_or(Verdict::NotProved(why), |found| Verdict::Refuted(Box::new(found)))
-        }
-        proved => proved,
+    let shown = prove(probe.rule());
+    if let Proof::Every(_) = shown {
+        return Verdict::Shown(shown);
+    }
+    if let Some(found) = falsify(probe) {
+        return Verdict::Refuted(Box::new(found));
+    }
+    match shown {
+        Proof::Tested(why) => Verdict::Shown(bounded(probe.rule()).unwrap_or(Proof::Tested(why))),
+        shown => Verdict::Shown(shown),
     }
 }
 
-/// More cases than these are not tried.
-const CASES: usize = 3_000;
+/// More cases than these are not tried; fewer up to a bound, where each is larger.
+const CASES: [usize; 2] = [3_000, 40];
+/// The largest extents of proofs up to a bound, the largest first.
+const BOUNDS: [usize; 2] = [3, 2];
 
-/// Proves a rule for every size and rank. Nothing is run: the answer is the same each time.
-pub fn prove(rule: &Rule) -> Verdict {
-    let claims: &[Claim] = match rule.contract {
+/// What a contract asks for, the stronger claim first.
+fn claims(rule: &Rule) -> &'static [Claim] {
+    match rule.contract {
         Contract::Exact => &[Claim::Bits],
         _ => &[Claim::Bits, Claim::Reals],
-    };
+    }
+}
+
+/// Proves a rule for every size and rank. Nothing is run: the answer is the same each time.
+pub fn prove(rule: &Rule) -> Proof {
     let mut why = String::new();
-    for claim in claims {
-        match all_cases(rule, *claim) {
+    for claim in claims(rule) {
+        match all_cases(rule, *claim, Choices::default()) {
             Ok(()) if *claim == Claim::Reals && matches!(rule.contract, Contract::Ulp(_)) => {
-                why = "the sides are equal in real arithmetic; how many ulps apart they are is not proved".into();
+                why = "the sides are equal over the reals; how many ulps apart they are is not proved".into();
             }
-            Ok(()) => return Verdict::Proved(*claim),
+            Ok(()) => return Proof::Every(*claim),
             Err(reason) => why = reason,
         }
     }
-    Verdict::NotProved(why)
+    Proof::Tested(why)
 }
 
-fn all_cases(rule: &Rule, claim: Claim) -> Result<(), String> {
-    let mut choices = Choices::default();
-    for _ in 0..CASES {
+/// Proves a rule for every value where no extent is larger than a bound. Below a number that the rule writes, a proof would say nothing of it.
+fn bounded(rule: &Rule) -> Option<Proof> {
+    let written = numbers(rule).into_iter().max().unwrap_or(0);
+    // Ulps are counted by tests.
+    let claims = if matches!(rule.contract, Contract::Ulp(_)) { &[Claim::Bits][..] } else { claims(rule) };
+    let cases = BOUNDS.into_iter().flat_map(|most| claims.iter().map(move |claim| (most, *claim)));
+    let shown = |(most, claim): (usize, Claim)| all_cases(rule, claim, Choices::up_to(most)).is_ok();
+    cases
+        .filter(|(most, _)| *most as i64 >= written)
+        .find(|of| shown(*of))
+        .map(|(most, claim)| Proof::UpTo(claim, most))
+}
+
+fn all_cases(rule: &Rule, claim: Claim, mut choices: Choices) -> Result<(), String> {
+    for _ in 0..CASES[usize::from(choices.most.is_some())] {
         choices.start();
         match case(rule, claim, &mut choices) {
             Ok(()) => {}
@@ -145,14 +140,14 @@ fn case(rule: &Rule, claim: Claim, choices: &mut Choices) -> Res<()> {
 
 fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &Tensor) -> Res<()> {
     let right = reader.term(&root.right)?;
-    let same = left.shape.len() == right.shape.len()
+    let alike = left.shape.len() == right.shape.len()
         && left.shape.iter().zip(&right.shape).all(|(a, b)| {
             let d = &case.canon(&a.extent) - &case.canon(&b.extent);
             a.rank == b.rank && (d == Poly::zero() || case.facts.nonneg(&d) && case.facts.nonneg(&(&Poly::zero() - &d)))
         });
     // A number has any shape.
     let number = right.shape.is_empty() && &*right.ty.name == "number";
-    if !same && !number {
+    if !alike && !number {
         return stop(format!("the shapes of the sides, {} and {}", show(&left.shape), show(&right.shape)));
     }
     if left.ty != right.ty && &*right.ty.name != "number" && left.ty.kind != Kind::Stored {
@@ -166,12 +161,16 @@ fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &
     let there: Vec<Poly> = left.shape.iter().map(|item| &item.extent - &Poly::int(1)).collect();
     case.facts.assume(there, || {
         let (l, r) = ((left.at)(&at)?, (right.at)(if number { &[] } else { &at })?);
-        match claim {
-            Claim::Bits => same_bits(case, &l, &r, &mut Truths::new(), 0),
-            Claim::Reals if left.ty.kind != Kind::Float => same_bits(case, &l, &r, &mut Truths::new(), 0),
-            Claim::Reals => same_reals(case, &l, &r),
-        }
+        same(case, claim, left.ty.kind, &l, &r)
     })
+}
+
+/// Whether two elements of a kind are equal in the sense of a claim.
+pub fn same(case: &Case, claim: Claim, kind: Kind, l: &T, r: &T) -> Res<()> {
+    match claim {
+        Claim::Reals if kind == Kind::Float => same_reals(case, l, r),
+        _ => same_bits(case, l, r, &mut Truths::new(), 0),
+    }
 }
 
 /// More truth values than these are not tried in all combinations.
@@ -257,26 +256,21 @@ fn same_reals(case: &Case, l: &T, r: &T) -> Res<()> {
 /// So many bytes of stack for terms that lie deep in each other.
 const STACK: usize = 256 << 20;
 
+/// Runs on threads whose stacks hold terms that lie deep in each other.
+pub fn on_large_stacks<V: Send>(work: impl FnOnce() -> V + Send) -> V {
+    match rayon::ThreadPoolBuilder::new().stack_size(STACK).build() {
+        Ok(pool) => pool.install(work),
+        // Where no thread starts, this one does the work.
+        Err(_) => work(),
+    }
+}
+
 /// Judges rules on all cores; the verdicts come in the rules' order.
 pub fn judge_all(probes: &[Probe]) -> Vec<Verdict> {
-    let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<Option<Verdict>>> = Mutex::new(vec![None; probes.len()]);
-    let work = || {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(probe) = probes.get(at) else { return };
-            let verdict = judge(probe);
-            found.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(verdict);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            // Where no thread starts, this one does the work.
-            if std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).is_err() {
-                work();
-            }
-        }
-    });
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.into_iter().map(|v| v.unwrap_or_else(|| Verdict::NotProved("the prover failed".into()))).collect()
+    on_large_stacks(|| probes.par_iter().map(judge).collect())
+}
+
+/// Proves rules on all cores, without a look for instances on which they are wrong; in the rules' order.
+pub fn prove_all(probes: &[Probe]) -> Vec<Proof> {
+    on_large_stacks(|| probes.par_iter().map(|probe| prove(probe.rule())).collect())
 }

@@ -77,7 +77,7 @@ impl<'r> Scope<'r> {
             let of_kind: Vec<_> = members.into_iter().filter(|d| Kind::of(*d) == kind).collect();
             let ty = match of_kind.as_slice() {
                 [one] => Ty::fixed(*one),
-                _ => Ty { name: name.as_ref().into(), kind, dtype: None },
+                _ => Ty::of_kind(name, &of_kind),
             };
             self.types.insert(slot, ty);
         }

@@ -54,7 +54,7 @@ impl<'r> Reader<'r> {
             RuleTerm::Number { expr, .. } => {
                 let number = self.scope.number(expr)?;
                 // Its element type is that of what stands beside it, which no law asks for.
-                let ty = Ty { name: "number".into(), kind: Kind::Stored, dtype: None };
+                let ty = Ty::open("number");
                 Ok(vec![Tensor::new(ty, Shape::new(), move |_| Ok(T::clone(&number)))])
             }
             RuleTerm::Call(call) => self.call(call),
@@ -112,7 +112,7 @@ impl<'r> Reader<'r> {
         let ty = match args.first() {
             // Functions that keep order or sign keep the element type.
             Some(first) if numeric => first.ty.clone(),
-            _ => Ty { name: format!("of {name}").into(), kind: Kind::Stored, dtype: None },
+            _ => Ty::open(&format!("of {name}")),
         };
         let own = ty.clone();
         let f = move |args: Vec<T>| apply(&op, &own, args);

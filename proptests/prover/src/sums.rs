@@ -8,7 +8,9 @@ use crate::{
     bind::named,
     bits::there,
     facts::Res,
-    real::{Factor, Known, Product, Real, exp, take},
+    functions::exp,
+    real::{Factor, Product, Real, take},
+    signs::Known,
     term::{Atom, Poly, Term},
 };
 
@@ -40,6 +42,9 @@ pub fn holds(conditions: &[Poly], facts: &Known<'_>) -> Real {
 
 /// A reduction other than a sum.
 pub fn extremum(how: Reduction, vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
+    if vars.is_empty() {
+        return Ok(body.clone());
+    }
     if !vars.iter().any(|(v, _)| body.mentions(*v)) && how.def().selects {
         for (_, extent) in vars {
             there(facts.0, extent)?;

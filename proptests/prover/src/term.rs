@@ -42,12 +42,27 @@ pub struct Ty {
     pub kind: Kind,
     /// Which one it is, where that is known.
     pub dtype: Option<DType>,
+    /// Whether all its numbers are at least 0.
+    pub unsigned: bool,
 }
 
 impl Ty {
     /// One element type.
     pub fn fixed(dtype: DType) -> Ty {
-        Ty { name: dtype.name().into(), kind: Kind::of(dtype), dtype: Some(dtype) }
+        Ty::of_kind(dtype.name(), &[dtype])
+    }
+
+    /// Any of some element types of one kind.
+    pub fn of_kind(name: &str, members: &[DType]) -> Ty {
+        let unsigned = |dtype: &DType| Kind::of(*dtype) == Kind::Int && dtype.integers().0 == 0;
+        let dtype = if let [one] = members { Some(*one) } else { None };
+        let kind = members.first().map_or(Kind::Stored, |dtype| Kind::of(*dtype));
+        Ty { name: name.into(), kind, dtype, unsigned: members.iter().all(unsigned) }
+    }
+
+    /// A type of which nothing is known.
+    pub fn open(name: &str) -> Ty {
+        Ty { name: name.into(), kind: Kind::Stored, dtype: None, unsigned: false }
     }
 
     /// The truth values.

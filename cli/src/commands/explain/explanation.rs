@@ -48,6 +48,8 @@ pub struct RuleRun {
     /// Its name in rule files.
     pub base: String,
     pub doc: String,
+    /// What is known of it.
+    pub proof: String,
     pub origin: String,
     pub times: usize,
 }
@@ -144,10 +146,12 @@ impl Explanation {
             let others = if others.is_empty() { String::new() } else { faint(format!(" ({})", others.join("; "))) };
             writeln!(out, "{}", hanging(format!("  computed by {}{others}", first.name), 4))?;
         }
-        for RuleRun { rule, base, doc, origin, times } in &self.steps {
+        for RuleRun { rule, base, doc, proof, origin, times } in &self.steps {
             let times = if *times > 1 { format!(" x {times}") } else { String::new() };
             writeln!(out, "{}", hanging(format!("  by {rule}{times} in {origin}"), 5))?;
-            for line in [Some(doc.clone()), gains.get(base).map(Without::describe)].into_iter().flatten() {
+            for line in
+                [Some(doc.clone()), Some(proof.clone()), gains.get(base).map(Without::describe)].into_iter().flatten()
+            {
                 if !line.is_empty() {
                     writeln!(out, "{}", hanging(format!("       {}", faint(line)), 7))?;
                 }
@@ -179,7 +183,7 @@ impl Explanation {
 
     pub fn json(&self, gains: &Gains) -> Value {
         let step = |s: &RuleRun| {
-            json!({ "rule": s.rule, "doc": s.doc, "origin": s.origin, "times": s.times,
+            json!({ "rule": s.rule, "doc": s.doc, "proof": s.proof, "origin": s.origin, "times": s.times,
                     "gain": gains.get(&s.base).map(Without::json) })
         };
         let fused = |f: &FusedOp| json!({ "op": f.op.name(), "origin": f.origin.path(), "gain_s": f.gain });

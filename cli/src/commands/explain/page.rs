@@ -253,6 +253,7 @@ impl Page<'_> {
                 "doc": rule.map(|rule| rule.doc.clone()),
                 "text": rule.map(|rule| rule.source.text[rule.span.clone()].to_string()),
                 "contract": rule.map(|rule| rule.contract.to_string()),
+                "proof": rule.map(crate::commands::rules::shown),
                 "gain_s": gain.and_then(|gain| if let Without::Longer(seconds) = gain { Some(*seconds) } else { None }),
                 "needed": gain.and_then(|gain| if let Without::Nothing(why) = gain { Some(why) } else { None }),
             })

@@ -22,7 +22,7 @@ pub(super) const OPS: &[(&str, Semantics)] =
 type ByKey<'a> = &'a dyn Fn(&Poly) -> Res<T>;
 
 /// One head: what is read of it at (row, column), and how its scores are made.
-pub(super) struct Head<'a> {
+pub struct Head<'a> {
     pub case: &'a Case,
     pub ty: &'a Ty,
     pub op: &'a str,

@@ -10,16 +10,18 @@ mod layer;
 mod norm;
 mod pointwise;
 mod reduce;
+mod update;
 mod view;
 
 use eutectic_ir::{Class, Op};
 
+pub use attention::Head;
 pub use build::Semantics;
 pub use pointwise::{map, pointwise};
 
 /// The ops that are no functions of elements, family by family.
 const FAMILIES: &[&[(&str, Semantics)]] =
-    &[view::OPS, reduce::OPS, norm::OPS, attention::OPS, convolution::OPS, layer::OPS];
+    &[view::OPS, reduce::OPS, norm::OPS, attention::OPS, convolution::OPS, layer::OPS, update::OPS];
 
 /// The meaning of an op; `None` for those that have none yet.
 pub fn semantics(op: Op) -> Option<Semantics> {

@@ -11,7 +11,7 @@ use eutectic_ir::{
     graph::Node,
     interp::interpret,
     lang::{Bindings, sample},
-    ops::{AttrKind, eval::Data},
+    ops::{AttrKind, Reduction, eval::Data},
 };
 use eutectic_rewrites::{Probe, RuleSet, draw};
 
@@ -28,20 +28,20 @@ use crate::{
 /// Steps that the terms of an instance may take: larger ones are left out.
 const STEPS: usize = 600;
 /// So many elements of an instance are compared.
-const SOME: usize = 5;
+const SOME: usize = 12;
 
 /// The tensors that are read, by name.
 type Given = BTreeMap<String, Tensor>;
 
-fn integer(p: &Poly, vars: &BTreeMap<u32, i128>, given: &Given) -> i128 {
+fn integer(p: &Poly, vars: &Vars, world: &World<'_>) -> i128 {
     p.terms()
         .map(|(m, c)| {
             let atom = |a: &Atom| match a {
                 Atom::Var(id) => vars[id],
-                Atom::Div(pair) => integer(&pair[0], vars, given).div_euclid(integer(&pair[1], vars, given)),
-                Atom::Min(pair) => integer(&pair[0], vars, given).min(integer(&pair[1], vars, given)),
-                Atom::Max(pair) => integer(&pair[0], vars, given).max(integer(&pair[1], vars, given)),
-                Atom::Value(t) => number(t, vars, given) as i128,
+                Atom::Div(pair) => integer(&pair[0], vars, world).div_euclid(integer(&pair[1], vars, world)),
+                Atom::Min(pair) => integer(&pair[0], vars, world).min(integer(&pair[1], vars, world)),
+                Atom::Max(pair) => integer(&pair[0], vars, world).max(integer(&pair[1], vars, world)),
+                Atom::Value(t) => number(t, vars, world) as i128,
                 Atom::Size(name) => panic!("the size {name} is known here"),
                 Atom::Map(name, _) => panic!("the map {name} is known here"),
             };
@@ -50,48 +50,139 @@ fn integer(p: &Poly, vars: &BTreeMap<u32, i128>, given: &Given) -> i128 {
         .sum()
 }
 
+/// A fault in the semantics of an op: of what its terms do, one thing is done otherwise, wherever it is done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    /// A coordinate of an operand is the next one.
+    Index(Rc<str>, usize),
+    /// A function is another one.
+    Function(Rc<str>),
+    /// The operands of a function change places.
+    Swapped(Rc<str>),
+    /// A condition on indices is off by one.
+    Bound,
+    /// The branches of a choice by index change places.
+    Turned,
+    /// A reduction leaves out its last element.
+    Short,
+    /// A reduction is another one.
+    Reduced,
+}
+
+/// The functions that take the place of others.
+const OTHERS: &[(&str, &str)] = &[
+    ("add", "sub"),
+    ("sub", "add"),
+    ("mul", "add"),
+    ("div", "mul"),
+    ("max", "min"),
+    ("min", "max"),
+    ("exp", "sigmoid"),
+    ("sqrt", "exp"),
+    ("rsqrt", "exp"),
+    ("tanh", "sigmoid"),
+];
+
+/// Values of index variables.
+type Vars = BTreeMap<u32, i128>;
+
+/// The tensors that are read, and what is wrong with the semantics.
+struct World<'a> {
+    given: &'a Given,
+    fault: Option<&'a Fault>,
+}
+
+/// The faults that a term can have.
+fn faults(term: &T, given: &Given, found: &mut BTreeSet<Fault>) {
+    match &**term {
+        Term::Read(name, _, at) => {
+            // An axis of extent 1 has no other coordinate.
+            let dims = given[&**name].dims();
+            found.extend((0..at.len()).filter(|n| dims[*n] > 1).map(|n| Fault::Index(Rc::clone(name), n)));
+        }
+        Term::Apply(op, _, args) => {
+            if OTHERS.iter().any(|(of, _)| **op == **of) {
+                found.insert(Fault::Function(Rc::clone(op)));
+            }
+            if matches!(&**op, "sub" | "div" | "pow" | "mod") {
+                found.insert(Fault::Swapped(Rc::clone(op)));
+            }
+            args.iter().for_each(|a| faults(a, given, found));
+        }
+        Term::If(_, a, b) => {
+            found.extend([Fault::Bound, Fault::Turned]);
+            [a, b].into_iter().for_each(|t| faults(t, given, found));
+        }
+        Term::Reduce(_, _, _, body) => {
+            found.extend([Fault::Short, Fault::Reduced]);
+            faults(body, given, found);
+        }
+        Term::Num(_) | Term::Param(_) | Term::Index(_) => {}
+    }
+}
+
 /// The value of a term, in `f64`.
-fn number(term: &T, vars: &BTreeMap<u32, i128>, given: &Given) -> f64 {
+fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
+    let is = |fault: &Fault| world.fault == Some(fault);
     match &**term {
         Term::Num(bits) => f64::from_bits(*bits),
         Term::Param(name) => panic!("the number {name} is known here"),
-        Term::Index(p) => integer(p, vars, given) as f64,
+        Term::Index(p) => integer(p, vars, world) as f64,
         Term::Read(name, _, at) => {
-            let tensor = &given[&**name];
-            let flat = at.iter().zip(tensor.dims()).fold(0, |n, (p, extent)| {
-                let index = integer(p, vars, given);
-                assert!((0..*extent as i128).contains(&index), "{name} is read at {index} of {extent}");
-                n * extent + index as usize
+            let tensor = &world.given[&**name];
+            let flat = at.iter().zip(tensor.dims()).enumerate().fold(0, |flat, (n, (p, extent))| {
+                let mut index = integer(p, vars, world);
+                if world.fault.is_none() {
+                    assert!((0..*extent as i128).contains(&index), "{name} is read at {index} of {extent}");
+                }
+                if is(&Fault::Index(Rc::clone(name), n)) {
+                    index += 1;
+                }
+                flat * extent + index.rem_euclid(*extent as i128) as usize
             });
             tensor.to_f64()[flat]
         }
         Term::If(conditions, a, b) => {
-            let holds = conditions.iter().all(|p| integer(p, vars, given) >= 0);
-            number(if holds { a } else { b }, vars, given)
+            let least = i128::from(is(&Fault::Bound));
+            let holds = conditions.iter().all(|p| integer(p, vars, world) >= least) != is(&Fault::Turned);
+            number(if holds { a } else { b }, vars, world)
         }
         Term::Reduce(how, ty, bound, body) => {
+            let how = match how {
+                Reduction::Sum if is(&Fault::Reduced) => Reduction::Max,
+                _ if is(&Fault::Reduced) => Reduction::Sum,
+                how => *how,
+            };
             let mut total = how.identity(ty.dtype.unwrap()).get();
-            let mut at: Vec<BTreeMap<u32, i128>> = vec![vars.clone()];
+            let mut at: Vec<Vars> = vec![vars.clone()];
             for (v, extent) in bound {
-                let with = |vars: &BTreeMap<u32, i128>| -> Vec<BTreeMap<u32, i128>> {
-                    let all = 0..integer(extent, vars, given);
+                let with = |vars: &Vars| -> Vec<Vars> {
+                    let all = 0..integer(extent, vars, world) - i128::from(is(&Fault::Short));
                     all.map(|n| vars.iter().map(|(k, x)| (*k, *x)).chain([(*v, n)]).collect()).collect()
                 };
                 at = at.iter().flat_map(with).collect();
             }
             for vars in at {
-                total = scalar(how.def().op, &[total, number(body, &vars, given)], ty);
+                total = scalar(how.def().op, &[total, number(body, &vars, world)], ty);
             }
             total
         }
-        Term::Apply(op, ty, args) => match (&**op, args.as_slice()) {
-            ("where", [c, a, b]) => number(if number(c, vars, given) != 0.0 { a } else { b }, vars, given),
-            ("hides", [x]) => f64::from(u8::from(hides(number(x, vars, given), DType::F64))),
-            ("wrap", [x]) => number(x, vars, given),
-            ("store", [x]) => number(x, vars, given).trunc(),
-            (op, [x]) if op.starts_with("round ") || op.starts_with("empty ") => number(x, vars, given),
-            (op, args) => scalar(op, &args.iter().map(|a| number(a, vars, given)).collect::<Vec<_>>(), ty),
-        },
+        Term::Apply(op, ty, args) => {
+            let other = OTHERS.iter().find(|(of, _)| **op == **of && is(&Fault::Function(Rc::clone(op))));
+            let op = other.map_or(&**op, |(_, other)| *other);
+            let mut args: Vec<&T> = args.iter().collect();
+            if is(&Fault::Swapped(op.into())) {
+                args.reverse();
+            }
+            match (op, args.as_slice()) {
+                ("where", [c, a, b]) => number(if number(c, vars, world) != 0.0 { a } else { b }, vars, world),
+                ("hides", [x]) => f64::from(u8::from(hides(number(x, vars, world), DType::F64))),
+                ("wrap", [x]) => number(x, vars, world),
+                ("store", [x]) => number(x, vars, world).trunc(),
+                (op, [x]) if op.starts_with("round ") || op.starts_with("empty ") => number(x, vars, world),
+                (op, args) => scalar(op, &args.iter().map(|a| number(a, vars, world)).collect::<Vec<_>>(), ty),
+            }
+        }
     }
 }
 
@@ -146,7 +237,7 @@ fn wide(ty: &Type) -> Option<Type> {
 }
 
 /// Compares elements of an op's results, and gives how many; `None` where the instance is not for this.
-fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64) -> Option<usize> {
+fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: &mut Planted) -> Option<usize> {
     let semantics = semantics(op)?;
     let mut random = fastrand::Rng::with_seed(seed);
     let widened: Vec<Type> = operands.iter().map(wide).collect::<Option<_>>()?;
@@ -190,7 +281,8 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64) -> Option
                 Err(crate::facts::Stop::Because(why)) if why.contains("too large") => return None,
                 term => term.unwrap_or_else(|stop| panic!("{op}: {stop:?}")),
             };
-            let is = number(&term, &BTreeMap::new(), &given);
+            let value_with = |fault: Option<&Fault>| number(&term, &Vars::new(), &World { given: &given, fault });
+            let is = value_with(None);
             let want = match &value.data {
                 Data::Real(x) => x[at],
                 Data::Int(n) => n[at].unwrap() as f64,
@@ -201,10 +293,21 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64) -> Option
             let near = (is - want).abs() <= unit * (1.0 + want.abs());
             assert!(near || special, "{op} of {operands:?} {given_attrs:?} at {at}: {is}, not {want}: {term}");
             compared += usize::from(near);
+            if !special {
+                let mut of_term = BTreeSet::new();
+                faults(&term, &given, &mut of_term);
+                for fault in of_term {
+                    let apart = (value_with(Some(&fault)) - want).abs();
+                    *planted.entry((op, fault)).or_default() |= !(apart <= unit * (1.0 + want.abs()));
+                }
+            }
         }
     }
     Some(compared)
 }
+
+/// The faults that were planted in each op's semantics, and whether an element differed.
+type Planted = BTreeMap<(Op, Fault), bool>;
 
 fn nodes_of(probe: &Probe, seed: u64) -> Vec<(Node, Vec<Type>)> {
     let rule = probe.rule();
@@ -254,11 +357,12 @@ fn sampled(op: Op, seed: u64) -> Option<(Vec<Attr>, Vec<Type>)> {
 }
 
 #[test]
-fn the_semantics_of_ops_are_what_the_interpreter_computes() {
+fn the_semantics_of_ops_are_what_the_interpreter_computes_and_faults_in_them_show() {
     let rules = RuleSet::embedded().unwrap();
     let layer = |op: &Op| matches!(op.name(), "encoder-layer" | "attention-block");
     let mut seen: BTreeMap<Op, usize> = BTreeMap::new();
     let mut elements: BTreeMap<Op, usize> = BTreeMap::new();
+    let mut planted = Planted::new();
     for (n, probe) in rules.probes().enumerate() {
         if probe.rule().group {
             continue;
@@ -269,7 +373,7 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes() {
                 if large || layer(&node.op) || seen.get(&node.op).is_some_and(|n| *n >= 5) {
                     continue;
                 }
-                if let Some(count) = compare(node.op, &node.attrs, &operands, seed) {
+                if let Some(count) = compare(node.op, &node.attrs, &operands, seed, &mut planted) {
                     *seen.entry(node.op).or_default() += 1;
                     *elements.entry(node.op).or_default() += count;
                 }
@@ -286,7 +390,7 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes() {
             }
             let Some((attrs, operands)) = sampled(op, seed) else { continue };
             if operands.iter().all(|ty| ty.count() <= 60)
-                && let Some(count) = compare(op, &attrs, &operands, seed)
+                && let Some(count) = compare(op, &attrs, &operands, seed, &mut planted)
             {
                 *seen.entry(op).or_default() += 1;
                 *elements.entry(op).or_default() += count;
@@ -299,4 +403,12 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes() {
         .filter(|op| semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise));
     let missing: BTreeSet<Op> = own.filter(|op| elements.get(op).copied().unwrap_or(0) < 5).collect();
     assert!(missing.is_empty(), "too few elements of {missing:?} were compared");
+    let unseen: Vec<_> = planted.iter().filter(|(_, found)| !**found).map(|(fault, _)| fault).collect();
+    println!("{} of {} planted faults are found; the others: {unseen:?}", planted.len() - unseen.len(), planted.len());
+    assert!(
+        unseen.len() * 100 <= planted.len(),
+        "{} of {} faults are not found: {unseen:?}",
+        unseen.len(),
+        planted.len()
+    );
 }

@@ -1,4 +1,4 @@
-//! Views: where each element of the result is read; and writing by index.
+//! Views: where each element of the result is read.
 
 use std::rc::Rc;
 
@@ -7,10 +7,13 @@ use super::{
     pointwise,
 };
 use crate::{
+    bits,
     call::{Call, Perm, Value},
     facts::{Res, stop},
+    integers,
+    lower::Truths,
     shape::{Item, Shape, Tensor, count, expanded, reshaped, show},
-    term::{Atom, Kind, Poly, T, apply, choose, value},
+    term::{Atom, Kind, Poly, T, apply, choose},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] = &[
@@ -23,7 +26,6 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("concat", concat),
     ("gather", gather),
     ("iota", pointwise::iota),
-    ("update-slice", update_slice),
 ];
 
 /// The operand read elsewhere.
@@ -107,7 +109,15 @@ pub(super) fn slice(call: &Call) -> Res<Vec<Tensor>> {
     call.case.require(&extent - &start, "a start inside of the axis")?;
     if step == unit {
         call.case.require(&(&extent - &start) - &len, "a part that lies in the axis")?;
-    } else if !call.case.left.get() {
+    } else if call.case.left.get() {
+        // There is a last element where there is one at all.
+        if call.case.facts.positive(&len) {
+            let last = &start + &(&step * &(&len - &unit));
+            [last.clone(), &(&extent - &last) - &unit, &(&extent - &start) - &unit]
+                .into_iter()
+                .for_each(|p| call.case.facts.note(p));
+        }
+    } else {
         // The last element, where there is one.
         let last = &start + &(&step * &(&len - &unit));
         let inside = || call.case.facts.within(&last, &extent);
@@ -147,7 +157,7 @@ fn pad(call: &Call) -> Res<Vec<Tensor>> {
 }
 
 /// The one where an index lies in 0..extent, else the other.
-fn within(
+pub(super) fn within(
     case: &crate::call::Case,
     index: &Poly,
     extent: &Poly,
@@ -216,24 +226,9 @@ fn gather(call: &Call) -> Res<Vec<Tensor>> {
     let behind = axis + ids.shape.len();
     let case = Rc::clone(&call.case);
     one(Tensor::new(x.ty.clone(), to, move |at| {
-        let id = value((ids.at)(&at[axis..behind])?);
+        let id = integers::id(&case.facts, bits::normal(&case, &(ids.at)(&at[axis..behind])?, &Truths::new())?);
         let index = [&at[..axis], std::slice::from_ref(&id), &at[behind..]].concat();
         let there = [id.clone(), &(&x.shape[axis].extent - &id) - &Poly::int(1)];
         case.facts.assume(there, || (x.at)(&index))
-    }))
-}
-
-fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
-    let (x, part, start) = (call.args[0].clone(), call.args[1].clone(), call.args[2].clone());
-    let axis = call.axis(0, &x.shape)?;
-    let fits = (0..x.shape.len()).all(|n| n == axis || part.shape.get(n) == Some(&x.shape[n]));
-    if !fits {
-        return stop(format!("whether {} and {} differ along one axis only", show(&x.shape), show(&part.shape)));
-    }
-    let case = Rc::clone(&call.case);
-    one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
-        let mut from = at.to_vec();
-        from[axis] = &at[axis] - &value((start.at)(&[])?);
-        within(&case, &from[axis], &part.shape[axis].extent, || (part.at)(&from), || (x.at)(at))
     }))
 }

@@ -1,0 +1,69 @@
+//! Looks for instances on which a rule leaves the range: the right side is infinite or NaN where the left side is a number far within it.
+//!
+//! Both claims of real arithmetic and this are what can be told of a `reassoc` rule cheaply: a rule that is equal over the reals is refuted here if an intermediate result
+//! of its right side overflows, or if it reads what the left side hides. Values are those for which the contract promises the range: moderate ones where the rule has a sum, a product
+//! of matrices, attention or a norm.
+
+use std::collections::BTreeMap;
+
+use eutectic_ir::{Class, DType, Graph, Tensor, Type, interp::interpret_rounded, ops::eval::Data};
+use eutectic_rewrites::{Probe, Rule};
+
+use crate::falsify::{Counterexample, Draws, search};
+
+/// Looks for an instance on which the right side leaves the range and the left side does not.
+pub fn beyond(probe: &Probe) -> Option<Counterexample> {
+    search(probe, &|rule, seed| Draws::of(rule, seed, DType::F32), &extreme, &leaves)
+}
+
+/// Numbers at the ends of the range, or far from 1, with infinities among them.
+fn extreme(ty: &Type, seed: u64, random: &mut fastrand::Rng) -> Option<Tensor> {
+    const FINITE: [f64; 10] = [0.0, 1.0, -1.0, 90.0, -90.0, 1e12, -1e12, 1e-12, 3e38, -3e38];
+    const ALL: [f64; 6] = [0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, 100.0];
+    let (dtype, dims) = (ty.dtype()?, ty.dims()?);
+    let count: usize = dims.iter().product();
+    if count > 4_000 {
+        return None;
+    }
+    // All elements alike, or each its own.
+    let of: &[f64] = if seed.is_multiple_of(3) { &ALL } else { &FINITE };
+    let one = of[random.usize(..of.len())];
+    let alike = random.bool();
+    Some(match dtype.is_float() {
+        true => {
+            Tensor::from_f64(dtype, &dims, (0..count).map(|_| if alike { one } else { of[random.usize(..of.len())] }))
+        }
+        false => Tensor::from_i64(dtype, &dims, (0..count).map(|_| random.i64(0..2))),
+    })
+}
+
+/// The first element that is a number far within the range on the left, and none on the right.
+fn leaves(
+    rule: &Rule,
+    left: &Graph,
+    right: &Graph,
+    given: &BTreeMap<String, Tensor>,
+) -> Option<(usize, usize, f64, f64)> {
+    // Products and norms promise the range for moderate numbers only, and sums may be taken in any order.
+    let combines = |graph: &Graph| {
+        graph.nodes().any(|(_, node)| matches!(node.op.def().class, Class::Composite | Class::Anchor(_)))
+    };
+    let moderate = |t: &Tensor| {
+        !t.dtype().is_float() || t.to_f64().iter().all(|x| *x == 0.0 || (1e-12..=1.1e12).contains(&x.abs()))
+    };
+    // Constants of a program are moderate in any case.
+    let constants = || rule.tensors().filter(|(_, _, constant)| *constant).filter_map(|(v, ..)| given.get(&v.name));
+    if !constants().all(moderate) || (combines(left) || combines(right)) && !given.values().all(moderate) {
+        return None;
+    }
+    let run = |graph: &Graph| interpret_rounded(graph, &|name| given.get(name).cloned()).ok();
+    let (left, right) = (run(left)?, run(right)?);
+    for (root, (l, r)) in left.iter().zip(&right).enumerate() {
+        let (Data::Real(x), Data::Real(y)) = (&l.data, &r.data) else { continue };
+        let far = l.dtype.normal_range().1 / 16.0;
+        if let Some(at) = (0..x.len().min(y.len())).find(|n| x[*n].abs() <= far && !y[*n].is_finite()) {
+            return Some((root, at, x[at], y[at]));
+        }
+    }
+    None
+}

@@ -1,0 +1,269 @@
+//! Kernels of plans are proved to compute what their e-nodes say, and faults that are planted in kernels are found.
+
+use std::sync::Arc;
+
+use eutectic_backend::{Backend, BackendError, Cost, Executable, Guard, Instr, Kernel, Program};
+use eutectic_ir::{
+    Attr, Op,
+    index::{Atom, Index},
+    lang::Source,
+    text,
+};
+use eutectic_lowering::{
+    PlannedBlock, SearchOptions, Space,
+    build::{self, KernelOfClasses, Positions},
+    search,
+};
+use eutectic_prover::plans::{Validity, of_kernel, validate};
+use eutectic_rewrites::{Choice, Options, RuleSet, optimize};
+
+/// A backend that takes every kernel, for a price that makes fusion pay.
+struct Priced;
+
+impl Backend for Priced {
+    fn name(&self) -> &str {
+        "priced"
+    }
+
+    fn describe(&self) -> String {
+        "computes nothing".into()
+    }
+
+    fn supports(&self, _: &Kernel) -> Result<(), Vec<String>> {
+        Ok(())
+    }
+
+    fn cost(&self, kernel: &Kernel) -> Cost {
+        let elements: usize = kernel.slots.iter().map(|slot| slot.1).sum();
+        let points: usize = kernel.bodies().iter().map(|b| b.domain.iter().product::<usize>() * b.instrs.len()).sum();
+        Cost {
+            seconds: 1.0 + 1e-6 * elements as f64 + 1e-8 * points as f64,
+            flops: points as f64,
+            bytes: elements as f64,
+        }
+    }
+
+    fn compile(&self, _: &Program) -> Result<Arc<dyn Executable>, BackendError> {
+        Err(BackendError::Device("it computes nothing".into()))
+    }
+}
+
+/// Programs whose kernels have products, attention, rows, views, selections and ids.
+const PROGRAMS: &[&str] = &[
+    r#"(graph "layer"
+  (input x f32[2 6 24]) (param w f32[24 24]) (param b f32[24]) (param v f32[24 48]) (param g f32[24]) (const half f32[] { 0.5 })
+  (let q (transpose (reshape (add (matmul x w) b) :shape [2 6 4 6]) :perm [0 2 1 3]))
+  (let k (transpose (reshape (matmul x w) :shape [2 6 4 6]) :perm [0 2 1 3]))
+  (let s (softmax (mul (matmul q (transpose k :perm [0 1 3 2])) half) :axis -1))
+  (let y (reshape (transpose (matmul s k) :perm [0 2 1 3]) :shape [2 6 24]))
+  (let n (layernorm (add x y) g b :eps 1e-5))
+  (output o (act (matmul n v) :kind gelu-erf)))"#,
+    r#"(graph "views"
+  (input x f32[5 7]) (input y f32[5 3]) (input ids i64[4])
+  (const some f32[] { 1.5 }) (const two f32[] { 2.0 }) (const part f32[] { 0.25 }) (const three f32[] { 3.0 })
+  (output a (slice (pad (concat x y :axis -1) :axis 0 :before 1 :after 2 :value 0.5) :axis -1 :at 2 :len 6 :step 1))
+  (output b (exp (gather (transpose x :perm [1 0]) ids :axis 0)))
+  (output c (div (sub x some) (add (reduce-max (abs x) :axes [-1] :keep true) two)))
+  (output d (where (lt x part) (neg x) (mul x three))))"#,
+    r#"(graph "conv"
+  (input x f32[1 3 8 8]) (param w f32[4 3 3 3]) (param b f32[4])
+  (output o (act (conv x w b :stride [1 1] :dilation [1 1] :before [1 1] :after [1 1] :groups 1) :kind relu)))"#,
+];
+
+fn planned(program: &str) -> PlannedBlock {
+    let graph = text::parse(&Source::new("program", program)).unwrap();
+    let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
+    let classes = optimize(&graph, &rules, &Options::default()).unwrap().classes;
+    let searched = search(&Space::new(&classes, &Priced), &SearchOptions::default()).unwrap();
+    PlannedBlock { classes, searched }
+}
+
+#[test]
+fn kernels_are_proved_for_every_element() {
+    let mut open = Vec::new();
+    for program in PROGRAMS {
+        open.extend(validate(&planned(program)).into_iter().filter(|k| matches!(k.validity, Validity::Open(_))));
+    }
+    assert!(open.is_empty(), "{open:#?}");
+}
+
+/// An index map with one thing wrong.
+fn wrong_maps(index: &Index) -> Vec<Index> {
+    let mut all = vec![index.plus(&Index::constant(1))];
+    for (n, (atom, c)) in index.terms.iter().enumerate() {
+        let term = |atom: Atom, c: i64| {
+            let mut changed = index.clone();
+            changed.terms[n] = (atom, c);
+            changed
+        };
+        all.push(term(atom.clone(), c + 1));
+        match atom {
+            Atom::Div(of, by) => all.push(term(Atom::Div(of.clone(), by + 1), *c)),
+            Atom::Mod(of, by) => all.push(term(Atom::Mod(of.clone(), by + 1), *c)),
+            _ => {}
+        }
+    }
+    all
+}
+
+fn wrong_guards(guards: &[Guard]) -> Vec<Vec<Guard>> {
+    let change = |n: usize, change: &dyn Fn(&mut Guard)| {
+        let mut all = guards.to_vec();
+        change(&mut all[n]);
+        all
+    };
+    (0..guards.len())
+        .flat_map(|n| {
+            [
+                change(n, &|guard| guard.1.start += 1),
+                change(n, &|guard| guard.1.end -= 1),
+                change(n, &|guard| {
+                    guard.0 = guard.0.plus(&Index::constant(1));
+                }),
+            ]
+        })
+        .collect()
+}
+
+/// Ops that take the place of others.
+const OTHERS: &[(&str, &str)] = &[
+    ("add", "sub"),
+    ("sub", "add"),
+    ("mul", "add"),
+    ("div", "mul"),
+    ("max", "min"),
+    ("exp", "sqrt"),
+    ("neg", "abs"),
+    ("abs", "neg"),
+    ("reduce-sum", "reduce-max"),
+    ("reduce-max", "reduce-sum"),
+    ("lt", "le"),
+    ("rsqrt", "sqrt"),
+];
+
+/// Which piece of a selection is chosen at each point of a domain.
+fn chosen(pieces: &[(Vec<Guard>, usize)], domain: &[usize]) -> Vec<Option<usize>> {
+    let point = |mut flat: usize| {
+        let mut point = vec![0; domain.len()];
+        for (axis, extent) in domain.iter().enumerate().rev() {
+            point[axis] = flat % extent;
+            flat /= extent;
+        }
+        point
+    };
+    let holds =
+        |guards: &[Guard], at: &[usize]| guards.iter().all(|(index, range)| range.contains(&index.eval(at, &|_| 0)));
+    let points = (0..domain.iter().product()).map(point);
+    points.map(|at| pieces.iter().position(|(guards, _)| holds(guards, &at))).collect()
+}
+
+/// An instruction with one thing wrong, which makes a difference at some point.
+fn wrong_instructions(instr: &Instr, domain: &[usize]) -> Vec<Instr> {
+    let mut all = Vec::new();
+    let other = |op: Op| OTHERS.iter().find(|(of, _)| *of == op.name()).and_then(|(_, other)| Op::named(other));
+    match instr {
+        Instr::Load(load) => {
+            all.extend(wrong_maps(&load.at).into_iter().map(|at| {
+                let mut load = load.clone();
+                load.at = at;
+                Instr::Load(load)
+            }));
+        }
+        Instr::Constant { value, dtype } if dtype.is_float() => {
+            all.push(Instr::Constant { value: (value.get() * 1.5 + 1.0).into(), dtype: *dtype });
+        }
+        Instr::Coordinate { index, dtype } => {
+            all.extend(wrong_maps(index).into_iter().map(|index| Instr::Coordinate { index, dtype: *dtype }));
+        }
+        Instr::Map { op, attrs, args, dtype } => {
+            if let Some(op) = other(*op) {
+                all.push(Instr::Map { op, attrs: attrs.clone(), args: args.clone(), dtype: *dtype });
+            }
+            if matches!(op.name(), "sub" | "div" | "lt") && args[0] != args[1] {
+                let args = vec![args[1], args[0]];
+                all.push(Instr::Map { op: *op, attrs: attrs.clone(), args, dtype: *dtype });
+            }
+        }
+        Instr::Row { op, attrs, args, dtype } => {
+            if let Some(op) = other(*op) {
+                all.push(Instr::Row { op, attrs: attrs.clone(), args: args.clone(), dtype: *dtype });
+            }
+        }
+        Instr::Select { pieces, fill, dtype } => {
+            let right = chosen(pieces, domain);
+            if right.contains(&None) {
+                all.push(Instr::Select { pieces: pieces.clone(), fill: (fill.get() + 1.0).into(), dtype: *dtype });
+            }
+            for (n, (guards, _)) in pieces.iter().enumerate() {
+                for guards in wrong_guards(guards) {
+                    let mut pieces = pieces.clone();
+                    pieces[n].0 = guards;
+                    if chosen(&pieces, domain) != right {
+                        all.push(Instr::Select { pieces, fill: *fill, dtype: *dtype });
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+/// Kernels with one thing wrong, each with a word for it.
+fn wrong_kernels(built: &KernelOfClasses) -> Vec<(String, KernelOfClasses)> {
+    let mut all = Vec::new();
+    for (b, body) in built.kernel.bodies().into_iter().enumerate() {
+        for (i, instr) in body.instrs.iter().enumerate() {
+            for wrong in wrong_instructions(instr, &body.domain) {
+                let mut changed = built.clone();
+                let bodies = &mut changed.kernel;
+                let of =
+                    if b < bodies.anchor.operands.len() { &mut bodies.anchor.operands[b] } else { &mut bodies.body };
+                let what = format!("body {b}: {instr:?} is {wrong:?}");
+                of.instrs[i] = wrong;
+                all.push((what, changed));
+            }
+        }
+    }
+    for (n, store) in built.kernel.stores.iter().enumerate() {
+        for at in wrong_maps(&store.at) {
+            let mut changed = built.clone();
+            let what = format!("store {n}: {:?} is {at:?}", store.at);
+            changed.kernel.stores[n].at = at;
+            all.push((what, changed));
+        }
+    }
+    for (n, attr) in built.kernel.anchor.attrs.iter().enumerate() {
+        if let Some(x) = attr.float().filter(|x| *x != 0.0) {
+            let mut changed = built.clone();
+            changed.kernel.anchor.attrs[n] = Attr::from(x * 2.0);
+            all.push((format!("attribute {n} of the anchor is twice as large"), changed));
+        }
+    }
+    if built.kernel.anchor.operands.len() == 2 {
+        let mut changed = built.clone();
+        changed.kernel.anchor.operands.swap(0, 1);
+        all.push(("the operands change places".into(), changed));
+    }
+    all
+}
+
+#[test]
+fn faults_that_are_planted_in_kernels_are_found() {
+    let (mut planted, mut unseen) = (0, Vec::new());
+    for program in PROGRAMS {
+        let block = planned(program);
+        for (parts, _) in &block.searched.priced.kernels {
+            let built =
+                build::kernel(&block.classes, &block.searched.plan, parts, &Positions::default(), usize::MAX).unwrap();
+            for (what, wrong) in wrong_kernels(&built) {
+                planted += 1;
+                if let Validity::Valid(_) = of_kernel(&block, &wrong) {
+                    unseen.push(what);
+                }
+            }
+        }
+    }
+    println!("{} of {planted} planted faults are found; the others:\n{}", planted - unseen.len(), unseen.join("\n"));
+    assert!(planted > 100 && unseen.len() * 100 <= planted, "{} of {planted}: {}", unseen.len(), unseen.join("\n"));
+}
