@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use eutectic_backend::{BackendError, Place, Port, Program, Refusal, Step};
+use eutectic_backend::{BackendError, Kernel, Place, Port, Program, Refusal, Step};
 use eutectic_ir::{DType, Origin, Type};
 use rustc_hash::FxHashMap;
 
@@ -122,6 +122,8 @@ pub struct Code {
 pub struct Varying {
     /// Its kernels and extents.
     pub program: Program,
+    /// For each kernel, the places of the extents that it depends on.
+    pub depends: Vec<Vec<usize>>,
     pub machine: Machine,
     /// The one that was used last is the last.
     pub known: Mutex<Vec<Arc<Resolved>>>,
@@ -144,8 +146,14 @@ impl Varying {
     pub fn new(program: &Program, machine: Machine) -> Varying {
         let fixed = program.extents.is_empty();
         let kernels = if fixed { Vec::new() } else { program.kernels.clone() };
+        let places = |kernel: &Kernel| {
+            let symbols = kernel.symbols();
+            let is_used = |at: &usize| symbols.iter().any(|symbol| symbol.name == program.extents[*at].name);
+            (0..program.extents.len()).filter(is_used).collect()
+        };
+        let depends = kernels.iter().map(places).collect();
         let program = Program { kernels, extents: program.extents.clone(), ..Program::default() };
-        Varying { program, machine, known: Mutex::default(), larger: Mutex::default() }
+        Varying { program, depends, machine, known: Mutex::default(), larger: Mutex::default() }
     }
 
     /// The program's extents.

@@ -1,8 +1,9 @@
 //! Runs of other lengths than the longest: the thunks of kernels that vary, resolved once for the lengths and kept.
 //!
 //! A thunk has every offset, stride and trip count resolved, so each set of lengths has thunks of its own: they take some tens of
-//! microseconds to make, loops are cut as those of a program for these lengths, and nothing is asked while they run. What is packed and
-//! loaded is that of all lengths.
+//! microseconds to make, loops are cut as those of a program for these lengths, and nothing is asked while they run. Where one length
+//! changes, as that of a cache does with each token, kernels that do not depend on it keep their thunks. What is packed and loaded is that
+//! of all lengths.
 
 use std::sync::{Arc, PoisonError};
 
@@ -41,15 +42,19 @@ impl Code {
             None => {
                 let excess = (known.len() + 1).saturating_sub(KEPT);
                 known.drain(..excess);
-                Arc::new(self.resolve(lengths)?)
+                Arc::new(self.resolve(lengths, known.last().map(|last| &**last))?)
             }
         };
         known.push(resolved.clone());
         Ok(Some(resolved))
     }
 
-    fn resolve(&self, lengths: &[usize]) -> Result<Resolved, BackendError> {
-        let Varying { program, machine, .. } = &self.varying;
+    /// Resolves the thunks of runs of such lengths. Of runs that came before, those of kernels whose extents are the same are the same.
+    fn resolve(&self, lengths: &[usize], before: Option<&Resolved>) -> Result<Resolved, BackendError> {
+        let Varying { program, depends, machine, .. } = &self.varying;
+        let same = |kernel: usize, resolved: &Resolved| {
+            depends[kernel].iter().all(|&extent| resolved.lengths[extent] == lengths[extent])
+        };
         let mut thunks: Vec<Option<Arc<dyn Thunk>>> = vec![None; program.kernels.len()];
         let mut resolved = Resolved {
             lengths: lengths.to_vec(),
@@ -58,7 +63,10 @@ impl Code {
             passing_bytes: self.passing_bytes,
             scratch: self.scratch,
         };
-        for step in &self.run.steps {
+        for (number, step) in self.run.steps.iter().enumerate() {
+            if let Some(old) = before.filter(|before| same(step.kernel, before)).map(|b| &b.run.steps[number]) {
+                thunks[step.kernel] = Some(old.thunk.clone());
+            }
             let (before, from) = (&self.run.sources[step.slots.clone()], resolved.run.sources.len());
             let mut step = step.clone();
             if program.kernels[step.kernel].varies() {
