@@ -126,8 +126,10 @@ impl Finder<'_> {
         if self.masks[value] & of_block == 0 || is_plain && self.code(value).is_none() {
             return None;
         }
-        let numbers = |id: ValueId| self.kept(id, centred && Some(id) == offset);
-        let (scale, offset) = (scale.map(numbers), offset.map(numbers));
+        // The opposite of −128 is no integer of 8 bits.
+        let least = if subtract { -127.0 } else { -128.0 };
+        let (scale, offset) =
+            (scale.map(|id| self.kept(id, false, -128.0)), offset.map(|id| self.kept(id, centred, least)));
         let (kind, code, zero, decoding) = self.packed(value, scale, offset, centred).or_else(|| {
             let decoding = match offset {
                 None => Decoding::Scaled,
@@ -182,13 +184,12 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns how a number that is the same for all terms of a block is kept.
-    fn kept(&self, id: ValueId, integer: bool) -> KeptValue {
+    /// Returns how a number that is the same for all terms of a block is kept: as an integer of 8 bits from `least` on, if it may be one.
+    fn kept(&self, id: ValueId, integer: bool, least: f64) -> KeptValue {
         let is_half = |id| kept(self.instrs, id).is_some_and(|load| load.dtype == DType::F16);
-        // Its opposite is one, too.
         let is_byte = |id: ValueId| {
             let range = self.ranges[id];
-            self.is_integer(id) && range.low >= -127.0 && range.high <= 127.0
+            self.is_integer(id) && range.low >= least && range.high <= 127.0
         };
         let own = |form| KeptValue { form, value: id, shared: None };
         if is_half(id) {
@@ -260,13 +261,18 @@ impl Finder<'_> {
                 let range = self.ranges[arg];
                 self.zero(arg, code).filter(|_| fits(range.low) && fits(range.high))
             }
-            ("sub", &[arg, number]) if self.masks[number] == 0 => {
-                let Interval { low, high, .. } = self.ranges[number];
-                let zero = f64::from(self.zero(arg, code)?) + low;
-                (low == high && low.fract() == 0.0 && (0.0..=255.0).contains(&zero)).then_some(zero as u8)
-            }
+            ("sub", &[arg, number]) => self.difference(arg, number, 1.0, code),
+            ("add", &[a, b]) => self.difference(a, b, -1.0, code).or_else(|| self.difference(b, a, -1.0, code)),
             _ => None,
         }
+    }
+
+    /// Returns the code that the difference of a value and a constant, which a sign is part of, is 0 for.
+    fn difference(&self, value: ValueId, number: ValueId, sign: f64, code: ValueId) -> Option<u8> {
+        let Interval { low, high, .. } = self.ranges[number];
+        let is_whole = self.masks[number] == 0 && low == high && low.fract() == 0.0;
+        let zero = f64::from(self.zero(value, code).filter(|_| is_whole)?) + sign * low;
+        (0.0..=255.0).contains(&zero).then_some(zero as u8)
     }
 
     /// Returns whether a value depends on a code alone.

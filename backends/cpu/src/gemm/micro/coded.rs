@@ -86,35 +86,73 @@ pub struct Numbers<V> {
     offset: V,
 }
 
-impl<V: CodeVector> Numbers<V> {
-    /// Loads those of vector `j` of the block at an address, in a run that shares the numbers at another one.
-    ///
-    /// # Safety
-    /// The block and its run must be valid, and the machine must have the instruction set.
-    #[inline(always)]
-    unsafe fn load<D: Decode>(shared: *const u8, block: *const u8, j: usize, form: &PanelForm) -> Numbers<V> {
-        let CodeFormat { scale, offset, zero, .. } = form.format;
-        let column = j * V::LANES;
-        // SAFETY: passed on from the caller.
-        unsafe {
-            let load = |kind: NumberForm, block: *const u8, shared: *const u8| match kind {
-                NumberForm::F32 => V::load(block.cast::<f32>().add(column)),
-                NumberForm::F16 => V::half(block.add(2 * column)),
-                NumberForm::I8 => V::signed(block.add(column)),
-                NumberForm::Levels => V::signed(block.add(column)).mul(V::half(shared.add(2 * column))),
-            };
-            let of_scale = load(scale, block, shared);
-            let of_offset = match offset {
-                _ if !D::OFFSET => V::zero(),
-                None => of_scale.mul(V::splat(-f32::from(zero))),
-                Some(kind) => {
-                    let [block, shared] = [(block, scale.bytes()), (shared, scale.shared_bytes())]
-                        .map(|(at, bytes)| at.add(form.width * bytes));
-                    load(kind, block, shared)
+/// Loads the scales and offsets of vectors `0..N` of the blocks at `block` in their panels, whose runs begin at `shared`.
+///
+/// # Safety
+/// The panels must have the block, and the machine must have the instruction set.
+#[inline(always)]
+unsafe fn numbers<V: CodeVector, D: Decode, const N: usize>(
+    panels: &[*const u8; N],
+    [shared, block]: [usize; 2],
+    form: &PanelForm,
+) -> [Numbers<V>; N] {
+    let CodeFormat { scale, offset, zero, .. } = form.format;
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut all = [Numbers { scale: V::zero(), offset: V::zero() }; N];
+        let scales = load::<V, N>(scale, panels, [shared, block]);
+        let offsets = match offset {
+            Some(kind) if D::OFFSET => {
+                let [shared, block] = [(shared, scale.shared_bytes()), (block, scale.bytes())]
+                    .map(|(from, bytes)| from + form.width * bytes);
+                load::<V, N>(kind, panels, [shared, block])
+            }
+            _ => {
+                let zero = V::splat(-f32::from(zero));
+                let mut offsets = [zero; N];
+                for j in 0..N {
+                    offsets[j] = scales[j].mul(zero);
+                }
+                offsets
+            }
+        };
+        for j in 0..N {
+            all[j] = Numbers { scale: scales[j], offset: offsets[j] };
+        }
+        all
+    }
+}
+
+/// Loads the numbers of a kind. Which kind it is, is asked once for all vectors.
+///
+/// # Safety
+/// As [`numbers`].
+#[inline(always)]
+unsafe fn load<V: CodeVector, const N: usize>(
+    kind: NumberForm,
+    panels: &[*const u8; N],
+    [shared, block]: [usize; 2],
+) -> [V; N] {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut all = [V::zero(); N];
+        macro_rules! each {
+            (|$panel:ident, $column:ident| $number:expr) => {
+                for j in 0..N {
+                    let ($panel, $column) = (panels[j], j % PANEL * V::LANES);
+                    all[j] = $number;
                 }
             };
-            Numbers { scale: of_scale, offset: of_offset }
         }
+        match kind {
+            NumberForm::F32 => each!(|panel, column| V::load(panel.add(block).cast::<f32>().add(column))),
+            NumberForm::F16 => each!(|panel, column| V::half(panel.add(block + 2 * column))),
+            NumberForm::I8 => each!(|panel, column| V::signed(panel.add(block + column))),
+            NumberForm::Levels => {
+                each!(|panel, column| V::signed(panel.add(block + column)).mul(V::half(panel.add(shared + 2 * column))));
+            }
+        }
+        all
     }
 }
 
@@ -173,18 +211,27 @@ unsafe fn sums<V: CodeVector, C: Codes, D: Decode, const ROWS: usize, const VECT
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let bytes = form.bytes();
-        let panel = |j: usize| call.panel.add(j / PANEL * bytes);
+        let mut panels = [call.panel; VECTORS];
+        for (j, panel) in panels.iter_mut().enumerate() {
+            *panel = panel.add(j / PANEL * bytes);
+        }
+        let panel = |j: usize| panels[j];
         let tables: [C::Table<V>; VECTORS] = std::array::from_fn(|j| C::table::<V>(panel(j).cast()));
         let mut a = c.a;
         let group = form.width * C::ROWS;
+        let (run, of_run, of_block) =
+            (form.format.run, form.format.run_bytes(form.width), form.format.block_bytes(form.width));
+        let (of_numbers, groups) = (form.numbers(), form.format.block / C::TERMS);
+        let (mut shared, mut start) = (form.run(0), form.block(0));
         for block in 0..form.blocks {
-            let (shared, start) = (form.run(block / form.format.run), form.block(block));
-            let mut numbers = [Numbers { scale: V::zero(), offset: V::zero() }; VECTORS];
-            for (j, numbers) in numbers.iter_mut().enumerate() {
-                *numbers = Numbers::load::<D>(panel(j).add(shared), panel(j).add(start), j % PANEL, form);
+            // The first block of the next run.
+            if block > 0 && block % run == 0 {
+                shared += of_run;
+                start = shared + form.block(0) - form.run(0);
             }
-            let mut codes = start + form.numbers();
-            for _ in 0..form.format.block / C::TERMS {
+            let numbers = numbers::<V, D, VECTORS>(&panels, [shared, start], form);
+            let mut codes = start + of_numbers;
+            for _ in 0..groups {
                 for j in (0..VECTORS).step_by(PANEL) {
                     for line in (0..group).step_by(LINE) {
                         V::prefetch(panel(j).wrapping_add(codes + AHEAD + line).cast());
@@ -206,6 +253,7 @@ unsafe fn sums<V: CodeVector, C: Codes, D: Decode, const ROWS: usize, const VECT
                 });
                 codes += group;
             }
+            start += of_block;
         }
         if c.columns == VECTORS * V::LANES {
             finish::<V, ROWS, VECTORS, true>(c, sums);
@@ -268,8 +316,8 @@ unsafe fn rows<V: CodeVector, C: Codes, D: Decode>(part: &CodedPart<f32>) {
         while at < end {
             let number = at / terms;
             let (shared, block) = (form.run(number / form.format.run), form.block(number));
-            let [shared, block] = [shared, block].map(|offset| part.panel.add(offset));
-            let numbers = [0, 1].map(|j| Numbers::<V>::load::<D>(shared, block, j, form));
+            let numbers = numbers::<V, D, PANEL>(&[part.panel; PANEL], [shared, block], form);
+            let block = part.panel.add(block);
             let last = end.min((number + 1) * terms);
             while at < last {
                 // The group of the term, whose first terms may be before it.

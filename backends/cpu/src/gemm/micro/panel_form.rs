@@ -131,19 +131,14 @@ impl CodeFormat {
         self.codes == CodeKind::Nibbles
     }
 
-    /// Returns the forms of the numbers that are kept.
-    fn numbers(&self) -> impl Iterator<Item = NumberForm> {
-        [Some(self.scale), self.offset].into_iter().flatten()
-    }
-
     /// Returns the bytes of the scales and offsets of a block of `width` columns.
     pub fn numbers_bytes(&self, width: usize) -> usize {
-        width * self.numbers().map(NumberForm::bytes).sum::<usize>()
+        width * (self.scale.bytes() + self.offset.map_or(0, NumberForm::bytes))
     }
 
     /// Returns the bytes of the numbers before a run.
     pub fn shared_bytes(&self, width: usize) -> usize {
-        width * self.numbers().map(NumberForm::shared_bytes).sum::<usize>()
+        width * (self.scale.shared_bytes() + self.offset.map_or(0, NumberForm::shared_bytes))
     }
 
     /// Returns the bytes of a block of `width` columns.
