@@ -14,14 +14,28 @@ use crate::{machine::Caches, runtime::memory::ALIGN, simd::Isa};
 /// Operands of more than so many times half of the second-level cache are read from memory.
 const MEMORY: usize = 16;
 
+/// The most rows that read a right operand that is not packed again for each few of them.
+pub const FEW_ROWS: usize = 12;
+
 /// Elements of a part that is evaluated, and the fewest terms of it: lines of memory may lie along these.
 const PART: usize = 4096;
 const TERMS: usize = 16;
+
+/// The axis along which elements of a right operand lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// That of the sums.
+    Terms,
+    /// That of the result's columns.
+    Columns,
+}
 
 /// How products of a type are computed at an instruction-set level.
 pub struct Blocking<T: 'static> {
     /// Whether a product with a vector may be computed in a way of its own.
     pub(super) vectors: bool,
+    /// Whether products of few rows with a matrix whose terms lie side by side are dot products.
+    pub(super) dots: bool,
     /// None: by plain loops.
     pub(super) micro: Option<Micro<T>>,
     /// How packed right operands are read, if their elements are kept in a shorter type.
@@ -54,6 +68,7 @@ impl<T: ProductElement> Blocking<T> {
         let half_l1 = caches.l1 / size_of::<T>() / 2;
         Blocking {
             vectors,
+            dots: false,
             micro,
             kept: None,
             coded: None,
@@ -83,6 +98,28 @@ impl<T: ProductElement> Blocking<T> {
     /// Right operands are packed in this type, if panels for `T` are kept in it.
     pub fn storing(self, dtype: Option<DType>, isa: Isa) -> Blocking<T> {
         Blocking { kept: self.micro.zip(dtype).and_then(|(micro, dtype)| KeptPanels::new(&micro, dtype, isa)), ..self }
+    }
+
+    /// Returns the blocking for products of few rows with right operands that are read once: those whose terms lie side by side are not
+    /// packed.
+    pub fn reading_once(self, rows: usize) -> Blocking<T> {
+        Blocking { dots: rows <= FEW_ROWS, ..self }
+    }
+
+    /// Takes right operands of a type as [`super::right::Right::Short`] from now on, beside so many rows, where their elements lie side by
+    /// side along some axis, `length` of them. Returns whether there are kernels for that.
+    pub fn takes_short(&mut self, dtype: DType, isa: Isa, (rows, along, length): (usize, Along, usize)) -> bool {
+        let kept = self.micro.and_then(|micro| KeptPanels::new(&micro, dtype, isa));
+        let has_kernels = kept.as_ref().is_some_and(|kept| match along {
+            Along::Terms => !kept.dots().is_empty(),
+            Along::Columns => !kept.streams().is_empty(),
+        });
+        // They read whole vectors.
+        let takes = has_kernels && rows <= FEW_ROWS && self.micro.is_some_and(|m| length.is_multiple_of(m.lanes));
+        if takes {
+            self.kept = kept;
+        }
+        takes
     }
 
     /// Returns the blocking for right operands in these panels, if there are any.

@@ -3,7 +3,10 @@
 
 use eutectic_ir::DType;
 
-use super::micro::table::{KeptKernels, Micro, MicroKernel, MicroShape, Streams};
+use super::micro::{
+    dots::DotKernel,
+    table::{KeptKernels, Micro, MicroKernel, MicroShape, Streams},
+};
 use crate::{
     gemm::micro::table::Float,
     simd::{
@@ -48,6 +51,11 @@ impl<T> KeptPanels<T> {
     /// As [`Micro::streams`].
     pub fn streams(&self) -> Streams<T> {
         self.kernels.streams
+    }
+
+    /// As [`Micro::dots`].
+    pub fn dots(&self) -> &'static [DotKernel<T>] {
+        self.kernels.dots
     }
 
     /// Kernels for a number of rows that there are no streams for, which pack panels as `T`s: beside a left operand with strides, and

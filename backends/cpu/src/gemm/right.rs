@@ -11,6 +11,8 @@ use super::{
 pub enum Right<'a> {
     /// A strided matrix.
     Strided(Matrix),
+    /// A strided matrix of the type that panels are kept in, for few rows: see [`super::blocking::Blocking::takes_short`].
+    Short(Matrix),
     /// Evaluated as it is packed.
     Computed(Evaluated<'a>),
     /// From the first of the product's columns on, the panels that [`super::blocking::Blocking::pack`] makes of all of it.
@@ -43,6 +45,7 @@ impl Right<'_> {
                 unsafe { operand.parts(terms, columns, |term, k, at, rows| pack(term, k, at, rows, 1)) };
             }
             Right::Packed(_) => unreachable!("what is packed is packed"),
+            Right::Short(_) => unreachable!("the kernels for few rows do not pack"),
         }
     }
 }

@@ -2,10 +2,13 @@
 
 use super::{
     blocked::Blocked,
-    blocking::Blocking,
+    blocking::{Blocking, FEW_ROWS},
     left::Left,
     matrix::{Matrix, PartSize, Stretch},
-    micro::{call::SumFinish, dots::Dots},
+    micro::{
+        call::SumFinish,
+        dots::{DotKernel, Dots},
+    },
     product::{Extents, ProductElement},
     right::Right,
 };
@@ -39,7 +42,7 @@ impl<T: ProductElement> Blocking<T> {
         }
     }
 
-    /// Where one side is a vector: dot products with dense lines of the other side, or none if those are not dense.
+    /// Where one side is a few vectors: dot products with dense lines of the other side, or none if those are not dense.
     ///
     /// # Safety
     /// As [`Blocking::run`].
@@ -51,18 +54,23 @@ impl<T: ProductElement> Blocking<T> {
         finish: SumFinish<T>,
         scratch: *mut T,
     ) -> Option<()> {
-        let (Left::Strided(lhs), Right::Strided(rhs), Some(micro), true) = (lhs, rhs, &self.micro, self.vectors) else {
-            return None;
-        };
+        let (Left::Strided(lhs), Some(micro)) = (lhs, &self.micro) else { return None };
         let SumFinish { scale, add, .. } = finish;
-        let (n, x, w, line, step) = match e {
-            Extents { n: 1, m, .. } if lhs.columns == 1 && rhs.rows == 1 => (m, rhs.at, lhs.at, lhs.rows, target.rows),
-            Extents { m: 1, n, .. } if lhs.columns == 1 && rhs.rows == 1 => {
-                (n, lhs.at, rhs.at, rhs.columns, target.columns)
+        let (rhs, kernels) = match rhs {
+            Right::Strided(rhs) if self.vectors || self.dots => (rhs, micro.dots),
+            Right::Short(rhs) => (rhs, self.kept.as_ref()?.dots()),
+            _ => return None,
+        };
+        let few = if self.dots { FEW_ROWS } else { 1 };
+        let turned = |m: Matrix| Matrix { rows: m.columns, columns: m.rows, ..m };
+        let (e, target, lhs, rhs) = match e {
+            Extents { m, .. } if m <= few && lhs.columns == 1 && rhs.rows == 1 => (e, target, lhs, rhs),
+            Extents { n: 1, m, k } if lhs.columns == 1 && rhs.rows == 1 => {
+                (Extents { m: 1, n: m, k }, turned(target), turned(rhs), turned(lhs))
             }
             // A column on the right is a row on the left of the transposed product.
             Extents { n: 1, m, k } if lhs.rows == 1 && target.rows == 1 => {
-                let [target, lhs, rhs] = [target, rhs, lhs].map(|m| Matrix { rows: m.columns, columns: m.rows, ..m });
+                let [target, lhs, rhs] = [target, rhs, lhs].map(turned);
                 let finish = SumFinish { bias: std::ptr::null(), ..finish };
                 let (e, rhs) = (Extents { m: 1, n: m, k }, Right::Strided(rhs));
                 // SAFETY: passed on from the caller.
@@ -71,9 +79,8 @@ impl<T: ProductElement> Blocking<T> {
             }
             _ => return None,
         };
-        let (x, w, out) = (x.cast::<T>().cast_const(), w.cast::<T>().cast_const(), target.at.cast::<T>());
         // SAFETY: passed on from the caller.
-        unsafe { (micro.dots)(&Dots { n, k: e.k, x, w, line, out, step, scale, add }) };
+        unsafe { products(e, target, [lhs, rhs], (scale, add), kernels) };
         Some(())
     }
 
@@ -111,6 +118,38 @@ impl<T: ProductElement> Blocking<T> {
                 (None, ..) => unreachable!("only micro-kernels have packed operands"),
             }
         }
+    }
+}
+
+/// Dot products of the rows of a matrix with the columns of another one, whose terms lie side by side.
+///
+/// # Safety
+/// The matrices must be valid for these extents, and the machine must have the kernels' level.
+unsafe fn products<T: ProductElement>(
+    e: Extents,
+    target: Matrix,
+    [lhs, rhs]: [Matrix; 2],
+    (scale, add): (T, bool),
+    kernels: &[DotKernel<T>],
+) {
+    let most = kernels.len().max(1);
+    for first in (0..e.m).step_by(most) {
+        let rows = most.min(e.m - first);
+        let dots = Dots {
+            n: e.n,
+            k: e.k,
+            x: lhs.row::<T>(first).cast::<T>().cast_const(),
+            x_rows: lhs.rows,
+            w: rhs.at.cast::<T>().cast_const(),
+            line: rhs.columns,
+            out: target.row::<T>(first).cast(),
+            out_rows: target.rows,
+            step: target.columns,
+            scale,
+            add,
+        };
+        // SAFETY: passed on from the caller.
+        unsafe { kernels[rows - 1](&dots) };
     }
 }
 

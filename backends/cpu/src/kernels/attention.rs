@@ -34,7 +34,7 @@ use self::{
 use super::{operand::Operand, slots::Slots};
 use crate::{
     gemm::{
-        blocking::Blocking,
+        blocking::{Along, Blocking},
         matrix::{Matrix, Stretch},
         micro::call::SumFinish,
         product::{Extents, ProductElement},
@@ -201,13 +201,20 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let blocks = [parts(0..queries, query_block), parts(0..keys, key_block)].map(Iterator::collect::<Vec<_>>);
         let [of_queries, of_keys] = &blocks;
         let of_keys = (of_queries.len() == 1).then_some(of_keys.as_slice());
-        let mut compiled = Vec::new();
-        for (operand, blocks) in operands.iter().zip([Some(of_queries.as_slice()), of_keys, of_keys]) {
-            match AttentionOperand::compile(operand, acc, slots, isa, blocks) {
-                Ok(operand) => compiled.push(operand),
-                Err(why) => problems.extend(why),
-            }
+        let mut blockings =
+            [key_block, columns].map(|n| Blocking::new(isa, [query_block.min(STRIP), n]).reading_once(query_block));
+        let query = AttentionOperand::compile(&operands[0], acc, slots, isa, Some(of_queries));
+        // Kernels that read a shorter type take dense rows of queries and weights.
+        let dense = query.as_ref().is_ok_and(AttentionOperand::is_dense);
+        let mut compiled = vec![query];
+        for ((operand, blocking), along) in operands[1..].iter().zip(&mut blockings).zip([Along::Terms, Along::Columns])
+        {
+            let short =
+                if dense { AttentionOperand::short(operand, slots, isa, query_block, along, blocking) } else { None };
+            compiled.push(short.map_or_else(|| AttentionOperand::compile(operand, acc, slots, isa, of_keys), Ok));
         }
+        let compiled = compiled.into_iter().filter_map(|operand| operand.map_err(|why| problems.extend(why)).ok());
+        let compiled: Vec<_> = compiled.collect();
         let epilogue = AttentionEpilogue::compile(&body, slots, isa).map_err(|p| problems.extend(p)).ok();
         problems.sort();
         problems.dedup();
@@ -227,7 +234,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let others = [epilogue.program.scratch, bias.as_ref().map_or(0, |b| b.program.scratch)];
         let programs = registers.into_iter().chain(others).max().unwrap_or(0);
         let mut attention = Attention {
-            blockings: [key_block, columns].map(|n| Blocking::new(isa, [query_block.min(STRIP), n])),
+            blockings,
             empty_result: body.nest.domain.contains(&0),
             points,
             batch,

@@ -65,6 +65,22 @@ impl Operand {
         Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::InPlace })
     }
 
+    /// An operand that is no more than conversions of elements of a shorter type, which are read where they lie; `None` for another.
+    pub fn short(operand: &Grouped, slots: &Slots) -> Option<(Operand, DType)> {
+        let mut nest = operand.matrices()?;
+        let &result = nest.results.first()?;
+        let load = kept(&nest.instrs, result)?;
+        let dtype = load.dtype;
+        nest.results = vec![nest.instrs.iter().position(|instr| matches!(instr, Instr::Load(of) if of == load))?];
+        let (slot, base, strides) = in_place(&nest, dtype, slots)?;
+        Some((Operand { slot, base, strides, size: dtype.size(), form: OperandForm::InPlace }, dtype))
+    }
+
+    /// Returns the elements from a row to the next, and from a column to the next.
+    pub fn steps(&self) -> [i64; 2] {
+        [2, 1].map(|from_end| self.strides[self.strides.len() - from_end])
+    }
+
     /// An operand whose matrices lie by strides, but where each begins is a matter of numbers that are evaluated first; `None` for another.
     pub fn chosen(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Option<Operand> {
         let nest = operand.matrices()?;

@@ -1,10 +1,13 @@
 //! What products and attentions cost: they are priced as their thunks compute them.
 
+use std::borrow::Cow;
+
 use eutectic_backend::{
     Attention, Body, Contraction, Instr, Kernel, ValueId,
     reach::{AxisSet, mentioned, points, stored},
     scores::Shares,
 };
+use eutectic_ir::DType;
 
 use super::{
     coefficients::ProductCosts,
@@ -12,7 +15,7 @@ use super::{
     registers,
 };
 use crate::{
-    gemm::kept::keeps,
+    gemm::{blocking::FEW_ROWS, kept::keeps},
     kernels::{attention, coded::coded, contraction::tasks as cut, lanes::form::LaneForm, operand::kept},
 };
 
@@ -111,12 +114,21 @@ impl CostModel {
         let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
         // Those of which nothing is stored are left out.
         let wanted = queries * stored(kernel);
-        // Where there are more queries, several tasks use a key.
-        let block = attention::query_block(batch as usize, queries as usize);
-        let of_keys = if queries <= block as f64 { OperandUse::Blocks } else { OperandUse::Whole };
+        // Queries that differ along axes of the batch on which keys and values do not depend are rows of one matrix.
+        let heads: Vec<usize> =
+            (0..axes.batch).rev().take_while(|&axis| [key, value].iter().all(|of| !mentions(of, axis))).collect();
+        let repeated: usize = heads.iter().map(|&axis| kernel.body.domain[axis]).product();
+        let (points, rows) = (batch as usize / repeated.max(1), queries as usize * repeated);
+        // Where there are more of them, several tasks use a key.
+        let of_keys = if rows <= attention::query_block(points, rows) { OperandUse::Blocks } else { OperandUse::Whole };
         self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, work);
-        self.operand(key, [axes.batch, axes.keys, axes.depth], of_keys, work);
-        self.operand(value, [axes.batch, axes.keys, axes.columns], of_keys, work);
+        for (of, columns) in [(key, axes.depth), (value, axes.columns)] {
+            if !is_short(of, kernel.accumulator(), rows) {
+                let mut once = Cow::Borrowed(of);
+                heads.iter().for_each(|&axis| once.to_mut().domain[axis] = 1);
+                self.operand(&once, [axes.batch, axes.keys, columns], of_keys, work);
+            }
+        }
         let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
         let shares = bias.map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
         self.product([batch * shares.visible, wanted, keys, depth], (dtype(query), None), work);
@@ -133,6 +145,21 @@ impl CostModel {
             work.flops += of_bias.flops * shares.mixed;
         }
     }
+}
+
+/// Returns whether an operand depends on an axis.
+fn mentions(body: &Body, axis: usize) -> bool {
+    body.instrs.iter().flat_map(Instr::maps).any(|map| map.mentions(axis))
+}
+
+/// Returns whether keys or values beside so many rows of queries are read where they lie, in a shorter type than products accumulate in.
+fn is_short(body: &Body, acc: Option<DType>, rows: usize) -> bool {
+    let load = body.results.first().and_then(|&result| kept(&body.instrs, result));
+    load.is_some_and(|load| {
+        let strides = load.at.affine(body.domain.len()).filter(|_| load.guards.is_empty());
+        let is_dense = strides.is_some_and(|strides| strides.last() == Some(&1));
+        is_dense && rows <= FEW_ROWS && acc.is_some_and(|acc| acc != load.dtype && keeps(acc, load.dtype))
+    })
 }
 
 /// The packed form of a constant right operand that takes fewer bytes than registers hold.

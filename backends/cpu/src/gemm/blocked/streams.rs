@@ -8,7 +8,7 @@ use crate::gemm::{
     left::Left,
     matrix::{Matrix, Stretch},
     micro::{
-        call::{MicroCall, PrefetchRows},
+        call::{MicroCall, PrefetchRows, SumFinish},
         coded::CodedCall,
         matvec::IN_ROW,
         pack::Panel,
@@ -52,6 +52,11 @@ impl<T: ProductElement> Blocked<'_, T> {
             }
             return few;
         }
+        if let Right::Short(rhs) = self.rhs {
+            // SAFETY: passed on from the caller.
+            unsafe { self.short(lhs, rhs) };
+            return true;
+        }
         let cached = self.micro.cut && self.is_cached();
         let few = match self.rhs {
             Right::Packed(_) => self.kernels().len(),
@@ -68,7 +73,7 @@ impl<T: ProductElement> Blocked<'_, T> {
             Right::Strided(Matrix { at, rows, columns: 1 }) => {
                 StreamedPanels { at: at.cast_const(), terms: rows, apart: width, size: size_of::<T>() }
             }
-            Right::Strided(_) | Right::Computed(_) => return false,
+            Right::Strided(_) | Right::Computed(_) | Right::Short(_) => return false,
         };
         // SAFETY: passed on from the caller.
         unsafe {
@@ -91,6 +96,29 @@ impl<T: ProductElement> Blocked<'_, T> {
             _ if self.blocking.fits_l2(n, k) => true,
             _ if m > self.micro.streams.len() => self.blocking.fits_l2(n.div_ceil(2), k),
             _ => m > IN_ROW && apart && !self.blocking.exceeds_caches(n * k),
+        }
+    }
+
+    /// Multiplies rows with a matrix of a shorter type whose rows are dense, as many rows at once as there are kernels for.
+    ///
+    /// # Safety
+    /// As [`Blocked::streams`]; columns must fill whole vectors.
+    unsafe fn short(&self, lhs: Matrix, rhs: Matrix) {
+        debug_assert_eq!(rhs.columns, 1, "columns are apart");
+        let kernels = self.kernels();
+        let panels = StreamedPanels {
+            at: rhs.at.cast_const(),
+            terms: rhs.rows,
+            apart: self.micro.panel(),
+            size: self.blocking.stored(),
+        };
+        for first in (0..self.e.m).step_by(kernels.len().max(1)) {
+            let e = Extents { m: kernels.len().min(self.e.m - first), ..self.e };
+            let [target, lhs] = [self.target, lhs].map(|m| Matrix { at: m.row::<T>(first), ..m });
+            let other = at(self.finish.other, first as isize * self.finish.other_rows);
+            let part = Blocked { e, target, finish: SumFinish { other, ..self.finish }, ..*self };
+            // SAFETY: passed on from the caller.
+            unsafe { part.few_panels(lhs, &panels, kernels) };
         }
     }
 

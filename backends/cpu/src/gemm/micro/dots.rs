@@ -1,21 +1,28 @@
-//! A matrix whose lines are dense times a vector: a dot product for each line.
+//! Few vectors times the dense lines of a matrix: a dot product for each vector and line.
 
-use crate::simd::vector::Vector;
+use crate::simd::{
+    stored::Stored,
+    vector::{Square, Vector},
+};
 
-/// Sums of products of a dense vector with the dense lines of a matrix.
+/// Dot products of a few dense vectors with the dense lines of a matrix.
 pub struct Dots<T> {
-    /// How many.
+    /// The number of lines.
     pub n: usize,
-    /// Number of terms.
+    /// The number of terms.
     pub k: usize,
-    /// The vector.
+    /// The vectors.
     pub x: *const T,
-    /// The matrix.
+    /// From a vector to the next.
+    pub x_rows: isize,
+    /// The matrix. Some kernels take others than `T`s, of which strides then are.
     pub w: *const T,
     /// From a line of it to the next.
     pub line: isize,
     /// The first result.
     pub out: *mut T,
+    /// From the results of a vector to those of the next.
+    pub out_rows: isize,
     /// From a result to the next.
     pub step: isize,
     /// Factor of the sums.
@@ -24,44 +31,116 @@ pub struct Dots<T> {
     pub add: bool,
 }
 
-/// Eight lines at a time, so that additions overlap.
+/// The kernel for a number of vectors.
 ///
 /// # Safety
-/// The lines and results must be valid; the machine must have the instruction set.
+/// That of [`dots`].
+pub type DotKernel<T> = unsafe fn(&Dots<T>);
+
+/// Computes the dot products of `ROWS` vectors, no more than there are lanes, with as many lines at once as there are lanes for their sums:
+/// additions overlap, and the lanes of all sums are added together.
+///
+/// # Safety
+/// The vectors, lines and results must be valid; the machine must have the instruction set. If `S` is not `V`'s element, terms must fill
+/// whole vectors.
 #[inline(always)]
-pub unsafe fn dots<V: Vector>(d: &Dots<V::Element>) {
-    const LINES: usize = 8;
+pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(d: &Dots<V::Element>) {
+    let at_once = V::LANES / ROWS.next_power_of_two();
     let mut first = 0;
     while first < d.n {
-        let lines = LINES.min(d.n - first);
+        let lines = at_once.min(d.n - first);
         // SAFETY: the caller promises the operands. Where there are fewer lines, the last one stands in.
         unsafe {
-            let mut w = [d.w; LINES];
-            for (i, w) in w.iter_mut().enumerate() {
-                *w = d.w.wrapping_offset((first + i.min(lines - 1)) as isize * d.line);
+            let mut w = [d.w.cast::<S>(); 16];
+            for (i, w) in w.iter_mut().enumerate().take(at_once) {
+                *w = w.wrapping_offset((first + i.min(lines - 1)) as isize * d.line);
             }
-            let mut sums = [V::zero(); LINES];
+            let mut sums = [V::zero(); 16];
             let mut l = 0;
             while l + V::LANES <= d.k {
-                let x = V::load(d.x.add(l));
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = x.mul_add(V::load(w.add(l)), *sum);
+                for (i, w) in w.iter().enumerate().take(at_once) {
+                    let w = S::load(w.add(l));
+                    for r in 0..ROWS {
+                        let x = V::load(d.x.offset(r as isize * d.x_rows).add(l));
+                        sums[r * at_once + i] = x.mul_add(w, sums[r * at_once + i]);
+                    }
                 }
                 l += V::LANES;
             }
             if l < d.k {
-                let x = V::load_part(d.x.add(l), d.k - l);
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = x.mul_add(V::load_part(w.add(l), d.k - l), *sum);
+                for (i, w) in w.iter().enumerate().take(at_once) {
+                    let w = V::load_part(w.cast::<V::Element>().add(l), d.k - l);
+                    for r in 0..ROWS {
+                        let x = V::load_part(d.x.offset(r as isize * d.x_rows).add(l), d.k - l);
+                        sums[r * at_once + i] = x.mul_add(w, sums[r * at_once + i]);
+                    }
                 }
             }
-            for (i, sum) in sums.into_iter().enumerate().take(lines) {
-                let to = d.out.wrapping_offset((first + i) as isize * d.step);
-                // One lane's worth, for arithmetic on an element.
-                let sum = V::splat(sum.sum()).mul(V::splat(d.scale));
-                (if d.add { V::load_part(to, 1).add(sum) } else { sum }).store_part(to, 1);
+            // Each vector's sums are read back from memory, whatever lanes they are in.
+            let mut all = [V::zero(); 1];
+            all[0] = lane_sums::<V>(sums).mul(V::splat(d.scale));
+            for r in 0..ROWS {
+                let to = d.out.wrapping_offset(r as isize * d.out_rows + first as isize * d.step);
+                let from = all.as_ptr().cast::<V::Element>().add(r * at_once);
+                if d.step == 1 {
+                    write::<V>(from, to, lines, d.add);
+                } else {
+                    (0..lines).for_each(|i| write::<V>(from.add(i), to.wrapping_offset(i as isize * d.step), 1, d.add));
+                }
             }
         }
         first += lines;
+    }
+}
+
+/// Returns the sums of the lanes of each vector, of as many as there are lanes, in their order.
+///
+/// # Safety
+/// The machine must have the instruction set.
+#[inline(always)]
+unsafe fn lane_sums<V: Vector>(sums: Square<V>) -> V {
+    let mut sums = sums;
+    // SAFETY: passed on from the caller. No loop over steps, so that all stay in registers.
+    unsafe {
+        if V::LANES > 8 {
+            sums = halved::<V, 8>(sums);
+        }
+        if V::LANES > 4 {
+            sums = halved::<V, 4>(sums);
+        }
+        if V::LANES > 2 {
+            sums = halved::<V, 2>(sums);
+        }
+        halved::<V, 1>(sums)[0]
+    }
+}
+
+/// Adds the lanes of vectors `i` and `i + HALF` in pairs: the sums of both take turns in one vector.
+///
+/// # Safety
+/// The machine must have the instruction set.
+#[inline(always)]
+unsafe fn halved<V: Vector, const HALF: usize>(sums: Square<V>) -> Square<V> {
+    let mut next = sums;
+    for i in 0..HALF {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let (low, high) = sums[i].zip(sums[i + HALF]);
+            next[i] = low.add(high);
+        }
+    }
+    next
+}
+
+/// Copies numbers, or adds them to those that are there.
+///
+/// # Safety
+/// Both places must have so many, no more than a vector has; and the machine must have the instruction set.
+#[inline(always)]
+unsafe fn write<V: Vector>(from: *const V::Element, to: *mut V::Element, count: usize, add: bool) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let numbers = V::load_part(from, count);
+        (if add { V::load_part(to, count).add(numbers) } else { numbers }).store_part(to, count);
     }
 }

@@ -7,7 +7,7 @@ use super::{
     block::{CACHED, PACKS, STREAMS},
     call::MicroCall,
     coded::{CodedCall, CodedPart, Decode},
-    dots::Dots,
+    dots::{DotKernel, Dots},
     pack::{Lines, Panel},
     sweep::Strips,
 };
@@ -47,6 +47,8 @@ pub struct KeptKernels<T: 'static> {
     /// For more, a panel wide, which is packed widened on the way: by the number of rows, up to the most, beside a left operand with
     /// strides, and beside one whose terms lie side by side.
     pub packing: &'static [[MicroKernel<T>; 2]],
+    /// As [`Micro::dots`], of lines that are shorter.
+    pub dots: &'static [DotKernel<T>],
 }
 
 /// The kernels of an element type at a level.
@@ -73,8 +75,8 @@ pub struct Micro<T: 'static> {
     pub pack: unsafe fn(&Panel<T>),
     /// Copies lines.
     pub lines: unsafe fn(&Lines<T>),
-    /// Computes sums of products.
-    pub dots: unsafe fn(&Dots<T>),
+    /// By the number of vectors less one: dot products with the lines of a matrix.
+    pub dots: &'static [DotKernel<T>],
 }
 
 impl<T> Clone for Micro<T> {
@@ -197,14 +199,14 @@ macro_rules! level {
                 unsafe { crate::gemm::micro::coded::decode::<V, C, D>(part) }
             }
 
-            /// Computes sums of products.
+            /// Computes dot products.
             ///
             /// # Safety
             /// See [`level`].
             $(#[$attribute])*
-            pub unsafe fn dots<V: Vector>(dots: &Dots<V::Element>) {
+            pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(dots: &Dots<V::Element>) {
                 // SAFETY: as above.
-                unsafe { crate::gemm::micro::dots::dots::<V>(dots) }
+                unsafe { crate::gemm::micro::dots::dots::<V, S, ROWS>(dots) }
             }
         }
     };
@@ -243,7 +245,10 @@ macro_rules! micro {
             ),*]
         }
     };
-    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, dense $($dense:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few ($($m:literal: $at_once:literal by $vectors:literal);*), sweep $($high:literal)* by $wide:literal) => {
+    (dots $level:ident, $v:ty, $t:ty, $b:ty, ($($dots:literal)*)) => {
+        const { &[$($level::dots::<$v, $b, $dots> as DotKernel<$t>),*] }
+    };
+    ($level:ident, $v:ty, $t:ty, ($($dtype:ident $b:ty),*), rows $($rows:literal)* cut $cut:literal, dense $($dense:literal)*, panel $panel:literal $widths:tt, streams $streams:tt short $short:tt, more $more:tt, few ($($m:literal: $at_once:literal by $vectors:literal);*), sweep $($high:literal)* by $wide:literal, dots $dots:tt short $short_dots:tt) => {
         Micro {
             lanes: <$v as Vector>::LANES,
             vectors: $panel,
@@ -256,13 +261,14 @@ macro_rules! micro {
                     dtype: DType::$dtype,
                     streams: micro!(streams $level, $v, $t, $b, $panel, false, $short),
                     packing: micro!(packing $level, $v, $t, $b, $panel, $more),
+                    dots: micro!(dots $level, $v, $t, $b, $short_dots),
                 }),*]
             },
             few: const { &[$($level::few::<$v, $m, $at_once, $vectors> as MicroKernel<$t>),*] },
             strips: const { &[$($level::strip::<$v, $high, $wide, $panel> as unsafe fn(&MicroCall<$t>, usize)),*] },
             pack: $level::pack::<$v>,
             lines: $level::lines::<$v>,
-            dots: $level::dots::<$v>,
+            dots: micro!(dots $level, $v, $t, $t, $dots),
         }
     };
 }
@@ -307,18 +313,18 @@ macro_rules! float {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if shape == MicroShape::Wide => {
-                        micro!(avx512, $wide, $t, $kept, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
+                        micro!(avx512, $wide, $t, $kept, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 4 (1 2 3 4), streams () short (), more (4 5 6), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4, dots (1 2 3 4) short ())
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => {
-                        micro!(avx512, $wide, $t, $kept, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4)
+                        micro!(avx512, $wide, $t, $kept, rows 1 2 3 4 5 6 7 8 9 10 11 12 13 14 cut true, dense, panel 2 (1 2), streams (1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1) short (1: 16 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 6 4 2 1; 5: 4 2 1; 6: 4 2 1), more (7 8 9 10 11 12 13 14), few (1: 8 by 4; 2: 8 by 2; 3: 8 by 2; 4: 6 by 1; 5: 5 by 1; 6: 4 by 1; 7: 3 by 1; 8: 3 by 1), sweep 1 2 3 4 5 6 by 4, dots (1 2 3 4) short (1 2 3 4))
                     }
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => {
-                        micro!(avx2, $middle, $t, $kept, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
+                        micro!(avx2, $middle, $t, $kept, rows 1 2 3 4 5 6 cut false, dense 1 2 3 4 5 6, panel 2 (1 2), streams (1: 8 4 2 1; 2: 6 4 2 1) short (1: 8 4 2 1; 2: 6 4 2 1), more (3 4 5 6), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2, dots (1 2 3 4) short (1 2 3 4))
                     }
                     _ => {
-                        micro!(portable, Lanes<$t, $lanes>, $t, $kept, rows 1 2 3 4 cut false, dense 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2)
+                        micro!(portable, Lanes<$t, $lanes>, $t, $kept, rows 1 2 3 4 cut false, dense 1 2 3 4, panel 2 (1 2), streams () short (), more (), few (1: 8 by 2; 2: 4 by 1; 3: 4 by 1; 4: 2 by 1), sweep 1 2 3 4 by 2, dots (1 2) short ())
                     }
                 }
             }

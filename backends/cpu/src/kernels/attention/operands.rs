@@ -2,12 +2,17 @@
 
 use std::ops::Range;
 
-use eutectic_backend::grouped::Grouped;
+use eutectic_backend::grouped::{COLUMNS, Grouped};
 use eutectic_ir::DType;
 
 use super::runs::Runs;
 use crate::{
-    gemm::matrix::{Matrix, Stretch},
+    gemm::{
+        blocking::{Along, Blocking},
+        matrix::{Matrix, Stretch},
+        product::ProductElement,
+        right::Right,
+    },
     kernels::{operand::Operand, row_blocks::RowBlocks, slots::Slots},
     runtime::thunk::ThunkContext,
     simd::Isa,
@@ -18,6 +23,8 @@ use crate::{
 pub enum AttentionOperand {
     /// Read in place, or evaluated before the kernel begins.
     Whole(Box<Operand>),
+    /// Read in place, in a shorter type than products accumulate in.
+    Short(Box<Operand>),
     /// Evaluated in the task that uses them.
     Blocks(Box<RowBlocks>),
 }
@@ -43,18 +50,46 @@ impl AttentionOperand {
         }
     }
 
+    /// Makes keys or values that are read in a shorter type than `blocking` accumulates in, beside so many rows of queries; `None` where
+    /// these have to be converted. Their rows lie along the terms or the columns of the product.
+    pub fn short<T: ProductElement>(
+        operand: &Grouped,
+        slots: &Slots,
+        isa: Isa,
+        rows: usize,
+        along: Along,
+        blocking: &mut Blocking<T>,
+    ) -> Option<AttentionOperand> {
+        let (short, dtype) = Operand::short(operand, slots)?;
+        let takes = short.steps()[1] == 1 && blocking.takes_short(dtype, isa, (rows, along, operand.points(COLUMNS)));
+        takes.then(|| AttentionOperand::Short(Box::new(short)))
+    }
+
     /// The operand, unless it is evaluated in tasks.
     pub fn whole(&self) -> Option<&Operand> {
         match self {
-            AttentionOperand::Whole(operand) => Some(operand),
+            AttentionOperand::Whole(operand) | AttentionOperand::Short(operand) => Some(operand),
             AttentionOperand::Blocks(_) => None,
+        }
+    }
+
+    /// Returns whether the columns of its rows lie side by side.
+    pub fn is_dense(&self) -> bool {
+        self.whole().is_none_or(|operand| operand.steps()[1] == 1)
+    }
+
+    /// Returns a matrix of it as the right operand of a product.
+    pub fn right(&self, matrix: Matrix) -> Right<'static> {
+        match self {
+            AttentionOperand::Short(_) => Right::Short(matrix),
+            AttentionOperand::Whole(_) | AttentionOperand::Blocks(_) => Right::Strided(matrix),
         }
     }
 
     /// Bytes of scratch memory that evaluating a part takes, at the beginning of a frame's.
     pub fn registers(&self) -> usize {
         match self {
-            AttentionOperand::Whole(_) => 0,
+            AttentionOperand::Whole(_) | AttentionOperand::Short(_) => 0,
             AttentionOperand::Blocks(blocks) => blocks.registers(),
         }
     }
@@ -62,7 +97,7 @@ impl AttentionOperand {
     /// Elements of a block of so many rows that is evaluated in a task.
     pub fn room(&self, rows: usize) -> usize {
         match self {
-            AttentionOperand::Whole(_) => 0,
+            AttentionOperand::Whole(_) | AttentionOperand::Short(_) => 0,
             AttentionOperand::Blocks(blocks) => blocks.room(rows),
         }
     }
@@ -81,7 +116,9 @@ impl AttentionOperand {
         place: usize,
     ) -> Matrix {
         match self {
-            AttentionOperand::Whole(operand) => operand.matrix(launch.slots, point, rows.first, 0),
+            AttentionOperand::Whole(operand) | AttentionOperand::Short(operand) => {
+                operand.matrix(launch.slots, point, rows.first, 0)
+            }
             AttentionOperand::Blocks(blocks) => {
                 let (slots, fault) = (launch.slots, launch.fault);
                 let frame = Frame { slots, scratch, anchor: std::ptr::null(), direct: false, fault };

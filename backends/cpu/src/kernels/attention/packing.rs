@@ -48,7 +48,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let keys = others.map_or(keys.count, |others| others.len() + 1);
         let key = Matrix { rows: key.columns, columns: key.rows, ..key };
         if queries <= STRIP {
-            return [key, value].map(Right::Strided);
+            return [self.key.right(key), self.value.right(value)];
         }
         let pack = |blocking: &Blocking<T>, matrix: Matrix, whole: PartSize, place: usize| {
             let [to, products] = [place, self.layout.products].map(|place| scratch.wrapping_add(place));
@@ -78,7 +78,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let ask = |operand: &AttentionOperand, rows: Stretch, columns: usize| {
             let (point, share) = (&next.start[..axis], share(rows.count));
             let operand = match operand {
-                AttentionOperand::Whole(operand) => operand,
+                AttentionOperand::Whole(operand) | AttentionOperand::Short(operand) => operand,
                 AttentionOperand::Blocks(blocks) => {
                     return blocks.prefetch(launch.slots, point, rows.first + share.start..rows.first + share.end);
                 }

@@ -31,6 +31,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let (mut largest, mut sum) = (T::of(f64::NEG_INFINITY), T::of(0.0));
         out.fill(T::of(0.0));
         let mut biases = vec![T::of(0.0); self.key_block];
+        let mut row = vec![T::of(0.0); self.columns];
         for from in (0..self.keys).step_by(self.key_block.max(1)) {
             let keys = self.key_block.min(self.keys - from);
             // SAFETY: passed on from the caller; a row of scores is less than a strip of them.
@@ -48,13 +49,32 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                 self.softmax.add(scores, biases);
                 let correction = self.softmax.step(scores, &mut largest, &mut sum);
                 self.softmax.scale(out, correction);
-                let Right::Strided(value) = value else { unreachable!("one query's values are not packed") };
-                for (key, &weight) in scores.iter().enumerate().filter(|(key, _)| !is_hidden(biases[*key])) {
-                    add_product(out, weight, Matrix { at: value.row::<T>(key), ..value });
+                let seen = scores.iter().enumerate().filter(|(key, _)| !is_hidden(biases[*key]));
+                for (key, &weight) in seen {
+                    add_product(out, weight, self.value_row(value, key, &mut row));
                 }
             }
         }
         self.softmax.scale(out, T::of(1.0).over(sum));
+    }
+}
+
+impl<T: AttentionElement + ProductElement> Attention<T> {
+    /// Returns the row of a key's values. One of a shorter type is widened into `room`.
+    ///
+    /// # Safety
+    /// The values must be valid, and have the row; the row in `room` is there until the next one.
+    unsafe fn value_row(&self, values: Right<'_>, key: usize, room: &mut [T]) -> Matrix {
+        match (values, &self.blockings[1].kept) {
+            (Right::Strided(values), _) => Matrix { at: values.row::<T>(key), ..values },
+            (Right::Short(values), Some(kept)) => {
+                let from = values.at.wrapping_offset(key as isize * values.rows * kept.dtype().size() as isize);
+                // SAFETY: passed on from the caller. The columns of such rows lie side by side.
+                unsafe { kept.widen(from, room.as_mut_ptr(), room.len()) };
+                Matrix { at: room.as_mut_ptr().cast(), rows: 0, columns: 1 }
+            }
+            _ => unreachable!("one query's values are not packed"),
+        }
     }
 }
 
