@@ -4,9 +4,18 @@
 mod text;
 
 #[cfg(feature = "text")]
-pub use text::{open, options, print};
+pub use text::{cache, open, options, print};
 
 use crate::values::whole;
+
+/// The element type of the keys and values in a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Cache {
+    /// 16-bit floats, which take half of the memory and of the time to read it
+    F16,
+    /// 32-bit floats, so that keys and values are not rounded
+    F32,
+}
 
 /// How a text is continued.
 #[derive(clap::Args)]
@@ -30,6 +39,9 @@ pub struct GenerationArgs {
     /// The number that logits of tokens that were there before are divided by [default: 1]
     #[arg(long, value_name = "X")]
     pub repeat_penalty: Option<f64>,
+    /// The element type of the keys and values in the cache [default: f16]
+    #[arg(long, value_name = "TYPE", value_enum)]
+    pub cache: Option<Cache>,
 }
 
 impl GenerationArgs {
@@ -39,6 +51,7 @@ impl GenerationArgs {
             ("--max-tokens", self.max_tokens.is_some()),
             ("--temperature", self.temperature.is_some()),
             ("--repeat-penalty", self.repeat_penalty.is_some()),
+            ("--cache", self.cache.is_some()),
         ];
         others.into_iter().filter_map(|(flag, given)| given.then_some(flag)).chain(self.of_random_choice())
     }

@@ -7,7 +7,7 @@ use std::{
 
 use eutectic_ir::DType;
 use eutectic_models::{
-    decoder::{CACHED, DecoderConfig, TOKENS},
+    decoder::{CACHED, CacheType, DecoderConfig, TOKENS},
     language::LanguageModel,
     sampling::{Sampler, Sampling},
     vocabulary::TextStream,
@@ -71,7 +71,20 @@ impl Generator {
     /// # Errors
     /// When the backend cannot compute the model or has no memory for it.
     pub fn new(model: LanguageModel, compiler: &Compiler, room: usize) -> Result<Generator, Error> {
-        let decoder = model.decoder(room)?;
+        Generator::with_cache(model, compiler, room, CacheType::default())
+    }
+
+    /// Compiles a model as [`Generator::new`] does, with keys and values of a type in its cache.
+    ///
+    /// # Errors
+    /// As [`Generator::new`].
+    pub fn with_cache(
+        model: LanguageModel,
+        compiler: &Compiler,
+        room: usize,
+        cache: CacheType,
+    ) -> Result<Generator, Error> {
+        let decoder = model.decoder(room)?.with_cache(cache);
         let mut session = compiler.compile(&decoder.program(CHUNK)?)?;
         session.load_named(|name| decoder.param(name))?;
         let config = decoder.config().clone();

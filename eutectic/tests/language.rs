@@ -1,13 +1,17 @@
 //! Language models of GGUF files: any division of a text into chunks gives the logits of transformers, and the real model continues prompts as
 //! transformers does, where it has been fetched (`models/scripts/fetch-smollm2.sh`).
 
-use std::{fs, ops::ControlFlow, path::PathBuf};
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, Error, GenerateOptions, Generator, Session, Stop, Tensor,
     engine::models::{
         chat::Message,
-        decoder::{ARCHITECTURES, CACHED, Decoder, TOKENS},
+        decoder::{ARCHITECTURES, CACHED, CacheType, Decoder, TOKENS},
         gguf::Gguf,
         language::LanguageModel,
         npy,
@@ -54,13 +58,20 @@ fn step(session: &mut Session, ids: &[i64], at: usize, words: usize) -> Vec<f32>
 
 #[test]
 fn chunks_of_any_length_give_what_transformers_gives() {
+    // An f16 has 11 bits: keys and values are off by up to 2⁻¹² of themselves, and logits of up to 8 by as much.
+    for (cache, tolerance) in [(CacheType::F32, 1e-4), (CacheType::F16, 1e-2)] {
+        chunks_give_what_transformers_gives(cache, tolerance);
+    }
+}
+
+fn chunks_give_what_transformers_gives(cache: CacheType, tolerance: f64) {
     const CHUNKS: [&[usize]; 4] = [&[1], &[64], &[7, 1, 1, 20], &[33, 2]];
     for architecture in ARCHITECTURES {
         let expected = npy::read(fs::read(golden(&format!("{}.npy", architecture.name))).unwrap()).unwrap();
         let (tokens, words) = (expected.dims()[0], expected.dims()[1]);
         let expected = expected.to_f64();
         let gguf = Gguf::open(golden(&format!("{}.gguf", architecture.name))).unwrap();
-        let decoder = Decoder::new(&gguf, Some(100)).unwrap();
+        let decoder = Decoder::new(&gguf, Some(100)).unwrap().with_cache(cache);
         let mut session = compiler().compile(&decoder.program(64).unwrap()).unwrap_or_else(|e| panic!("{e}"));
         session.load_named(|name| decoder.param(name)).unwrap();
         let ids: Vec<i64> = (0..tokens as i64).map(|i| (i * i * 7 + i * 3 + 5) % words as i64).collect();
@@ -73,8 +84,8 @@ fn chunks_of_any_length_give_what_transformers_gives() {
                 for (word, (got, want)) in logits.iter().zip(&expected[(at - 1) * words..]).enumerate() {
                     let error = (f64::from(*got) - want).abs();
                     assert!(
-                        error < 1e-4,
-                        "{} in {chunks:?}: token {at}, word {word}: {got}, {want}",
+                        error < tolerance,
+                        "{} with {cache:?} in {chunks:?}: token {at}, word {word}: {got}, {want}",
                         architecture.name
                     );
                 }
@@ -172,13 +183,21 @@ const NEAR_TIE: f64 = 0.005;
 fn the_real_model_is_what_transformers_makes_of_the_file() {
     let golden = json(repository().join("models/golden/smollm2/golden.json"));
     let file = repository().join("target/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf");
-    let model = LanguageModel::open(file).unwrap_or_else(|e| panic!("{e}"));
+    let model = LanguageModel::open(&file).unwrap_or_else(|e| panic!("{e}"));
     for text in golden["texts"].as_array().unwrap() {
         let (text, expected) = (text["text"].as_str().unwrap(), ids(&text["ids"]));
         assert_eq!(model.prompt(text).unwrap(), expected, "{text:?}");
     }
-    let mut generator = Generator::new(model, &compiler(), 256).unwrap_or_else(|e| panic!("{e}"));
-    let (mut compared, mut speeds) = (0, Vec::new());
+    drop(model);
+    for cache in [CacheType::F32, CacheType::F16] {
+        continues_prompts(&golden, &file, cache);
+    }
+}
+
+fn continues_prompts(golden: &Value, file: &Path, cache: CacheType) {
+    let model = LanguageModel::open(&file).unwrap_or_else(|e| panic!("{e}"));
+    let mut generator = Generator::with_cache(model, &compiler(), 256, cache).unwrap_or_else(|e| panic!("{e}"));
+    let (mut compared, mut speeds, mut others) = (0, Vec::new(), Vec::new());
     for prompt in golden["prompts"].as_array().unwrap() {
         let text = prompt["text"].as_str().unwrap();
         let own = match prompt["chat"].as_bool().unwrap() {
@@ -191,9 +210,9 @@ fn the_real_model_is_what_transformers_makes_of_the_file() {
         for (expected, margin) in ids(&prompt["tokens"]).into_iter().zip(margins) {
             let logits = generator.logits(&all).unwrap();
             let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap() as u32;
-            if margin > NEAR_TIE {
-                assert_eq!(best, expected, "{text:?} after {} tokens", all.len());
-                compared += 1;
+            compared += usize::from(margin > NEAR_TIE);
+            if best != expected {
+                others.push((margin, format!("{text:?} after {} tokens", all.len())));
             }
             all.push(expected);
         }
@@ -202,6 +221,10 @@ fn the_real_model_is_what_transformers_makes_of_the_file() {
         speeds.push((generated.tokens.len() - 1) as f64 / generated.token_time.as_secs_f64());
     }
     speeds.sort_by(f64::total_cmp);
-    println!("{compared} tokens are the same; {:.1} tokens a second (median)", speeds[speeds.len() / 2]);
-    assert!(compared > 1200);
+    println!(
+        "{cache:?}: {compared} tokens compared, {:.1} a second (median); others: {others:?}",
+        speeds[speeds.len() / 2]
+    );
+    others.retain(|(margin, _)| *margin > NEAR_TIE);
+    assert!(compared > 1200 && others.is_empty(), "{cache:?}: {others:?}");
 }

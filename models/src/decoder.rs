@@ -22,10 +22,31 @@ pub const TOKENS: &str = "tokens";
 /// The extent of the tokens that the cache holds after a run.
 pub const CACHED: &str = "cached";
 
+/// The element type of the keys and values in a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheType {
+    /// 16-bit floats: half of the memory, and of the time in which a token reads it.
+    #[default]
+    F16,
+    /// What products accumulate in, so that keys and values are not rounded.
+    F32,
+}
+
+impl CacheType {
+    /// Returns the type of its elements.
+    pub fn dtype(self) -> DType {
+        match self {
+            CacheType::F16 => DType::F16,
+            CacheType::F32 => DType::F32,
+        }
+    }
+}
+
 /// A decoder with its weights.
 #[derive(Debug)]
 pub struct Decoder {
     config: DecoderConfig,
+    cache: CacheType,
     tensors: BTreeMap<String, TensorInfo>,
 }
 
@@ -47,9 +68,15 @@ impl Decoder {
     pub fn new(gguf: &Gguf, positions: Option<usize>) -> Result<Decoder, Box<DecoderError>> {
         let fault = |problems: Vec<String>| Box::new(DecoderError { path: gguf.path().into(), problems });
         let config = DecoderConfig::read(gguf, positions).map_err(fault)?;
-        let decoder = Decoder { config, tensors: gguf.tensors().clone() };
+        let decoder = Decoder { config, cache: CacheType::default(), tensors: gguf.tensors().clone() };
         let problems = decoder.misfits();
         if problems.is_empty() { Ok(decoder) } else { Err(fault(problems)) }
+    }
+
+    /// Returns the decoder with a cache of another type.
+    #[must_use]
+    pub fn with_cache(self, cache: CacheType) -> Decoder {
+        Decoder { cache, ..self }
     }
 
     /// Returns the sizes and kinds of its parts.
@@ -63,7 +90,7 @@ impl Decoder {
         let is_read = |name: &str| self.config.tied || name != "token_embd.weight";
         let weights = self.tensors.iter().filter(|(name, _)| is_read(name)).map(|(_, tensor)| tensor.bytes());
         let row = self.config.groups * self.config.depth.iter().sum::<usize>();
-        let cache = self.config.layers * cached.min(self.config.positions) * row * DType::F32.size();
+        let cache = self.config.layers * cached.min(self.config.positions) * row * self.cache.dtype().size();
         weights.sum::<usize>() + cache
     }
 
@@ -76,7 +103,7 @@ impl Decoder {
     /// When an extent is 0 or beyond the room of the cache.
     pub fn graph(&self, tokens: impl Into<Dim>, cached: impl Into<Dim>) -> Result<Graph, GraphError> {
         let formats = |name: &str| self.tensors.get(name).map(|tensor| tensor.format);
-        graph::build(&self.config, &formats, tokens.into(), cached.into())
+        graph::build(&self.config, &formats, [tokens.into(), cached.into()], self.cache.dtype())
     }
 
     /// Builds the program that reads any number of tokens up to `chunk`, and leaves any number in the cache up to
@@ -107,7 +134,7 @@ impl Decoder {
         unused.remove(config::FACTORS);
         let mut problems = Vec::new();
         // Without formats, the program has a parameter for each tensor.
-        let graph = match graph::build(&self.config, &|_| None, 1_usize.into(), 1_usize.into()) {
+        let graph = match graph::build(&self.config, &|_| None, [1_usize, 1].map(Dim::from), DType::F32) {
             Ok(graph) => graph,
             Err(error) => return vec![error.to_string()],
         };

@@ -8,7 +8,7 @@ use std::{
 
 use eutectic::{
     GenerateOptions, Generated, Generator, Stop,
-    engine::models::{language::LanguageModel, sampling::Sampling},
+    engine::models::{decoder::CacheType, language::LanguageModel, sampling::Sampling},
 };
 use serde_json::json;
 
@@ -16,11 +16,20 @@ use crate::{
     args::print_json,
     fault::{Fault, input},
     format::Format,
-    generation::GenerationArgs,
+    generation::{Cache, GenerationArgs},
 };
 
 /// How many tokens are generated at most where no number is given.
 const MAX_TOKENS: usize = 256;
+
+/// Returns the type of the cache.
+pub fn cache(given: Option<Cache>) -> CacheType {
+    match given {
+        None => CacheType::default(),
+        Some(Cache::F16) => CacheType::F16,
+        Some(Cache::F32) => CacheType::F32,
+    }
+}
 
 /// Returns the options of a generation.
 ///

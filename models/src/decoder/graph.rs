@@ -1,6 +1,6 @@
 //! The graph of a chunk of tokens, whose keys and values are appended to states.
 
-use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Type};
+use eutectic_ir::{Attr, DType, Dim, Graph, NodeId, Shape, Type};
 
 use super::DecoderConfig;
 use crate::{
@@ -15,12 +15,19 @@ struct Chunk<'a> {
     formats: Formats<'a>,
     tokens: Dim,
     cached: Dim,
+    /// The type of keys and values in the cache.
+    cache: DType,
     /// The place of the first token.
     at: NodeId,
     /// The places of all tokens.
     places: NodeId,
     /// Whether a token sees a row of the cache: in layers that see all, and in layers that see a window. None where it sees every row.
     seen: [Option<NodeId>; 2],
+}
+
+/// x in another type, if it is another.
+fn cast(g: &mut Graph, x: NodeId, from: DType, to: DType) -> Built {
+    if from == to { Ok(x) } else { g.apply("cast", &[x], &[("to", Attr::DType(to))]) }
 }
 
 fn shape(dims: impl IntoIterator<Item = Dim>) -> Shape {
@@ -53,14 +60,20 @@ fn param(g: &mut Graph, name: &str, dims: &[usize]) -> Built {
     g.parameter(name, &Type::tensor(DType::F32, dims))
 }
 
-pub(super) fn build(config: &DecoderConfig, formats: Formats<'_>, tokens: Dim, cached: Dim) -> Built<Graph> {
+/// Builds the graph; its states are of type `cache`.
+pub(super) fn build(
+    config: &DecoderConfig,
+    formats: Formats<'_>,
+    [tokens, cached]: [Dim; 2],
+    cache: DType,
+) -> Built<Graph> {
     let mut g = Graph::new(config.architecture.name);
     let ids = g.input("ids", Type::Tensor(DType::I64, shape([tokens.clone()])))?;
     let at = g.input("at", Type::tensor(DType::I64, &[]))?;
     let last = g.input("last", Type::tensor(DType::I64, &[1]))?;
     let places = g.iota(shape([tokens.clone()]), -1, DType::I64)?;
     let places = g.add(places, at)?;
-    let mut chunk = Chunk { config, formats, tokens, cached, at, places, seen: [None; 2] };
+    let mut chunk = Chunk { config, formats, tokens, cached, cache, at, places, seen: [None; 2] };
     chunk.seen = chunk.seen(&mut g)?;
     let table = weight(&mut g, formats, "token_embd.weight", &[config.vocabulary, config.width])?;
     let mut x = g.gather(table, ids, 0)?;
@@ -199,9 +212,11 @@ impl Chunk<'_> {
         for (name, depth, x) in [("keys", config.depth[0], &mut k), ("values", config.depth[1], &mut v)] {
             let name = format!("{block}.{name}");
             let rows = shape([config.groups.into(), self.cached.clone(), depth.into()]);
-            let before = g.state(&name, Type::Tensor(DType::F32, rows))?;
-            *x = g.apply("update-slice", &[before, *x, self.at], &[("axis", (-2).into())])?;
-            g.update(&name, *x)?;
+            let before = g.state(&name, Type::Tensor(self.cache, rows))?;
+            let rows = cast(g, *x, DType::F32, self.cache)?;
+            let all = g.apply("update-slice", &[before, rows, self.at], &[("axis", (-2).into())])?;
+            g.update(&name, all)?;
+            *x = cast(g, all, self.cache, DType::F32)?;
         }
         let seen = self.seen[usize::from(config.is_windowed(layer))].expect("windowed layers have a window");
         let attrs = [

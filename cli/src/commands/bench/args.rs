@@ -6,6 +6,7 @@ use super::sweep::Sweep;
 use crate::{
     args::CommonArgs,
     fault::{Fault, input},
+    generation::Cache,
     inputs::InputFiles,
     npy,
     values::NamedTensors,
@@ -80,12 +81,19 @@ pub struct LanguageArgs {
     /// The tokens that are generated after it, one by one [default: 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub generate: Option<u32>,
+    /// The element type of the keys and values in the cache [default: f16]
+    #[arg(long, value_name = "TYPE", value_enum)]
+    pub cache: Option<Cache>,
 }
 
 impl LanguageArgs {
     /// The options that are given.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
-        let flags = [("--prompt", self.prompt.is_some()), ("--generate", self.generate.is_some())];
+        let flags = [
+            ("--prompt", self.prompt.is_some()),
+            ("--generate", self.generate.is_some()),
+            ("--cache", self.cache.is_some()),
+        ];
         flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     args::print_json,
     fault::{Fault, input},
     format::Format,
-    generation::open,
+    generation::{cache, open},
     table::{bytes, duration, heading, table, thousands},
     timing::{Times, progress},
 };
@@ -57,11 +57,13 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let problem = format!("{room} tokens, but {} was trained for {trained}", path.display());
         return Err(input(problem, "give smaller numbers with --prompt and --generate"));
     }
-    let read = model.decoder(room).map_err(Fault::input)?.read_bytes(tokens[0] + tokens[1] / 2);
+    let cache = cache(args.language.cache);
+    let decoder = model.decoder(room).map_err(Fault::input)?.with_cache(cache);
+    let read = decoder.read_bytes(tokens[0] + tokens[1] / 2);
     let compiler = args.job.compile.compiler()?;
     let bar = progress("compiling", None);
     let start = Instant::now();
-    let mut generator = Generator::new(model, &compiler, room)?;
+    let mut generator = Generator::with_cache(model, &compiler, room, cache)?;
     let compiled = start.elapsed();
     drop(bar);
     let times = times(args, &mut generator, tokens)?;

@@ -8,7 +8,7 @@ use super::args::Args;
 use crate::{
     fault::{Fault, input},
     format::Format,
-    generation::{open, options, print},
+    generation::{cache, open, options, print},
     timing::progress,
 };
 
@@ -24,7 +24,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let first = [messages.clone(), vec![Message::new("user", "")]].concat();
     model.chat_prompt(&first).map_err(Fault::input)?;
     let bar = progress("compiling", None);
-    let mut generator = Generator::new(model, &args.compile.compiler()?, args.context)?;
+    let (compiler, cache) = (args.compile.compiler()?, cache(args.generation.cache));
+    let mut generator = Generator::with_cache(model, &compiler, args.context, cache)?;
     drop(bar);
     let is_asked = args.format == Format::Table && stdin().is_terminal();
     let mut lines = stdin().lock().lines();

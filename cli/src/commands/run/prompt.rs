@@ -7,7 +7,7 @@ use eutectic::{Generator, engine::models::chat::Message};
 use super::args::{Args, PromptArgs};
 use crate::{
     fault::{Fault, input},
-    generation::{open, options, print},
+    generation::{cache, open, options, print},
     timing::progress,
 };
 
@@ -32,7 +32,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     let bar = progress("compiling", None);
     let compiler = args.job.compile.compiler()?;
-    let mut generator = Generator::new(model, &compiler, count.saturating_add(options.max_tokens))?;
+    let (room, cache) = (count.saturating_add(options.max_tokens), cache(args.prompt.generation.cache));
+    let mut generator = Generator::with_cache(model, &compiler, room, cache)?;
     drop(bar);
     print(&mut generator, &prompt, &options, args.job.format)?;
     Ok(())
