@@ -268,7 +268,7 @@ fn one_program_serves_every_length() {
 /// Rows that a block sorts and rows that several launches merge, with other operations; stores in order, and by atomics of each size.
 #[test]
 fn rankings_and_stores_of_several_points() {
-    suites(&["rankings/several_rankings", "rankings/ranked_rows"]);
+    suites(&["rankings/several_rankings", "rankings/ranked_rows", "rankings/first_elements"]);
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let ranked = |dtype: &str, shape: &str, order: &str| {
         format!("(input x {dtype}[{shape}]) (output y (ranking x :most 40 :descending {order}))")

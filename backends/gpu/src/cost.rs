@@ -18,11 +18,7 @@ use crate::{
     kernels::{
         direct::{Direct, Rates},
         in_order::split_stores,
-        rows::{
-            Rows, order,
-            ranking::{Ranking, steps},
-            split_rankings, split_scans,
-        },
+        rows::{Rows, order, ranking::Ranking, split_rankings, split_scans},
     },
 };
 
@@ -153,18 +149,17 @@ impl Costs {
         if let Some(launches) = split_scans(&rows) {
             return self.sum(shape, &launches);
         }
-        let ranked: f64 = rankings.iter().map(|ranking| self.ranking(&rows, ranking.key().size())).sum();
+        let ranked: f64 = rankings.iter().map(|ranking| self.ranking(&rows, ranking)).sum();
         self.launched(shape, kernel, rows.turns() * scans * self.turn + ranked)
     }
 
-    /// Returns the seconds of a ranking whose keys have `key` bytes. In each step, threads compare pairs in shared memory and move half of them, and
-    /// wait for each other.
-    fn ranking(&self, rows: &Rows<'_>, key: usize) -> f64 {
+    /// Returns the seconds of a ranking: threads read and write keys and places in shared memory, and wait for each other.
+    fn ranking(&self, rows: &Rows<'_>, ranking: &Ranking) -> f64 {
         let [count, points] = [0, 1].map(|axis| rows.nest.domain[axis]);
-        let steps = steps(points) as f64;
-        let pairs = (count * points.next_power_of_two()) as f64 / 2.0;
-        let bytes = 3.0 * (key + DType::I32.size()) as f64;
-        steps * (pairs * bytes / self.near).max(self.exchange * rows.waves())
+        let [accesses, barriers] = ranking.accesses(points);
+        let place = if ranking.selects(points) { 0 } else { DType::I32.size() };
+        let bytes = count as f64 * accesses * (ranking.key().size() + place) as f64;
+        bytes / self.near + barriers * self.exchange
     }
 
     /// Returns the price of one launch. Scans and rankings add `turns`, the seconds in which the threads of a row wait for each other.

@@ -222,10 +222,10 @@ impl<'a> KernelBuilder<'a> {
         let reads = self.slots.len();
         let mut classes = std::mem::take(&mut self.slots);
         let (mut stores, mut parts) = (Vec::new(), Vec::new());
-        for Placed { class, value, at, guards, writes } in places {
+        for Placed { class, value, at, guards, writes, fills } in places {
             let at = flatten(&at, &self.dims(class)?);
             stores.push(Store { slot: classes.len(), at, guards, value, writes });
-            parts.extend(self.part_of(class).map(|whole| (classes.len(), whole)));
+            parts.extend(self.part_of(class).filter(|_| !fills).map(|whole| (classes.len(), whole)));
             classes.push(class);
         }
         let slots = classes

@@ -1,11 +1,11 @@
 //! Where stores lie: their places over the domain of the anchor, or as they are met on the way to others.
 
-use eutectic_backend::{Guard, ValueId};
+use eutectic_backend::{Guard, Instr, ValueId};
 use eutectic_ir::{
     Shape,
     eclasses::ClassId,
     index::{Atom, Index, flatten, unflatten},
-    ops::{Class, ViewCall, Writes},
+    ops::{Class, Order, ViewCall, Writes},
 };
 
 use super::scope::{BodyScope, KernelBuilder, Where};
@@ -23,6 +23,8 @@ pub(super) struct Placed {
     pub guards: Vec<Guard>,
     /// How points write to one element.
     pub writes: Writes,
+    /// Whether all elements are written where a part is, so that nothing is left of the rest.
+    pub fills: bool,
 }
 
 impl KernelBuilder<'_> {
@@ -48,6 +50,18 @@ impl KernelBuilder<'_> {
         }
         let node = self.node(placed.class);
         let Class::Update(map, writes) = node.op.def().class else { return Ok(placed) };
+        let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
+        let domain = scope.body.domain.clone();
+        let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });
+        let (ids, ids_at) = piece.via.ok_or("a part that is written at no place")?;
+        let of_ids = scope.place(ids_at, Vec::new());
+        let id = self.value(node.operands[ids], &of_ids, scope)?;
+        let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
+        let change = |index: &Index| index.substitute(&coords, &|_| Index::atom(Atom::Value(id)), &domain);
+        let at = piece.at.iter().map(change).collect();
+        let of_piece: Vec<Guard> = piece.guards.iter().map(|(index, range)| (change(index), range.clone())).collect();
+        let ordered = if placed.guards.is_empty() { self.in_order(id, &of_piece, result, scope) } else { None };
+        let writes = if ordered.is_some() { Writes::Apart } else { writes };
         if writes != Writes::Apart && (self.anchor.is_some() || self.row.is_some()) {
             return Err(format!("`{}` writes what takes a kernel of its own", node.op));
         }
@@ -60,18 +74,36 @@ impl KernelBuilder<'_> {
                 node.op
             ));
         }
-        let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
-        let domain = scope.body.domain.clone();
-        let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });
-        let (ids, ids_at) = piece.via.ok_or("a part that is written at no place")?;
-        let of_ids = scope.place(ids_at, Vec::new());
-        let id = self.value(node.operands[ids], &of_ids, scope)?;
-        let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
-        let change = |index: &Index| index.substitute(&coords, &|_| Index::atom(Atom::Value(id)), &domain);
-        let at = piece.at.iter().map(change).collect();
-        let of_piece = piece.guards.iter().map(|(index, range)| (change(index), range.clone()));
         let guards = placed.guards.into_iter().chain(of_piece).collect();
-        Ok(Placed { at, guards, writes, ..placed })
+        Ok(Placed { at, guards, writes, fills: ordered.unwrap_or(false), ..placed })
+    }
+
+    /// Whether the elements of rows that go where their ranks say fill the result; nothing if several may go to one place. A part that covers the
+    /// rows of a kernel, and has one place across its axis for each row, has all elements of a row there.
+    fn in_order(&self, id: ValueId, guards: &[Guard], result: &Shape, scope: &BodyScope) -> Option<bool> {
+        let Instr::Row { op, attrs, .. } = &scope.body.instrs[id] else { return None };
+        let (order, (rows, row)) = (Order::of(*op, attrs)?, scope.body.domain.split_at(scope.body.domain.len() - 1));
+        let [(index, range)] = guards else { return None };
+        let extent = usize::try_from(range.end).ok().filter(|_| range.start == 0 && !result.varies())?;
+        let across = result.capacity()?.iter().product::<usize>().checked_div(extent)?;
+        let is_distinct = *index == Index::atom(Atom::Value(id))
+            && scope.body.lengths.is_empty()
+            && extent <= order.most
+            && across == rows.iter().product::<usize>();
+        is_distinct.then_some(extent <= row[0])
+    }
+
+    /// Returns a class that has an element for each one of a part that is written anew, and lies above the anchor if any such class does: the part, or
+    /// what says where its elements go.
+    fn guide(&self, class: ClassId) -> Result<ClassId, String> {
+        let written = self.written(class);
+        if self.part_of(class).is_none() || self.above.contains(&written) {
+            return Ok(written);
+        }
+        let dims = self.dims(written)?;
+        let guides =
+            |operand: &&ClassId| self.above.contains(operand) && self.dims(**operand).is_ok_and(|of| of == dims);
+        Ok(self.node(class).operands[1..].iter().find(guides).copied().unwrap_or(written))
     }
 
     /// Computes every store: those above the anchor first, whose place follows from the anchor's; then those that are met
@@ -91,11 +123,11 @@ impl KernelBuilder<'_> {
         stores.sort_by_cached_key(|c| std::cmp::Reverse(position(c)));
         for &class in &stores {
             let written = self.written(class);
-            match self.place(written, class, domain, outer)? {
+            match self.place(self.guide(class)?, class, domain, outer)? {
                 Some(Where { at, guards }) => {
                     let place = scope.place(at.clone(), guards.clone());
                     let value = self.value(written, &place, scope)?;
-                    places.push(Placed { class, value, at, guards, writes: Writes::Apart });
+                    places.push(Placed { class, value, at, guards, writes: Writes::Apart, fills: false });
                 }
                 None => later.push(class),
             }
@@ -114,7 +146,7 @@ impl KernelBuilder<'_> {
             };
             let place = scope.place(at.clone(), Vec::new());
             let value = self.value(written, &place, scope)?;
-            places.push(Placed { class, value, at, guards: Vec::new(), writes: Writes::Apart });
+            places.push(Placed { class, value, at, guards: Vec::new(), writes: Writes::Apart, fills: false });
         }
         // A row of no elements still has its results; a domain without points has none.
         let axes = if self.row.is_some() { outer } else { &scope.body.domain };

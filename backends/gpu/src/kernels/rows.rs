@@ -9,6 +9,8 @@ pub(crate) mod ranking;
 mod ranks;
 mod scans;
 mod schedule;
+mod selected;
+mod selection;
 mod split_rankings;
 mod split_scans;
 mod team_scan;

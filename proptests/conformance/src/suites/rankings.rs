@@ -22,6 +22,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     rows_longer_than_a_block_are_ranked,
     several_rankings_and_reductions_share_a_kernel,
     ranked_rows_are_stored_in_order,
+    first_elements_are_stored_in_order,
 ];
 
 /// Rows to rank.
@@ -220,26 +221,48 @@ fn several_rankings_and_reductions_share_a_kernel(device: &Device) {
 fn ranked_rows_are_stored_in_order(device: &Device) {
     for (rows, row) in [(5, 33), (2, 1500), (1, 6200)] {
         for descending in [false, true] {
-            let rows = Rows { dtype: DType::F32, rows, row, is_column: false };
-            let values = rows.values(&mut Random(11));
-            let place = Instr::Coordinate { index: Index::coord(1), dtype: DType::I32 };
-            let instrs = vec![rows.load(), ranking(0, row, descending), place];
-            let rank = Index::atom(Atom::Value(1));
-            let to = flatten(&[Index::coord(0), rank.clone()], &[rows.rows, row]);
-            let store = |slot, value| Store {
-                guards: vec![(rank.clone(), 0..row as i64)],
-                ..Store::new(slot, to.clone(), value)
-            };
-            let kernel = rows.kernel(instrs, vec![(DType::F32, store(1, 0)), (DType::I32, store(2, 2))]);
-            let input = Tensor::from_f64(rows.dtype, &[values.len()], values.iter().copied());
-            let (mut in_order, mut places) = (Vec::new(), Vec::new());
-            for n in 0..rows.rows {
-                let of_row = rows.of_row(&values, n);
-                let order = sorted(&of_row, descending);
-                in_order.extend(order.iter().map(|&point| of_row[point]));
-                places.extend(order.iter().map(|&point| point as f64));
-            }
-            gives(device, &kernel, input, &[in_order, places]);
+            store_first(device, &Rows { dtype: DType::F32, rows, row, is_column: false }, row, descending);
         }
     }
+}
+
+/// The first elements and their places: of many short rows, of all but one element, of rows for which a block has memory, and of longer ones.
+fn first_elements_are_stored_in_order(device: &Device) {
+    for (dtype, [rows, row], most) in [
+        (DType::F32, [300, 64], 2),
+        (DType::F32, [9, 129], 8),
+        (DType::F16, [5, 777], 50),
+        (DType::I64, [3, 1024], 1),
+        (DType::F32, [2, 1000], 999),
+        (DType::U8, [3, 5000], 300),
+        (DType::F32, [2, 12_345], 40),
+        (DType::F64, [1, 40_000], 100),
+        (DType::Bf16, [1, 130_000], 64),
+    ] {
+        for is_column in [false, true] {
+            store_first(device, &Rows { dtype, rows, row, is_column }, most, rows % 2 == 0);
+        }
+    }
+}
+
+/// Stores the first elements of rows and their places, and compares them with those of a sort.
+fn store_first(device: &Device, rows: &Rows, most: usize, descending: bool) {
+    let values = rows.values(&mut Random(11));
+    let place = Instr::Coordinate { index: Index::coord(1), dtype: DType::I32 };
+    let instrs = vec![rows.load(), ranking(0, most, descending), place];
+    let rank = Index::atom(Atom::Value(1));
+    let to = flatten(&[Index::coord(0), rank.clone()], &[rows.rows, most]);
+    let store =
+        |slot, value| Store { guards: vec![(rank.clone(), 0..most as i64)], ..Store::new(slot, to.clone(), value) };
+    let mut kernel = rows.kernel(instrs, vec![(rows.dtype, store(1, 0)), (DType::I32, store(2, 2))]);
+    kernel.slots[1..].iter_mut().for_each(|slot| slot.1 = rows.rows * most);
+    let input = Tensor::from_f64(rows.dtype, &[values.len()], values.iter().copied());
+    let (mut in_order, mut places) = (Vec::new(), Vec::new());
+    for n in 0..rows.rows {
+        let of_row = rows.of_row(&values, n);
+        let order = sorted(&of_row, descending);
+        in_order.extend(order[..most].iter().map(|&point| of_row[point]));
+        places.extend(order[..most].iter().map(|&point| point as f64));
+    }
+    gives(device, &kernel, input, &[in_order, places]);
 }

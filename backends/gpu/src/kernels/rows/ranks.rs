@@ -1,5 +1,5 @@
-//! Rankings in row groups. Threads leave the key of each element in shared memory, with its place in the row; the block sorts them by a network, and
-//! leaves at each place how many come before it.
+//! Rankings in row groups. Threads leave the key of each element in shared memory; the block sorts keys and places by a network, or selects the first
+//! ones, and leaves at each place how many come before it.
 
 use eutectic_backend::ValueId;
 use eutectic_ir::DType;
@@ -15,7 +15,11 @@ impl RowPrinter<'_> {
         let known = |id: ValueId| !self.varies[id] || self.kept[id] || self.ranked[id];
         for ranking in needed(&self.nest.instrs, roots, known) {
             self.leave_keys(&ranking);
-            self.sort(&ranking);
+            if ranking.selects(self.nest.domain[1]) {
+                self.select(&ranking)
+            } else {
+                self.sort(&ranking)
+            }
             self.ranked[ranking.id] = true;
         }
     }
@@ -34,7 +38,7 @@ impl RowPrinter<'_> {
     }
 
     /// Returns how many elements the rows of a block have.
-    fn table(&self) -> usize {
+    pub(super) fn table(&self) -> usize {
         let rows = self.team.rows * if self.lanes.axis == 0 { self.lanes.count } else { 1 };
         rows * self.nest.domain[1].max(1)
     }
@@ -78,7 +82,9 @@ impl RowPrinter<'_> {
                 let places = places(this.dialect, count, &at);
                 let keys = ranking.keys(this.dialect, count, &at);
                 this.emitter.line(&format!("{keys} = {key};"));
-                this.emitter.line(&format!("{places} = {};", this.point(lane)));
+                if !ranking.selects(this.nest.domain[1]) {
+                    this.emitter.line(&format!("{places} = {};", this.point(lane)));
+                }
             }
             if partial {
                 this.emitter.line("}");

@@ -19,6 +19,10 @@ const LEAST_BYTES: usize = 64;
 const LEAST: usize = 2;
 /// Elements of a row, at most, that a thread of its ranking has.
 const RANKED: usize = 8;
+/// The same of a selection, whose threads wait for each other less often the fewer they are.
+const SELECTED: usize = 32;
+/// Threads that exchange numbers without waiting, on most devices.
+const TOGETHER: usize = 32;
 /// Fewest neighbouring rows that are ranked by neighbouring threads.
 const RANKED_ROWS: usize = 8;
 /// Threads that a processor has at once.
@@ -37,7 +41,7 @@ impl<'a> Rows<'a> {
     pub fn of(kernel: &'a Kernel, shape: &'a DeviceShape, together: impl Fn(DType) -> usize) -> Option<Rows<'a>> {
         let nest = flat(kernel)?;
         let scanned = nest.instrs.iter().filter_map(Scan::of).map(|scan| together(scan.dtype)).min();
-        let ranked = RankedRows::of(&nest.instrs, shape).map(|rows| rows.rows(nest.domain[1]));
+        let ranked = RankedRows::of(&nest.instrs, shape, nest.domain[1]);
         let schedule = Schedule::of(&nest, &kernel.slots, shape, scanned, ranked);
         Some(Rows { kernel, shape, nest, schedule })
     }
@@ -114,13 +118,13 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// Assigns the rows of a nest to threads. `scanned` is the number of neighbouring threads that exchange values in registers, if rows
-    /// are scanned; `ranked` is the number of rows for whose keys a block has memory, if rows are ranked.
+    /// are scanned; `ranked` is the memory that rankings take, if rows are ranked.
     fn of(
         nest: &Nest,
         slots: &[(DType, usize)],
         shape: &DeviceShape,
         scanned: Option<usize>,
-        ranked: Option<usize>,
+        ranked: Option<RankedRows>,
     ) -> Schedule {
         let size_beside = |axis: usize, slot: usize, map: &Index| size_beside(map, axis, 2, slots[slot].0);
         let loaded = |axis: usize| {
@@ -133,9 +137,15 @@ impl Schedule {
         let stored = |axis: usize| nest.stores.iter().filter_map(move |s| size_beside(axis, s.slot, &s.at));
         let bytes = |axis: usize| loaded(axis).chain(stored(axis)).sum::<usize>();
         // A power of two, so that blocks are.
-        let at_once = ranked.map_or(usize::MAX, |rows| 1 << rows.checked_ilog2().unwrap_or(0));
+        let points = nest.domain[1];
+        let at_once = ranked.map_or(usize::MAX, |rows| 1 << rows.rows(points).checked_ilog2().unwrap_or(0));
+        let is_selected = ranked.is_some_and(|rows| !rows.sorts);
         let along = bytes(1) >= bytes(0) || at_once < RANKED_ROWS;
-        let most = if along { 8 } else { 8.min(at_once / RANKED_ROWS) };
+        let most = match along {
+            true => 8,
+            false if ranked.is_some_and(|rows| rows.selects) => 1,
+            false => 8.min(at_once / RANKED_ROWS),
+        };
         let lanes = SplitAxis::best(nest, slots, usize::from(along), most);
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
@@ -154,8 +164,10 @@ impl Schedule {
                 true => together,
                 false => GROUPS * together,
             };
+            let points_of_row = nest.domain[1].next_power_of_two();
             let threads = match ranked {
-                Some(_) => threads.max((nest.domain[1].next_power_of_two() / RANKED).min(shape.threads)),
+                Some(_) if is_selected => threads.min(TOGETHER).max((points_of_row / SELECTED).min(shape.threads)),
+                Some(_) => threads.max((points_of_row / RANKED).min(shape.threads)),
                 None => threads,
             };
             let threads = threads.min(scanned.map_or(threads, most));

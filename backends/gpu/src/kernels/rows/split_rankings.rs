@@ -1,4 +1,4 @@
-//! Rankings of rows for which a block has no memory.
+//! Rankings of rows for which a block has no memory, where all elements are told from each other.
 //!
 //! A first launch leaves the ranked values in the workspace, a second one sorts parts of rows, and each later one merges neighbouring parts: an element
 //! moves on by the number of those of the other part that come before it, which it finds by bisection. The last merge leaves ranks, and then the
@@ -13,6 +13,7 @@ use eutectic_ir::{
 use super::{
     ranking::{RankedRows, Ranking},
     schedule::flat,
+    selected::Selected,
 };
 use crate::{
     device::DeviceShape,
@@ -24,10 +25,12 @@ use crate::{
 /// # Errors
 /// If the workspace is too small for them.
 pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Option<Vec<Stage>>, Vec<String>> {
-    let Some(longest) = RankedRows::of(&kernel.body.instrs, shape).map(|rows| rows.longest()) else { return Ok(None) };
+    if Ranking::all(&kernel.body.instrs).is_empty() {
+        return Ok(None);
+    }
     let Some(nest) = flat(kernel) else { return Ok(None) };
     let &[rows, points] = &nest.domain[..] else { return Ok(None) };
-    if points <= longest {
+    if RankedRows::of(&nest.instrs, shape, points).is_none_or(|rows| points <= rows.longest()) {
         return Ok(None);
     }
     let mut long = LongRows { nest, rows, points, buffers: Buffers::of(kernel), replaced: Vec::new(), shape };
@@ -38,31 +41,51 @@ pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Opt
     }
     let mut stages = Vec::new();
     for (ranking, tables) in plan {
-        stages.extend(long.stages(&ranking, &tables));
-        long.replaced.push((ranking.id, tables.ranks));
+        stages.extend(long.values(&ranking, &tables));
+        match &tables.way {
+            Way::Merged(sorted) => stages.extend(long.merged(&ranking, &tables, sorted)),
+            Way::Selected(parts) if tables.ranks.is_none() => {
+                stages.extend(long.candidates(&ranking, &tables, parts));
+                stages.push(long.last_of_selected(&ranking, parts));
+                return Ok(Some(stages));
+            }
+            Way::Selected(parts) => {
+                stages.extend(long.candidates(&ranking, &tables, parts));
+                stages.extend(long.ranks_of_selected(&ranking, parts, tables.ranks.unwrap_or(0)));
+            }
+        }
+        long.replaced.extend(tables.ranks.map(|ranks| (ranking.id, ranks)));
     }
     stages.push(long.last());
     Ok(Some(stages))
 }
 
 /// A kernel whose rows are long.
-struct LongRows<'a> {
-    nest: Nest,
-    rows: usize,
-    points: usize,
-    buffers: Buffers,
+pub(super) struct LongRows<'a> {
+    pub nest: Nest,
+    pub rows: usize,
+    pub points: usize,
+    pub buffers: Buffers,
     /// The rankings that are done, each with the slot of its ranks.
     replaced: Vec<(ValueId, usize)>,
-    shape: &'a DeviceShape,
+    pub shape: &'a DeviceShape,
 }
 
 /// The parts of the workspace that a ranking has.
-struct Tables {
+pub(super) struct Tables {
     /// The ranked values, if the kernel has to compute them.
-    values: Option<usize>,
+    pub values: Option<usize>,
+    way: Way,
+    /// The ranks of all elements, unless those of the first ones are enough.
+    ranks: Option<usize>,
+}
+
+/// How long rows are ranked.
+enum Way {
     /// Sorted parts, and where their elements are in the row: a launch reads one pair and writes the other.
-    sorted: [(usize, usize); 2],
-    ranks: usize,
+    Merged([(usize, usize); 2]),
+    /// The first elements of parts, and of parts of these.
+    Selected(Vec<Selected>),
 }
 
 impl LongRows<'_> {
@@ -73,21 +96,27 @@ impl LongRows<'_> {
         let plan = rankings.into_iter().map(|ranking| {
             let dtype = ranking.of.register();
             let values = self.loaded(&ranking).is_none().then(|| self.buffers.part(dtype, count));
-            let sorted = [0, 1].map(|_| (self.buffers.part(dtype, count), self.buffers.part(DType::I32, count)));
-            let ranks = self.buffers.part(self.nest.instrs[ranking.id].dtype(), count);
-            (ranking, Tables { values, sorted, ranks })
+            let way = match self.selected(&ranking) {
+                Some(parts) => Way::Selected(parts),
+                None => {
+                    Way::Merged([0, 1].map(|_| (self.buffers.part(dtype, count), self.buffers.part(DType::I32, count))))
+                }
+            };
+            let first_only = matches!(way, Way::Selected(_)) && self.stores_first_only(&ranking);
+            let ranks = (!first_only).then(|| self.buffers.part(self.nest.instrs[ranking.id].dtype(), count));
+            (ranking, Tables { values, way, ranks })
         });
         plan.collect()
     }
 
     /// Returns the values that a ranking orders, if they are in memory.
-    fn loaded(&self, ranking: &Ranking) -> Option<&Instr> {
+    pub fn loaded(&self, ranking: &Ranking) -> Option<&Instr> {
         let instr = &self.nest.instrs[ranking.arg];
         matches!(instr, Instr::Load(load) if load.at.values().is_empty() && load.guards.is_empty()).then_some(instr)
     }
 
     /// Returns the place of an element of a row, in tables of all rows.
-    fn at(&self, row: usize, point: &Index) -> Index {
+    pub fn at(&self, row: usize, point: &Index) -> Index {
         Index::coord(row).times(self.points as i64).plus(point)
     }
 
@@ -113,7 +142,7 @@ impl LongRows<'_> {
     }
 
     /// Returns a value that is known to be the place of an element in its row.
-    fn within_row(&self, arg: ValueId, dtype: DType) -> Instr {
+    pub fn within_row(&self, arg: ValueId, dtype: DType) -> Instr {
         let (extent, from_end, check) = (self.points.into(), false, NO_CHECK);
         Instr::Within { arg, extent, from_end, check, guards: Vec::new(), dtype }
     }
@@ -133,69 +162,102 @@ impl LongRows<'_> {
         self.over_rows(instrs, stores)
     }
 
-    /// Returns the launches of a ranking.
-    fn stages(&self, ranking: &Ranking, tables: &Tables) -> Vec<Stage> {
-        let values = tables.values.map(|slot| {
+    /// Returns the launch that computes the ranked values, if there is to be one.
+    fn values(&self, ranking: &Ranking, tables: &Tables) -> Option<Stage> {
+        tables.values.map(|slot| {
             let (mut instrs, by) = self.instrs();
             instrs.truncate(by + ranking.arg + 1);
             let store = Store::new(slot, self.at(0, &Index::coord(1)), by + ranking.arg);
             self.over_rows(instrs, vec![store])
-        });
-        let one = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape).map_or(1, |rows| rows.longest());
+        })
+    }
+
+    /// Returns the launches of a ranking that sort parts and merge them.
+    fn merged(&self, ranking: &Ranking, tables: &Tables, sorted: &[(usize, usize); 2]) -> Vec<Stage> {
+        // Of a row of one element, nothing is selected.
+        let one = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape, 1).map_or(1, |rows| rows.longest());
         let part = 1 << one.min(self.points - 1).max(1).ilog2();
-        let mut stages: Vec<Stage> = values.into_iter().chain([self.parts(ranking, tables, part)]).collect();
+        let mut stages = vec![self.parts(ranking, (tables, sorted[0]), part)];
         let (mut run, mut from) = (part, 0);
         while run < self.points {
-            stages.push(self.merge(ranking, tables, run, from));
+            stages.push(self.merge(ranking, (tables, sorted), run, from));
             (run, from) = (2 * run, 1 - from);
         }
         stages
     }
 
     /// Returns the launch that sorts parts of `part` elements.
-    fn parts(&self, ranking: &Ranking, tables: &Tables, part: usize) -> Stage {
+    fn parts(&self, ranking: &Ranking, (tables, sorted): (&Tables, (usize, usize)), part: usize) -> Stage {
         let [of_part, within_part] = [1, 2].map(Index::coord);
         let point = of_part.times(part as i64).plus(&within_part);
         let partial = !self.points.is_multiple_of(part);
         let within: Vec<Guard> = if partial { vec![(point.clone(), 0..self.points as i64)] } else { Vec::new() };
         let domain = vec![self.rows, self.points.div_ceil(part), part];
-        let dtype = ranking.of.register();
-        let mut body = BodyWriter::default();
-        let mut value = match (self.loaded(ranking), tables.values) {
-            (Some(load), _) => {
-                let mut load = load.clone();
-                load.substitute(&[Index::coord(0), point.clone()], &|value| value, &domain);
-                if let Instr::Load(load) = &mut load {
-                    load.guards.clone_from(&within);
-                }
-                body.push(load)
-            }
-            (None, slot) => body.load((slot.unwrap_or(0), dtype), self.at(0, &point), within.clone()),
-        };
         let Instr::Row { op, attrs, .. } = &self.nest.instrs[ranking.id] else { unreachable!("a ranking is of rows") };
-        if let Some(row) = op.row().filter(|_| partial) {
-            let (fill, dtype) = (row.absent(0, ranking.of, attrs), ranking.of);
-            value = body.push(Instr::Select { pieces: vec![(within.clone(), value)], fill, dtype });
-        }
+        let mut body = BodyWriter::default();
+        let value = self.value_of_part(&mut body, (ranking, tables), (&point, &domain), &within);
         let mut attrs = attrs.clone();
         attrs[op.attr("most").expect("rankings have it")] = (part as i64).into();
         let rank = body.push(Instr::Row { op: *op, attrs, args: vec![value], dtype: DType::I32 });
         let place = body.coordinate(point, DType::I32);
         let to = self.at(0, &of_part.times(part as i64).plus(&Index::atom(Atom::Value(rank))));
-        let (values, places) = tables.sorted[0];
+        let (values, places) = sorted;
         let store = |slot, value| Store { guards: within.clone(), ..Store::new(slot, to.clone(), value) };
         self.buffers.stage(AnchorKernel::rows(1), domain, body.0, vec![store(values, value), store(places, place)])
     }
 
+    /// Returns an element of a row to rank where guards hold, and elsewhere one that comes after all others.
+    pub fn value_of_part(
+        &self,
+        body: &mut BodyWriter,
+        (ranking, tables): (&Ranking, &Tables),
+        (point, domain): (&Index, &[usize]),
+        within: &[Guard],
+    ) -> ValueId {
+        let value = match (self.loaded(ranking), tables.values) {
+            (Some(load), _) => {
+                let mut load = load.clone();
+                load.substitute(&[Index::coord(0), point.clone()], &|value| value, domain);
+                if let Instr::Load(load) = &mut load {
+                    load.guards = within.to_vec();
+                }
+                body.push(load)
+            }
+            (None, slot) => {
+                let dtype = ranking.of.register();
+                body.load((slot.unwrap_or(0), dtype), self.at(0, point), within.to_vec())
+            }
+        };
+        self.or_last(body, ranking, value, within)
+    }
+
+    /// Returns a value where guards hold, and elsewhere one that comes after all others.
+    pub fn or_last(&self, body: &mut BodyWriter, ranking: &Ranking, value: ValueId, within: &[Guard]) -> ValueId {
+        let Instr::Row { op, attrs, .. } = &self.nest.instrs[ranking.id] else { unreachable!("a ranking is of rows") };
+        match op.row().filter(|_| !within.is_empty()) {
+            Some(row) => {
+                let (fill, dtype) = (row.absent(0, ranking.of, attrs), ranking.of);
+                body.push(Instr::Select { pieces: vec![(within.to_vec(), value)], fill, dtype })
+            }
+            None => value,
+        }
+    }
+
     /// Returns the launch that merges neighbouring parts of `run` elements, those of table `from`.
-    fn merge(&self, ranking: &Ranking, tables: &Tables, run: usize, from: usize) -> Stage {
+    fn merge(
+        &self,
+        ranking: &Ranking,
+        (tables, sorted): (&Tables, &[(usize, usize); 2]),
+        run: usize,
+        from: usize,
+    ) -> Stage {
         let (domain, step) = (vec![self.rows, self.points], run as i64);
         let point = Index::coord(1);
         // Both parts begin here; whether the element's own is the second one.
         let both = point.div(2 * step, &domain).times(2 * step);
         let is_second = point.div(step, &domain).modulo(2, &domain);
         let other = both.plus(&Index::constant(step)).plus(&is_second.times(-step));
-        let (values, places) = tables.sorted[from];
+        let (values, places) = sorted[from];
         let dtype = ranking.of.register();
         let mut body = BodyWriter::default();
         let own = body.load((values, dtype), self.at(0, &point), Vec::new());
@@ -219,11 +281,11 @@ impl LongRows<'_> {
         }
         let to = both.plus(&point.modulo(step, &domain)).plus(&Index::atom(Atom::Value(before)));
         let stores = if 2 * run < self.points {
-            let (values, places) = tables.sorted[1 - from];
+            let (values, places) = sorted[1 - from];
             let at = self.at(0, &to);
             vec![Store::new(values, at.clone(), own), Store::new(places, at, place)]
         } else {
-            self.ranks(&mut body, ranking, (tables.ranks, place), to)
+            self.ranks(&mut body, ranking, (tables.ranks.unwrap_or(0), place), to)
         };
         self.buffers.stage(AnchorKernel::map(), domain, body.0, stores)
     }

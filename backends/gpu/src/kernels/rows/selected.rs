@@ -1,0 +1,172 @@
+//! The first elements of rows for which a block has no memory.
+//!
+//! A launch selects the first elements of parts of rows, and leaves them and their places in the workspace: candidates, of which further launches select
+//! until a block has memory for the rest. Where all stores are of the first elements, the last launch computes them where these are. Else it
+//! leaves their ranks among those of all elements.
+
+use eutectic_backend::{AnchorKernel, Guard, Instr, Store, ValueId};
+use eutectic_ir::{
+    DType,
+    index::{Atom, Index},
+    ops::Writes,
+};
+
+use super::{
+    ranking::{RankedRows, Ranking},
+    split_rankings::{LongRows, Tables},
+};
+use crate::kernels::stages::{BodyWriter, Stage};
+
+/// Candidates of a row, about, at which one block selects the rest.
+const CANDIDATES: usize = 4096;
+/// The least length of parts.
+const PART: usize = 1024;
+
+/// Candidates, and the parts of which they are the first elements.
+pub(super) struct Selected {
+    /// How long the parts are.
+    part: usize,
+    /// How many candidates a row has.
+    count: usize,
+    /// Where they are, and their places in the row.
+    values: usize,
+    places: usize,
+}
+
+impl LongRows<'_> {
+    /// Shares out the workspace of a selection, if a ranking is one whose parts are long enough to leave fewer candidates each time.
+    pub fn selected(&mut self, ranking: &Ranking) -> Option<Vec<Selected>> {
+        let most = ranking.order.most;
+        let longest = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape, self.points)?.longest();
+        let longest = 1 << longest.checked_ilog2()?;
+        let least = PART.max((4 * most).next_power_of_two());
+        if !(ranking.selects(self.points) && ranking.selects(least)) || least > longest {
+            return None;
+        }
+        let (mut parts, mut count) = (Vec::new(), self.points);
+        while count > longest {
+            let part = (count.saturating_mul(most) / CANDIDATES).next_power_of_two().clamp(least, longest);
+            count = count.div_ceil(part) * most;
+            let all = self.rows * count;
+            let (values, places) = (self.buffers.part(ranking.of.register(), all), self.buffers.part(DType::I32, all));
+            parts.push(Selected { part, count, values, places });
+        }
+        Some(parts)
+    }
+
+    /// Whether a kernel stores nothing but what it computes of the first elements of a ranking, each where its rank says.
+    pub fn stores_first_only(&self, ranking: &Ranking) -> bool {
+        let rank = Index::atom(Atom::Value(ranking.id));
+        let is_first =
+            |guard: &Guard| guard.0 == rank && guard.1.start >= 0 && guard.1.end <= ranking.order.most as i64;
+        self.nest.instrs.iter().filter(|instr| instr.row().is_some()).count() == 1
+            && self.nest.stores.iter().all(|store| store.writes == Writes::Apart && store.guards.iter().any(is_first))
+    }
+
+    /// Returns the launches that leave candidates.
+    pub fn candidates(&self, ranking: &Ranking, tables: &Tables, parts: &[Selected]) -> Vec<Stage> {
+        let before = std::iter::once(None).chain(parts.iter().map(Some));
+        parts.iter().zip(before).map(|(to, from)| self.first_of_parts(ranking, tables, (from, to))).collect()
+    }
+
+    fn first_of_parts(&self, ranking: &Ranking, tables: &Tables, (from, to): (Option<&Selected>, &Selected)) -> Stage {
+        let count = from.map_or(self.points, |from| from.count);
+        let [of_part, within_part] = [1, 2].map(Index::coord);
+        let point = of_part.times(to.part as i64).plus(&within_part);
+        let partial = !count.is_multiple_of(to.part);
+        let within: Vec<Guard> = if partial { vec![(point.clone(), 0..count as i64)] } else { Vec::new() };
+        let domain = vec![self.rows, count.div_ceil(to.part), to.part];
+        let mut body = BodyWriter::default();
+        let (value, place) = match from {
+            None => {
+                let value = self.value_of_part(&mut body, (ranking, tables), (&point, &domain), &within);
+                let place = body.coordinate(point, DType::I32);
+                // What stands for elements that the row lacks comes last, and is no place.
+                let last = body.constant(self.points as i64 - 1, DType::I32);
+                (value, if partial { body.op("min", &[place, last], DType::I32) } else { place })
+            }
+            Some(from) => {
+                let (value, place) = self.candidate(&mut body, ranking, (from, &point), &within);
+                (self.or_last(&mut body, ranking, value, &within), place)
+            }
+        };
+        let rank = body.push(self.ranked(ranking, value));
+        let first = of_part.times(ranking.order.most as i64).plus(&Index::atom(Atom::Value(rank)));
+        let at = row_of(to.count).plus(&first);
+        let store = |slot, value| Store { guards: first_of(rank, ranking), ..Store::new(slot, at.clone(), value) };
+        let stores = vec![store(to.values, value), store(to.places, place)];
+        self.buffers.stage(AnchorKernel::rows(1), domain, body.0, stores)
+    }
+
+    /// Returns a candidate and its place in the row.
+    fn candidate(
+        &self,
+        body: &mut BodyWriter,
+        ranking: &Ranking,
+        (from, point): (&Selected, &Index),
+        within: &[Guard],
+    ) -> (ValueId, ValueId) {
+        let at = row_of(from.count).plus(point);
+        let value = body.load((from.values, ranking.of.register()), at.clone(), within.to_vec());
+        (value, body.load((from.places, DType::I32), at, within.to_vec()))
+    }
+
+    /// Returns the ranking of another value.
+    fn ranked(&self, ranking: &Ranking, value: ValueId) -> Instr {
+        let mut instr = self.nest.instrs[ranking.id].clone();
+        if let Instr::Row { args, .. } = &mut instr {
+            *args = vec![value];
+        }
+        instr
+    }
+
+    /// Returns a body that ranks the last candidates, their ranks, and their places in the row.
+    fn last_candidates(&self, ranking: &Ranking, last: &Selected) -> (BodyWriter, ValueId, ValueId) {
+        let mut body = BodyWriter::default();
+        let (value, place) = self.candidate(&mut body, ranking, (last, &Index::coord(1)), &[]);
+        let rank = body.push(self.ranked(ranking, value));
+        let place = body.push(self.within_row(place, DType::I32));
+        (body, rank, place)
+    }
+
+    /// Returns the launch with the stores of a kernel that stores nothing but what it computes of the first elements.
+    pub fn last_of_selected(&self, ranking: &Ranking, parts: &[Selected]) -> Stage {
+        let last = parts.last().expect("rows that are longer than a block takes have parts");
+        let domain = vec![self.rows, last.count];
+        let (mut body, rank, place) = self.last_candidates(ranking, last);
+        let (by, at) = (body.0.len(), [Index::coord(0), Index::atom(Atom::Value(place))]);
+        let value = |value: ValueId| if value == ranking.id { rank } else { by + value };
+        for (id, instr) in self.nest.instrs.iter().enumerate() {
+            let mut new = instr.clone();
+            new.substitute(&at, &value, &domain);
+            // Its number is not asked for.
+            body.push(if id == ranking.id { Instr::Constant { value: 0.into(), dtype: DType::I32 } } else { new });
+        }
+        let mut stores = self.nest.stores.clone();
+        stores.iter_mut().for_each(|store| store.substitute(&at, &value, &domain));
+        self.buffers.stage(AnchorKernel::rows(1), domain, body.0, stores)
+    }
+
+    /// Returns the launches that leave the ranks of all elements.
+    pub fn ranks_of_selected(&self, ranking: &Ranking, parts: &[Selected], ranks: usize) -> [Stage; 2] {
+        let last = parts.last().expect("rows that are longer than a block takes have parts");
+        let mut body = BodyWriter::default();
+        let most = body.constant(ranking.order.most as i64, DType::I32);
+        let all = Store::new(ranks, self.at(0, &Index::coord(1)), most);
+        let fill = self.buffers.stage(AnchorKernel::map(), vec![self.rows, self.points], body.0, vec![all]);
+        let (body, rank, place) = self.last_candidates(ranking, last);
+        let at = self.at(0, &Index::atom(Atom::Value(place)));
+        let first = Store { guards: first_of(rank, ranking), ..Store::new(ranks, at, rank) };
+        [fill, self.buffers.stage(AnchorKernel::rows(1), vec![self.rows, last.count], body.0, vec![first])]
+    }
+}
+
+/// Returns the first of the candidates of a row.
+fn row_of(count: usize) -> Index {
+    Index::coord(0).times(count as i64)
+}
+
+/// Holds for the elements that are told from each other.
+fn first_of(rank: ValueId, ranking: &Ranking) -> Vec<Guard> {
+    vec![(Index::atom(Atom::Value(rank)), 0..ranking.order.most as i64)]
+}
