@@ -173,6 +173,23 @@ fn what_is_written_by_index_is_not_compared_with_each_place() {
     }
 }
 
+/// Each element goes where its rank says, so that nothing is left of what was there before.
+#[test]
+fn rows_are_ranked_and_stored_in_order_by_one_kernel() {
+    for (n, k) in [(1000, 10), (300, 300)] {
+        let text = format!(
+            "(graph first (input x f32[32 {n}]) (let rank (reshape (ranking x :most {k} :descending true) :shape [32 {n} 1])) \
+             (output v (scatter (expand (const f32[] {{ 0 }}) :shape [32 {k} 1]) (reshape x :shape [32 {n} 1]) rank)) \
+             (output i (scatter (expand (const i64[] {{ 0 }}) :shape [32 {k} 1]) (iota :shape [32 {n} 1] :axis 1 :dtype i64) rank)))"
+        );
+        let graph = text::parse(&Source::new("first.graph", text)).unwrap_or_else(|e| panic!("{e:?}"));
+        let program = program(&graph);
+        let stores = |step: &backend::Step| program.kernels[step.kernel].stores.iter().map(|s| s.writes).collect();
+        let of_steps: Vec<Vec<Writes>> = program.run.iter().map(stores).collect();
+        assert_eq!(of_steps, [[Writes::Apart; 2]], "{k} of {n}");
+    }
+}
+
 #[test]
 fn long_rows_are_split_where_threads_would_wait() {
     let kernels = |threads| {

@@ -109,6 +109,24 @@ const LARGE: &[cases::Case] = &[
         "attention 32×1×8192 d128 f16",
         "(input q f16[32 1 128]) (input k f16[32 8192 128]) (input v f16[32 8192 128]) (output y (attention q k v :scale 0.088))",
     ),
+    (
+        "first 50 of 64×128256 f32",
+        "(input x f32[64 128256]) (let rank (reshape (ranking x :most 50 :descending true) :shape [64 128256 1])) \
+         (output v (scatter (expand (const f32[] { 0 }) :shape [64 50 1]) (reshape x :shape [64 128256 1]) rank)) \
+         (output i (scatter (expand (const i64[] { 0 }) :shape [64 50 1]) (iota :shape [64 128256 1] :axis 1 :dtype i64) rank))",
+    ),
+    (
+        "first 8 of 4096×128 f32",
+        "(input x f32[4096 128]) (let rank (reshape (ranking x :most 8 :descending true) :shape [4096 128 1])) \
+         (output v (scatter (expand (const f32[] { 0 }) :shape [4096 8 1]) (reshape x :shape [4096 128 1]) rank)) \
+         (output i (scatter (expand (const i64[] { 0 }) :shape [4096 8 1]) (iota :shape [4096 128 1] :axis 1 :dtype i64) rank))",
+    ),
+    (
+        "first 7 of 3×5000 f64",
+        "(input x f64[3 5000]) (let rank (reshape (ranking x :most 7 :descending true) :shape [3 5000 1])) \
+         (output v (scatter (expand (const f64[] { 0 }) :shape [3 7 1]) (reshape x :shape [3 5000 1]) rank)) \
+         (output i (scatter (expand (const i64[] { 0 }) :shape [3 7 1]) (iota :shape [3 5000 1] :axis 1 :dtype i64) rank))",
+    ),
 ];
 
 #[test]
