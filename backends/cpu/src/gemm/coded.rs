@@ -1,4 +1,4 @@
-//! Packed panels of right operands that are kept as codes of 2 to 8 bits, with a scale and perhaps an offset for each column of a block of
+//! Packed panels of right operands that are kept as codes of 4 or 8 bits, with a scale and perhaps an offset for each column of a block of
 //! terms. Products decode them in registers, so that products of few rows read only these bytes.
 
 use half::f16;
@@ -8,7 +8,7 @@ use super::{
     micro::{
         coded::CodedPart,
         coded_table::{CodedKernel, CodedKernels},
-        panel_form::{CodeFormat, CodeKind, NumberForm, PanelForm},
+        panel_form::{CodeFormat, CodeKind, PanelForm},
     },
     product::ProductElement,
 };
@@ -30,7 +30,7 @@ pub struct CodedPanels<T: 'static> {
 impl<T: ProductElement> CodedPanels<T> {
     /// Makes those for weights of `terms`, whole blocks, at a level that the machine must have; `None` if there are no kernels for them.
     pub fn new(format: CodeFormat, terms: usize, isa: Isa) -> Option<CodedPanels<T>> {
-        let kernels = T::coded(isa, format.codes, format.decoding)?;
+        let kernels = T::coded(isa, format.codes, format.offset)?;
         let form = PanelForm { width: kernels.width, blocks: terms / format.block, format };
         Some(CodedPanels { form, kernels })
     }
@@ -91,25 +91,16 @@ impl StridedNumbers {
 
 /// A block of terms as numbers, to be packed.
 pub struct BlockNumbers {
-    /// What codes stand for.
+    /// The decoded codes.
     pub values: StridedNumbers,
-    /// The codes, where these are not integers of 8 bits.
+    /// The codes, where they have 4 bits.
     pub codes: Option<StridedNumbers>,
     /// The scales; 1 where there are none.
-    pub scales: KeptNumbers,
+    pub scales: Option<StridedNumbers>,
     /// The offsets; 0 where there are none.
-    pub offsets: KeptNumbers,
+    pub offsets: Option<StridedNumbers>,
     /// Whether offsets are subtracted.
     pub subtract: bool,
-}
-
-/// Scales or offsets.
-#[derive(Default)]
-pub struct KeptNumbers {
-    /// Those of the block, if there are any.
-    pub own: Option<StridedNumbers>,
-    /// Those that the blocks of its run share, and the others are multiplied with.
-    pub shared: Option<StridedNumbers>,
 }
 
 /// Writes the blocks of a panel.
@@ -130,55 +121,44 @@ impl PanelWriter {
         PanelWriter { form, panel, columns, table: [0.0; TABLE] }
     }
 
-    /// Writes a block, and with the first one of a run the numbers that its blocks share.
+    /// Writes a block.
     ///
     /// # Safety
     /// The numbers of the block must be there.
     pub unsafe fn block(&mut self, number: usize, block: &BlockNumbers) {
-        let PanelForm { width, format, .. } = self.form;
-        let mut own = self.panel.wrapping_add(self.form.block(number));
-        let mut shared = self.panel.wrapping_add(self.form.run(number / format.run));
-        let sign = if block.subtract { -1.0 } else { 1.0 };
-        let kept = [(Some(format.scale), &block.scales, 1.0, 1.0), (format.offset, &block.offsets, 0.0, sign)];
-        for (form, numbers, none, sign) in kept.into_iter().filter_map(|(form, n, none, s)| Some((form?, n, none, s))) {
-            // SAFETY: passed on from the caller; the writer was promised room for the panel.
-            unsafe {
-                self.numbers(own, form, &numbers.own, (none, sign));
-                if form == NumberForm::Levels && number.is_multiple_of(format.run) {
-                    self.numbers(shared, NumberForm::F16, &numbers.shared, (1.0, 1.0));
-                }
-            }
-            own = own.wrapping_add(width * form.bytes());
-            shared = shared.wrapping_add(width * form.shared_bytes());
+        let at = self.panel.wrapping_add(self.form.block(number));
+        // SAFETY: passed on from the caller; the writer was promised room for the panel.
+        unsafe {
+            self.numbers(at, block);
+            self.codes(at.add(self.form.numbers()), block);
         }
-        // SAFETY: as above.
-        unsafe { self.codes(own, block) };
     }
 
-    /// Writes a number for each column, in a form that it is exact in; `none` where there are none.
+    /// Writes the scales and offsets of a block.
     ///
     /// # Safety
     /// As [`PanelWriter::block`].
-    unsafe fn numbers(
-        &self,
-        at: *mut u8,
-        form: NumberForm,
-        numbers: &Option<StridedNumbers>,
-        (none, sign): (f32, f32),
-    ) {
-        for column in 0..self.form.width {
-            let x = match numbers {
-                // SAFETY: passed on from the caller. The number is the same for all terms.
-                Some(numbers) if column < self.columns => sign * unsafe { numbers.get(0, column) },
-                _ => none,
-            };
+    unsafe fn numbers(&self, at: *mut u8, block: &BlockNumbers) {
+        let PanelForm { width, format, .. } = self.form;
+        let put = |n: usize, x: f32| {
             // SAFETY: the caller promises the room; the address of a number need not be aligned to its size.
             unsafe {
-                match form {
-                    NumberForm::F32 => at.cast::<f32>().add(column).write_unaligned(x),
-                    NumberForm::F16 => at.cast::<f16>().add(column).write_unaligned(f16::from_f32(x)),
-                    NumberForm::I8 | NumberForm::Levels => at.cast::<i8>().add(column).write(x as i8),
+                match format.half {
+                    true => at.cast::<f16>().add(n).write_unaligned(f16::from_f32(x)),
+                    false => at.cast::<f32>().add(n).write_unaligned(x),
                 }
+            }
+        };
+        for column in 0..width {
+            let of = |numbers: &Option<StridedNumbers>, none: f32| match numbers {
+                // SAFETY: passed on from the caller. The number is the same for all terms.
+                Some(numbers) if column < self.columns => unsafe { numbers.get(0, column) },
+                _ => none,
+            };
+            put(column, of(&block.scales, 1.0));
+            if format.offset {
+                let offset = of(&block.offsets, 0.0);
+                put(width + column, if block.subtract { -offset } else { offset });
             }
         }
     }
@@ -189,25 +169,19 @@ impl PanelWriter {
     /// As [`PanelWriter::block`].
     unsafe fn codes(&mut self, at: *mut u8, block: &BlockNumbers) {
         let PanelForm { width, format, .. } = self.form;
-        let (kind, group) = (format.codes, format.codes.terms());
         for (term, column) in (0..format.block).flat_map(|term| (0..width).map(move |column| (term, column))) {
             let code = match column < self.columns {
                 // SAFETY: passed on from the caller.
                 true => unsafe { self.code(block, term, column) },
                 false => 0,
             };
-            let (mut row, mut from) = (term / group * kind.rows(), 0);
-            for &bits in kind.planes() {
-                let of_byte = 8 / bits;
-                let (byte, shift) = (row + term % group / of_byte, term % of_byte * bits);
-                let field = u32::from(code) >> from & ((1 << bits) - 1);
-                // SAFETY: passed on from the caller. The lowest bits of a byte are written before the others.
-                unsafe {
-                    let at = at.add(byte * width + column);
-                    let before = if shift == 0 { 0 } else { at.read() };
-                    at.write(before | (field << shift) as u8);
+            // SAFETY: passed on from the caller. The low bits of a byte are written before the high ones.
+            unsafe {
+                match (format.nibbles(), term % 2) {
+                    (false, _) => at.add(term * width + column).write(code),
+                    (true, 0) => at.add(term / 2 * width + column).write(code),
+                    (true, _) => *at.add(term / 2 * width + column) |= code << 4,
                 }
-                (row, from) = (row + group / of_byte, from + bits);
             }
         }
     }
@@ -229,13 +203,12 @@ impl PanelWriter {
                 self.table[code] = value;
                 code as u8
             }
-            CodeKind::Bits2 | CodeKind::Bits3 | CodeKind::Bits5 | CodeKind::Bits6 => code as u8,
         }
     }
 
     /// Writes the table, if the panel has one.
     pub fn finish(self) {
-        if self.form.format.has_table() {
+        if self.form.format.nibbles() {
             // SAFETY: the writer was promised room for the panel, aligned so.
             unsafe { self.panel.cast::<CodeTable>().write(CodeTable::new(self.table)) };
         }

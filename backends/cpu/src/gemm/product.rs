@@ -2,7 +2,7 @@
 
 use super::micro::{
     coded_table::CodedKernels,
-    panel_form::{CodeKind, Decoding},
+    panel_form::CodeKind,
     table::{Float, Micro, MicroShape},
 };
 use crate::simd::{Isa, arithmetic::Arithmetic, register::integer_types};
@@ -28,8 +28,8 @@ pub trait ProductElement: Arithmetic + From<bool> + Send + Sync {
     /// The micro-kernels of a level.
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<Self>>;
 
-    /// Returns the kernels of a level for panels of a kind of codes, by what becomes of these; `None` if the type has none.
-    fn coded(_: Isa, _: CodeKind, _: Decoding) -> Option<CodedKernels<Self>> {
+    /// Returns the kernels of a level for panels of a kind of codes, with offsets or without; `None` if the type has none.
+    fn coded(_: Isa, _: CodeKind, _offset: bool) -> Option<CodedKernels<Self>> {
         None
     }
 }
@@ -39,8 +39,8 @@ impl ProductElement for f32 {
         Some(<f32 as Float>::micro(isa, shape))
     }
 
-    fn coded(isa: Isa, codes: CodeKind, decoding: Decoding) -> Option<CodedKernels<f32>> {
-        CodedKernels::of(isa, codes, decoding)
+    fn coded(isa: Isa, codes: CodeKind, offset: bool) -> Option<CodedKernels<f32>> {
+        Some(CodedKernels::of(isa, codes, offset))
     }
 }
 

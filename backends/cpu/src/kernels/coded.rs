@@ -1,7 +1,5 @@
-//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset, or (f(code) + offset)·scale. The scale and the offset of a
-//! column are the same for all terms of a block. Constant operands of this kind are packed as codes ([`crate::gemm::coded`]).
-
-use std::ops::Range;
+//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset. The scale and the offset of a column are the same for all
+//! terms of a block. Constant operands of this kind are packed as codes ([`crate::gemm::coded`]).
 
 use eutectic_backend::{
     Body, Contraction, Instr, Kernel, ValueId,
@@ -15,8 +13,8 @@ use eutectic_ir::{Attr, DType, Interval, Op};
 use super::operand::kept;
 use crate::{
     gemm::{
-        coded::{BlockNumbers, CodedPanels, KeptNumbers, PanelWriter, StridedNumbers},
-        micro::panel_form::{CodeFormat, CodeKind, Decoding, NumberForm, PanelForm},
+        coded::{BlockNumbers, CodedPanels, PanelWriter, StridedNumbers},
+        micro::panel_form::{CodeFormat, CodeKind, PanelForm},
         product::ProductElement,
     },
     simd::Isa,
@@ -26,39 +24,23 @@ use crate::{
 /// The longest and the shortest block. A longer one is cut. The numbers of a shorter one would take more bytes than its codes save.
 const LONGEST: usize = 256;
 const SHORTEST: usize = 8;
-/// The most bits of codes that are not kept as integers of 8 bits, and of those that a table has a number for.
-const BITS: u32 = 6;
-const NIBBLE: u32 = 4;
-/// The bits of the significand of an `f32`.
-const SIGNIFICAND: usize = 24;
-/// The most blocks of a run: its shared numbers are little beside these.
-const RUN: usize = 64;
+/// The largest code of 4 bits.
+const NIBBLE: f64 = 15.0;
 
 /// The values of an operand's body that panels are made from.
 #[derive(Clone, Debug, PartialEq)]
 struct CodedValues {
     /// The decoded code.
     value: ValueId,
-    /// The code, where it has fewer bits than a byte.
+    /// The code, where it has 4 bits.
     code: Option<ValueId>,
-    scale: Option<KeptValue>,
-    offset: Option<KeptValue>,
+    scale: Option<ValueId>,
+    offset: Option<ValueId>,
     subtract: bool,
-    decoding: Decoding,
     /// The number of axes of a block, the innermost ones of the terms.
     inner: usize,
     kind: CodeKind,
-    /// The code that stands for 0, where codes are in planes.
-    zero: u8,
-}
-
-/// A scale or an offset, and how it is kept.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct KeptValue {
-    form: NumberForm,
-    value: ValueId,
-    /// The float that it is a multiple of.
-    shared: Option<ValueId>,
+    half: bool,
 }
 
 impl CodedValues {
@@ -84,16 +66,9 @@ impl CodedValues {
         })
     }
 
-    /// Returns the numbers that are kept.
-    fn numbers(&self) -> impl Iterator<Item = KeptValue> {
-        [self.scale, self.offset].into_iter().flatten()
-    }
-
-    /// Returns the decoded code, the code, and the own and shared parts of the scale and the offset.
-    fn all(&self) -> [Option<ValueId>; 6] {
-        let of = |number: Option<KeptValue>| [number.map(|n| n.value), number.and_then(|n| n.shared)];
-        let ([scale, shared_scale], [offset, shared_offset]) = (of(self.scale), of(self.offset));
-        [Some(self.value), self.code, scale, shared_scale, offset, shared_offset]
+    /// Returns the decoded code, the code, the scale and the offset.
+    fn all(&self) -> [Option<ValueId>; 4] {
+        [Some(self.value), self.code, self.scale, self.offset]
     }
 }
 
@@ -115,111 +90,19 @@ impl Finder<'_> {
         if let Some(("mul", rest, number)) = self.split(value, of_block) {
             (value, scale) = (rest, Some(number));
         }
-        let mut centred = false;
-        if let (None, Some(_), Some((name @ ("add" | "sub"), rest, number))) =
-            (offset, scale, self.split(value, of_block))
-        {
-            (value, offset, subtract, centred) = (rest, Some(number), name == "sub", true);
-        }
-        // Bytes without numbers are kept as they are: `gemm::kept`.
-        let is_plain = scale.is_none() && offset.is_none();
-        if self.masks[value] & of_block == 0 || is_plain && self.code(value).is_none() {
+        if self.masks[value] & of_block == 0 {
             return None;
         }
-        // The opposite of −128 is no integer of 8 bits.
-        let least = if subtract { -127.0 } else { -128.0 };
-        let (scale, offset) =
-            (scale.map(|id| self.kept(id, false, -128.0)), offset.map(|id| self.kept(id, centred, least)));
-        let (kind, code, zero, decoding) = self.packed(value, scale, offset, centred).or_else(|| {
-            let decoding = match offset {
-                None => Decoding::Scaled,
-                Some(_) if centred => Decoding::Centred,
-                Some(_) => Decoding::Added,
-            };
-            Some((self.bytes(value).filter(|_| !is_plain)?, None, 0, decoding))
-        })?;
-        Some(CodedValues { value, code, scale, offset, subtract, decoding, inner, kind, zero })
-    }
-
-    /// Finds codes of fewer than 8 bits, the code that stands for 0, and what becomes of their numbers.
-    fn packed(
-        &self,
-        value: ValueId,
-        scale: Option<KeptValue>,
-        offset: Option<KeptValue>,
-        centred: bool,
-    ) -> Option<(CodeKind, Option<ValueId>, u8, Decoding)> {
-        let (code, bits) = self.code(value)?;
-        let zero = self.zero(value, code);
-        // The product of an integer with a scale has the bits of both.
-        let is_exact = |bits: u32| scale.map_or(0, |scale| scale.form.bits()) + bits as usize <= SIGNIFICAND;
-        let of_table = match offset {
-            None => Decoding::Scaled,
-            Some(_) if centred => Decoding::Centred,
-            Some(_) if zero.is_some_and(|zero| u32::from(zero) < 1 << NIBBLE) && is_exact(NIBBLE + 1) => {
-                Decoding::Fused
-            }
-            Some(_) => Decoding::Added,
+        let nibble = self.nibble(value);
+        let kind = match nibble {
+            Some(_) => CodeKind::Nibbles,
+            // Bytes without numbers are kept as they are: `gemm::kept`.
+            None if scale.is_none() && offset.is_none() => return None,
+            None => self.bytes(value)?,
         };
-        let table = (CodeKind::Nibbles, Some(code), 0, of_table);
-        // In planes, the zero is part of the offset, which is exact for powers of two.
-        let of_planes = match (offset, zero) {
-            (None, Some(zero)) if zero == 0 || zero.is_power_of_two() => Some((zero, Decoding::Fused)),
-            (Some(_), Some(0)) if centred => Some((0, Decoding::Centred)),
-            (Some(_), Some(0)) if is_exact(bits) => Some((0, Decoding::Fused)),
-            _ => None,
-        };
-        let kind = match bits {
-            1 | 2 => CodeKind::Bits2,
-            3 => CodeKind::Bits3,
-            4 => return Some(table),
-            5 => CodeKind::Bits5,
-            _ => CodeKind::Bits6,
-        };
-        match of_planes {
-            Some((zero, decoding)) if scale.is_some() && (decoding == Decoding::Fused || kind == CodeKind::Bits2) => {
-                Some((kind, Some(code), zero, decoding))
-            }
-            _ => (bits <= NIBBLE).then_some(table),
-        }
-    }
-
-    /// Returns how a number that is the same for all terms of a block is kept: as an integer of 8 bits from `least` on, if it may be one.
-    fn kept(&self, id: ValueId, integer: bool, least: f64) -> KeptValue {
-        let is_half = |id| kept(self.instrs, id).is_some_and(|load| load.dtype == DType::F16);
-        let is_byte = |id: ValueId| {
-            let range = self.ranges[id];
-            self.is_integer(id) && range.low >= least && range.high <= 127.0
-        };
-        let own = |form| KeptValue { form, value: id, shared: None };
-        if is_half(id) {
-            return own(NumberForm::F16);
-        }
-        if integer && is_byte(id) {
-            return own(NumberForm::I8);
-        }
-        if let Instr::Map { op, args, .. } = &self.instrs[id]
-            && let (&[a, b], "mul") = (args.as_slice(), op.name())
-        {
-            for (shared, value) in [(a, b), (b, a)] {
-                if is_half(shared) && is_byte(value) {
-                    return KeptValue { form: NumberForm::Levels, value, shared: Some(shared) };
-                }
-            }
-        }
-        own(NumberForm::F32)
-    }
-
-    /// Returns whether a value is a whole number.
-    fn is_integer(&self, id: ValueId) -> bool {
-        match &self.instrs[id] {
-            instr if !instr.dtype().is_float() => true,
-            Instr::Constant { .. } => self.ranges[id].low.fract() == 0.0 && self.ranges[id].low == self.ranges[id].high,
-            Instr::Map { op, args, .. } => {
-                matches!(op.name(), "cast" | "add" | "sub" | "mul") && args.iter().all(|&arg| self.is_integer(arg))
-            }
-            _ => false,
-        }
+        let numbers = || [scale, offset].into_iter().flatten();
+        let half = numbers().all(|id| kept(self.instrs, id).is_some_and(|load| load.dtype == DType::F16));
+        Some(CodedValues { value, code: nibble, scale, offset, subtract, inner, kind, half })
     }
 
     /// Splits a binary op into its name, the operand that differs within a block, and the operand that does not.
@@ -235,44 +118,13 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the code that a value is a function of, and its bits: the one that has the fewest.
-    fn code(&self, value: ValueId) -> Option<(ValueId, u32)> {
-        let bits = |id: ValueId| {
-            let range = self.ranges[id];
-            let integer = !self.instrs[id].dtype().is_float() && range.low >= 0.0 && self.masks[id] != 0;
-            (1..=BITS).find(|bits| integer && range.high < f64::from(1 << bits))
+    /// Returns the code of 4 bits that a value is a function of.
+    fn nibble(&self, value: ValueId) -> Option<ValueId> {
+        let is_code = |id: &ValueId| {
+            let range = self.ranges[*id];
+            !self.instrs[*id].dtype().is_float() && range.low >= 0.0 && range.high <= NIBBLE && self.masks[*id] != 0
         };
-        let codes = (0..self.instrs.len()).rev().filter_map(|id| Some((id, bits(id)?)));
-        codes.filter(|&(id, _)| self.is_function(value, id)).min_by_key(|&(_, bits)| bits)
-    }
-
-    /// Returns the code that a value is 0 for, where it is the difference from that.
-    fn zero(&self, value: ValueId, code: ValueId) -> Option<u8> {
-        if value == code {
-            return Some(0);
-        }
-        let Instr::Map { op, args, .. } = &self.instrs[value] else { return None };
-        match (op.name(), args.as_slice()) {
-            // A conversion of whole numbers is exact, but for those that the type does not have.
-            ("cast", &[arg]) => {
-                let wide = self.instrs[value].dtype();
-                let fits =
-                    |x: f64| wide.is_float() || wide == DType::I8 && (-128.0..=127.0).contains(&x) || wide.size() > 1;
-                let range = self.ranges[arg];
-                self.zero(arg, code).filter(|_| fits(range.low) && fits(range.high))
-            }
-            ("sub", &[arg, number]) => self.difference(arg, number, 1.0, code),
-            ("add", &[a, b]) => self.difference(a, b, -1.0, code).or_else(|| self.difference(b, a, -1.0, code)),
-            _ => None,
-        }
-    }
-
-    /// Returns the code that the difference of a value and a constant, which a sign is part of, is 0 for.
-    fn difference(&self, value: ValueId, number: ValueId, sign: f64, code: ValueId) -> Option<u8> {
-        let Interval { low, high, .. } = self.ranges[number];
-        let is_whole = self.masks[number] == 0 && low == high && low.fract() == 0.0;
-        let zero = f64::from(self.zero(value, code).filter(|_| is_whole)?) + sign * low;
-        (0.0..=255.0).contains(&zero).then_some(zero as u8)
+        (0..self.instrs.len()).rev().filter(is_code).find(|&code| self.is_function(value, code))
     }
 
     /// Returns whether a value depends on a code alone.
@@ -361,45 +213,14 @@ impl CodedNest {
                 block *= by;
             }
         }
-        if block < SHORTEST || nest.domain.len() > MAX_RANK {
+        if block < SHORTEST || !block.is_multiple_of(2) || nest.domain.len() > MAX_RANK {
             return None;
         }
         let depth = nest.domain.len() - 1 - batch;
         let inner = inner_axes(&nest.domain[batch..batch + depth], block);
-        if !block.is_multiple_of(values.kind.terms()) {
-            return None;
-        }
-        let outer = depth - inner;
-        let format = CodeFormat {
-            codes: values.kind,
-            block,
-            decoding: values.decoding,
-            scale: values.scale.map_or(NumberForm::F32, |scale| scale.form),
-            offset: values.offset.map(|offset| offset.form),
-            zero: values.zero,
-            run: run(&nest, batch..batch + outer, &values),
-        };
-        Some(CodedNest { nest, batch, outer, values, format })
+        let format = CodeFormat { codes: values.kind, block, half: values.half, offset: values.offset.is_some() };
+        Some(CodedNest { nest, batch, outer: depth - inner, values, format })
     }
-}
-
-/// Returns how many blocks, along the innermost of some axes, share the numbers of their levels.
-fn run(nest: &Nest, blocks: Range<usize>, values: &CodedValues) -> usize {
-    let shared: Vec<_> = values.numbers().filter_map(|number| number.shared).collect();
-    if shared.is_empty() {
-        return 1;
-    }
-    let Nest { domain, lengths, instrs, results, .. } = nest.clone();
-    let masks = masks(&Body { domain, lengths, instrs, results }, 0);
-    let mut run = 1;
-    for axis in blocks.rev() {
-        let next = run * nest.domain[axis];
-        if next > RUN || shared.iter().any(|&id| masks[id] >> axis & 1 == 1) && nest.domain[axis] > 1 {
-            break;
-        }
-        run = next;
-    }
-    run
 }
 
 /// Returns the number of innermost axes that together have `points` points.
@@ -422,8 +243,8 @@ pub struct CodedOperand {
     program: TileProgram,
     batch: usize,
     outer: usize,
-    /// The places of [`CodedValues::all`] among the results of the program.
-    places: [Option<usize>; 6],
+    /// The places of the decoded code, the code, the scale and the offset among the results of the program.
+    places: [Option<usize>; 4],
     subtract: bool,
 }
 
@@ -438,7 +259,7 @@ impl CodedOperand {
         let columns = *nest.domain.last()?;
         let terms = nest.domain[batch..nest.domain.len() - 1].iter().product();
         let panels = CodedPanels::new(format, terms, isa)?;
-        let (mut results, mut places) = (Vec::new(), [None; 6]);
+        let (mut results, mut places) = (Vec::new(), [None; 4]);
         for (place, id) in places.iter_mut().zip(values.all()) {
             *place = id.map(|id| {
                 let id = if nest.instrs[id].dtype() == DType::F32 { id } else { as_f32(&mut nest, id) };
@@ -491,14 +312,12 @@ impl CodedOperand {
             // SAFETY: passed on from the caller. All results are numbers of type `f32`.
             unsafe {
                 self.program.run(frame, &tile, RowPart::WHOLE);
-                let [value, codes, scale, shared_scale, offset, shared_offset] = self.places.map(|place| {
+                let [value, codes, scales, offsets] = self.places.map(|place| {
                     let (at, strides) = self.program.result(frame, &tile, self.program.results[place?]);
                     let terms = terms(&domain[first..last], &strides[first..last]);
                     Some(StridedNumbers { at: at.cast(), terms, columns: strides[last] })
                 });
                 let Some(values) = value else { return };
-                let scales = KeptNumbers { own: scale, shared: shared_scale };
-                let offsets = KeptNumbers { own: offset, shared: shared_offset };
                 let numbers = BlockNumbers { values, codes, scales, offsets, subtract: self.subtract };
                 writer.block(block, &numbers);
             }

@@ -1,4 +1,4 @@
-//! Vectors of decoded weights: codes of 2 to 8 bits become floats as they are loaded.
+//! Vectors of decoded weights: codes of 4 or 8 bits become floats as they are loaded.
 
 use half::f16;
 
@@ -41,8 +41,6 @@ pub trait CodeVector: Vector<Element = f32> {
     type Numbers: Copy;
     /// As many integers of 8 bits.
     type Integers: Copy;
-    /// Integers of 32 bits, one for each lane.
-    type Bits: Copy;
     /// Whether looking integers up and converting them is faster than looking numbers up.
     const INTEGERS: bool;
     /// Loads a table.
@@ -59,25 +57,15 @@ pub trait CodeVector: Vector<Element = f32> {
     unsafe fn unsigned(at: *const u8) -> Self;
     /// Widens `LANES` numbers of 16 bits.
     unsafe fn half(at: *const u8) -> Self;
-    /// Widens bytes.
-    unsafe fn bits(at: *const u8) -> Self::Bits;
-    /// Shifts right by some bits, or left by as many if that is negative, and keeps the bits of a mask.
-    unsafe fn field(bits: Self::Bits, shift: i32, mask: i32) -> Self::Bits;
-    /// Returns the bits of both.
-    unsafe fn joined(a: Self::Bits, b: Self::Bits) -> Self::Bits;
-    /// Converts integers.
-    unsafe fn converted(bits: Self::Bits) -> Self;
 }
 
-/// A kind of codes, which come in groups of terms.
+/// A kind of codes, which decodes two terms at a time.
 ///
 /// # Safety of its functions
 /// As those of [`CodeVector`]. There is a table where codes are looked up.
 #[allow(clippy::missing_safety_doc)]
 pub trait Codes: Copy {
-    /// Terms of a group, no more than [`MOST_TERMS`].
-    const TERMS: usize;
-    /// Rows of bytes that a group takes.
+    /// Rows of bytes that two terms take.
     const ROWS: usize;
     /// The table in registers; nothing for codes without one.
     type Table<V: CodeVector>: Copy;
@@ -89,13 +77,9 @@ pub trait Codes: Copy {
     }
     /// Loads the table, if there is one.
     unsafe fn table<V: CodeVector>(at: *const CodeTable) -> Self::Table<V>;
-    /// Decodes a term's codes of a vector of columns, in a group whose rows are `width` bytes apart. The number of the term is a literal of the
-    /// caller, so that nothing depends on it at run time.
-    unsafe fn term<V: CodeVector>(at: *const u8, width: usize, term: usize, table: Self::Table<V>) -> V;
+    /// Decodes the codes of a vector of columns; the second row of bytes begins `width` bytes after the first one.
+    unsafe fn pair<V: CodeVector>(at: *const u8, width: usize, table: Self::Table<V>) -> (V, V);
 }
-
-/// The most terms of a group.
-pub const MOST_TERMS: usize = 8;
 
 /// Codes of 4 bits, which select from a table. A byte holds the codes of two terms, the first one in its lower half.
 #[derive(Clone, Copy)]
@@ -113,46 +97,7 @@ pub struct Signed;
 #[derive(Clone, Copy)]
 pub struct Unsigned;
 
-/// Unsigned integers in two planes: `LOW` bits of each code are in the first one, and the `HIGH` others, which are fewer, in the second one.
-#[derive(Clone, Copy)]
-pub struct Planes<const LOW: usize, const HIGH: usize>;
-
-impl<const LOW: usize, const HIGH: usize> Codes for Planes<LOW, HIGH> {
-    const TERMS: usize = 8 / if HIGH == 0 { LOW } else { HIGH };
-    const ROWS: usize = Self::TERMS * (LOW + HIGH) / 8;
-    type Table<V: CodeVector> = ();
-    type OfIntegers = Planes<LOW, HIGH>;
-    #[inline(always)]
-    unsafe fn table<V: CodeVector>(_: *const CodeTable) {}
-    #[inline(always)]
-    unsafe fn term<V: CodeVector>(at: *const u8, width: usize, term: usize, (): ()) -> V {
-        // SAFETY: passed on from the caller; the rows of the second plane follow those of the first one.
-        unsafe {
-            let low = plane::<V, LOW>(at, width, term, 0);
-            if HIGH == 0 {
-                return V::converted(low);
-            }
-            let high = plane::<V, HIGH>(at.add(Self::TERMS * LOW / 8 * width), width, term, LOW);
-            V::converted(V::joined(low, high))
-        }
-    }
-}
-
-/// Returns a term's bits of a plane, from bit `to` on.
-///
-/// # Safety
-/// As [`Codes::term`].
-#[inline(always)]
-unsafe fn plane<V: CodeVector, const BITS: usize>(at: *const u8, width: usize, term: usize, to: usize) -> V::Bits {
-    let of_byte = 8 / BITS.max(1);
-    let shift = (term % of_byte * BITS) as i32 - to as i32;
-    let mask = ((1 << BITS) - 1) << to;
-    // SAFETY: passed on from the caller.
-    unsafe { V::field(V::bits(at.add(term / of_byte * width)), shift, mask) }
-}
-
 impl Codes for Nibbles {
-    const TERMS: usize = 2;
     const ROWS: usize = 1;
     type Table<V: CodeVector> = V::Numbers;
     type OfIntegers = IntegerNibbles;
@@ -165,15 +110,13 @@ impl Codes for Nibbles {
         unsafe { V::numbers(&*at) }
     }
     #[inline(always)]
-    unsafe fn term<V: CodeVector>(at: *const u8, _: usize, term: usize, table: V::Numbers) -> V {
+    unsafe fn pair<V: CodeVector>(at: *const u8, _: usize, table: V::Numbers) -> (V, V) {
         // SAFETY: passed on from the caller.
-        let (low, high) = unsafe { V::nibbles(at, table) };
-        if term == 0 { low } else { high }
+        unsafe { V::nibbles(at, table) }
     }
 }
 
 impl Codes for IntegerNibbles {
-    const TERMS: usize = 2;
     const ROWS: usize = 1;
     type Table<V: CodeVector> = V::Integers;
     type OfIntegers = IntegerNibbles;
@@ -183,26 +126,24 @@ impl Codes for IntegerNibbles {
         unsafe { V::integers(&*at) }
     }
     #[inline(always)]
-    unsafe fn term<V: CodeVector>(at: *const u8, _: usize, term: usize, table: V::Integers) -> V {
+    unsafe fn pair<V: CodeVector>(at: *const u8, _: usize, table: V::Integers) -> (V, V) {
         // SAFETY: passed on from the caller.
-        let (low, high) = unsafe { V::integer_nibbles(at, table) };
-        if term == 0 { low } else { high }
+        unsafe { V::integer_nibbles(at, table) }
     }
 }
 
 macro_rules! bytes {
     ($($codes:ty: $load:ident),*) => {$(
         impl Codes for $codes {
-            const TERMS: usize = 2;
             const ROWS: usize = 2;
             type Table<V: CodeVector> = ();
             type OfIntegers = $codes;
             #[inline(always)]
             unsafe fn table<V: CodeVector>(_: *const CodeTable) {}
             #[inline(always)]
-            unsafe fn term<V: CodeVector>(at: *const u8, width: usize, term: usize, (): ()) -> V {
+            unsafe fn pair<V: CodeVector>(at: *const u8, width: usize, (): ()) -> (V, V) {
                 // SAFETY: passed on from the caller.
-                unsafe { V::$load(at.add(term * width)) }
+                unsafe { (V::$load(at), V::$load(at.add(width))) }
             }
         }
     )*};
@@ -212,25 +153,7 @@ bytes!(Signed: signed, Unsigned: unsigned);
 impl<const N: usize> CodeVector for Lanes<f32, N> {
     type Numbers = [f32; TABLE];
     type Integers = [i8; TABLE];
-    type Bits = [i32; N];
     const INTEGERS: bool = false;
-    #[inline(always)]
-    unsafe fn bits(at: *const u8) -> [i32; N] {
-        // SAFETY: the caller promises the bytes.
-        unsafe { at.cast::<[u8; N]>().read() }.map(i32::from)
-    }
-    #[inline(always)]
-    unsafe fn field(bits: [i32; N], shift: i32, mask: i32) -> [i32; N] {
-        bits.map(|b| (if shift < 0 { b << -shift } else { b >> shift }) & mask)
-    }
-    #[inline(always)]
-    unsafe fn joined(a: [i32; N], b: [i32; N]) -> [i32; N] {
-        std::array::from_fn(|i| a[i] | b[i])
-    }
-    #[inline(always)]
-    unsafe fn converted(bits: [i32; N]) -> Self {
-        Lanes(bits.map(|b| b as f32))
-    }
     #[inline(always)]
     unsafe fn numbers(table: &CodeTable) -> [f32; TABLE] {
         table.numbers
@@ -273,38 +196,10 @@ mod x86 {
 
     use super::{CodeTable, CodeVector, Stored, TABLE, f16};
 
-    /// The items that differ in the length of registers alone.
+    /// The items that do not depend on the number of lanes.
     macro_rules! of_any_length {
-        ($bits:ty, $widen:expr, $right:ident $left:ident $and:ident $or:ident $splat:ident $convert:ident) => {
+        () => {
             type Integers = __m128i;
-            type Bits = $bits;
-            #[inline(always)]
-            unsafe fn bits(at: *const u8) -> $bits {
-                // SAFETY: the caller promises the bytes and the instruction set.
-                unsafe { $widen(at) }
-            }
-            #[inline(always)]
-            unsafe fn field(bits: $bits, shift: i32, mask: i32) -> $bits {
-                // SAFETY: the caller promises the instruction set.
-                unsafe {
-                    let moved = match shift {
-                        0 => bits,
-                        1.. => $right(bits, $splat(shift)),
-                        _ => $left(bits, $splat(-shift)),
-                    };
-                    $and(moved, $splat(mask))
-                }
-            }
-            #[inline(always)]
-            unsafe fn joined(a: $bits, b: $bits) -> $bits {
-                // SAFETY: as above.
-                unsafe { $or(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn converted(bits: $bits) -> Self {
-                // SAFETY: as above.
-                unsafe { $convert(bits) }
-            }
             #[inline(always)]
             unsafe fn integers(table: &CodeTable) -> __m128i {
                 // SAFETY: the caller promises the instruction set.
@@ -353,10 +248,7 @@ mod x86 {
                 (_mm512_permutexvar_ps(codes, table), _mm512_permutexvar_ps(upper, table))
             }
         }
-        of_any_length!(
-            __m512i, |at: *const u8| _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast())),
-            _mm512_srlv_epi32 _mm512_sllv_epi32 _mm512_and_si512 _mm512_or_si512 _mm512_set1_epi32 _mm512_cvtepi32_ps
-        );
+        of_any_length!();
     }
 
     impl CodeVector for __m256 {
@@ -384,10 +276,7 @@ mod x86 {
                 (look_up(codes, table), look_up(_mm256_srli_epi32::<4>(codes), table))
             }
         }
-        of_any_length!(
-            __m256i, |at: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast())),
-            _mm256_srlv_epi32 _mm256_sllv_epi32 _mm256_and_si256 _mm256_or_si256 _mm256_set1_epi32 _mm256_cvtepi32_ps
-        );
+        of_any_length!();
     }
 
     /// Looks up the lower four bits of each byte, and the upper ones.
@@ -449,32 +338,7 @@ mod tests {
                 assert_eq!(got(V::signed(bytes.as_ptr())), want(&|b| f32::from(b.cast_signed())));
                 assert_eq!(got(V::unsigned(bytes.as_ptr())), want(&|b| f32::from(b)));
                 assert_eq!(got(V::half(halves.as_ptr())), want(&|b| f32::from(b) / 8.0));
-                planes::<V, 2, 0>(&bytes);
-                planes::<V, 2, 1>(&bytes);
-                planes::<V, 4, 1>(&bytes);
-                planes::<V, 4, 2>(&bytes);
             }
-        }
-    }
-
-    /// Decodes a group of codes in planes, from rows that begin at each byte.
-    #[inline(always)]
-    unsafe fn planes<V: CodeVector, const LOW: usize, const HIGH: usize>(bytes: &[u8]) {
-        let rows = Planes::<LOW, HIGH>::ROWS;
-        let group: Vec<u8> = (0..rows * V::LANES).map(|n| bytes[n % bytes.len()].wrapping_mul(29)).collect();
-        for term in 0..Planes::<LOW, HIGH>::TERMS {
-            let of = |first: usize, bits: usize, lane: usize| {
-                let byte = group[(first + term * bits / 8) * V::LANES + lane];
-                byte >> (term * bits % 8) & ((1 << bits) - 1)
-            };
-            let high = |lane| if HIGH == 0 { 0 } else { of(Planes::<LOW, HIGH>::TERMS * LOW / 8, HIGH, lane) << LOW };
-            let want: Vec<f32> = (0..V::LANES).map(|lane| f32::from(of(0, LOW, lane) | high(lane))).collect();
-            let mut got = vec![0.0; V::LANES];
-            // SAFETY: the caller checked for the instruction set; there are as many rows as a group has.
-            unsafe {
-                Planes::<LOW, HIGH>::term::<V>(group.as_ptr(), V::LANES, term, ()).store(got.as_mut_ptr());
-            }
-            assert_eq!(got, want, "{LOW} and {HIGH} bits, term {term}");
         }
     }
 

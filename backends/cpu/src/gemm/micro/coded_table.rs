@@ -3,13 +3,13 @@
 #[cfg(target_arch = "x86_64")]
 use super::table::{avx2, avx512};
 use super::{
-    coded::{Added, Centred, CodedCall, CodedPart, Fused, Scaled},
-    panel_form::{CodeKind, Decoding, PANEL},
+    coded::{CodedCall, CodedPart},
+    panel_form::{CodeKind, PANEL},
     table::portable,
 };
 use crate::simd::{
     Isa,
-    codes::{Nibbles, Planes, Signed, Unsigned},
+    codes::{Nibbles, Signed, Unsigned},
     vector::{Lanes, Vector},
 };
 
@@ -36,55 +36,40 @@ pub struct CodedKernels<T: 'static> {
 }
 
 macro_rules! kernels {
-    (of $level:ident, $v:ty, $c:ty, $d:ty, ($($rows:literal: $($panels:literal)*);*)) => {
+    (of $level:ident, $v:ty, $c:ty, $offset:literal, ($($rows:literal: $($panels:literal)*);*)) => {
         CodedKernels {
             width: PANEL * <$v as Vector>::LANES,
             rows: const {
                 &[$(
-                    &[$(($panels, $level::coded::<$v, $c, $d, $rows, { $panels * PANEL }> as CodedKernel<f32>)),*]
+                    &[$(($panels, $level::coded::<$v, $c, $rows, { $panels * PANEL }, $offset> as CodedKernel<f32>)),*]
                 ),*]
             },
-            decode: $level::decode::<$v, $c, $d>,
+            decode: $level::decode::<$v, $c, $offset>,
         }
     };
-    ($level:ident, $v:ty, $codes:expr, $decoding:expr, $rows:tt, others $others:tt) => {
-        match ($codes, $decoding) {
-            (CodeKind::Nibbles, Decoding::Scaled) => kernels!(some $level, $v, Nibbles, Scaled, $rows),
-            (CodeKind::Nibbles, Decoding::Fused) => kernels!(some $level, $v, Nibbles, Fused, $rows),
-            (CodeKind::Nibbles, Decoding::Added) => kernels!(some $level, $v, Nibbles, Added, $others),
-            (CodeKind::Nibbles, Decoding::Centred) => kernels!(some $level, $v, Nibbles, Centred, $rows),
-            (CodeKind::Signed, Decoding::Scaled) => kernels!(some $level, $v, Signed, Scaled, $rows),
-            (CodeKind::Signed, Decoding::Added) => kernels!(some $level, $v, Signed, Added, $others),
-            (CodeKind::Signed, Decoding::Centred) => kernels!(some $level, $v, Signed, Centred, $others),
-            (CodeKind::Unsigned, Decoding::Scaled) => kernels!(some $level, $v, Unsigned, Scaled, $others),
-            (CodeKind::Unsigned, Decoding::Added) => kernels!(some $level, $v, Unsigned, Added, $others),
-            (CodeKind::Unsigned, Decoding::Centred) => kernels!(some $level, $v, Unsigned, Centred, $others),
-            (CodeKind::Bits2, Decoding::Fused) => kernels!(some $level, $v, Planes<2, 0>, Fused, $others),
-            (CodeKind::Bits2, Decoding::Centred) => kernels!(some $level, $v, Planes<2, 0>, Centred, $others),
-            (CodeKind::Bits3, Decoding::Fused) => kernels!(some $level, $v, Planes<2, 1>, Fused, $others),
-            (CodeKind::Bits5, Decoding::Fused) => kernels!(some $level, $v, Planes<4, 1>, Fused, $others),
-            (CodeKind::Bits6, Decoding::Fused) => kernels!(some $level, $v, Planes<4, 2>, Fused, $others),
-            _ => None,
+    ($level:ident, $v:ty, $codes:expr, $offset:expr, $rows:tt) => {
+        match ($codes, $offset) {
+            (CodeKind::Nibbles, false) => kernels!(of $level, $v, Nibbles, false, $rows),
+            (CodeKind::Nibbles, true) => kernels!(of $level, $v, Nibbles, true, $rows),
+            (CodeKind::Signed, false) => kernels!(of $level, $v, Signed, false, $rows),
+            (CodeKind::Signed, true) => kernels!(of $level, $v, Signed, true, $rows),
+            (CodeKind::Unsigned, false) => kernels!(of $level, $v, Unsigned, false, $rows),
+            (CodeKind::Unsigned, true) => kernels!(of $level, $v, Unsigned, true, $rows),
         }
-    };
-    (some $level:ident, $v:ty, $c:ty, $d:ty, $rows:tt) => {
-        Some(kernels!(of $level, $v, $c, $d, $rows))
     };
 }
 
 impl CodedKernels<f32> {
-    /// Returns the kernels of a level, which the machine must have, for a kind of codes and what becomes of these, if there are any.
-    pub fn of(isa: Isa, codes: CodeKind, decoding: Decoding) -> Option<CodedKernels<f32>> {
+    /// Returns the kernels of a level, which the machine must have, for a kind of codes, with offsets or without.
+    pub fn of(isa: Isa, codes: CodeKind, offset: bool) -> CodedKernels<f32> {
         #[cfg(target_arch = "x86_64")]
         use std::arch::x86_64::{__m256, __m512};
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => {
-                kernels!(avx512, __m512, codes, decoding, (1: 2 1; 2: 2 1; 3: 1; 4: 1; 5: 1; 6: 1), others (1: 2 1; 2: 1; 3: 1))
-            }
+            Isa::Avx512 => kernels!(avx512, __m512, codes, offset, (1: 2 1; 2: 2 1; 3: 1; 4: 1; 5: 1; 6: 1)),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => kernels!(avx2, __m256, codes, decoding, (1: 2 1; 2: 1; 3: 1; 4: 1), others (1: 2 1; 2: 1)),
-            _ => kernels!(portable, Lanes<f32, 4>, codes, decoding, (1: 1; 2: 1), others (1: 1)),
+            Isa::Avx2 => kernels!(avx2, __m256, codes, offset, (1: 2 1; 2: 1; 3: 1; 4: 1)),
+            _ => kernels!(portable, Lanes<f32, 4>, codes, offset, (1: 1; 2: 1)),
         }
     }
 }

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use super::{
     block::{CACHED, PACKS, STREAMS},
     call::MicroCall,
-    coded::{CodedCall, CodedPart, Decode},
+    coded::{CodedCall, CodedPart},
     dots::{DotKernel, Dots},
     pack::{Lines, Panel},
     sweep::Strips,
@@ -109,7 +109,7 @@ impl<T> Micro<T> {
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         pub(super) mod $name {
-            use super::{CodeVector, CodedCall, CodedPart, Codes, Decode, Dots, Lines, MicroCall, Panel, Stored, Vector};
+            use super::{CodeVector, CodedCall, CodedPart, Codes, Dots, Lines, MicroCall, Panel, Stored, Vector};
 
             /// Computes a block.
             ///
@@ -182,11 +182,11 @@ macro_rules! level {
             /// # Safety
             /// See [`level`].
             $(#[$attribute])*
-            pub unsafe fn coded<V: CodeVector, C: Codes, D: Decode, const ROWS: usize, const VECTORS: usize>(
+            pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
                 call: &CodedCall<f32>,
             ) {
                 // SAFETY: as above.
-                unsafe { crate::gemm::micro::coded::coded::<V, C, D, ROWS, VECTORS>(call) }
+                unsafe { crate::gemm::micro::coded::coded::<V, C, ROWS, VECTORS, OFFSET>(call) }
             }
 
             /// Decodes a part of a coded panel.
@@ -194,9 +194,9 @@ macro_rules! level {
             /// # Safety
             /// See [`level`].
             $(#[$attribute])*
-            pub unsafe fn decode<V: CodeVector, C: Codes, D: Decode>(part: &CodedPart<f32>) {
+            pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
                 // SAFETY: as above.
-                unsafe { crate::gemm::micro::coded::decode::<V, C, D>(part) }
+                unsafe { crate::gemm::micro::coded::decode::<V, C, OFFSET>(part) }
             }
 
             /// Computes dot products.
