@@ -166,6 +166,7 @@ pub mod rule;
 mod ruleset;
 mod sample;
 mod terms;
+mod verdict;
 mod why;
 
 pub use circles::circles;

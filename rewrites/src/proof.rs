@@ -5,13 +5,8 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use crate::rule::Rule;
-
 /// The name of the file in a directory of rules.
 pub const FILE: &str = "proofs.txt";
-
-/// The most letters of a reason in a file.
-const MOST: usize = 160;
 
 /// What was shown of the two sides of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,14 +65,9 @@ impl fmt::Display for Proof {
 
 /// The verdicts of a file.
 #[derive(Clone, Debug, Default)]
-pub struct Proofs(BTreeMap<String, (u64, Proof)>);
+pub struct Proofs(pub(crate) BTreeMap<String, (u64, Proof)>);
 
 impl Proofs {
-    /// Returns the verdict on a rule, if it was judged as it stands.
-    pub fn of(&self, rule: &Rule) -> Option<&Proof> {
-        self.0.get(&*rule.name).filter(|(of, _)| *of == fingerprint(rule)).map(|(_, proof)| proof)
-    }
-
     /// Returns how many verdicts there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -86,19 +76,6 @@ impl Proofs {
     /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Adds the verdict on a rule; of a reason, what fits into a line.
-    pub fn insert(&mut self, rule: &Rule, proof: Proof) {
-        let proof = match proof {
-            Proof::Tested(why) => {
-                let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
-                let short: String = line.chars().take(MOST).collect();
-                Proof::Tested(if short.len() < line.len() { short + " …" } else { line })
-            }
-            proof => proof,
-        };
-        self.0.insert(rule.name.to_string(), (fingerprint(rule), proof));
     }
 }
 
@@ -146,61 +123,5 @@ impl FromStr for Proofs {
             proofs.0.insert(name, verdict);
         }
         Ok(proofs)
-    }
-}
-
-/// FNV-1a of a rule's text, whatever its spaces and comments are.
-fn fingerprint(rule: &Rule) -> u64 {
-    let text = &rule.source.text[rule.span.clone()];
-    let words = text.lines().map(|line| line.split(';').next().unwrap_or_default()).flat_map(str::split_whitespace);
-    let bytes = words.flat_map(|word| word.bytes().chain([b' ']));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-#[cfg(test)]
-mod tests {
-    use eutectic_ir::lang::Source;
-
-    use super::*;
-    use crate::RuleSet;
-
-    fn rules(text: &str) -> RuleSet {
-        RuleSet::read(&[Source::new("own.rules", text)]).unwrap()
-    }
-
-    const RULE: &str = ";; twice\n(rule mine/twice (forall (?x bool[A..])) (=> (not (not ?x)) ?x) (eq exact))";
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let set = rules(RULE);
-        let rule = set.iter().next().unwrap();
-        for proof in [
-            Proof::Every(Claim::Bits),
-            Proof::Every(Claim::Reals),
-            Proof::UpTo(Claim::Reals, 3),
-            Proof::Tested("`erf` has no\nalgebraic normal form".into()),
-        ] {
-            let mut proofs = Proofs::default();
-            proofs.insert(rule, proof.clone());
-            let again: Proofs = proofs.to_string().parse().unwrap();
-            let one_line = |proof: &Proof| proof.to_string().replace('\n', " ");
-            assert_eq!(again.of(rule).map(one_line), Some(one_line(&proof)));
-        }
-    }
-
-    #[test]
-    fn a_changed_rule_has_no_verdict_and_a_reformatted_one_keeps_it() {
-        let mut proofs = Proofs::default();
-        proofs.insert(rules(RULE).iter().next().unwrap(), Proof::Every(Claim::Bits));
-        let spaced = RULE.replace("(=> ", "; a comment\n  (=>   ");
-        assert!(proofs.of(rules(&spaced).iter().next().unwrap()).is_some());
-        let changed = RULE.replace("(not (not ?x)) ?x", "(not (not (not ?x))) (not ?x)");
-        assert!(proofs.of(rules(&changed).iter().next().unwrap()).is_none());
-    }
-
-    #[test]
-    fn a_line_that_is_no_verdict_is_named() {
-        let wrong = "mine/a 00 bits\nmine/b 00 perhaps".parse::<Proofs>();
-        assert!(wrong.unwrap_err().contains("line 2"));
     }
 }

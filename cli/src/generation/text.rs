@@ -12,11 +12,11 @@ use eutectic::{
 };
 use serde_json::json;
 
+use super::args::{Cache, GenerationArgs};
 use crate::{
     args::print_json,
     fault::{Fault, input},
     format::Format,
-    generation::{Cache, GenerationArgs},
 };
 
 /// How many tokens are generated at most where no number is given.

@@ -108,6 +108,7 @@ const OF_RANGES: &[&str] = &[
     "wrong/ranges-root-of-square",
     "wrong/ranges-square-of-sum",
     "wrong/retired-add-constants",
+    "wrong/retired-bf16-attention-bias",
     "wrong/retired-add-number-twice",
     "wrong/retired-add-two-numbers",
     "wrong/retired-attention-bias-zeros",

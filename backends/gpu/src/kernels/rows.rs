@@ -4,6 +4,7 @@
 //! (`split_rows`). What later passes ask for of short rows stays in registers. Where neighbouring rows lie side by side in memory and the points
 //! of a row do not, neighbouring threads work on neighbouring rows.
 
+mod long_rows;
 mod printer;
 pub(crate) mod ranking;
 mod ranks;

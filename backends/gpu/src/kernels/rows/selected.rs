@@ -12,8 +12,8 @@ use eutectic_ir::{
 };
 
 use super::{
+    long_rows::{LongRows, Selected, Tables},
     ranking::{RankedRows, Ranking},
-    split_rankings::{LongRows, Tables},
 };
 use crate::kernels::stages::{BodyWriter, Stage};
 
@@ -21,17 +21,6 @@ use crate::kernels::stages::{BodyWriter, Stage};
 const CANDIDATES: usize = 4096;
 /// The least length of parts.
 const PART: usize = 1024;
-
-/// Candidates, and the parts of which they are the first elements.
-pub(super) struct Selected {
-    /// How long the parts are.
-    part: usize,
-    /// How many candidates a row has.
-    count: usize,
-    /// Where they are, and their places in the row.
-    values: usize,
-    places: usize,
-}
 
 impl LongRows<'_> {
     /// Shares out the workspace of a selection, if a ranking is one whose parts are long enough to leave fewer candidates each time.
