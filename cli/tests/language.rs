@@ -107,13 +107,13 @@ fn a_bench_measures_a_prompt_and_a_continuation() {
         assert_eq!(printed[phase]["tokens"], tokens);
         assert_eq!(printed[phase]["times_ms"].as_array().map(Vec::len), Some(2));
     }
-    // Halfway, the cache has 2 tokens more. A token takes 8 keys and 8 values of 2 bytes, for each of 2 heads in 2 layers.
+    // Halfway, the cache has 2 tokens more. A token takes 8 keys and 8 values of 4 bytes, for each of 2 heads in 2 layers.
     let read = |generate: &str| {
         let args = ["bench", MODEL, "--prompt", "8", "--generate", generate, "--iters", "1", "--format", "json"];
         let printed: Value = serde_json::from_str(&eutectic(args).good()).expect("JSON");
         printed["bytes_per_token"].as_u64().expect("a number")
     };
-    assert_eq!(read("6") - read("2"), 2 * (8 + 8) * 2 * 2 * 2);
+    assert_eq!(read("6") - read("2"), 2 * (8 + 8) * 4 * 2 * 2);
     assert!(eutectic(args).good().contains("A generated token reads"));
 }
 

@@ -25,10 +25,10 @@ pub const CACHED: &str = "cached";
 /// The element type of the keys and values in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheType {
-    /// 16-bit floats: half of the memory, and of the time in which a token reads it.
-    #[default]
+    /// 16-bit floats, which take half of the memory.
     F16,
-    /// What products accumulate in, so that keys and values are not rounded.
+    /// What products accumulate in, so that keys and values are not rounded. On the CPU, tokens are faster so.
+    #[default]
     F32,
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use common::{difference, gguf::Writer, golden, run};
 use eutectic_ir::{DType, Tensor};
 use eutectic_models::{
-    decoder::{ARCHITECTURES, Decoder},
+    decoder::{ARCHITECTURES, CacheType, Decoder},
     gguf::{Gguf, format::FORMATS},
     npy,
 };
@@ -138,6 +138,7 @@ fn decoders_compute_what_transformers_computes() {
     for architecture in ARCHITECTURES {
         let (file, expected) = (golden(&format!("gguf/{}.gguf", architecture.name)), golden_logits(architecture.name));
         let decoder = Decoder::new(&Gguf::open(file).unwrap(), None).unwrap_or_else(|e| panic!("{e}"));
+        let decoder = decoder.with_cache(CacheType::F32);
         let (tokens, words) = (expected.dims()[0], expected.dims()[1]);
         let graph = decoder.graph(tokens, tokens).unwrap();
         let params: BTreeMap<String, Tensor> = graph

@@ -81,7 +81,7 @@ pub struct LanguageArgs {
     /// The tokens that are generated after it, one by one [default: 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub generate: Option<u32>,
-    /// The element type of the keys and values in the cache [default: f16]
+    /// The element type of the keys and values in the cache [default: f32]
     #[arg(long, value_name = "TYPE", value_enum)]
     pub cache: Option<Cache>,
 }
