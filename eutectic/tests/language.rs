@@ -58,8 +58,9 @@ fn step(session: &mut Session, ids: &[i64], at: usize, words: usize) -> Vec<f32>
 
 #[test]
 fn chunks_of_any_length_give_what_transformers_gives() {
-    // An f16 has 11 bits: keys and values are off by up to 2⁻¹² of themselves. The largest error of these models is 1.2e-2 (qwen2), of logits of up to 8.
-    for (cache, tolerance) in [(CacheType::F32, 1e-4), (CacheType::F16, 2e-2)] {
+    // An f16 has 11 bits: keys and values are off by up to 2⁻¹² of themselves, and scores of a hundred, as qwen2's biases make them, by 2⁻⁵. A key
+    // that is missing, or another one's, moves logits by whole units.
+    for (cache, tolerance) in [(CacheType::F32, 1e-4), (CacheType::F16, 5e-2)] {
         chunks_give_what_transformers_gives(cache, tolerance);
     }
 }
