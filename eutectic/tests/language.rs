@@ -196,7 +196,7 @@ fn the_real_model_is_what_transformers_makes_of_the_file() {
 }
 
 fn continues_prompts(golden: &Value, file: &Path, cache: CacheType) {
-    let model = LanguageModel::open(&file).unwrap_or_else(|e| panic!("{e}"));
+    let model = LanguageModel::open(file).unwrap_or_else(|e| panic!("{e}"));
     let mut generator = Generator::with_cache(model, &compiler(), 256, cache).unwrap_or_else(|e| panic!("{e}"));
     let (mut compared, mut speeds, mut others) = (0, Vec::new(), Vec::new());
     for prompt in golden["prompts"].as_array().unwrap() {

@@ -207,7 +207,7 @@ pub fn missing(dialect: &dyn Dialect, body: &Body) -> Vec<String> {
     let of = |instr: &Instr| match instr {
         Instr::Map { op, attrs, args, dtype } => {
             let mut types = args.iter().map(|&arg| body.instrs[arg].dtype());
-            let last = types.clone().last();
+            let last = types.clone().next_back();
             let is_there = template(dialect, (*op, attrs), last, (*dtype, false)).is_some();
             (!is_there).then(|| lacking(*op, &mut types))
         }

@@ -303,7 +303,7 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: 
                 faults(&term, &given, &mut of_term);
                 for fault in of_term {
                     let apart = (value_with(Some(&fault)) - want).abs();
-                    *planted.entry((op, fault)).or_default() |= !(apart <= unit * (1.0 + want.abs()));
+                    *planted.entry((op, fault)).or_default() |= apart.is_nan() || apart > unit * (1.0 + want.abs());
                 }
             }
         }
