@@ -77,8 +77,8 @@ struct Steps<'a> {
     after: Vec<Vec<usize>>,
 }
 
-/// Orders steps, with the copies of heirs that take a place left out; buffers of such heirs become the others'. `updates` are the
-/// heirs of states, `parts` those of what a part of is written anew, and copies.
+/// Orders steps and leaves out the copies of heirs that take a place; their buffers become those of the old tensors. `updates` are the heirs of
+/// states. `parts` are the heirs of tensors of which a part is written, and plain copies.
 pub(crate) fn settle(
     kernels: &[Kernel],
     buffers: &[Buffer],

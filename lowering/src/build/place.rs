@@ -65,8 +65,8 @@ impl KernelBuilder<'_> {
         if writes != Writes::Apart && (self.anchor.is_some() || self.row.is_some()) {
             return Err(format!("`{}` writes what takes a kernel of its own", node.op));
         }
-        // To write an element once more changes it, unless each place has one writer. A place such as i mod 32 mentions its axis, and still
-        // repeats; each element is covered, so that the numbers of points and elements tell.
+        // A second write changes an element. A place such as i mod 32 mentions its axis and still repeats. Each element is covered, so the
+        // numbers of points and of elements tell whether one is written twice.
         let elements: usize = self.dims(self.written(placed.class))?.iter().product();
         if writes != Writes::Apart && scope.body.domain.iter().product::<usize>() != elements {
             return Err(format!(

@@ -106,8 +106,8 @@ impl<T: ProductElement> Blocking<T> {
         Blocking { dots: rows <= FEW_ROWS, ..self }
     }
 
-    /// Takes right operands of a type as [`super::right::Right::Short`] from now on, beside so many rows, where their elements lie side by
-    /// side along some axis, `length` of them. Returns whether there are kernels for that.
+    /// Makes products of `rows` rows read right operands of a type in place, as [`super::right::Right::Short`]. `length` elements are contiguous
+    /// along an axis. Returns whether there are kernels for that.
     pub fn takes_short(&mut self, dtype: DType, isa: Isa, (rows, along, length): (usize, Along, usize)) -> bool {
         let kept = self.micro.and_then(|micro| KeptPanels::new(&micro, dtype, isa));
         let has_kernels = kept.as_ref().is_some_and(|kept| match along {

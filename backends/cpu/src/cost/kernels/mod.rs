@@ -152,7 +152,7 @@ fn mentions(body: &Body, axis: usize) -> bool {
     body.instrs.iter().flat_map(Instr::maps).any(|map| map.mentions(axis))
 }
 
-/// Returns whether keys or values beside so many rows of queries are read where they lie, in a shorter type than products accumulate in.
+/// Returns whether products of `rows` rows of queries read keys or values in place, in a shorter type than they accumulate in.
 fn is_short(body: &Body, acc: Option<DType>, rows: usize) -> bool {
     let load = body.results.first().and_then(|&result| kept(&body.instrs, result));
     load.is_some_and(|load| {

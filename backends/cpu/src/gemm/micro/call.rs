@@ -16,7 +16,7 @@ pub struct MicroCall<T> {
     /// From a term to the next.
     pub a_columns: isize,
     /// The right operand's first row: whole vectors can be read from it, however many columns count, but by kernels that read no more
-    /// than these. Some kernels take others than `T`s, of which strides then are.
+    /// than these. Some kernels read elements of another type than `T`; strides count these.
     pub b: *const T,
     /// From a row of it, which is a term, to the next.
     pub b_rows: isize,

@@ -15,7 +15,7 @@ pub struct Dots<T> {
     pub x: *const T,
     /// From a vector to the next.
     pub x_rows: isize,
-    /// The matrix. Some kernels take others than `T`s, of which strides then are.
+    /// The matrix. Some kernels read elements of another type than `T`; strides count these.
     pub w: *const T,
     /// From a line of it to the next.
     pub line: isize,
@@ -135,7 +135,7 @@ unsafe fn halved<V: Vector, const HALF: usize>(sums: Square<V>) -> Square<V> {
 /// Copies numbers, or adds them to those that are there.
 ///
 /// # Safety
-/// Both places must have so many, no more than a vector has; and the machine must have the instruction set.
+/// Both places must hold `count` elements, at most those of a vector. The machine must have the instruction set.
 #[inline(always)]
 unsafe fn write<V: Vector>(from: *const V::Element, to: *mut V::Element, count: usize, add: bool) {
     // SAFETY: passed on from the caller.

@@ -50,8 +50,8 @@ impl AttentionOperand {
         }
     }
 
-    /// Makes keys or values that are read in a shorter type than `blocking` accumulates in, beside so many rows of queries; `None` where
-    /// these have to be converted. Their rows lie along the terms or the columns of the product.
+    /// Makes keys or values that products read in a shorter type than `blocking` accumulates in. Returns `None` where they must be converted.
+    /// Their rows are the terms or the columns of the product.
     pub fn short<T: ProductElement>(
         operand: &Grouped,
         slots: &Slots,
