@@ -198,7 +198,12 @@ impl Mul for Bounded {
 /// What the reference itself rounds off a product.
 fn lost_in_product(a: f64, b: f64) -> f64 {
     let value = a * b;
-    if value.is_finite() { a.mul_add(b, -value).abs() } else { 0.0 }
+    if value.is_finite() { a.mul_add(b, -value).abs() + vanished(value, a != 0.0 && b != 0.0) } else { 0.0 }
+}
+
+/// Returns the error of a zero whose exact value is not zero: it is too small for the reference.
+fn vanished(value: f64, exact_is_not_zero: bool) -> f64 {
+    if value == 0.0 && exact_is_not_zero { f64::MIN_POSITIVE } else { 0.0 }
 }
 
 /// How far a product is off for factors that are off.
@@ -253,7 +258,7 @@ impl Div for Bounded {
         let whole = propagated == 0.0 && short && (-value).mul_add(b.value, a.value) == 0.0;
         // The reciprocal of such a divisor is subnormal.
         let vanishes = b.value.is_finite() && (b.value.abs() + b.err) * range(unit).0 > 1.0;
-        let lost = if vanishes { value.abs() } else { 0.0 };
+        let lost = if vanishes { value.abs() } else { vanished(value, a.value != 0.0 && b.value.is_finite()) };
         Bounded::computed(value, propagated + lost, unit, if whole { 1.0 } else { 5.0 })
     }
 }

@@ -405,3 +405,22 @@ fn terms_and_differences_of_a_sum_may_be_flushed() {
     assert_eq!(total(&[1.5 * least, -least, 4.0 * least]).admits(4.0 * least), Some(true));
     assert_eq!(total(&[1e-20, 2e-20, 1e-21]).admits(3e-20), Some(false));
 }
+
+/// The logarithm of a positive number that is too small for the reference is finite, and that of its zero is not.
+#[test]
+fn what_vanishes_in_the_reference_is_no_exact_zero() {
+    let f64s = |x: f64| Tensor::from_f64(DType::F64, &[], [x]);
+    for (op, a, b) in [("pow", 4e-4, 100.0), ("mul", 1e-200, -1e-200), ("div", 1e-200, 1e200), ("div", 1e-308, -1e308)]
+    {
+        let mut graph = Graph::new("vanishes");
+        let operands = [a, b].map(|x| graph.constant(f64s(x)).unwrap());
+        let y = graph.apply(op, &operands, &[]).unwrap();
+        let y = graph.apply("abs", &[y], &[]).unwrap();
+        let log = graph.apply("log", &[y], &[]).unwrap();
+        graph.output("log", log).unwrap();
+        let Data::Real(y) = interpret::<Bounded>(&graph, &|_| None).unwrap().remove(0).data else {
+            panic!("{op} gives reals")
+        };
+        assert_eq!(y[0].admits(-800.0), None, "{op}({a}, {b})");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Bounded, BoundedSum, computing, is_rounded_to_finite, product, range, rounding, softmax, times};
+use super::{Bounded, BoundedSum, computing, is_rounded_to_finite, product, range, rounding, softmax, times, vanished};
 use crate::{
     DType, Scalar,
     ops::eval::{ElementFn, Elements, TensorFn, Tensors},
@@ -91,7 +91,8 @@ impl Scalar for Bounded {
         } else {
             f64::INFINITY
         };
-        Bounded::computed(value, propagated, unit, roundings)
+        let lost = vanished(value, a.value != 0.0 && a.value.is_finite() && b.value.is_finite());
+        Bounded::computed(value, propagated + lost, unit, roundings)
     }
 
     fn modulo(self, divisor: Bounded) -> Bounded {
