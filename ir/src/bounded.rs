@@ -258,7 +258,7 @@ impl Div for Bounded {
         let whole = propagated == 0.0 && short && (-value).mul_add(b.value, a.value) == 0.0;
         // The reciprocal of such a divisor is subnormal.
         let vanishes = b.value.is_finite() && (b.value.abs() + b.err) * range(unit).0 > 1.0;
-        let lost = if vanishes { value.abs() } else { vanished(value, a.value != 0.0 && b.value.is_finite()) };
+        let lost = if vanishes { value.abs() } else { 0.0 } + vanished(value, a.value != 0.0 && b.value.is_finite());
         Bounded::computed(value, propagated + lost, unit, if whole { 1.0 } else { 5.0 })
     }
 }

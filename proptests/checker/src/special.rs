@@ -296,7 +296,7 @@ const MASKS: usize = 8;
 
 /// Returns values with a mask, in a tensor where the left side accepts one. With −∞ at some places of each row every result is finite, with ∞
 /// some are not (functions that saturate absorb both). Every second mask has the least finite number for −∞, as many programs write it: a row
-/// that it masks throughout has a result.
+/// that it masks throughout has a result. A domain that a rule states leaves that number out, but not −∞.
 fn masked(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
     // An op that turns NaN into a number does not count as one that absorbs.
@@ -321,10 +321,11 @@ fn masked(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fas
             && let Some(values) = values::masked(&plain, name, true, random)
         {
             let finite = turns.next("masked").is_multiple_of(2);
-            let values = match values.get(name) {
-                Some(mask) if finite => values::remasked(&values, name, -range(mask.dtype()).1),
-                _ => values,
-            };
+            let least = values
+                .get(name)
+                .map(|mask| -range(mask.dtype()).1)
+                .filter(|least| finite && manner.domain(name).is_none_or(|(low, _)| low <= *least));
+            let values = least.map_or_else(|| values.clone(), |least| values::remasked(&values, name, least));
             return (Style::Masked, values);
         }
     }

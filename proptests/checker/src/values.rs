@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use eutectic::{DType, Graph, Tensor};
-use eutectic_ir::{Class, ops::Anchor};
+use eutectic_ir::{Class, Op, ops::Anchor};
 use eutectic_rewrites::{
     Contract, Rule,
     rule::{AppliedOp, OpTerm, Term, Variable, VariableKind},
@@ -60,6 +60,9 @@ impl Style {
         use Style::*;
         match promise(rule) {
             Contract::Fast => &[Ordinary, Positive, Near],
+            _ if rule.states_its_domain() && leaves_out(rule) => {
+                &[Ordinary, Boundary, Positive, Near, Moderate, Masked]
+            }
             _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
             Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
             // Where sums and products have an order of their own, numbers round in an open order, too.
@@ -123,7 +126,7 @@ impl<'a> Manner<'a> {
     }
 
     /// The least and the most that the elements of a tensor may be; the members of a group have `.number` after the name.
-    fn domain(&self, name: &str) -> Option<(f64, f64)> {
+    pub fn domain(&self, name: &str) -> Option<(f64, f64)> {
         let name = name.split('.').next().unwrap_or(name);
         self.variables.iter().find(|v| v.name == name)?.domain
     }
@@ -132,14 +135,23 @@ impl<'a> Manner<'a> {
 /// Whether a rule has a product of matrices, attention or a norm, in which sums of products overflow in some order. Such rules promise
 /// the range of moderate numbers only.
 fn mixes(rule: &Rule) -> bool {
+    names(rule, |op| matches!(op.def().class, Class::Composite | Class::Anchor(Anchor::Named(_))))
+}
+
+/// Returns whether a side of a rule has an op that takes −∞ in an operand as a mask.
+fn leaves_out(rule: &Rule) -> bool {
+    names(rule, |op| op.def().leaves_out)
+}
+
+/// Returns whether a side of a rule has an op for which a predicate holds.
+fn names(rule: &Rule, holds: impl Fn(Op) -> bool) -> bool {
     let mut found = false;
     let sides =
         rule.roots.iter().flat_map(|root| [&root.left, &root.right]).chain(rule.lets.iter().map(|(_, term)| term));
     for side in sides {
         side.visit(&mut |term| {
             if let Term::Call(AppliedOp { op: OpTerm::Named(op), .. }) = term {
-                let class = op.def().class;
-                found |= matches!(class, Class::Composite | Class::Anchor(Anchor::Named(_)));
+                found |= holds(*op);
             }
         });
     }

@@ -194,16 +194,22 @@ impl Step<'_> {
         wild
     }
 
-    /// Zeros that are not what the operands' signs come to: the numbers were too small for `f64`.
+    /// Returns the zeros that differ from the result of the operands' signs: the numbers were too small for `f64`. Nothing vanishes of an
+    /// infinity.
     fn vanished(&self) -> Result<Marks, InterpError> {
         let result = &self.results[0];
-        let far = |x: &f64| *x != 0.0 && !(SMALL..=EXPONENT).contains(&x.abs());
+        let far = |x: &f64| *x != 0.0 && x.is_finite() && !(SMALL..=EXPONENT).contains(&x.abs());
         if !reals(result).contains(&0.0) || !self.operands.iter().any(|x| reals(x).iter().any(far)) {
             return Ok(Marks::new());
         }
         let sign = |_, x: f64| if x == 0.0 { x } else { x.signum() };
         let signs = self.on(&self.operands.iter().map(|x| mapped(x, sign)).collect::<Vec<_>>())?;
-        Ok(reals(result).iter().zip(reals(&signs[0])).map(|(x, sign)| *x == 0.0 && *sign != 0.0).collect())
+        let mut marks: Marks =
+            reals(result).iter().zip(reals(&signs[0])).map(|(x, sign)| *x == 0.0 && *sign != 0.0).collect();
+        for x in self.operands.iter().filter(|x| !reals(x).is_empty()) {
+            marks.iter_mut().zip(self.places(x)).for_each(|(mark, at)| *mark &= reals(x)[at as usize].is_finite());
+        }
+        Ok(marks)
     }
 
     /// The elements that are marked because an operand is: those that NaN in place of the marked elements would reach.
