@@ -12,12 +12,28 @@ use super::{
     model::{CostModel, Walk},
 };
 use crate::kernels::lanes::form::LaneForm;
-use crate::tile::{gather::LONG_RUN, shape::SHORTEST_LINE};
+use crate::tile::{gather::LONG_RUN, grid::MOST_ELEMENTS, shape::SHORTEST_LINE};
 
 /// Elements of a row of which a tile has several.
 const LONG_ROW: f64 = 1024.0;
 /// Rows of a product that a tile has about, at least.
 const ROWS_TOGETHER: usize = 64;
+
+/// Returns the extents of a tile of a domain: whole inner axes, as far as a register holds them.
+fn of_tile(domain: &[usize]) -> Vec<usize> {
+    let mut left = MOST_ELEMENTS;
+    let mut extents: Vec<usize> = domain
+        .iter()
+        .rev()
+        .map(|&extent| {
+            let extent = extent.min(left).max(1);
+            left /= extent;
+            extent
+        })
+        .collect();
+    extents.reverse();
+    extents
+}
 
 impl CostModel {
     /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied, element by element where what
@@ -53,7 +69,7 @@ impl CostModel {
         if own.checked_ilog2().is_none_or(|inner| fixed >> inner & 1 == 0) {
             let extents: Vec<usize> =
                 (0..domain.len()).map(|d| if fixed >> d & 1 == 1 { 1 } else { domain[d] }).collect();
-            let (slopes, each) = (coordinates(&load.at), points(domain, own & !fixed).max(1.0));
+            let (slopes, each) = (coordinates(&load.at), points(&of_tile(domain), own & !fixed).max(1.0));
             let inner = own.checked_ilog2().map_or(1, |inner| domain[inner as usize]);
             return n / each * e.run
                 + match line(&slopes, &extents) {

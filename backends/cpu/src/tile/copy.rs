@@ -21,75 +21,105 @@ pub struct CopySide {
 /// An axis of a copy: its extent, and the strides of target and source.
 type Axis = (usize, isize, isize);
 
-/// Copies a box of elements of `size` bytes. Either side may have stride 0 along an axis: the source is broadcast; of the
-/// target only one element counts.
+/// How boxes of one shape are copied: the axes that are left when those that continue each other are merged.
+pub struct BoxCopy {
+    axes: [Axis; MAX_RANK],
+    rank: usize,
+    size: usize,
+    isa: Isa,
+}
+
+impl BoxCopy {
+    /// Prepares copies of boxes of `len` elements of `size` bytes along each axis, between layouts with strides in elements. Either side may have
+    /// stride 0 along an axis: the source is broadcast; of the target only one element counts. `None` if the box is empty.
+    pub fn new(
+        to: &[isize; MAX_RANK],
+        from: &[isize; MAX_RANK],
+        len: &[usize; MAX_RANK],
+        size: usize,
+        isa: Isa,
+    ) -> Option<BoxCopy> {
+        let mut axes: [Axis; MAX_RANK] = [(1, 0, 0); MAX_RANK];
+        let mut rank = 0_usize;
+        for d in 0..MAX_RANK {
+            let (len, t, f) = (len[d], to[d], from[d]);
+            match len {
+                0 => return None,
+                1 => continue,
+                _ => {}
+            }
+            match rank.checked_sub(1).map(|r| &mut axes[r]) {
+                Some(last) if last.1 == t * len as isize && last.2 == f * len as isize => {
+                    *last = (last.0 * len, t, f);
+                }
+                _ => {
+                    axes[rank] = (len, t, f);
+                    rank += 1;
+                }
+            }
+        }
+        Some(BoxCopy { axes, rank, size, isa })
+    }
+
+    /// Copies a box, given its first element on either side.
+    ///
+    /// # Safety
+    /// Both sides must be valid for the whole box; they may be the same place with the same strides, but not overlap otherwise. The
+    /// machine must have the instruction set.
+    pub unsafe fn run(&self, to: *mut u8, from: *const u8) {
+        let (axes, bytes) = (&self.axes[..self.rank], self.size as isize);
+        // Where either side is dense along an axis of its own, planes of these two.
+        let dense_to = axes.iter().position(|a| a.1 == 1 && a.2 != 1);
+        let dense_from = axes.iter().position(|a| a.2 == 1 && a.1 != 1);
+        // SAFETY: offsets stay within the box.
+        unsafe {
+            if let (Some(columns), Some(rows)) = (dense_to, dense_from) {
+                let mut others = (0..self.rank).filter(|&n| n != columns && n != rows).map(|n| axes[n]);
+                let outer: [Axis; MAX_RANK] = std::array::from_fn(|_| others.next().unwrap_or((1, 0, 0)));
+                let ((columns, _, stride_from), (rows, stride_to, _)) = (axes[columns], axes[rows]);
+                let run = transpose::find(self.size, self.isa);
+                each(&outer[..self.rank - 2], bytes, to, from, &mut |to, from| {
+                    run(&Plane { to, stride_to, from, stride_from, rows, columns });
+                });
+                return;
+            }
+            if let &[ref outer @ .., (count, to_lines, from_lines), (len, 1, 1)] = axes
+                && bytes % 4 == 0
+                && len * self.size <= LONGEST
+            {
+                let (run, words) = (lines::copy(self.isa), bytes / 4);
+                each(outer, bytes, to, from, &mut |to, from| {
+                    let (to_lines, from_lines, len) = (to_lines * words, from_lines * words, len * words as usize);
+                    run(&LineCopy { to: to.cast(), to_lines, from: from.cast(), from_lines, len, count });
+                });
+                return;
+            }
+            let (inner, outer) = axes.split_last().map_or(((1, 0, 0), [].as_slice()), |(inner, outer)| (*inner, outer));
+            match self.size {
+                1 => each(outer, bytes, to, from, &mut |to, from| line::<u8>(to, from, inner)),
+                2 => each(outer, bytes, to, from, &mut |to, from| line::<u16>(to, from, inner)),
+                4 => each(outer, bytes, to, from, &mut |to, from| line::<u32>(to, from, inner)),
+                _ => each(outer, bytes, to, from, &mut |to, from| line::<u64>(to, from, inner)),
+            }
+        }
+    }
+}
+
+/// Copies one box, as [`BoxCopy::new`] says.
 ///
 /// # Safety
-/// Both sides must be valid for the whole box; they may be the same place with the same strides, but not overlap otherwise. The
-/// machine must have `isa`.
+/// As [`BoxCopy::run`].
 pub unsafe fn copy(to: &CopySide, from: &CopySide, tile: &Tile, size: usize, isa: Isa) {
-    if (0..MAX_RANK).any(|d| tile.len[d] == 0) {
-        return;
-    }
-    let mut axes: [Axis; MAX_RANK] = [(1, 0, 0); MAX_RANK];
-    let mut rank = 0_usize;
-    for d in 0..MAX_RANK {
-        let (len, t, f) = (tile.len[d], to.strides[d], from.strides[d]);
-        if len == 1 {
-            continue;
-        }
-        match rank.checked_sub(1).map(|r| &mut axes[r]) {
-            Some(last) if last.1 == t * len as isize && last.2 == f * len as isize => {
-                *last = (last.0 * len, t, f);
-            }
-            _ => {
-                axes[rank] = (len, t, f);
-                rank += 1;
-            }
-        }
-    }
-    let axes = &axes[..rank];
-    let (to, from, bytes) = (to.at, from.at.cast_const(), size as isize);
-    // Where either side is dense along an axis of its own, planes of these two.
-    let dense_to = axes.iter().position(|a| a.1 == 1 && a.2 != 1);
-    let dense_from = axes.iter().position(|a| a.2 == 1 && a.1 != 1);
-    // SAFETY: offsets stay within the box.
-    unsafe {
-        if let (Some(columns), Some(rows)) = (dense_to, dense_from) {
-            let mut others = (0..rank).filter(|&n| n != columns && n != rows).map(|n| axes[n]);
-            let outer: [Axis; MAX_RANK] = std::array::from_fn(|_| others.next().unwrap_or((1, 0, 0)));
-            let ((columns, _, stride_from), (rows, stride_to, _)) = (axes[columns], axes[rows]);
-            let run = transpose::find(size, isa);
-            each(&outer[..rank - 2], bytes, to, from, &mut |to, from| {
-                run(&Plane { to, stride_to, from, stride_from, rows, columns });
-            });
-            return;
-        }
-        if let &[ref outer @ .., (count, to_lines, from_lines), (len, 1, 1)] = axes
-            && bytes % 4 == 0
-            && len * size <= LONGEST
-        {
-            let (run, words) = (lines::copy(isa), bytes / 4);
-            each(outer, bytes, to, from, &mut |to, from| {
-                let (to_lines, from_lines, len) = (to_lines * words, from_lines * words, len * words as usize);
-                run(&LineCopy { to: to.cast(), to_lines, from: from.cast(), from_lines, len, count });
-            });
-            return;
-        }
-        let (inner, outer) = axes.split_last().map_or(((1, 0, 0), [].as_slice()), |(inner, outer)| (*inner, outer));
-        match size {
-            1 => each(outer, bytes, to, from, &mut |to, from| line::<u8>(to, from, inner)),
-            2 => each(outer, bytes, to, from, &mut |to, from| line::<u16>(to, from, inner)),
-            4 => each(outer, bytes, to, from, &mut |to, from| line::<u32>(to, from, inner)),
-            _ => each(outer, bytes, to, from, &mut |to, from| line::<u64>(to, from, inner)),
-        }
+    if let Some(box_copy) = BoxCopy::new(&to.strides, &from.strides, &tile.len, size, isa) {
+        // SAFETY: passed on from the caller.
+        unsafe { box_copy.run(to.at, from.at.cast_const()) };
     }
 }
 
 /// Visits the points of some axes: where they lie in target and source.
 ///
 /// # Safety
-/// As [`copy`].
+/// As [`BoxCopy::run`].
 unsafe fn each(axes: &[Axis], bytes: isize, to: *mut u8, from: *const u8, visit: &mut impl FnMut(*mut u8, *const u8)) {
     let at = |axis: &Axis, i: usize| {
         let i = i as isize * bytes;
@@ -108,7 +138,7 @@ unsafe fn each(axes: &[Axis], bytes: isize, to: *mut u8, from: *const u8, visit:
 /// Copies a line.
 ///
 /// # Safety
-/// As [`copy()`].
+/// As [`BoxCopy::run`].
 #[inline(always)]
 pub unsafe fn line<T: Copy>(to: *mut u8, from: *const u8, (len, t, f): Axis) {
     // SAFETY: the caller promises both lines.

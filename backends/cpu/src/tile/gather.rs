@@ -9,7 +9,7 @@ use super::{
 };
 use crate::simd::{
     Isa,
-    pick::{PickFn, pick},
+    pick::{Permute, PickFn, permute, pick},
 };
 
 /// Elements of a line from which on a run of its own takes less time than its elements one by one.
@@ -54,6 +54,8 @@ pub struct GatherLines {
     pub of_elements: Vec<TileGuard>,
     /// Where elements lie where one integer of 32 bits says for each, and how they are picked.
     pub picked: Option<(usize, PickFn)>,
+    /// Permutes elements of 32 bits whose places all lines share.
+    pub permute: Option<Permute>,
 }
 
 impl GatherLines {
@@ -74,16 +76,26 @@ impl GatherLines {
                 _ => return None,
             }
         }
-        Some(GatherLines { axis, at: access.split(axis, of_value)?, of_lines, of_elements, picked: None })
+        Some(GatherLines {
+            axis,
+            at: access.split(axis, of_value)?,
+            of_lines,
+            of_elements,
+            picked: None,
+            permute: None,
+        })
     }
 }
 
 impl GatherLines {
     /// Picks elements of `size` bytes of a buffer of `count`, where one integer says where each lies.
     pub fn pick(&mut self, (size, count): (usize, usize), dtype_of: &dyn Fn(usize) -> DType, isa: Isa) {
+        if size != size_of::<u32>() || i32::try_from(count).is_err() {
+            return;
+        }
+        self.permute = permute(isa);
         let [(value, 1)] = self.at.read[..] else { return };
-        let fits = size == size_of::<u32>() && dtype_of(value) == DType::I32 && i32::try_from(count).is_ok();
-        if fits && self.of_elements.is_empty() && self.at.inner.is_zero() {
+        if dtype_of(value) == DType::I32 && self.of_elements.is_empty() && self.at.inner.is_zero() {
             self.picked = Some((value, pick(isa)));
         }
     }

@@ -12,7 +12,9 @@ use super::{
 
 /// Elements that a register of a tile holds: at most, so that loads which are copied run through whole pages, which processors
 /// fetch ahead; and at least, where many loads are read in place, so that steps are longer than what it takes to start them.
-const REGISTER: std::ops::RangeInclusive<usize> = 256..=4096;
+const REGISTER: std::ops::RangeInclusive<usize> = 256..=MOST_ELEMENTS;
+/// The most elements of a register.
+pub const MOST_ELEMENTS: usize = 4096;
 /// Lines of the innermost axis are multiples of so many elements, where they are cut.
 const ALIGN: usize = 64;
 /// Elements along an axis that is the fastest of some buffer, but not of the domain.

@@ -2,7 +2,10 @@
 //! there as a table says that all lines share.
 
 use super::{Gather, TileRun};
-use crate::simd::{pick::Pick, register::with_integer};
+use crate::simd::{
+    pick::{LANES, Pick, Window},
+    register::with_integer,
+};
 use crate::tile::{
     access::{SplitAccess, all_hold},
     domain::{AxisMask, MAX_RANK},
@@ -23,6 +26,8 @@ struct LineTable {
     any_hidden: bool,
     /// The least and the greatest of the places.
     ends: std::ops::RangeInclusive<i64>,
+    /// The places in windows, if elements are permuted.
+    windows: [Window; CHUNK / LANES],
 }
 
 impl LineTable {
@@ -80,7 +85,13 @@ impl TileRun<'_> {
         }
         let (axis, strides) = (lines.axis, self.tile.strides(mask));
         let buffer = self.frame.slots[gather.slot].cast::<T>().cast_const();
-        let mut table = LineTable { at: [0; CHUNK], hidden: [false; CHUNK], any_hidden: false, ends: 0..=0 };
+        let mut table = LineTable {
+            at: [0; CHUNK],
+            hidden: [false; CHUNK],
+            any_hidden: false,
+            ends: 0..=0,
+            windows: [Window::default(); _],
+        };
         let of_table = |&(value, _): &(usize, i64)| self.program.values[value].mask == 1 << axis;
         let (of_all, of_each): (Vec<_>, Vec<_>) = lines.at.read.iter().copied().partition(of_table);
         let mut places = [0; CHUNK];
@@ -94,6 +105,10 @@ impl TileRun<'_> {
                 unsafe { self.add_integers(value, &start, axis, factor, &mut table.at[..n]) };
             }
             table.find_ends(n);
+            let near = lines.permute.filter(|permute| {
+                // SAFETY: the function is of the machine's level. Differences are used only for lines that are in one buffer, where they fit.
+                unsafe { (permute.divide)(&table.at[..n], &mut table.windows) }
+            });
             self.walk_points(mask & !(1 << axis), |point, _, _| {
                 let mut point = *point;
                 point[axis] = start[axis];
@@ -108,6 +123,10 @@ impl TileRun<'_> {
                     let base = lines.at.outer.at(&point, axis, &read).value;
                     if of_each.is_empty() && !table.any_hidden && table.is_within(base, gather.count) {
                         let line = buffer.wrapping_offset(base as isize);
+                        if let Some(permute) = &near {
+                            (permute.read)(to.as_mut_ptr().cast(), line.cast(), &table.windows[..n.div_ceil(LANES)], n);
+                            return 1;
+                        }
                         to.iter_mut()
                             .zip(&table.at)
                             .for_each(|(to, &at)| *to = line.wrapping_offset(at as isize).read());

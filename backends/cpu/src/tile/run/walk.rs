@@ -4,7 +4,7 @@ use super::{Gather, TileRun, line};
 use crate::simd::register::with_integer;
 use crate::tile::{
     access::{CompiledAccess, TileGuard, all_hold},
-    copy::CopySide,
+    copy::BoxCopy,
     domain::{AxisMask, MAX_RANK},
     program::{Scatter, TileValue, Word},
 };
@@ -113,10 +113,13 @@ impl TileRun<'_> {
     /// As [`TileProgram::run`]; the register must be the value's.
     pub(super) unsafe fn boxes(&self, gather: &Gather<'_>, axes: AxisMask, value: &TileValue, register: *mut u8) {
         let (size, strides) = (value.dtype.size(), gather.access.strides());
-        let mut part = *self.tile;
-        (0..MAX_RANK).filter(|d| axes >> d & 1 == 1).for_each(|d| part.len[d] = 1);
+        let of_register = self.tile.strides(value.mask);
+        let mut len = self.tile.len;
+        (0..MAX_RANK).filter(|d| axes >> d & 1 == 1 || value.mask >> d & 1 == 0).for_each(|d| len[d] = 1);
+        let from_strides = strides.map(|s| s as isize);
+        let Some(box_copy) = BoxCopy::new(&of_register, &from_strides, &len, size, self.program.isa) else { return };
         // How far the least and the greatest place are from the first one of a box.
-        let steps = |d: usize| strides[d] * (part.len[d].max(1) - 1) as i64;
+        let steps = |d: usize| strides[d] * (len[d] - 1) as i64;
         let [least, greatest] = [i64::min, i64::max].map(|end| (0..MAX_RANK).map(|d| end(steps(d), 0)).sum::<i64>());
         if !gather.guards.is_empty() {
             // SAFETY: the register holds the tile.
@@ -134,10 +137,10 @@ impl TileRun<'_> {
                 self.frame.fault.report_access(outside, gather.count);
                 return 1;
             }
-            part.start = *point;
-            let at = self.frame.slots[gather.slot].wrapping_offset(first as isize * size as isize);
+            let from = self.frame.slots[gather.slot].wrapping_offset(first as isize * size as isize);
+            let to = register.wrapping_offset(self.place(&of_register, point) * size as isize);
             // SAFETY: the box was checked against the buffer.
-            unsafe { self.put(value, register, &part, &CopySide { at, strides: strides.map(|s| s as isize) }) };
+            unsafe { box_copy.run(to, from) };
             1
         });
     }
