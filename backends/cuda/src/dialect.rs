@@ -183,6 +183,20 @@ impl Dialect for CudaC {
         format!("left<{table}, {count}, {}>()[{at}]", self.register(dtype))
     }
 
+    fn combine_cell(
+        &self,
+        how: Reduction,
+        (table, dtype, count): (usize, DType, usize),
+        at: &str,
+        value: &str,
+    ) -> String {
+        format!("combine<{how:?}>(left<{table}, {count}, {}>() + {at}, {value});", self.register(dtype))
+    }
+
+    fn take_cell(&self, (table, dtype, count): (usize, DType, usize), at: &str) -> String {
+        format!("atomicAdd(left<{table}, {count}, {}>() + {at}, 1)", self.register(dtype))
+    }
+
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {
         arguments(slots, "", &method("void run()", body)) + &short_entry(block, "slots.run();")
     }

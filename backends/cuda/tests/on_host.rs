@@ -268,7 +268,7 @@ fn one_program_serves_every_length() {
 /// Rows that a block sorts and rows that several launches merge, with other operations; stores in order, and by atomics of each size.
 #[test]
 fn rankings_and_stores_of_several_points() {
-    suites(&["rankings/several_rankings", "rankings/ranked_rows", "rankings/first_elements"]);
+    suites(&["rankings/several_rankings", "rankings/ranked_rows", "rankings/first_elements", "scatters/many_updates"]);
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let ranked = |dtype: &str, shape: &str, order: &str| {
         format!("(input x {dtype}[{shape}]) (output y (ranking x :most 40 :descending {order}))")
@@ -294,6 +294,23 @@ fn rankings_and_stores_of_several_points() {
         let graph = cases::graph(("ranked", &text));
         let differences = check(&compiler, &graph, 1).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert!(differences.is_ok(), "{text}: {differences:#?}");
+    }
+}
+
+/// Blocks combine many updates of few elements in shared memory, and other stores in memory.
+#[test]
+fn few_elements_are_combined_in_shared_memory() {
+    let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
+    for (elements, is_shared) in [(900, true), (30_000, false)] {
+        let text = format!(
+            "(input x f32[1 {elements} 1]) (input u f32[1 90000 1]) (input i i32[1 90000 1]) (output y (scatter-sum x u i))"
+        );
+        let program = compiler.plan(&cases::graph(("combined", &text))).unwrap().lowered.program;
+        let printed = program.kernels.iter().flat_map(|kernel| kernels::print(&host::SHAPE, kernel).unwrap());
+        let sources: Vec<_> = printed.filter_map(|launch| launch.source().map(str::to_string)).collect();
+        assert!(sources.iter().any(|source| source.contains("combine<Sum>(s")), "{elements}: no store combines");
+        let shared = sources.iter().any(|source| source.contains("combine<Sum>(left<"));
+        assert_eq!(shared, is_shared, "{elements}");
     }
 }
 

@@ -17,17 +17,19 @@ use crate::{
     device::DeviceShape,
     kernels::{
         direct::{Direct, Rates},
+        in_block::InBlock,
         in_order::split_stores,
         rows::{Rows, order, ranking::Ranking, split_rankings, split_scans},
     },
 };
 
 /// What a device may not need at all.
-const MAY_BE_NOTHING: [&str; 10] = [
+const MAY_BE_NOTHING: [&str; 11] = [
     "launch",
     "latency",
     "turn",
     "exchange",
+    "contended",
     "evaluated",
     "gathered",
     "product",
@@ -47,8 +49,10 @@ pub struct Costs {
     pub latency: f64,
     /// Seconds in which the threads of a row exchange a number and scan a point each, or a few neighbours: the next points wait for them.
     pub turn: f64,
-    /// Seconds of a step in which the threads of a block exchange elements of a ranking in shared memory; each thread has a few elements.
+    /// Seconds in which the threads of a block have done something with a few elements of a ranking each, and have waited for each other.
     pub exchange: f64,
+    /// Seconds of an atomic on an element of memory that all other atomics change, too. On several elements, it is shorter by the root of their number.
+    pub contended: f64,
     /// Bytes a second, from memory.
     pub bandwidth: f64,
     /// Bytes a second of kernels all of whose bytes fit into the cache.
@@ -156,10 +160,10 @@ impl Costs {
     /// Returns the seconds of a ranking: threads read and write keys and places in shared memory, and wait for each other.
     fn ranking(&self, rows: &Rows<'_>, ranking: &Ranking) -> f64 {
         let [count, points] = [0, 1].map(|axis| rows.nest.domain[axis]);
-        let [accesses, barriers] = ranking.accesses(points);
+        let [accesses, waits] = ranking.accesses(points);
         let place = if ranking.selects(points) { 0 } else { DType::I32.size() };
         let bytes = count as f64 * accesses * (ranking.key().size() + place) as f64;
-        bytes / self.near + barriers * self.exchange
+        bytes / self.near + waits * self.exchange * rows.waves()
     }
 
     /// Returns the price of one launch. Scans and rankings add `turns`, the seconds in which the threads of a row wait for each other.
@@ -206,6 +210,7 @@ impl Costs {
         // What is combined in memory goes there one by one.
         let combined = kernel.stores.iter().filter(|store| store.writes != Writes::Apart).count() as f64;
         read += combined * points(domain) * SECTOR;
+        let contended = self.contended(shape, kernel);
         let (flops, product, blocks) = self.anchor(kernel);
         let pointwise = own + self.prologues(kernel);
         // Few blocks leave processors idle, and part of the last wave does.
@@ -215,10 +220,31 @@ impl Costs {
         let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
         let passed = moved * (hit / self.cached + (1.0 - hit) / self.bandwidth);
         let memory = passed.max(read / self.near);
-        let busy = memory.max((product + pointwise / self.pointwise) / full).max(turns) + self.waiting(shape, kernel);
+        let busy = memory.max((product + pointwise / self.pointwise) / full).max(turns).max(contended);
+        let busy = busy + self.waiting(shape, kernel);
         let rates = Rates { operations: self.fma / 2.0, near: self.near };
         let direct = Direct::of(kernel, shape).map_or(f64::INFINITY, |direct| direct.busy(shape, rates).max(passed));
         Cost { seconds: self.launch + self.latency + busy.min(direct), flops: flops + pointwise, bytes }
+    }
+
+    /// Returns the seconds in which atomics of stores that combine wait for those on the same bytes.
+    fn contended(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
+        let tables = InBlock::of(kernel, shape);
+        let domain = &kernel.body.domain;
+        let of = |(n, store): (usize, &Store)| {
+            let (dtype, count) = kernel.slots[store.slot];
+            let beside = (SECTOR / dtype.size() as f64).max(1.0);
+            // A block's copy goes to memory once; threads that have neighbours send them together.
+            let is_in_block = |tables: &InBlock| tables.stores.iter().any(|copied| copied.store == n);
+            let requests = match &tables {
+                Some(tables) if is_in_block(tables) => (tables.blocks * count) as f64 / beside,
+                _ if steps_by_one(&store.at, domain) => points(domain) / beside,
+                _ => points(domain),
+            };
+            requests / (count as f64).max(1.0).sqrt() * self.contended
+        };
+        let combined = kernel.stores.iter().enumerate().filter(|(_, store)| store.writes != Writes::Apart);
+        combined.map(of).sum()
     }
 
     /// Operations of a body's expressions over its domain.
@@ -261,6 +287,12 @@ impl Costs {
         let each: f64 = body.instrs.iter().map(flops).sum();
         points(&body.domain) * (each + 2.0 * stores.len() as f64)
     }
+}
+
+/// Whether neighbours along the innermost axis are neighbours in memory.
+fn steps_by_one(map: &Index, domain: &[usize]) -> bool {
+    let last = domain.len().checked_sub(1).filter(|&axis| domain[axis] > 1);
+    last.is_some_and(|axis| map.terms.iter().any(|term| *term == (Atom::Coord(axis), 1)))
 }
 
 pub(crate) fn points(domain: &[usize]) -> f64 {

@@ -137,6 +137,23 @@ pub trait Dialect: Send + Sync {
     /// An element of such a table, to read or to assign.
     fn left(&self, table: (usize, DType, usize), at: &str) -> String;
 
+    /// A statement that sets an element of a table in shared memory that threads combine with values; its numbers are others than those of
+    /// [`Dialect::left`].
+    fn set_cell(&self, table: (usize, DType, usize), at: &str, value: &str) -> String {
+        format!("{} = {value};", self.left(table, at))
+    }
+
+    /// A statement that combines such an element of 32 bits with a value, whatever other threads of the block do meanwhile.
+    fn combine_cell(&self, how: Reduction, table: (usize, DType, usize), at: &str, value: &str) -> String;
+
+    /// An expression that adds 1 to such an element of 32-bit integers, and is the number that was there.
+    fn take_cell(&self, table: (usize, DType, usize), at: &str) -> String;
+
+    /// Such an element.
+    fn cell(&self, table: (usize, DType, usize), at: &str) -> String {
+        self.left(table, at)
+    }
+
     /// A kernel of blocks of so many threads, by the statements of its body.
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String;
 

@@ -79,7 +79,7 @@ impl BufferAccess {
         let bytes = self.count * self.dtype.size();
         let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
         match self.view {
-            BufferView::Combined if self.is_word() => (format!("atomic<{element}>"), self.count.max(1)),
+            BufferView::Combined if is_word(self.dtype) => (format!("atomic<{element}>"), self.count.max(1)),
             BufferView::Atomics | BufferView::Combined => ("atomic<u32>".into(), bytes.div_ceil(16).max(1) * 4),
             BufferView::Sums => ("atomic<f32>".into(), self.count.max(1)),
             BufferView::Quads => {
@@ -89,33 +89,9 @@ impl BufferAccess {
         }
     }
 
-    /// Whether its elements are integers for which there are atomics.
-    fn is_word(&self) -> bool {
-        self.dtype.is_int() && self.dtype.size() == 4
-    }
-
-    /// Returns the function that combines an element with a value: by an atomic that does just that, or by trying again as long as others were there
-    /// in between.
+    /// Returns the function that combines an element with a value.
     fn combining(&self, how: Reduction) -> String {
-        let (n, name, ty) = (self.slot, self.dtype.name(), register(self.dtype));
-        let head = format!("fn {how:?}_into_s{n}(at: i32, value: {ty}) {{\n");
-        let atomic = ATOMICS.iter().find(|(op, _)| *op == how.def().op).map(|(_, atomic)| *atomic);
-        if let Some(atomic) = atomic.filter(|_| self.is_word()) {
-            return format!("{head}{atomic}(&s{n}[at], value);\n}}\n");
-        }
-        let (word, now) = match self.dtype.size() {
-            4 if self.is_word() => ("at", format!("{how:?}_{name}(was, value)")),
-            4 => ("at", format!("bitcast<u32>({how:?}_{name}(bitcast<{ty}>(was), value))")),
-            _ => {
-                let new = format!("bits_{name}({how:?}_{name}(byte_{name}(was, u32(at) & 3u), value)) & 0xffu");
-                ("at / 4", format!("(was & ~(0xffu << (8u * (u32(at) & 3u)))) | (({new}) << (8u * (u32(at) & 3u)))"))
-            }
-        };
-        format!(
-            "{head}var was = atomicLoad(&s{n}[{word}]);\nloop {{\nlet now = {now};\nif (now == was) {{ return; }}\n\
-             let seen = atomicCompareExchangeWeak(&s{n}[{word}], was, now);\nif (seen.exchanged) {{ return; }}\n\
-             was = seen.old_value;\n}}\n}}\n"
-        )
+        combining(how, &format!("{how:?}_into_s{}", self.slot), &format!("s{}", self.slot), self.dtype)
     }
 
     /// Its binding, and the functions that a text may call on it.
@@ -195,4 +171,50 @@ impl BufferAccess {
         }
         text
     }
+}
+
+/// Whether there are atomics for integers of a type.
+fn is_word(dtype: DType) -> bool {
+    dtype.is_int() && dtype.size() == 4
+}
+
+/// Declares a table in shared memory whose elements threads combine with values, and functions that set, read and combine them.
+pub fn cells(name: &str) -> String {
+    let parts: Vec<&str> = name.split('_').collect();
+    let dtype = DType::ALL.into_iter().find(|dtype| parts.get(2) == Some(&dtype.name())).unwrap_or(DType::F32);
+    let (count, ty) = (parts.get(3).copied().unwrap_or("1"), register(dtype));
+    let (word, enter, leave) = match is_word(dtype) {
+        true => (ty, "value".to_string(), format!("atomicLoad(&{name}[at])")),
+        false => ("u32", "bitcast<u32>(value)".into(), format!("bitcast<{ty}>(atomicLoad(&{name}[at]))")),
+    };
+    let combine = Reduction::ALL.map(|how| combining(how, &format!("{how:?}_into_{name}"), name, dtype)).concat();
+    format!(
+        "var<workgroup> {name}: array<atomic<{word}>, {count}>;\n\
+         fn set_{name}(at: i32, value: {ty}) {{ atomicStore(&{name}[at], {enter}); }}\n\
+         fn get_{name}(at: i32) -> {ty} {{ return {leave}; }}\n{combine}"
+    )
+}
+
+/// Returns a function that combines an element of memory that is seen by atomics with a value: by an atomic that does just that, or by trying again
+/// as long as others were there in between.
+fn combining(how: Reduction, function: &str, memory: &str, dtype: DType) -> String {
+    let (name, ty) = (dtype.name(), register(dtype));
+    let head = format!("fn {function}(at: i32, value: {ty}) {{\n");
+    let atomic = ATOMICS.iter().find(|(op, _)| *op == how.def().op).map(|(_, atomic)| *atomic);
+    if let Some(atomic) = atomic.filter(|_| is_word(dtype)) {
+        return format!("{head}{atomic}(&{memory}[at], value);\n}}\n");
+    }
+    let (word, now) = match dtype.size() {
+        4 if is_word(dtype) => ("at", format!("{how:?}_{name}(was, value)")),
+        4 => ("at", format!("bitcast<u32>({how:?}_{name}(bitcast<{ty}>(was), value))")),
+        _ => {
+            let new = format!("bits_{name}({how:?}_{name}(byte_{name}(was, u32(at) & 3u), value)) & 0xffu");
+            ("at / 4", format!("(was & ~(0xffu << (8u * (u32(at) & 3u)))) | (({new}) << (8u * (u32(at) & 3u)))"))
+        }
+    };
+    format!(
+        "{head}var was = atomicLoad(&{memory}[{word}]);\nloop {{\nlet now = {now};\nif (now == was) {{ return; }}\n\
+             let seen = atomicCompareExchangeWeak(&{memory}[{word}], was, now);\nif (seen.exchanged) {{ return; }}\n\
+             was = seen.old_value;\n}}\n}}\n"
+    )
 }

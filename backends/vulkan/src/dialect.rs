@@ -9,7 +9,7 @@ use eutectic_ir::{
 };
 
 use crate::{
-    access::{BufferAccess, FAULT},
+    access::{BufferAccess, FAULT, cells},
     features::MatrixUnits,
     library::{has, names, needed, register, suffix},
 };
@@ -38,6 +38,8 @@ impl Wgsl {
         for name in called.iter().filter(|name| name.starts_with("left_")) {
             own += &table(name);
         }
+        let tables: BTreeSet<&str> = called.iter().filter_map(|name| Some(&name[name.find("cells_")?..])).collect();
+        tables.into_iter().for_each(|name| own += &cells(name));
         if called.iter().any(|name| name.starts_with("within_")) {
             own += &format!("@group(0) @binding({FAULT}) {REPORT}");
         }
@@ -113,6 +115,11 @@ impl Wgsl {
         }
         text + &format!("fn {name}(x: {ty}) -> {ty} {{\n{body}return {leave_as};\n}}\n")
     }
+}
+
+/// Returns the name of a table whose elements threads combine.
+fn cells_of((table, dtype, count): (usize, DType, usize)) -> String {
+    format!("cells_{table}_{}_{count}", dtype.name())
 }
 
 /// Declares the table that a name of [`Dialect::left`] stands for.
@@ -265,6 +272,22 @@ impl Dialect for Wgsl {
 
     fn left(&self, (table, dtype, count): (usize, DType, usize), at: &str) -> String {
         format!("left_{table}_{}_{count}[{at}]", dtype.name())
+    }
+
+    fn set_cell(&self, table: (usize, DType, usize), at: &str, value: &str) -> String {
+        format!("set_{}({at}, {value});", cells_of(table))
+    }
+
+    fn combine_cell(&self, how: Reduction, table: (usize, DType, usize), at: &str, value: &str) -> String {
+        format!("{how:?}_into_{}(i32({at}), {value});", cells_of(table))
+    }
+
+    fn take_cell(&self, table: (usize, DType, usize), at: &str) -> String {
+        format!("atomicAdd(&{}[{at}], 1)", cells_of(table))
+    }
+
+    fn cell(&self, table: (usize, DType, usize), at: &str) -> String {
+        format!("get_{}({at})", cells_of(table))
     }
 
     fn kernel(&self, slots: &[(DType, usize)], block: usize, body: &str) -> String {

@@ -96,7 +96,7 @@ static void meet() { give_way(AT_WARP); }
 FN void __syncthreads() { shim::give_way(shim::AT_BLOCK); }
 FN unsigned char* shared_memory() { return shim::memory; }
 template <class T> FN T atomicCAS(T* at, T old, T now) { T was = *at; if (was == old) *at = now; return was; }
-template <class T> FN void atomicAdd(T* at, T x) { *at += x; }
+template <class T> FN T atomicAdd(T* at, T x) { T was = *at; *at += x; return was; }
 template <class T> FN void atomicMax(T* at, T x) { if (x > *at) *at = x; }
 template <class T> FN void atomicMin(T* at, T x) { if (x < *at) *at = x; }
 

@@ -7,7 +7,12 @@ use eutectic_ir::{
     ops::{Ids, Writes},
 };
 
-use crate::{dialect::Dialect, lanes::SplitAxis, ops};
+use crate::{
+    dialect::Dialect,
+    kernels::in_block::{Copied, neutral},
+    lanes::SplitAxis,
+    ops,
+};
 
 /// Prints the values of a body for one point, or for a group of neighbours.
 pub struct Emitter<'a> {
@@ -27,6 +32,8 @@ pub struct Emitter<'a> {
     names: Vec<Option<Vec<String>>>,
     prefix: &'static str,
     fresh: usize,
+    /// The stores that combine in shared memory.
+    in_block: Vec<Copied>,
     /// What was printed.
     pub text: String,
     /// What could not be.
@@ -71,8 +78,48 @@ impl<'a> Emitter<'a> {
             names: vec![None; nest.instrs.len()],
             prefix,
             fresh: 0,
+            in_block: Vec::new(),
             text: String::new(),
             problems: Vec::new(),
+        }
+    }
+
+    /// Has stores combine in tables in shared memory.
+    pub fn combine_in_block(&mut self, stores: &[Copied]) {
+        self.in_block = stores.to_vec();
+    }
+
+    /// Returns the table in shared memory of a store that combines there: all copies of its buffer.
+    fn table(&self, copied: &Copied) -> (usize, DType, usize) {
+        let (dtype, count) = self.slots[self.nest.stores[copied.store].slot];
+        (copied.store, dtype, copied.copies * count)
+    }
+
+    /// Prints that each element of the tables in shared memory leaves what it is combined with as it is.
+    pub fn reset_tables(&mut self, block: usize) {
+        for copied in self.in_block.clone() {
+            let (table, dialect) = (self.table(&copied), self.dialect);
+            let neutral = dialect.number(neutral(copied.how, table.1), table.1);
+            self.line(&dialect.each("n", "thread", table.2, block));
+            self.line(&dialect.set_cell(table, "n", &neutral));
+            self.line("}");
+        }
+        self.line(&self.dialect.meet());
+    }
+
+    /// Prints that the tables in shared memory are combined with the buffers.
+    pub fn store_tables(&mut self, block: usize) {
+        self.line(&self.dialect.meet());
+        for copied in self.in_block.clone() {
+            let (table, dialect, slot) = (self.table(&copied), self.dialect, self.nest.stores[copied.store].slot);
+            let (dtype, count) = self.slots[slot];
+            self.line(&dialect.each("n", "thread", count, block));
+            self.line(&dialect.variable(dialect.register(dtype), "all", &dialect.cell(table, "n")));
+            self.line(&dialect.each("at", &count.to_string(), table.2, count));
+            let both = dialect.combine(copied.how, dtype, "all", &dialect.cell(table, "n + at"));
+            self.line(&format!("all = {both};\n}}"));
+            self.line(&dialect.store_combined(copied.how, (slot, dtype), "n", "all"));
+            self.line("}");
         }
     }
 
@@ -243,7 +290,13 @@ impl<'a> Emitter<'a> {
                 let value = self.lane(store.value, lane);
                 match store.writes {
                     Writes::Apart => self.dialect.store(slot.0, &place, &value),
-                    Writes::Combined(how) => self.dialect.store_combined(how, slot, &place, &value),
+                    Writes::Combined(how) => match self.in_block.iter().find(|copied| copied.store == n) {
+                        Some(copied) => {
+                            let at = copied.place(self.dialect, self.slots[store.slot].1, &place);
+                            self.dialect.combine_cell(how, self.table(copied), &at, &value)
+                        }
+                        None => self.dialect.store_combined(how, slot, &place, &value),
+                    },
                     Writes::InOrder => {
                         self.problems.push("stores of several points to one element, in order".into());
                         return;

@@ -6,7 +6,7 @@ use crate::{
     device::DeviceShape,
     dialect::Dialect,
     emit::Emitter,
-    kernels::{in_order::split_stores, stages::Stage},
+    kernels::{in_block::InBlock, in_order::split_stores, stages::Stage},
     lanes::SplitAxis,
     launch::Launch,
 };
@@ -34,20 +34,30 @@ pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Res
 pub fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let points = nest.domain[0];
-    let block = BLOCK.min(shape.threads);
+    let in_block = InBlock::of(kernel, shape);
+    let block = in_block.as_ref().map_or(BLOCK.min(shape.threads), |tables| tables.block);
     // Not so many at once that processors idle.
     let most = (points / (shape.processors * block)).next_power_of_two().clamp(1, 16);
     let lanes = SplitAxis::best(&nest, &kernel.slots, 0, most);
     let mut emitter = Emitter::new(dialect, &kernel.slots, &nest, &["i"], lanes, "v");
     let groups = points / lanes.count;
+    if let Some(tables) = &in_block {
+        emitter.combine_in_block(&tables.stores);
+        emitter.line(&dialect.place("thread", "block"));
+        emitter.reset_tables(block);
+    }
     emitter.line(&dialect.each_point("i", groups, block));
     // A point reads what it writes before it writes.
     nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
     (0..nest.stores.len()).for_each(|n| emitter.store(n));
     emitter.line("}");
+    if in_block.is_some() {
+        emitter.store_tables(block);
+    }
     if !emitter.problems.is_empty() {
         return Err(emitter.problems);
     }
-    let blocks = groups.div_ceil(block).min(shape.processors * 32);
+    let most = in_block.map_or(shape.processors * 32, |tables| tables.blocks);
+    let blocks = groups.div_ceil(block).min(most);
     Ok(Launch::new(dialect.kernel(&kernel.slots, block, &emitter.text), [blocks, 1, 1], block))
 }

@@ -5,6 +5,7 @@ mod cost;
 pub mod direct;
 pub mod emit;
 pub mod gathered;
+pub(crate) mod in_block;
 pub(crate) mod in_order;
 pub mod lanes;
 pub mod map;

@@ -22,6 +22,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     rows_are_written_by_index,
     what_is_written_is_computed,
     updates_count_once_beside_other_results,
+    many_updates_of_few_elements,
     rows_are_ordered,
     kernels_write_in_order,
 ];
@@ -68,6 +69,29 @@ fn rows_are_written_by_index(device: &Device) {
         let rows = format!("(expand (reshape {ids} :shape [1 {m} 1]) :shape [1 {m} {q}])");
         agree(device, &|op| format!("{inputs} (output y ({op} x u {rows}))"));
     }
+}
+
+/// More updates than elements, by threads of many blocks: elements that nothing is added to, or zeros of either sign, keep the sign of their zero.
+fn many_updates_of_few_elements(device: &Device) {
+    for (dtype, [p, n, m, q]) in [
+        ("f32", [1, 6, 9000, 1]),
+        ("f32", [2, 3, 700, 5]),
+        ("i32", [1, 300, 20_000, 1]),
+        ("u32", [1, 1, 5000, 1]),
+        ("f16", [1, 4, 3000, 1]),
+    ] {
+        let ids = numbers("ids", "i32", n);
+        let inputs =
+            format!("(input x {dtype}[{p} {n} {q}]) (input u {dtype}[{p} {m} {q}]) (input ids i32[{p} {m} {q}])");
+        agree(device, &|op| format!("{inputs} (output y ({op} x u {ids}))"));
+    }
+    let zero = "(neg (expand (const f32[] { 0 }) :shape [1 5 1]))";
+    let zeros = "(neg (expand (const f32[] { 0 }) :shape [1 3000 1]))";
+    let ids = "(input ids i32[1 3000 1]) (let i (expand (const i32[] { 3 }) :shape [1 3000 1]))";
+    agree_on(
+        device,
+        &format!("{ids} (output y (div (const f32[] {{ 1 }}) (scatter-sum {zero} {zeros} i))) (output z ids)"),
+    );
 }
 
 /// A kernel with several results computes one of them over the domain of another, which has as many points or several times as many.

@@ -1,0 +1,136 @@
+//! Stores that combine with what is in memory, such as those of a histogram: each block combines its updates in shared memory first.
+//!
+//! Atomics on few elements of global memory follow each other. Where the buffer of such a store is small, each block has a copy of it in shared
+//! memory, which starts as the identity of the combination, and combines the whole copy with the buffer once, after its last point. Devices
+//! combine floats by compare-and-swap, which fails as long as other threads succeed: groups of threads have copies of their own.
+
+use eutectic_backend::Kernel;
+use eutectic_ir::{
+    DType,
+    attr::Number,
+    ops::{Reduction, Writes},
+};
+
+use crate::{device::DeviceShape, dialect::Dialect};
+
+/// Bytes of shared memory whose size is in a text, at most, on devices that have more.
+const STATIC: usize = 48 << 10;
+/// Bytes of elements that threads of each device combine in shared memory.
+const WORD: usize = 4;
+/// Blocks that each processor has at once.
+const RESIDENT: usize = 2;
+/// Fewest updates for each element that all blocks combine with the buffers at the end.
+const UPDATES: usize = 2;
+/// Neighbouring threads that share a copy, and most copies of a block.
+const THREADS: usize = 32;
+const COPIES: usize = 32;
+
+/// A store that is combined in shared memory first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Copied {
+    /// Its number.
+    pub store: usize,
+    /// How it combines.
+    pub how: Reduction,
+    /// How many copies a block has of its buffer.
+    pub copies: usize,
+}
+
+impl Copied {
+    /// Returns the place of an element of a buffer of `count` in the copy that a thread has.
+    pub fn place(&self, dialect: &dyn Dialect, count: usize, at: &str) -> String {
+        if self.copies == 1 {
+            return at.into();
+        }
+        let group = dialect.div("thread", THREADS as i64, false, false);
+        format!("{} * {count} + {at}", dialect.modulo(&group, self.copies as i64, false, false))
+    }
+
+    /// Whether devices combine elements of a type in one step.
+    fn is_one_step(&self, dtype: DType) -> bool {
+        !dtype.is_float() && self.how != Reduction::Product
+    }
+}
+
+/// The stores of a map that are combined in shared memory first, and how the points are shared out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct InBlock {
+    /// The stores.
+    pub stores: Vec<Copied>,
+    /// Threads of a block, and blocks.
+    pub block: usize,
+    pub blocks: usize,
+}
+
+impl InBlock {
+    /// Returns those of a kernel; none where its buffers are large, or its updates too few to be worth the copies.
+    pub fn of(kernel: &Kernel, shape: &DeviceShape) -> Option<InBlock> {
+        if !kernel.is_map() {
+            return None;
+        }
+        let combined = kernel.stores.iter().enumerate().filter_map(|(n, store)| match store.writes {
+            Writes::Combined(how) if kernel.slots[store.slot].0.size() == WORD => {
+                Some(Copied { store: n, how, copies: 1 })
+            }
+            _ => None,
+        });
+        let mut stores: Vec<Copied> = combined.collect();
+        let slot = |copied: &Copied| kernel.slots[kernel.stores[copied.store].slot];
+        let elements: usize = stores.iter().map(|copied| slot(copied).1).sum();
+        let points: usize = kernel.body.domain.iter().product();
+        let block = shape.threads;
+        let blocks = points.div_ceil(block).min(RESIDENT * shape.processors);
+        let fits = elements.saturating_mul(WORD) <= shape.shared.min(STATIC);
+        let is_worth = points > 0 && elements.saturating_mul(blocks * UPDATES) <= points;
+        if stores.is_empty() || elements == 0 || !fits || !is_worth {
+            return None;
+        }
+        let copies = (shape.shared.min(STATIC) / (WORD * elements)).min(COPIES).min(block.div_ceil(THREADS));
+        stores.iter_mut().filter(|of| !of.is_one_step(slot(of).0)).for_each(|of| of.copies = copies);
+        Some(InBlock { stores, block, blocks })
+    }
+}
+
+/// Returns the value that leaves every element as it is. For sums of floats it is −0: 0 would make 0 of −0.
+pub(crate) fn neutral(how: Reduction, dtype: DType) -> Number {
+    match how {
+        Reduction::Sum if dtype.is_float() => (-0.0).into(),
+        _ => how.identity(dtype),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_backend::{AnchorKernel, Body, Instr, Load, Store};
+    use eutectic_ir::index::{Atom, Index};
+
+    use super::*;
+
+    /// Updates of a table of `elements`.
+    fn histogram(points: usize, elements: usize, dtype: DType) -> Kernel {
+        let load = |slot, dtype| Instr::Load(Load { slot, at: Index::coord(0), guards: Vec::new(), dtype });
+        let at = Index::atom(Atom::Value(0));
+        let writes = Writes::Combined(Reduction::Sum);
+        let guards = vec![(at.clone(), 0..elements as i64)];
+        Kernel {
+            anchor: AnchorKernel::map(),
+            body: Body { domain: vec![points], instrs: vec![load(0, DType::I32), load(1, dtype)], ..Body::default() },
+            stores: vec![Store { guards, writes, ..Store::new(2, at, 1) }],
+            slots: vec![(DType::I32, points), (dtype, points), (dtype, elements)],
+        }
+    }
+
+    #[test]
+    fn small_tables_of_many_updates_are_copied() {
+        let of = |points, elements, dtype| InBlock::of(&histogram(points, elements, dtype), &DeviceShape::OF_TESTS);
+        let found = of(1 << 22, 256, DType::F32).expect("a small table");
+        assert_eq!((found.block, found.blocks), (1024, 264));
+        let copies = |elements, dtype| of(1 << 24, elements, dtype).expect("a small table").stores[0].copies;
+        assert_eq!([copies(256, DType::F32), copies(3000, DType::F32), copies(256, DType::I32)], [32, 4, 1]);
+        assert_eq!(of(1 << 22, 13 << 10, DType::F32), None, "shared memory is too small");
+        assert_eq!(of(1 << 22, 12_000, DType::F32), None, "too few updates");
+        assert_eq!(of(1 << 22, 256, DType::F64), None, "no words");
+        assert_eq!(of(0, 256, DType::F32), None, "no updates");
+        assert_eq!(of(1 << 22, 0, DType::F32), None, "no elements");
+    }
+}
