@@ -6,7 +6,7 @@ use eutectic_backend::{
     fit::{Fitted, Measured, coefficients, off_by_time},
 };
 use eutectic_ir::{
-    DType, Type,
+    Type,
     index::{Atom, Index},
     ops::Writes,
 };
@@ -160,10 +160,8 @@ impl Costs {
     /// Returns the seconds of a ranking: threads read and write keys and places in shared memory, and wait for each other.
     fn ranking(&self, rows: &Rows<'_>, ranking: &Ranking) -> f64 {
         let [count, points] = [0, 1].map(|axis| rows.nest.domain[axis]);
-        let [accesses, waits] = ranking.accesses(points);
-        let place = if ranking.selects(points) { 0 } else { DType::I32.size() };
-        let bytes = count as f64 * accesses * (ranking.key().size() + place) as f64;
-        bytes / self.near + waits * self.exchange * rows.waves()
+        let [bytes, waits] = ranking.work(points);
+        count as f64 * bytes / self.near + waits * self.exchange * rows.waves()
     }
 
     /// Returns the price of one launch. Scans and rankings add `turns`, the seconds in which the threads of a row wait for each other.

@@ -4,7 +4,10 @@
 //! (`split_rows`). What later passes ask for of short rows stays in registers. Where neighbouring rows lie side by side in memory and the points
 //! of a row do not, neighbouring threads work on neighbouring rows.
 
+mod draws;
+mod first_stores;
 mod long_rows;
+mod merges;
 mod printer;
 pub(crate) mod ranking;
 mod ranks;
@@ -110,7 +113,10 @@ impl RowPrinter<'_> {
             self.pass(pass);
         }
         self.invariants(passes);
-        self.stores();
+        match self.in_order {
+            Some(ranking) => self.store_in_order(&ranking),
+            None => self.stores(),
+        }
     }
 
     /// Names what is the same for a whole row, as far as it is known.

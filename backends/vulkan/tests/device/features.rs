@@ -44,7 +44,7 @@ fn few_long_rows_are_shared_by_blocks() {
     passes(wide(), checks("kernels", "rows"));
 }
 
-/// Blocks have memory for rows of 1,792 elements at least.
+/// Blocks have memory for rows of 1,736 elements at least.
 #[test]
 fn rows_are_ranked_on_devices_that_have_less() {
     for options in DEVICES.map(lowered) {

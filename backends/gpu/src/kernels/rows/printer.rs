@@ -24,6 +24,7 @@ const REGISTERS: usize = 64;
 pub(super) struct RowPrinter<'a> {
     pub dialect: &'a dyn Dialect,
     pub emitter: Emitter<'a>,
+    pub kernel: &'a Kernel,
     pub nest: &'a Nest,
     pub team: Team,
     pub lanes: SplitAxis,
@@ -42,6 +43,8 @@ pub(super) struct RowPrinter<'a> {
     pub kept: Vec<bool>,
     /// Which rankings are there by now.
     pub ranked: Vec<bool>,
+    /// The ranking that leaves the places of elements in their order in place of ranks, if it is the one that all stores go by.
+    pub in_order: Option<Ranking>,
 }
 
 impl<'a> RowPrinter<'a> {
@@ -60,6 +63,7 @@ impl<'a> RowPrinter<'a> {
         let mut printer = RowPrinter {
             dialect,
             emitter,
+            kernel,
             nest,
             team,
             lanes,
@@ -72,6 +76,7 @@ impl<'a> RowPrinter<'a> {
             keeps: vec![false; count],
             kept: vec![false; count],
             ranked: vec![false; count],
+            in_order: Ranking::first_only(nest).filter(|_| lanes.axis == 1 || lanes.count == 1),
         };
         match direction(&nest.instrs, &printer.needed) {
             Ok(reverse) => printer.reverse = reverse,

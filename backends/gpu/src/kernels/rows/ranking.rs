@@ -1,23 +1,54 @@
 //! Which rankings a body has, and how much shared memory they take.
 
-use eutectic_backend::{Instr, ValueId};
-use eutectic_ir::{DType, ops::Order};
+use eutectic_backend::{Guard, Instr, ValueId, axes::Nest};
+use eutectic_ir::{
+    DType,
+    index::{Atom, Index},
+    ops::{Order, Writes},
+};
 
 use crate::{device::DeviceShape, dialect::Dialect};
 
+/// Elements that a thread sorts.
+pub(super) const SORTED: usize = 16;
+/// Bits of a digit of a selection.
+pub(super) const BITS: usize = 8;
+/// How many digits there are, and sums of neighbours among their counts.
+pub(super) const DIGITS: usize = 1 << BITS;
+pub(super) const SUMS: usize = 16;
+/// Counts of a row: those of this digit, those of the next one, and how many elements are selected.
+pub(super) const COUNTS: usize = 2 * (DIGITS + SUMS) + 1;
+/// Banks of shared memory, each of 32 bits.
+const BANKS: usize = 32;
 /// Bytes of shared memory whose size is in a text, at most, on devices that have more.
 const STATIC: usize = 48 << 10;
 /// Bytes that other operations of the row may have.
 const OTHERS: usize = 2 << 10;
 /// The table of places; those of the first ranking follow. Scans have those before.
 const PLACES: usize = 8;
-/// Tables of a ranking: keys, the first keys and their places, and how many of these each thread has.
+/// Tables of a ranking: keys, the first keys and their places, and counts of elements.
 const TABLES: usize = 4;
-/// How often an element is read or written in a step of a sort, and in a round of a selection; rounds end early where the keys are told apart.
-const STEP: f64 = 2.4;
-const ROUND: f64 = 0.7;
-/// The time of a round, in steps.
-const ROUND_OF_STEP: f64 = 0.35;
+/// How often an element is read or written when threads sort their own elements, and in a merge. Bisections and bank conflicts are included.
+const OWN: f64 = 12.0;
+const MERGE: f64 = 5.0;
+/// The same for the first digit of a selection, where atomics on the same count are serialised, for each digit, and for each draw.
+const FIRST: f64 = 36.0;
+const COUNTED: f64 = 3.0;
+const DRAWN: f64 = 1.0;
+/// Digits, at most, by which keys are usually told apart; a selection ends then.
+const TOLD_APART: usize = 5;
+/// How often the threads of a row wait for each other in any ranking: for keys, and for results.
+const BASE_WAITS: f64 = 12.0;
+/// The same for a sort of own elements, a merge, a digit, the elements with the last digit, and a draw.
+const OWN_WAITS: f64 = 2.0;
+const MERGE_WAITS: f64 = 2.0;
+const DIGIT_WAITS: f64 = 1.75;
+const SELECTED_WAITS: f64 = 3.0;
+const DRAW_WAITS: f64 = 1.2;
+/// How often they would wait in the time in which a byte for each of their elements is read or written.
+const WAITS_OF_BYTE: f64 = 0.0375;
+/// How often they wait for a comparison of two selected elements, times the elements of the row, whose threads share the comparisons out.
+const COMPARED_WAITS: f64 = 0.125;
 
 /// A ranking of a body.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +76,18 @@ impl Ranking {
         found.map(|(nth, (id, arg, order, of))| Ranking { id, arg, order, of, nth }).collect()
     }
 
+    /// Returns the ranking of a nest that stores nothing but what it computes of the first elements of one ranking, each where its rank says.
+    pub(super) fn first_only(nest: &Nest) -> Option<Ranking> {
+        let ranking = Ranking::all(&nest.instrs).pop()?;
+        let rank = Index::atom(Atom::Value(ranking.id));
+        let is_first =
+            |guard: &Guard| guard.0 == rank && guard.1.start >= 0 && guard.1.end <= ranking.order.most as i64;
+        let is_alone = nest.instrs.iter().filter(|instr| instr.row().is_some()).count() == 1;
+        let stores = || nest.stores.iter();
+        let is_only = stores().all(|store| store.writes == Writes::Apart && store.guards.iter().any(is_first));
+        (is_alone && is_only && ranking.order.most > 0).then_some(ranking)
+    }
+
     /// Returns the element type of keys, which are ordered as elements are.
     pub fn key(&self) -> DType {
         if self.of.size() > 4 { DType::I64 } else { DType::I32 }
@@ -52,50 +95,85 @@ impl Ranking {
 
     /// Returns an element of the table of keys; once they are sorted, how many elements come before the one that is there.
     pub fn keys(&self, dialect: &dyn Dialect, count: usize, at: &str) -> String {
-        dialect.left((self.number(0), self.key(), count), at)
+        padded(dialect, (self.number(0), self.key(), count), at)
     }
 
-    /// Returns an element of the tables of a selection: keys that come first and their places, in no order, and how many each thread has.
+    /// Returns an element of the tables of a selection: keys that come first, and their places.
     pub(super) fn first(&self, dialect: &dyn Dialect, count: usize, at: &str) -> [String; 2] {
         [(1, self.key()), (2, DType::I32)].map(|(table, dtype)| dialect.left((self.number(table), dtype, count), at))
     }
 
-    /// See [`Ranking::first`].
-    pub(super) fn counts(&self, dialect: &dyn Dialect, count: usize, at: &str) -> String {
-        dialect.left((self.number(3), DType::I32, count), at)
+    /// Returns the table in which the threads of a selection count elements.
+    pub(super) fn counts(&self, count: usize) -> (usize, DType, usize) {
+        (self.number(3), DType::I32, count)
     }
 
     fn number(&self, table: usize) -> usize {
         PLACES + 1 + TABLES * self.nth + table
     }
 
-    /// Returns the most rounds in which a selection finds the last key that counts.
-    pub fn rounds(&self) -> usize {
-        8 * self.key().size()
+    /// Returns the number of digits of keys in which a selection counts.
+    pub fn digits(&self) -> usize {
+        (8 * self.key().size()).div_ceil(BITS)
     }
 
     /// Whether the first elements of rows of `points` elements are found before they are ordered, which costs less than sorting the row.
     pub fn selects(&self, points: usize) -> bool {
-        let most = self.order.most;
-        let selected = ROUND * self.rounds() as f64 + (most * most) as f64 / points.max(1) as f64;
-        (1..points).contains(&most) && selected < STEP * steps(points) as f64
+        let selected = Ranking::time(self.drawn(points), points).min(Ranking::time(self.counted(points), points));
+        (1..points).contains(&self.order.most) && selected < Ranking::time(sorted(points, self.key()), points)
     }
 
-    /// Returns how often elements of a row are read or written in shared memory, and in how many steps of a sort's length.
-    pub fn accesses(&self, points: usize) -> [f64; 2] {
-        if self.selects(points) {
-            let rounds = ROUND * self.rounds() as f64;
-            let order = (self.order.most * self.order.most) as f64;
-            return [rounds * points as f64 + order, rounds * ROUND_OF_STEP];
-        }
-        let steps = steps(points) as f64;
-        [STEP * steps * points.next_power_of_two() as f64, steps]
+    /// Whether a selection draws the first elements one by one, which costs less than counting digits.
+    pub fn draws(&self, points: usize) -> bool {
+        Ranking::time(self.drawn(points), points) <= Ranking::time(self.counted(points), points)
     }
+
+    /// Returns the bytes of a row that draws read or write in shared memory, and how often its threads wait for each other.
+    fn drawn(&self, points: usize) -> [f64; 2] {
+        let most = self.order.most as f64;
+        [DRAWN * (2.0 + most) * (points * self.key().size()) as f64, DRAW_WAITS * most]
+    }
+
+    /// Returns the same of a selection by digits.
+    fn counted(&self, points: usize) -> [f64; 2] {
+        let (digits, most) = (self.digits().min(TOLD_APART) as f64, self.order.most as f64);
+        let accesses = (FIRST + COUNTED * digits) * points as f64 + most * most;
+        let compared = COMPARED_WAITS * most * most / points.max(1) as f64;
+        [accesses * self.key().size() as f64, DIGIT_WAITS * digits + SELECTED_WAITS + compared]
+    }
+
+    /// Returns a time, in waits.
+    fn time([bytes, waits]: [f64; 2], points: usize) -> f64 {
+        waits + WAITS_OF_BYTE * bytes / points.max(1) as f64
+    }
+
+    /// Returns the bytes of a row that are read or written in shared memory, and how often its threads wait for each other.
+    pub fn work(&self, points: usize) -> [f64; 2] {
+        let [bytes, waits] = match () {
+            () if !self.selects(points) => sorted(points, self.key()),
+            () if self.draws(points) => self.drawn(points),
+            () => self.counted(points),
+        };
+        [bytes, BASE_WAITS + waits]
+    }
+}
+
+/// Returns the bytes of a row that a sort reads or writes in shared memory, and how often its threads wait for each other.
+fn sorted(points: usize, key: DType) -> [f64; 2] {
+    let merges = merges(points);
+    let element = (key.size() + DType::I32.size()) as f64;
+    [(OWN + MERGE * merges) * points as f64 * element, OWN_WAITS + MERGE_WAITS * merges]
 }
 
 /// Returns an element of the table of places, which all rankings of a body share.
 pub(super) fn places(dialect: &dyn Dialect, count: usize, at: &str) -> String {
-    dialect.left((PLACES, DType::I32, count), at)
+    padded(dialect, (PLACES, DType::I32, count), at)
+}
+
+/// Returns an element of a table with a gap after every [`BANKS`] elements, so that threads which read neighbours of their own read from different banks.
+fn padded(dialect: &dyn Dialect, (table, dtype, count): (usize, DType, usize), at: &str) -> String {
+    let gaps = dialect.div(&format!("({at})"), BANKS as i64, false, false);
+    dialect.left((table, dtype, count + count / BANKS), &format!("({at}) + {gaps}"))
 }
 
 /// The shared memory that rankings of one body have.
@@ -106,6 +184,8 @@ pub(super) struct RankedRows {
     row: usize,
     /// Bytes of a block.
     shared: usize,
+    /// The longest rows that the threads of a block sort.
+    sorted: usize,
     /// Whether there are selections, and sorts.
     pub selects: bool,
     pub sorts: bool,
@@ -116,8 +196,10 @@ impl RankedRows {
     pub fn of(instrs: &[Instr], shape: &DeviceShape, points: usize) -> Option<RankedRows> {
         let all = Ranking::all(instrs);
         let (selections, sorts): (Vec<&Ranking>, Vec<&Ranking>) = all.iter().partition(|r| r.selects(points));
-        let first = |ranking: &&Ranking| ranking.order.most * (ranking.key().size() + DType::I32.size());
-        // Threads of a selection leave a count each, and exchange sums.
+        let first = |ranking: &&Ranking| {
+            ranking.order.most * (ranking.key().size() + DType::I32.size()) + COUNTS * DType::I32.size()
+        };
+        // Threads of a selection exchange sums.
         let counts = (selections.len() + 1) * shape.threads * DType::I32.size();
         let others = OTHERS + if selections.is_empty() { 0 } else { counts };
         let keys: usize = all.iter().map(|ranking| ranking.key().size()).sum();
@@ -125,6 +207,7 @@ impl RankedRows {
             element: keys + if sorts.is_empty() { 0 } else { DType::I32.size() },
             row: selections.iter().map(first).sum(),
             shared: shape.shared.min(STATIC).saturating_sub(others),
+            sorted: if sorts.is_empty() { usize::MAX } else { SORTED * shape.threads },
             selects: !selections.is_empty(),
             sorts: !sorts.is_empty(),
         })
@@ -132,19 +215,19 @@ impl RankedRows {
 
     /// Returns the number of rows of `points` elements that a block can have at once.
     pub fn rows(&self, points: usize) -> usize {
-        self.shared / (self.element * points.max(1) + self.row)
+        self.shared / (self.element * (points + points / BANKS).max(1) + self.row)
     }
 
     /// Returns how long the rows can be.
     pub fn longest(&self) -> usize {
-        self.shared.saturating_sub(self.row) / self.element
+        let elements = self.shared.saturating_sub(self.row) / self.element;
+        (elements - elements / BANKS).min(self.sorted)
     }
 }
 
-/// Returns the number of steps of the network that sorts rows of `points` elements. In each step, half of as many pairs as the next power of two are compared.
-pub(crate) fn steps(points: usize) -> usize {
-    let levels = points.max(1).next_power_of_two().trailing_zeros() as usize;
-    levels * (levels + 1) / 2
+/// Returns how many merges follow each other in a sort of rows of `points` elements.
+fn merges(points: usize) -> f64 {
+    f64::from(points.div_ceil(SORTED).max(1).next_power_of_two().trailing_zeros())
 }
 
 /// Returns the rankings that `roots` depend on, in order, other than through `known` values.
@@ -156,4 +239,35 @@ pub(super) fn needed(instrs: &[Instr], roots: &[ValueId], known: impl Fn(ValueId
         }
     }
     Ranking::all(instrs).into_iter().filter(|ranking| seen[ranking.id]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_first_elements_are_drawn_some_are_counted_and_most_are_sorted() {
+        let way = |most: usize, points: usize, of: DType| {
+            let order = Order { most, descending: true };
+            let ranking = Ranking { id: 1, arg: 0, order, of, nth: 0 };
+            match (ranking.selects(points), ranking.draws(points)) {
+                (true, true) => "drawn",
+                (true, false) => "counted",
+                (false, _) => "sorted",
+            }
+        };
+        for (most, points, of, expected) in [
+            (1, 8, DType::F32, "drawn"),
+            (2, 64, DType::F32, "drawn"),
+            (8, 128, DType::F16, "drawn"),
+            (50, 2048, DType::F32, "counted"),
+            (14, 2048, DType::F64, "drawn"),
+            (50, 2048, DType::I64, "counted"),
+            (1000, 2048, DType::F32, "sorted"),
+            (64, 64, DType::F32, "sorted"),
+            (0, 64, DType::F32, "sorted"),
+        ] {
+            assert_eq!(way(most, points, of), expected, "{most} of {points} {of}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use eutectic_backend::{Instr, Kernel, Load, axes::Nest};
 use eutectic_ir::{DType, index::Index};
 
 use super::{
-    ranking::RankedRows,
+    ranking::{RankedRows, SORTED},
     team_scan::{GROUPS, Scan},
 };
 use crate::{device::DeviceShape, dialect::Team, lanes::SplitAxis};
@@ -17,10 +17,8 @@ const NEIGHBOURS: usize = 32;
 const LEAST_BYTES: usize = 64;
 /// Groups of points of a thread from which on a row is worth more than one block.
 const LEAST: usize = 2;
-/// Elements of a row, at most, that a thread of its ranking has.
-const RANKED: usize = 8;
-/// The same of a selection, whose threads wait for each other less often the fewer they are.
-const SELECTED: usize = 32;
+/// Elements of a row, at most, that a thread of a selection has.
+const SELECTED: usize = 8;
 /// Threads that exchange numbers without waiting, on most devices.
 const TOGETHER: usize = 32;
 /// Fewest neighbouring rows that are ranked by neighbouring threads.
@@ -167,7 +165,7 @@ impl Schedule {
             let points_of_row = nest.domain[1].next_power_of_two();
             let threads = match ranked {
                 Some(_) if is_selected => threads.min(TOGETHER).max((points_of_row / SELECTED).min(shape.threads)),
-                Some(_) => threads.max((points_of_row / RANKED).min(shape.threads)),
+                Some(_) => threads.max((points_of_row / SORTED).min(shape.threads)),
                 None => threads,
             };
             let threads = threads.min(scanned.map_or(threads, most));
@@ -192,8 +190,18 @@ impl Schedule {
             let threads = if scanned.is_none() { threads.max(BLOCK / rows) } else { threads };
             Team { threads, rows, along, blocks: 1 }
         };
+        let most = if along { shape.threads } else { shape.column_threads };
+        let team = if ranked.is_some_and(|rows| rows.sorts) { of_sorts(team, (nest, lanes), most) } else { team };
         Schedule { team, lanes }
     }
+}
+
+/// Returns a team of enough threads to sort its rows, in a block of so many threads at most.
+fn of_sorts(team: Team, (nest, lanes): (&Nest, SplitAxis), most: usize) -> Team {
+    let at_once = if lanes.axis == 0 { lanes.count } else { 1 };
+    let needed = (at_once * nest.domain[1].div_ceil(SORTED)).next_power_of_two();
+    let threads = team.threads.max(needed.min(most));
+    Team { threads, rows: team.rows.min(most / threads).max(1), ..team }
 }
 
 #[cfg(test)]

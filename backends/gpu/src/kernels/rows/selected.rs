@@ -8,7 +8,6 @@ use eutectic_backend::{AnchorKernel, Guard, Instr, Store, ValueId};
 use eutectic_ir::{
     DType,
     index::{Atom, Index},
-    ops::Writes,
 };
 
 use super::{
@@ -41,15 +40,6 @@ impl LongRows<'_> {
             parts.push(Selected { part, count, values, places });
         }
         Some(parts)
-    }
-
-    /// Whether a kernel stores nothing but what it computes of the first elements of a ranking, each where its rank says.
-    pub fn stores_first_only(&self, ranking: &Ranking) -> bool {
-        let rank = Index::atom(Atom::Value(ranking.id));
-        let is_first =
-            |guard: &Guard| guard.0 == rank && guard.1.start >= 0 && guard.1.end <= ranking.order.most as i64;
-        self.nest.instrs.iter().filter(|instr| instr.row().is_some()).count() == 1
-            && self.nest.stores.iter().all(|store| store.writes == Writes::Apart && store.guards.iter().any(is_first))
     }
 
     /// Returns the launches that leave candidates.

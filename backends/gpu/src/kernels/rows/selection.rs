@@ -1,21 +1,28 @@
-//! Rankings that tell few of the first elements of a row from each other. The threads of a row halve the range of keys until as many elements as count
-//! are in it, and then the range of places of those that equal the last of these. Each selected element is then compared with each.
+//! Rankings that tell few of the first elements of a row from each other.
+//!
+//! The threads of a row find the last key that counts digit by digit, the most significant one first: they count the elements with each digit in
+//! shared memory. Of the elements with that key, those at the first places count. Each selected element is then compared with each
+//! (radix selection; Alabi et al., Fast k-selection algorithms for graphics processing units, 2012).
 
 use eutectic_ir::{DType, attr::Number, ops::Reduction};
 
-use super::{printer::RowPrinter, ranking::Ranking};
+use super::{
+    printer::RowPrinter,
+    ranking::{BITS, COUNTS, DIGITS, Ranking, SUMS},
+};
 use crate::dialect::{Dialect, Team};
 
 /// Elements of a thread that are read at once.
 const TURNS: usize = 8;
-
 /// The text of a selection.
-struct Selection<'a> {
-    dialect: &'a dyn Dialect,
-    ranking: &'a Ranking,
-    team: Team,
-    points: usize,
-    lines: Vec<String>,
+pub(super) struct Selection<'a> {
+    pub dialect: &'a dyn Dialect,
+    pub ranking: &'a Ranking,
+    pub team: Team,
+    pub points: usize,
+    /// Whether the places of elements are left in their order, in place of ranks.
+    pub in_order: bool,
+    pub lines: Vec<String>,
 }
 
 impl RowPrinter<'_> {
@@ -24,53 +31,134 @@ impl RowPrinter<'_> {
         let points = self.nest.domain[1];
         // The table has the elements of a row side by side, whichever thread has left them there.
         let team = Team { threads: self.team.threads, rows: self.table() / points, along: true, blocks: 1 };
-        let mut selection = Selection { dialect: self.dialect, ranking, team, points, lines: Vec::new() };
-        selection.print();
+        let in_order = self.in_order.is_some();
+        let mut selection = Selection { dialect: self.dialect, ranking, team, points, in_order, lines: Vec::new() };
+        selection.begin();
+        match ranking.draws(points) {
+            true => selection.draw(),
+            false => selection.count_digits(),
+        }
         selection.lines.iter().for_each(|line| self.emitter.line(line));
     }
 }
 
 impl Selection<'_> {
-    fn print(&mut self) {
+    fn begin(&mut self) {
         let (dialect, index) = (self.dialect, self.dialect.index(false));
         let threads = self.team.threads as i64;
         let own = dialect.div("thread", threads, false, false);
-        self.lines.extend(["{".into(), dialect.meet()]);
+        self.lines.push("{".into());
         for (name, value) in [
             ("worker", dialect.modulo("thread", threads, false, false)),
             ("own_keys", format!("{own} * {}", self.points)),
             ("own_first", format!("{own} * {}", self.ranking.order.most)),
+            ("own_counts", format!("{own} * {COUNTS}")),
         ] {
             self.lines.push(dialect.declare(index, name, &value));
         }
+    }
+
+    fn count_digits(&mut self) {
         self.last_key();
         self.last_place();
         self.gather();
         self.compare();
-        self.lines.extend([dialect.meet(), "}".into()]);
+        self.lines.extend([self.dialect.meet(), "}".into()]);
     }
 
-    /// Prints the search for the least key that as many elements as count are not above; `found` is how many there are.
+    /// Returns the table of counts.
+    fn counts(&self) -> (usize, DType, usize) {
+        self.ranking.counts(self.team.rows * COUNTS)
+    }
+
+    /// Prints the search for the least key that as many elements as count are not above, as `high`; `found` is how many there are.
     fn last_key(&mut self) {
         let (dialect, dtype) = (self.dialect, self.ranking.key());
         let (index, key, most) = (dialect.index(false), dialect.register(dtype), self.ranking.order.most);
-        let (least, greatest) = dtype.integers();
         let number = |n: i64| dialect.number(Number::Int(n), dtype);
         self.lines.extend([
-            dialect.variable(key, "low", &number(least)),
-            dialect.variable(key, "high", &number(greatest)),
+            dialect.variable(key, "prefix", &number(0)),
+            dialect.variable(key, "high", &number(0)),
+            dialect.variable(index, "wanted", &most.to_string()),
             dialect.variable(index, "found", &self.points.to_string()),
-            dialect.each("round", "0", self.ranking.rounds(), 1),
         ]);
-        self.leave_when(&format!("found == {most}"));
-        self.lines.push(dialect.declare(key, "middle", "(low & high) + ((low ^ high) >> 1u)"));
-        self.count("key <= middle");
+        self.reset("own_counts");
         self.lines.extend([
-            format!("high = {};", dialect.choose("is_enough", "middle", "high")),
-            format!("found = {};", dialect.choose("is_enough", "reached", "found")),
-            format!("low = {};", dialect.choose("is_enough", "low", &format!("middle + {}", number(1)))),
+            format!("if (worker == 0) {{ {} }}", dialect.set_cell(self.counts(), &selected(), "0")),
+            dialect.meet(),
+            dialect.each("round", "0", self.ranking.digits(), 1),
+        ]);
+        self.leave_when(&format!("found == {most}"), false);
+        let digits = dialect.convert(dialect.register(DType::U32), "below");
+        for (ty, name, value) in [
+            (index, "below", format!("{} - {BITS} * round", BITS * (self.ranking.digits() - 1))),
+            (dialect.register(DType::U32), "shift", digits),
+            // The first digit has the sign.
+            (index, "least", dialect.choose("round == 0", &(DIGITS / 2).to_string(), "0")),
+            (index, "own_digits", format!("own_counts + (round & 1) * {}", DIGITS + SUMS)),
+            (index, "next_digits", format!("own_counts + {} - (round & 1) * {}", DIGITS + SUMS, DIGITS + SUMS)),
+        ] {
+            self.lines.push(dialect.declare(ty, name, &value));
+        }
+        let digit = dialect.convert(index, &format!("((key >> shift) & {})", number(DIGITS as i64 - 1)));
+        let count =
+            dialect.combine_cell(Reduction::Sum, self.counts(), &format!("own_digits + ({digit} ^ least)"), "1");
+        self.each_key(&format!("if ((round == 0) || (((key >> shift) >> {BITS}u) == prefix)) {{ {count} }}"));
+        self.lines.push(dialect.meet());
+        self.digit();
+        self.lines.extend([
+            format!("prefix = (prefix << {BITS}u) + {};", dialect.convert(key, "(digit - least)")),
+            format!("high = (prefix << shift) + (({} << shift) - {});", number(1), number(1)),
+            "wanted -= before;".into(),
+            format!("found = {most} - wanted + {};", dialect.cell(self.counts(), "own_digits + digit")),
             "}".into(),
         ]);
+    }
+
+    /// Prints that the counts of a digit are 0.
+    fn reset(&mut self, first: &str) {
+        let dialect = self.dialect;
+        self.lines.extend([
+            dialect.each("n", "worker", DIGITS, self.team.threads),
+            dialect.set_cell(self.counts(), &format!("{first} + n"), "0"),
+            "}".into(),
+        ]);
+    }
+
+    /// Prints the search for the digit of the last element that counts, as `digit`; the digits before it have `before` elements.
+    fn digit(&mut self) {
+        let (dialect, index, counts) = (self.dialect, self.dialect.index(false), self.counts());
+        let neighbours = DIGITS / SUMS;
+        self.lines.extend([
+            dialect.each("group", "worker", SUMS, self.team.threads),
+            dialect.variable(index, "sum", "0"),
+            dialect.each("n", "0", neighbours, 1),
+            format!("sum += {};", dialect.cell(counts, &format!("own_digits + group * {neighbours} + n"))),
+            "}".into(),
+            dialect.set_cell(counts, &format!("own_digits + {DIGITS} + group"), "sum"),
+            "}".into(),
+        ]);
+        self.reset("next_digits");
+        self.lines.extend([
+            dialect.meet(),
+            dialect.variable(index, "digit", "0"),
+            dialect.variable(index, "before", "0"),
+            dialect.variable(index, "sum", "0"),
+        ]);
+        for (step, count, first) in
+            [(neighbours, SUMS, format!("own_digits + {DIGITS}")), (1, neighbours, "own_digits + first".into())]
+        {
+            self.lines.push("{".into());
+            self.lines.push(dialect.declare(index, "first", "digit"));
+            self.lines.push("sum = before;".into());
+            self.lines.push(dialect.each("n", "0", count, 1));
+            self.lines.extend([
+                format!("sum += {};", dialect.cell(counts, &format!("{first} + n"))),
+                format!("digit = {};", dialect.choose("sum < wanted", &format!("first + (n + 1) * {step}"), "digit")),
+                format!("before = {};", dialect.choose("sum < wanted", "sum", "before")),
+            ]);
+            self.lines.extend(["}".into(), "}".into()]);
+        }
     }
 
     /// Prints the search for the last of the places of that key which count.
@@ -82,10 +170,16 @@ impl Selection<'_> {
             dialect.variable(index, "upper", &(self.points - 1).to_string()),
             dialect.each("round", "0", rounds, 1),
         ]);
-        self.leave_when(&format!("(found == {}) || (lower >= upper)", self.ranking.order.most));
+        let only_row_waits = self.team.threads == dialect.together(DType::I32);
+        self.leave_when(&format!("(found == {}) || (lower >= upper)", self.ranking.order.most), only_row_waits);
         self.lines.push(dialect.declare(index, "middle", &dialect.div("(lower + upper)", 2, false, false)));
-        self.count(&counts("middle"));
+        self.lines.push(dialect.variable(index, "sum", "0"));
+        self.each_key(&format!("sum += {};", dialect.choose(&counts("middle"), "1", "0")));
+        let reached = dialect.reduce(Reduction::Sum, ("sum", DType::I32), self.team);
+        let is_enough = format!("reached >= {}", self.ranking.order.most);
         self.lines.extend([
+            dialect.declare(index, "reached", &reached),
+            dialect.declare(dialect.register(DType::Bool), "is_enough", &is_enough),
             format!("upper = {};", dialect.choose("is_enough", "middle", "upper")),
             format!("lower = {};", dialect.choose("is_enough", "lower", "middle + 1")),
             "}".into(),
@@ -95,39 +189,52 @@ impl Selection<'_> {
     /// Prints the tables of the elements that count, in no order.
     fn gather(&mut self) {
         let (dialect, index) = (self.dialect, self.dialect.index(false));
-        let Team { threads, rows, .. } = self.team;
-        let first = self.ranking.first(dialect, rows * self.ranking.order.most, "own_first + slot");
-        let number = |at: &str| self.ranking.counts(dialect, rows * threads, at);
-        let (own, before) = (number("thread"), number("thread - worker + before"));
+        let [key, place] = self.first("own_first + slot");
+        let slot = dialect.declare(index, "slot", &dialect.take_cell(self.counts(), &selected()));
         let is_selected = counts("upper");
-        self.lines.push(dialect.variable(index, "sum", "0"));
-        self.each_key(&format!("sum += {};", dialect.choose(&is_selected, "1", "0")));
-        self.lines.extend([
-            format!("{own} = sum;"),
-            dialect.meet(),
-            dialect.variable(index, "slot", "0"),
-            dialect.each("before", "0", threads, 1),
-            format!("if (before < worker) {{ slot += {before}; }}"),
-            "}".into(),
-        ]);
-        let [key, place] = first;
-        self.each_key(&format!("if ({is_selected}) {{ {key} = key; {place} = n; slot += 1; }}"));
+        self.each_key(&format!("if ({is_selected}) {{\n{slot}\n{key} = key;\n{place} = n;\n}}"));
         self.lines.push(dialect.meet());
+    }
+
+    /// Returns an element of the tables of the selected keys and places.
+    pub(super) fn first(&self, at: &str) -> [String; 2] {
+        self.ranking.first(self.dialect, self.team.rows * self.ranking.order.most, at)
+    }
+
+    /// Returns the rank of an element.
+    pub(super) fn rank(&self, at: &str) -> String {
+        self.ranking.keys(self.dialect, self.team.rows * self.points, at)
+    }
+
+    /// Returns the statement that leaves the rank of an element, or its place by its rank.
+    pub(super) fn leave(&self, rank: &str, place: &str) -> String {
+        let (at, value) = if self.in_order { (rank, place) } else { (place, rank) };
+        let value = self.dialect.convert(self.dialect.register(self.ranking.key()), value);
+        format!("{} = {value};", self.rank(&format!("own_keys + {at}")))
+    }
+
+    /// Prints that no element of the row is among the first, where elements have ranks.
+    pub(super) fn reset_ranks(&mut self) {
+        if self.in_order {
+            return;
+        }
+        let (dialect, most) = (self.dialect, self.ranking.order.most as i64);
+        self.lines.extend([
+            dialect.each("n", "worker", self.points, self.team.threads),
+            format!("{} = {};", self.rank("own_keys + n"), dialect.number(Number::Int(most), self.ranking.key())),
+            "}".into(),
+            dialect.meet(),
+        ]);
     }
 
     /// Prints the ranks: those of the elements that count, and of all others one number.
     fn compare(&mut self) {
-        let (dialect, index, key) = (self.dialect, self.dialect.index(false), self.ranking.key());
-        let (ty, most, Team { threads, rows, .. }) = (dialect.register(key), self.ranking.order.most, self.team);
-        let ranks = |at: &str| self.ranking.keys(dialect, rows * self.points, at);
-        let first = |at: &str| self.ranking.first(dialect, rows * most, at);
-        let [own, other] = [first("own_first + n"), first("own_first + m")];
+        let (dialect, index) = (self.dialect, self.dialect.index(false));
+        let (ty, most) = (dialect.register(self.ranking.key()), self.ranking.order.most);
+        let [own, other] = [self.first("own_first + n"), self.first("own_first + m")];
+        self.reset_ranks();
         let lines = [
-            dialect.each("n", "worker", self.points, threads),
-            format!("{} = {};", ranks("own_keys + n"), dialect.number(Number::Int(most as i64), key)),
-            "}".into(),
-            dialect.meet(),
-            dialect.each("n", "worker", most, threads),
+            dialect.each("n", "worker", most, self.team.threads),
             dialect.declare(ty, "a", &own[0]),
             dialect.declare(index, "p", &own[1]),
             dialect.variable(index, "rank", "0"),
@@ -135,39 +242,24 @@ impl Selection<'_> {
             dialect.declare(ty, "b", &other[0]),
             format!("rank += {};", dialect.choose(&format!("(b < a) || ((b == a) && ({} < p))", other[1]), "1", "0")),
             "}".into(),
-            format!("{} = {};", ranks("own_keys + p"), dialect.convert(ty, "rank")),
+            self.leave("rank", "p"),
             "}".into(),
         ];
         self.lines.extend(lines);
     }
 
     /// Prints a statement for each element `n` of a row and its `key`.
-    fn each_key(&mut self, statement: &str) {
-        let (dialect, count) = (self.dialect, self.team.rows * self.points);
-        let key = self.ranking.keys(dialect, count, "own_keys + n");
-        let key = dialect.declare(dialect.register(self.ranking.key()), "key", &key);
+    pub(super) fn each_key(&mut self, statement: &str) {
+        let dialect = self.dialect;
+        let key = dialect.declare(dialect.register(self.ranking.key()), "key", &self.rank("own_keys + n"));
         let body = format!("{key}\n{statement}\n");
         let text = dialect.in_turns(("n", "worker"), self.points, self.team.threads, TURNS, &body);
         self.lines.push(text);
     }
 
-    /// Prints how many elements of the row a condition holds of, as `reached`, and whether these are as many as count.
-    fn count(&mut self, when: &str) {
-        let (dialect, index) = (self.dialect, self.dialect.index(false));
-        self.lines.push(dialect.variable(index, "sum", "0"));
-        self.each_key(&format!("sum += {};", dialect.choose(when, "1", "0")));
-        let all = dialect.reduce(Reduction::Sum, ("sum", DType::I32), self.team);
-        let is_enough = format!("reached >= {}", self.ranking.order.most);
-        self.lines.extend([
-            dialect.declare(index, "reached", &all),
-            dialect.declare(dialect.register(DType::Bool), "is_enough", &is_enough),
-        ]);
-    }
-
-    /// Prints the end of a loop, where the threads that add up numbers have one row: all of them end it together.
-    fn leave_when(&mut self, when: &str) {
-        let is_one_row = self.team.rows == 1 || self.team.threads == self.dialect.together(DType::I32);
-        if is_one_row {
+    /// Prints the early end of a loop. Threads that wait for each other in it must leave it together: they have one row.
+    fn leave_when(&mut self, when: &str, only_row_waits: bool) {
+        if only_row_waits || self.team.rows == 1 {
             self.lines.push(format!("if ({when}) {{ break; }}"));
         }
     }
@@ -176,4 +268,9 @@ impl Selection<'_> {
 /// Whether an element counts, where the last ones of the last key are known up to a place.
 fn counts(place: &str) -> String {
     format!("(key < high) || ((key == high) && (n <= {place}))")
+}
+
+/// Returns the place of the number of selected elements.
+fn selected() -> String {
+    format!("own_counts + {}", COUNTS - 1)
 }

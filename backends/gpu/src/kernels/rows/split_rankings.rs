@@ -74,7 +74,7 @@ impl LongRows<'_> {
                     Way::Merged([0, 1].map(|_| (self.buffers.part(dtype, count), self.buffers.part(DType::I32, count))))
                 }
             };
-            let first_only = matches!(way, Way::Selected(_)) && self.stores_first_only(&ranking);
+            let first_only = matches!(way, Way::Selected(_)) && Ranking::first_only(&self.nest).is_some();
             let ranks = (!first_only).then(|| self.buffers.part(self.nest.instrs[ranking.id].dtype(), count));
             (ranking, Tables { values, way, ranks })
         });
