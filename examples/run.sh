@@ -95,6 +95,19 @@ own_rule() {
   says 'mine/max-of-negated'
 }
 
+own_op() {
+  try 0 ops 'mine/*' --rules own-op
+  says 'mine/squared-relu' '(F float) F[A..] -> F[A..]'
+  try 0 rules check --rules own-op
+  says 'decompose/mine/squared-relu' 'mine/square-of-absolute' '0 wrong'
+  try 0 run own-op/squared.graph --rules own-op --verify
+  says 'all results are within what rounding may change'
+  try 0 explain own-op/squared.graph --rules own-op
+  says 'decompose/mine/squared-relu' 'mine/square-of-absolute'
+  try 2 run own-op/squared.graph
+  says 'there is no op `mine/squared-relu`'
+}
+
 wrong_rule() {
   try 1 rules check --rules wrong-rule
   says 'mine/max-of-scaled is wrong' 'mine/rmsnorm-of-scaled is wrong' '2 wrong'
@@ -128,6 +141,7 @@ example lengths 'one program for any number of rows'
 example onnx 'an ONNX model: what is in it, and its result'
 example language_model 'a GGUF file continues a text'
 example own_rule 'a rule of your own holds, fires and pays'
+example own_op 'an op of your own is listed, checked, run and rewritten'
 example wrong_rule 'two wrong rules are refuted, and blamed for a wrong result'
 example near_miss 'why a rule does not fire'
 example saved_plan 'a plan is kept and used again, for the same program only'

@@ -181,7 +181,7 @@ pub struct LoadedRules {
 pub fn with_directories(rules: RuleSet, directories: &[PathBuf]) -> Result<LoadedRules, Fault> {
     let mut loaded = LoadedRules { rules, own: BTreeSet::new(), faults: Vec::new() };
     for directory in directories {
-        let (added, errors) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
+        let (added, errors) = RuleSet::load_dir_partly(directory, loaded.rules.ops()).map_err(Error::from)?;
         if added.is_empty() && errors.is_empty() {
             let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
             return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
@@ -322,6 +322,16 @@ pub struct Compile {
 }
 
 impl Compile {
+    /// The compiler that the arguments ask for; the program may name the ops that its rules declare.
+    ///
+    /// # Errors
+    /// As [`Compile::compiler`].
+    pub fn compiler_for(&self, program: &ProgramArgs) -> Result<Compiler, Fault> {
+        let compiler = self.compiler()?;
+        program.ops.get_or_init(|| compiler.rules().ops().clone());
+        Ok(compiler)
+    }
+
     /// The compiler that the arguments ask for.
     ///
     /// # Errors

@@ -11,9 +11,8 @@ use eutectic::{
     Dim, Graph,
     engine::{
         ir::{
-            GraphError,
+            GraphError, Ops,
             lang::{Source, sexp::suggestion},
-            text,
         },
         models::{
             BertConfig, BertOutput, Weights,
@@ -27,6 +26,7 @@ use eutectic::{
             vision::{Vision, VisionModel},
         },
     },
+    read_graph,
 };
 
 use crate::{
@@ -83,6 +83,9 @@ pub struct ProgramArgs {
     /// Values that arrays fix when an ONNX file is imported.
     #[arg(skip)]
     pub decided: Decided,
+    /// The ops that the files of rules declare.
+    #[arg(skip)]
+    pub ops: OnceCell<Ops>,
     /// What stdin gave, where the model is `-`: it can be read once only.
     #[arg(skip)]
     pub stdin: OnceCell<Vec<u8>>,
@@ -142,6 +145,7 @@ impl ProgramArgs {
             seed: 1,
             most_times: onnx::MOST_TIMES,
             decided: Decided::default(),
+            ops: OnceCell::new(),
             stdin: OnceCell::new(),
         }
     }
@@ -355,7 +359,8 @@ impl ProgramArgs {
         let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
         let Decided { given, known } = &self.decided;
         let (shapes, most_times) = (self.shapes()?, self.most_times);
-        let mut options = ImportOptions { shapes, given: given.clone(), most_times, ..ImportOptions::default() };
+        let mut options =
+            ImportOptions { shapes, given: given.clone(), most_times, ops: self.ops(), ..ImportOptions::default() };
         let first = match model.import_as(&options) {
             Err(error @ OnnxError::Unsupported { .. }) if !known.is_empty() => error,
             result => return result.map_err(onnx_fault),
@@ -430,6 +435,10 @@ impl ProgramArgs {
         Ok(self.stdin.get_or_init(|| bytes).clone())
     }
 
+    fn ops(&self) -> Ops {
+        self.ops.get().cloned().unwrap_or_default()
+    }
+
     /// The graph of a file in text form; symbols stay open.
     pub fn parsed(&self) -> Result<Graph, Fault> {
         let place = self.model.display();
@@ -442,7 +451,7 @@ impl ProgramArgs {
         let text = String::from_utf8(bytes).map_err(|e| {
             input(format!("{place}: not a graph in text form: {e}"), "a graph file is UTF-8 text: (graph \"name\" …)")
         })?;
-        text::parse(&Source::new(place.to_string(), text)).map_err(|e| Fault::Input(e.into()))
+        read_graph(&Source::new(place.to_string(), text), &self.ops()).map_err(|e| Fault::Input(e.into()))
     }
 
     fn read(&self) -> Result<Graph, Fault> {

@@ -40,7 +40,7 @@ impl Size {
         let ops = || graph.nodes().filter(|(_, n)| !matches!(n.op.def().class, Class::Leaf(_)));
         let flops = ops().map(|(_, n)| {
             let operands: Vec<_> = n.operands.iter().map(|id| graph.ty(*id)).collect();
-            (n.op.def().flops)(&operands, &n.ty)
+            n.op.flops(&n.attrs, &operands, &n.ty)
         });
         Size {
             nodes: graph.len(),

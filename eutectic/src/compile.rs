@@ -22,7 +22,7 @@ use eutectic_lowering::{
     unjoined::{UnjoinedPair, unjoined_pairs},
 };
 use eutectic_rewrites::{
-    Choice, Options as RewriteOptions, Phase, Rewritten, Rule, RuleSet, Why, optimize,
+    Choice, Options as RewriteOptions, Phase, RewriteError, Rewritten, Rule, RuleSet, Why, optimize,
     rule::{AppliedOp, OpTerm, Term},
     why,
 };
@@ -136,6 +136,19 @@ impl Compiler {
     pub fn with_rules(mut self, rules: RuleSet) -> Compiler {
         self.rules = Arc::new(rules);
         self
+    }
+
+    /// With the rules that say what the declared ops of a graph are made of. Compiling a graph adds them anyway; whoever asks the
+    /// compiler for its rules finds them then.
+    ///
+    /// # Errors
+    /// When the rules declare another op under the name of one of these.
+    pub fn with_ops_of(mut self, graph: &Graph) -> Result<Compiler, Error> {
+        let rules = self.rules.with_ops_of(graph).map_err(RewriteError::from)?;
+        if let Cow::Owned(rules) = rules {
+            self.rules = Arc::new(rules);
+        }
+        Ok(self)
     }
 
     /// With other options.
@@ -285,7 +298,10 @@ impl Compiler {
             defines
         };
         let all = packs(&*self.backend).unwrap_or_default();
-        let left_out = all.iter().filter(defines).filter(|rule| self.rules.get(&rule.name).is_none());
+        // The rules that define declared ops.
+        let own: Vec<Op> = classes.classes.iter().flat_map(|class| &class.nodes).map(|node| node.op).collect();
+        let own = RuleSet::default().defining(own);
+        let left_out = all.iter().chain(own.iter()).filter(defines).filter(|rule| self.rules.get(&rule.name).is_none());
         left_out.map(|rule| rule.name.to_string()).collect()
     }
 

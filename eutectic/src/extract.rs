@@ -67,7 +67,7 @@ fn value(
         return Ok(made);
     }
     let node = graph.node(id);
-    let value = whole.apply_at(node.op.name(), &[], &named(node.op, &node.attrs), node.origin.clone())?;
+    let value = whole.apply_at(node.op, &[], &named(node.op, &node.attrs), node.origin.clone())?;
     made.insert(id, value);
     Ok(value)
 }
@@ -137,7 +137,7 @@ impl Extraction<'_> {
             return Ok(given);
         }
         let operands: Vec<NodeId> = node.operands.iter().map(|&o| self.value(o)).collect::<Result<_, _>>()?;
-        self.graph.apply_at(node.op.name(), &operands, &named(node.op, &node.attrs), origin(c))
+        self.graph.apply_at(node.op, &operands, &named(node.op, &node.attrs), origin(c))
     }
 
     /// The same number everywhere.

@@ -126,7 +126,7 @@ pub use eutectic_backend::{Backend, DeviceBuffer, Memory, Port, Program, Setup};
 pub use eutectic_cpu::{Cpu, CpuOptions};
 pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
 pub use eutectic_lowering::{SearchOptions, Strategy};
-pub use eutectic_rewrites::RuleSet;
+pub use eutectic_rewrites::{RuleSet, read_graph};
 #[cfg(feature = "text")]
 pub use generate::{GenerateOptions, Generated, Generator, Stop};
 pub use loaded::Loaded;

@@ -10,11 +10,10 @@ use eutectic_cpu::Cpu;
 use eutectic_ir::{
     Dim, Graph, GraphError, Tensor, Type,
     lang::{Errors, Source},
-    text,
 };
 use eutectic_models::onnx::{self, ImportOptions, OnnxError};
 
-use crate::{Compiler, Error, Session};
+use crate::{Compiler, Error, Session, read_graph};
 
 /// Why a model cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -90,26 +89,26 @@ impl ModelFile {
     /// When the file cannot be read, is not valid, has unsupported parts or dimensions without a length, or does not fit the device.
     pub fn open(&self, compiler: &Compiler) -> Result<Model, ModelError> {
         let (graph, params) = match self.path.extension().is_some_and(|extension| extension == "onnx") {
-            true => self.imported()?,
-            false => (self.parsed()?, BTreeMap::new()),
+            true => self.imported(compiler)?,
+            false => (self.parsed(compiler)?, BTreeMap::new()),
         };
         let mut session = compiler.compile(&graph)?;
         session.load_named(|name| params.get(name).cloned())?;
         Ok(Model { session })
     }
 
-    fn imported(&self) -> Result<(Graph, BTreeMap<String, Tensor>), ModelError> {
-        let shapes = self.dims.clone();
-        let imported =
-            onnx::Model::open(&self.path)?.import_as(&ImportOptions { shapes, ..ImportOptions::default() })?;
+    fn imported(&self, compiler: &Compiler) -> Result<(Graph, BTreeMap<String, Tensor>), ModelError> {
+        let (shapes, ops) = (self.dims.clone(), compiler.rules().ops().clone());
+        let options = ImportOptions { shapes, ops, ..ImportOptions::default() };
+        let imported = onnx::Model::open(&self.path)?.import_as(&options)?;
         let params = imported.params()?;
         Ok((imported.graph, params))
     }
 
-    fn parsed(&self) -> Result<Graph, ModelError> {
+    fn parsed(&self, compiler: &Compiler) -> Result<Graph, ModelError> {
         let read = |source| ModelError::Read { path: self.path.clone(), source };
         let source = Source::new(self.path.display().to_string(), std::fs::read_to_string(&self.path).map_err(read)?);
-        let graph = text::parse(&source)?.bind_dims(&self.dims)?;
+        let graph = read_graph(&source, compiler.rules().ops())?.bind_dims(&self.dims)?;
         graph.fits()?;
         graph.computes()?;
         Ok(graph)

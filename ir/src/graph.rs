@@ -2,10 +2,13 @@
 
 mod build;
 mod control;
+mod expand;
+mod op_name;
 mod subgraph;
 mod surface;
 mod verify;
 
+pub use op_name::OpName;
 pub use subgraph::SubGraph;
 pub use surface::DotAxes;
 
@@ -211,28 +214,43 @@ impl Graph {
         Origin::new(self.scope.join("."))
     }
 
-    /// Adds an op; attributes by name, those with a default may be left out.
+    /// Adds an op, by its name where it is built in; attributes by name, those with a default may be left out.
     ///
     /// # Errors
     /// When operands or attributes do not fit the op's signature.
-    pub fn apply(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> Result<NodeId, GraphError> {
+    pub fn apply<'n>(
+        &mut self,
+        op: impl Into<OpName<'n>>,
+        operands: &[NodeId],
+        attrs: &[(&str, Attr)],
+    ) -> Result<NodeId, GraphError> {
         let origin = self.origin();
-        self.apply_at(op, operands, attrs, origin)
+        self.push(op.into(), operands, attrs, origin)
     }
 
     /// As [`Graph::apply`], with the model part given.
     ///
     /// # Errors
     /// As [`Graph::apply`].
-    pub fn apply_at(
+    pub fn apply_at<'n>(
         &mut self,
-        op: &str,
+        op: impl Into<OpName<'n>>,
         operands: &[NodeId],
         attrs: &[(&str, Attr)],
         origin: Origin,
     ) -> Result<NodeId, GraphError> {
-        self.room(op, 1)?;
-        self.known(op, operands)?;
+        self.push(op.into(), operands, attrs, origin)
+    }
+
+    fn push(
+        &mut self,
+        op: OpName<'_>,
+        operands: &[NodeId],
+        attrs: &[(&str, Attr)],
+        origin: Origin,
+    ) -> Result<NodeId, GraphError> {
+        self.room(op.text(), 1)?;
+        self.known(op.text(), operands)?;
         let (op, attrs, ty) = self.check(op, operands, attrs, &origin)?;
         self.names.extend(name_of(op, &attrs));
         self.nodes.push(Node { op, attrs, operands: operands.into(), ty, origin, observer: None });
@@ -296,21 +314,23 @@ impl Graph {
 
     fn check(
         &self,
-        op: &str,
+        op: OpName<'_>,
         operands: &[NodeId],
         attrs: &[(&str, Attr)],
         origin: &Origin,
     ) -> Result<(Op, Attrs, Type), GraphError> {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|id| self.ty(*id)).collect();
         let error = |problem: String, help: String| GraphError {
-            op: op.to_string(),
+            op: op.text().to_string(),
             operands: listed(types.iter()),
             origin: origin.clone(),
             problem,
             help,
         };
-        let Some(known) = Op::named(op) else {
-            return Err(error("there is no such op".into(), "`eutectic ops` lists them".into()));
+        let Some(known) = op.op() else {
+            let help =
+                "`eutectic ops` lists them; an op that a rule file declares is applied by its `Op`, not by its name";
+            return Err(error("there is no such op".into(), help.into()));
         };
         let shapes = attrs.iter().filter_map(|(_, attr)| match attr {
             Attr::Shape(shape) => Some(shape),
@@ -475,7 +495,7 @@ impl Graph {
                     (def.name, attr)
                 })
                 .collect();
-            bound.apply_at(node.op.name(), &node.operands, &attrs, node.origin.clone())?;
+            bound.apply_at(node.op, &node.operands, &attrs, node.origin.clone())?;
         }
         (bound.outputs, bound.updates) = (self.outputs.clone(), self.updates.clone());
         let error = |origin: &Origin, problem: String, help: &str| {

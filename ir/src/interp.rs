@@ -191,11 +191,45 @@ fn evaluate_as<S: Scalar>(
             }
         }
         (Eval::Tensors(eval), _) => S::tensors(&eval)(&OpCall { operands, attrs: &node.attrs, result: &node.ty }),
+        (Eval::Defined, _) => return defined(id, node, operands, keep),
         (_, Class::View(map)) => vec![view(map, node, operands).map_err(out_of_range)?],
         (_, Class::Loop) => return repeated(node, operands, keep),
         _ => vec![iota(node)],
     };
     Ok(results.into_iter().map(keep).collect())
+}
+
+/// The result of a declared op: that of its definition.
+fn defined<S: Scalar>(
+    id: NodeId,
+    node: &Node,
+    operands: &[&Value<S>],
+    keep: Keep<S>,
+) -> Result<Vec<Value<S>>, InterpError> {
+    let types: Vec<Type> = operands.iter().map(|value| value.ty()).collect();
+    let definition = node.op.definition().expect("an op is defined before a graph has it");
+    let graph = definition.graph(&node.attrs, &types.iter().collect::<Vec<_>>());
+    let graph = graph.expect("the graph was checked when it was built");
+    let inputs: Vec<NodeId> = graph.named("input").map(|(_, id)| id).collect();
+    let leaf = |id| match inputs.iter().position(|input| *input == id) {
+        Some(at) => Some(operands[at].clone()),
+        None => constant(graph.node(id)),
+    };
+    run(&graph, &leaf, keep).map_err(|error| match error {
+        InterpError::IndexOutOfRange { problem, op, .. } => {
+            let op = format!("{op} of {}", node.op);
+            InterpError::IndexOutOfRange { problem, op, node: id, origin: node.origin.clone() }
+        }
+        other => other,
+    })
+}
+
+/// The value of a constant.
+fn constant<S: Scalar>(node: &Node) -> Option<Value<S>> {
+    match (node.op.def().class, node.attrs.first()) {
+        (Class::Leaf(Leaf::Const), Some(Attr::Tensor(tensor))) => Some(Value::from_tensor(tensor)),
+        _ => None,
+    }
 }
 
 /// The results of a loop: the body, so many times.
@@ -222,10 +256,7 @@ fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Re
         };
         let leaf = |id| match inputs.iter().position(|input| *input == id) {
             Some(at) => Some(given(at)),
-            None => match (body.node(id).op.def().class, body.node(id).attrs.first()) {
-                (Class::Leaf(Leaf::Const), Some(Attr::Tensor(tensor))) => Some(Value::from_tensor(tensor)),
-                _ => None,
-            },
+            None => constant(body.node(id)),
         };
         let mut results = run(body, &leaf, keep)?;
         all.iter_mut().zip(results.drain(carried..)).for_each(|(all, one)| all.push(one));

@@ -26,6 +26,7 @@ impl Op {
             Class::Pointwise | Class::View(_) | Class::Update(_, Writes::Apart | Writes::InOrder) => true,
             Class::Update(_, Writes::Combined(how)) => how.def().selects,
             Class::Anchor(Anchor::Row(row)) => row.monoid.is_some_and(|how| how.def().selects),
+            Class::Composite => self.definition_hands_on(),
             _ => false,
         }
     }
@@ -54,7 +55,7 @@ fn has_observer(graph: &Graph) -> bool {
 /// Whether a node shows the rounding of an operand in full.
 fn observes(graph: &Graph, node: &Node, operand: NodeId) -> bool {
     let dtypes = graph.ty(operand).dtype().zip(node.ty.dtype());
-    dtypes.is_some_and(|(from, to)| from.is_float() && (node.op.def().observes)(from, to))
+    dtypes.is_some_and(|(from, to)| from.is_float() && node.op.observes(from, to))
 }
 
 /// Marks a graph of whose outputs some are observed elsewhere.

@@ -43,8 +43,8 @@ impl CompileOptions {
         let mut rules = packs(&*backend)?;
         for path in &self.rules {
             let added = match path.is_dir() {
-                true => RuleSet::load_dir(path).map_err(eutectic::Error::from)?,
-                false => RuleSet::read(&[Source::new(path.display().to_string(), text(path)?)])?,
+                true => RuleSet::load_dir_with(path, rules.ops()).map_err(eutectic::Error::from)?,
+                false => RuleSet::read_with(&[Source::new(path.display().to_string(), text(path)?)], rules.ops())?,
             };
             if added.is_empty() {
                 return Err(told(format_args!("no rule is in {}; a rule file is named NAME.rules", path.display())));

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
 
-use eutectic::{Compiler, Loaded, Planned, Session, Tensor, Type};
+use eutectic::{Compiler, Loaded, Planned, Session, Tensor, Type, engine::ir::Ops};
 use pyo3::{
     exceptions::PyUserWarning,
     prelude::*,
@@ -49,7 +49,7 @@ impl Model {
         options: CompileOptions,
     ) -> Result<Model> {
         let (fixed, params) = (named("the value of", fixed)?, named("parameter", params)?);
-        let opening = OpenOptions { shapes, fixed, weights, params };
+        let opening = OpenOptions { shapes, fixed, weights, params, ops: Ops::default() };
         let (compiled, session, warnings) = py.detach(|| guarded(|| load(source, opening, &options)))?;
         for warning in warnings {
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &CString::new(warning).unwrap_or_default(), 2)?;
@@ -262,12 +262,14 @@ fn named(what: &str, arrays: &Bound<'_, PyDict>) -> Result<Named> {
 
 fn load(
     source: ModelSource,
-    opening: OpenOptions,
+    mut opening: OpenOptions,
     options: &CompileOptions,
 ) -> Result<((Compiler, Planned), Session, Vec<String>)> {
     same_process()?;
     let compiler = options.compiler()?;
+    opening.ops = compiler.rules().ops().clone();
     let opened = open(source, opening)?;
+    let compiler = compiler.with_ops_of(&opened.graph)?;
     let (planned, mut session) = compiler.compile_planned(&opened.graph)?;
     session.load_named(|name| opened.params.get(name).cloned())?;
     Ok(((compiler, planned), session, opened.warnings))

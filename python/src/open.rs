@@ -8,12 +8,13 @@ use std::{
 use eutectic::{
     Dim, Graph, Tensor, Type,
     engine::{
-        ir::{lang::Source, text},
+        ir::{Ops, lang::Source},
         models::{
             Weights,
             onnx::{self, ImportOptions, ModelPort},
         },
     },
+    read_graph,
 };
 use pyo3::{prelude::*, pybacked::PyBackedBytes};
 
@@ -58,6 +59,8 @@ pub struct OpenOptions {
     pub weights: Option<PathBuf>,
     /// Parameters by name; they replace those of files.
     pub params: Named,
+    /// The ops that rules declare.
+    pub ops: Ops,
 }
 
 /// A model as it was opened.
@@ -137,8 +140,12 @@ fn is_text(bytes: &[u8]) -> bool {
 
 fn imported(model: &onnx::Model, options: &OpenOptions) -> Result<Opened> {
     let shapes = options.shapes.iter().map(|(name, length)| (name.clone(), length.dim(name))).collect();
-    let imported =
-        model.import_as(&ImportOptions { shapes, fixed: options.fixed.clone(), ..ImportOptions::default() })?;
+    let imported = model.import_as(&ImportOptions {
+        shapes,
+        fixed: options.fixed.clone(),
+        ops: options.ops.clone(),
+        ..ImportOptions::default()
+    })?;
     let params = imported.params()?;
     let warnings = imported.warnings().to_vec();
     Ok(Opened { params, warnings, graph: imported.graph })
@@ -151,7 +158,7 @@ fn parsed(place: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Opened> 
     if let Some(name) = options.fixed.keys().next() {
         return Err(told(format_args!("cannot fix `{name}` because {place} is no ONNX model; write a constant")));
     }
-    let graph = text::parse(&Source::new(place.to_string(), text))?;
+    let graph = read_graph(&Source::new(place.to_string(), text), &options.ops)?;
     let graph = bound(place, &graph, &options.shapes)?;
     graph.fits()?;
     graph.computes()?;

@@ -118,6 +118,22 @@ def test_rules_change_the_plan(tmp_path):
         eutectic.load(graph, params=params, rules=tmp_path / "empty")
 
 
+def test_graphs_name_ops_that_rules_or_they_themselves_declare(tmp_path):
+    declared = """
+(op mine/squared-relu (forall (F float) (?x F[A..]) (?k float :default 1.0)) (result F[A..])
+  (is (mul (mul (act ?x :kind relu) (act ?x :kind relu)) ?k)))
+"""
+    graph = '(graph "g" (input x f32[3]) (output y (mine/squared-relu x :k 0.5)))'
+    rules = tmp_path / "own.rules"
+    rules.write_text(declared)
+    x = numpy.array([-1.0, 2.0, 4.0], numpy.float32)
+    for model in (eutectic.load(graph.encode(), rules=rules), eutectic.load((declared + graph).encode())):
+        assert model.run({"x": x})["y"].tolist() == [0.0, 2.0, 8.0]
+        assert "decompose/mine/squared-relu" in str(model.explain())
+    with pytest.raises(eutectic.Error, match="there is no op `mine/squared-relu`"):
+        eutectic.load(graph.encode())
+
+
 def test_contracts_and_precisions(mlp_params):
     for fp in ("exact", "reassoc", "fast"):
         eutectic.load(MLP, shapes={"B": 2}, params=mlp_params, fp=fp)

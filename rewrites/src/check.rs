@@ -92,6 +92,44 @@ fn typed(rule: Rule) -> Result<Typed, LangError> {
     Ok(Typed { samples, forms })
 }
 
+/// Checks that a rule says what an op is made of for each element type that the op's signature admits, and returns its forms.
+///
+/// # Errors
+/// As [`checked`]; when the right side has another type for one of them, or none.
+pub(crate) fn defining(rule: Rule) -> Result<Vec<Compiled>, LangError> {
+    let forms = checked(rule)?;
+    let rule = forms[0].rule.clone();
+    let mut facts = Facts::default();
+    for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
+        let SlotKind::DType(class) = kind else { continue };
+        for dtype in class.members() {
+            let mut bound = Bindings::default();
+            // The slot is open.
+            let _ = bound.bind(slot, Bound::DType(dtype));
+            let drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| drawn(&rule, seed, bound.clone()));
+            let (mut tried, mut best) = (0, Outcome::NoMatch);
+            for sample in drawn {
+                if left(&rule, &mut facts, &sample).is_err() {
+                    continue;
+                }
+                for form in &forms {
+                    best = best.max(right(form, &sample)?);
+                }
+                tried += 1;
+                if tried >= SAMPLES && best == Outcome::Fine {
+                    break;
+                }
+            }
+            if tried > 0 && best != Outcome::Fine {
+                let message = format!("the definition has no value where {} = {dtype}", rule.scope.name(slot));
+                let help = "declare the element types for which it has one, such as (F float)";
+                return Err(refuse(&rule, rule.roots[0].span.clone(), message, help));
+            }
+        }
+    }
+    Ok(forms)
+}
+
 /// Tries a form of the left side on all samples; it must match, and have a right side, on one of them at least.
 fn tried(form: &Compiled, samples: &[Sample], own: usize) -> Result<(), LangError> {
     let mut best = Outcome::NoMatch;

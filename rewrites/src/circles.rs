@@ -76,7 +76,7 @@ fn scaled(graph: &Graph) -> Result<Graph, GraphError> {
         let attrs: Vec<(&str, Attr)> =
             node.op.def().attrs.iter().map(|d| d.name).zip(node.attrs.iter().cloned()).collect();
         let operands: Vec<NodeId> = node.operands.iter().map(|o| at[o.0 as usize]).collect();
-        let mut value = scaled.apply(node.op.name(), &operands, &attrs)?;
+        let mut value = scaled.apply(node.op, &operands, &attrs)?;
         let given = matches!(node.op.def().class, Class::Leaf(Leaf::Input | Leaf::Param));
         if let (true, Type::Tensor(dtype, shape)) = (given, &node.ty)
             && dtype.is_float()

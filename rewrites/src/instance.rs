@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use egg::Id;
-use eutectic_ir::{Attr, Graph, GraphError, NodeId, Op, lang::Bindings};
+use eutectic_ir::{Graph, GraphError, NodeId, lang::Bindings};
 use rustc_hash::FxHashMap;
 
 use crate::{
+    built::{apply, insert, node_of},
     check::{add, leaf},
     egraph::{EGraph, Facts, classes_of},
     guard::{Sight, guard},
-    instantiate::{Instantiator, NoInstance, NodeRecipe, Ref},
+    instantiate::{Instantiator, NoInstance, Ref},
     pattern::Match,
     recipe::Compiled,
     rule::Rule,
@@ -66,7 +67,7 @@ impl Probe {
 
     /// The rule as a set of its own.
     pub fn rules(&self) -> RuleSet {
-        RuleSet { rules: self.forms.clone(), rounds_all: false }
+        RuleSet { rules: self.forms.clone(), ..RuleSet::default() }
     }
 
     /// The probe of a changed rule, whose left side is still matched as it was: a mutant.
@@ -98,7 +99,7 @@ impl Probe {
         let mut right = legal.graph.clone();
         let variables: Vec<NodeId> =
             matches.iter().flat_map(|(m, ..)| form.pattern.tensors.iter().map(|t| legal.node(m.classes[*t]))).collect();
-        let nodes = insert(&mut right, &legal.egraph.analysis, &recipe.instrs, &variables)?;
+        let nodes = insert(&mut right, &legal.egraph.analysis, &recipe.instrs, &variables).map_err(refused)?;
         outputs(&mut right, &recipe.tops, &variables, &nodes)?;
         right.prune();
         Ok(Sides { written: written.finished()?, left: legal.finished()?, right })
@@ -133,7 +134,7 @@ impl BuiltSide {
                 let (op, attrs) = leaf(variable, &name, ty);
                 let node = match made.get(&name) {
                     Some(node) => *node,
-                    None => apply(&mut graph, op, &attrs, &[])?,
+                    None => apply(&mut graph, op, &attrs, &[]).map_err(refused)?,
                 };
                 made.insert(name, node);
                 let head = egraph.analysis.head(op, attrs);
@@ -152,7 +153,7 @@ impl BuiltSide {
             }
         }
         let instrs = builder.instrs;
-        let nodes = insert(&mut graph, &egraph.analysis, &instrs, &leaf_nodes)?;
+        let nodes = insert(&mut graph, &egraph.analysis, &instrs, &leaf_nodes).map_err(refused)?;
         let ids = add(&mut egraph, &instrs, &leaves);
         egraph.rebuild();
         let of_leaf = leaves.iter().copied().zip(leaf_nodes);
@@ -222,34 +223,6 @@ fn ill_typed(fault: NoInstance) -> Unmatched {
 
 fn refused(error: GraphError) -> Unmatched {
     Unmatched::IllTyped(error.to_string())
-}
-
-fn apply(graph: &mut Graph, op: Op, attrs: &[Attr], operands: &[NodeId]) -> Result<NodeId, Unmatched> {
-    let attrs: Vec<(&str, Attr)> = op.def().attrs.iter().map(|d| d.name).zip(attrs.iter().cloned()).collect();
-    graph.apply(op.name(), operands, &attrs).map_err(refused)
-}
-
-/// Adds instructions to a graph.
-fn insert(
-    graph: &mut Graph,
-    facts: &Facts,
-    instrs: &[NodeRecipe],
-    classes: &[NodeId],
-) -> Result<Vec<NodeId>, Unmatched> {
-    let mut nodes: Vec<NodeId> = Vec::with_capacity(instrs.len());
-    for instr in instrs {
-        let operands: Vec<NodeId> = instr.args.iter().map(|r| node_of(*r, classes, &nodes)).collect();
-        nodes.push(apply(graph, facts.op(instr.head), facts.attrs(instr.head), &operands)?);
-    }
-    Ok(nodes)
-}
-
-fn node_of(r: Ref, classes: &[NodeId], nodes: &[NodeId]) -> NodeId {
-    match r {
-        Ref::Class(n) => classes[n],
-        Ref::Instr(n) => nodes[n],
-        Ref::Number(_) => unreachable!("numbers stay open only where a pattern is compiled"),
-    }
 }
 
 fn outputs(graph: &mut Graph, tops: &[Ref], classes: &[NodeId], nodes: &[NodeId]) -> Result<(), Unmatched> {

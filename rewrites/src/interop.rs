@@ -79,7 +79,7 @@ pub fn rewrites(rules: &RuleSet, phase: Phase) -> Vec<Rewrite<InternedNode, Fact
 /// The rules without `group` and `once` rules: those that [`rewrites`] hands over.
 pub fn single(rules: &RuleSet) -> RuleSet {
     let chosen = rules.rules.iter().filter(|c| !c.rule.group && !c.rule.once).cloned().collect();
-    RuleSet { rules: chosen, rounds_all: rules.rounds_all }
+    RuleSet { rules: chosen, ..rules.clone() }
 }
 
 /// A rule as one of egg's.

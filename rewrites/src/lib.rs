@@ -5,7 +5,7 @@
 //!
 //! # The rule language
 //!
-//! A rule file (`*.rules`) holds rules; `;` starts a comment. The `;;` comment right above a rule is its
+//! A rule file (`*.rules`) holds rules and declarations of ops; `;` starts a comment. The `;;` comment right above a rule is its
 //! documentation and must be there: state the algebra.
 //!
 //! ```lisp
@@ -105,6 +105,36 @@
 //! sides of different type, rules for which no sample type-checks, and self-feeding rules (run on its own right side, the rule
 //! does not come to rest).
 //!
+//! # Ops of one's own
+//!
+//! A rule file may declare ops, and so may the file of a graph, before `(graph …)` ([`read_graph`]):
+//!
+//! ```lisp
+//! ;; k·max(x, 0)²
+//! (op my/squared-relu (forall (F float) (?x F[A..]) (?k float :default 1.0))
+//!   (result F[A..])
+//!   (is (mul (mul (act ?x :kind relu) (act ?x :kind relu)) ?k))
+//!   (onnx com.example SquaredRelu))
+//! ```
+//!
+//! `(op PACK/NAME (forall …) (where …)? (let ?y …)* (result TYPE) (is TERM) (onnx DOMAIN NAME)*)`. The name has a slash, which no built-in
+//! op has. The parts may stand in any order.
+//!
+//! - `forall` declares element types, operands and attributes. Operands are the tensors, attributes are the other variables; both
+//!   keep their order. A variable `?k` is the attribute `:k`. Its kind is one of `float`, `int`, `axis`, `axes`, `perm`, `shape`, `bool`,
+//!   `dtype`, `(one-of a b)`. Numbers, axes, truth values and words may have a `:default`.
+//! - `result` and `where` are the op's type signature, with the operands' types.
+//! - `is` says what the op is made of, in the language of right sides. It may name other declared ops, but not the op itself. Every
+//!   variable must be used.
+//! - `onnx` lets nodes of ONNX files be this op, also where the reader knows that node. Inputs keep their order, and attributes go by name;
+//!   ONNX's names have underscores for hyphens.
+//!
+//! Such an op is a composite like the built-in ones: a row of the op table, and the `exact` rule `decompose/PACK/NAME`, which defines it. Rules
+//! match and make the op by its name, `explain` names the rule, `--without` leaves it out. The interpreter, the flops and the observed
+//! operands follow from the definition. The definition must give the declared result: that is checked on samples when the file is
+//! read, and on the operands at hand wherever the op is applied. From Rust, `RuleSet::ops` gives the [`Op`](eutectic_ir::Op) that
+//! `Graph::apply` takes.
+//!
 //! # Why egg's e-graph, and neither its patterns nor its `Runner`
 //!
 //! The e-graph, its hash-consing, congruence and analysis are egg's. Searching, applying and scheduling are ours, each for one reason:
@@ -143,9 +173,12 @@
 //! ```
 
 mod apply;
+mod built;
 mod check;
 mod circles;
 mod classes;
+mod declare;
+mod definition;
 mod egraph;
 mod engine;
 pub mod expr;
@@ -158,6 +191,7 @@ mod legal;
 mod lint;
 mod log;
 mod optimize;
+mod own_ops;
 mod parse;
 mod pattern;
 mod proof;
@@ -174,6 +208,7 @@ pub use engine::{EngineLimits, PhaseReport, RuleStatistics, Stop};
 pub use instance::{Probe, Sides, Unmatched};
 pub use lint::{Lint, lint};
 pub use optimize::{Applied, Observed, Options, RewriteError, Rewritten, optimize};
+pub use own_ops::{OpClash, read_graph};
 pub use proof::{Claim, FILE as PROOFS, Proof, Proofs};
 pub use rule::{Contract, Phase, Rule};
 pub use ruleset::{Choice, Fp, LoadError, Precision, RuleSet};

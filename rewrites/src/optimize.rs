@@ -15,6 +15,7 @@ use crate::{
     egraph::{EGraph, Facts, InternedNode},
     engine::{Engine, EngineLimits, PhaseReport, RuleStatistics},
     log::{Log, Makers, canonical},
+    own_ops::OpClash,
     recipe::Compiled,
     rule::Phase,
     ruleset::RuleSet,
@@ -38,6 +39,9 @@ pub enum RewriteError {
     /// Part of the program has no legal form with the rules that ran.
     #[error("no rule brings these into a form that kernels take: {}", .0.join("; "))]
     Illegal(Vec<String>),
+    /// Two ops have one name.
+    #[error(transparent)]
+    Ops(#[from] OpClash),
     /// A rule is wrong.
     #[error(transparent)]
     Rule(#[from] Box<LangError>),
@@ -117,9 +121,10 @@ impl Rewritten {
 /// Saturates a graph with rules, phase by phase.
 ///
 /// # Errors
-/// When dims are unbound, a rule turns out to be wrong, or a part of the program has no legal form in the end.
+/// When dims are unbound, a rule turns out to be wrong, an op has the name of another one that the rules declare, or a part of the program has no legal form in the end.
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
     let graph = &*graph.observed();
+    let rules = &*rules.with_ops_of(graph)?;
     let (engine, program, phases) = saturate(graph, rules, options)?;
     let Engine { egraph, log, statistics, withheld, .. } = engine;
     let outputs: Vec<Id> = graph.results().filter_map(|(_, node)| program[node.0 as usize].0).collect();

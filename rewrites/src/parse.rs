@@ -1,15 +1,19 @@
 //! Reads rule files: from S-expressions to [`Rule`]s, with every error where it stands.
 
 mod declarations;
+pub(crate) mod op_form;
 mod per_op;
 mod sides;
 
 use std::ops::Range;
 
-use eutectic_ir::lang::{
-    LangError, Sexp, SexpKind, Source,
-    sexp::{self, did_you_mean, nearest},
-    typing::{Scope, SlotKind, is_variable},
+use eutectic_ir::{
+    lang::{
+        LangError, Sexp, SexpKind, Source,
+        sexp::{did_you_mean, nearest},
+        typing::{Scope, SlotKind, is_variable},
+    },
+    ops::Ops,
 };
 use per_op::one_per_op;
 
@@ -18,16 +22,30 @@ use crate::rule::{Contract, Phase, Rule, Term, Variable};
 /// A part of the rule could not be read; the error is noted already.
 pub(crate) struct Noted;
 
-/// Reads a file. What cannot be read is left out of the rules and reported.
-pub(crate) fn rules(source: &Source) -> (Vec<Rule>, Vec<LangError>) {
-    let forms = match sexp::read(source) {
-        Ok(forms) => forms,
-        Err(errors) => return (Vec::new(), errors.0),
-    };
+/// The ops that rules may name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub ops: Ops,
+    /// The names of ops whose declarations are wrong: nothing more is said of what uses them.
+    pub broken: Vec<String>,
+}
+
+/// Whether a form declares an op.
+pub(crate) fn is_op(form: &Sexp) -> bool {
+    form.call().is_some_and(|(head, _)| head == "op")
+}
+
+/// The declarations of ops in a source.
+pub(crate) fn ops_of<'s>(source: &'s Source, forms: &'s [Sexp]) -> impl Iterator<Item = (&'s Source, &'s Sexp)> {
+    forms.iter().filter(|form| is_op(form)).map(move |form| (source, form))
+}
+
+/// Reads the rules of a file. What cannot be read is left out of the rules and reported.
+pub(crate) fn rules(source: &Source, forms: &[Sexp], known: &Known) -> (Vec<Rule>, Vec<LangError>) {
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
-    for form in &forms {
+    for form in forms.iter().filter(|form| !is_op(form)) {
         for (suffix, form) in one_per_op(form) {
-            let (rule, mut wrong) = RuleReader::rule(source, &form, &suffix);
+            let (rule, mut wrong) = RuleReader::rule(source, &form, &suffix, known);
             rules.extend(rule);
             // The copies of a rule that is one for each op repeat its errors.
             let said = |e: &LangError| errors.iter().any(|o: &LangError| o.offset() == e.offset());
@@ -39,7 +57,7 @@ pub(crate) fn rules(source: &Source) -> (Vec<Rule>, Vec<LangError>) {
 }
 
 /// Every sequence of dims that is written with its dots.
-fn sequences<'s>(sexp: &'s Sexp, visit: &mut dyn FnMut(&'s str)) {
+pub(crate) fn sequences<'s>(sexp: &'s Sexp, visit: &mut dyn FnMut(&'s str)) {
     match &sexp.kind {
         SexpKind::Atom(a) => {
             if let Some(name) = a.strip_suffix("..").filter(|n| is_variable(n)) {
@@ -61,6 +79,9 @@ pub(crate) enum RuleSide {
 /// Reads one rule.
 pub(crate) struct RuleReader<'a> {
     pub source: &'a Source,
+    pub known: &'a Known,
+    /// The documentation of a rule that is made from a declaration; others have a comment above them.
+    doc: Option<String>,
     pub name: String,
     pub scope: Scope,
     pub variables: Vec<Variable>,
@@ -84,9 +105,30 @@ const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
 const SHAPE_OF_A_RULE: &str = "(rule pack/name (forall …) (=> left right) (eq exact|(ulp n)|reassoc|fast))";
 
 impl<'a> RuleReader<'a> {
-    fn rule(source: &'a Source, form: &Sexp, suffix: &str) -> (Option<Rule>, Vec<LangError>) {
-        let mut reader = RuleReader {
+    fn rule(source: &'a Source, form: &Sexp, suffix: &str, known: &'a Known) -> (Option<Rule>, Vec<LangError>) {
+        RuleReader::new(source, known, None).all(form, suffix)
+    }
+
+    /// Reads the rule that a declaration of an op makes.
+    pub fn definition(
+        source: &'a Source,
+        form: &Sexp,
+        known: &'a Known,
+        doc: String,
+    ) -> (Option<Rule>, Vec<LangError>) {
+        RuleReader::new(source, known, Some(doc)).all(form, "")
+    }
+
+    fn all(mut self, form: &Sexp, suffix: &str) -> (Option<Rule>, Vec<LangError>) {
+        let rule = self.read(form, suffix).ok().filter(|_| self.errors.is_empty());
+        (rule, self.errors)
+    }
+
+    fn new(source: &'a Source, known: &'a Known, doc: Option<String>) -> RuleReader<'a> {
+        RuleReader {
             source,
+            known,
+            doc,
             name: String::new(),
             scope: Scope::default(),
             variables: Vec::new(),
@@ -99,9 +141,7 @@ impl<'a> RuleReader<'a> {
             group: None,
             contract: None,
             errors: Vec::new(),
-        };
-        let rule = reader.read(form, suffix).ok().filter(|_| reader.errors.is_empty());
-        (rule, reader.errors)
+        }
     }
 
     /// Notes an error.
@@ -127,9 +167,9 @@ impl<'a> RuleReader<'a> {
     fn read(&mut self, form: &Sexp, suffix: &str) -> Result<Rule, Noted> {
         let Some(("rule", items)) = form.call() else {
             self.name = "(no rule)".into();
-            let guess = form.call().and_then(|(head, _)| did_you_mean(head, ["rule"].into_iter()));
+            let guess = form.call().and_then(|(head, _)| did_you_mean(head, ["rule", "op"].into_iter()));
             let help = guess.unwrap_or_else(|| SHAPE_OF_A_RULE.into());
-            return self.wrong(start(form), "only rules stand in a rule file", help);
+            return self.wrong(start(form), "only rules and ops stand in a rule file", help);
         };
         self.name = "(unnamed)".into();
         let name = items.first().and_then(Sexp::atom).filter(|n| !n.starts_with([':', '?'])).unwrap_or_default();
@@ -187,12 +227,10 @@ impl<'a> RuleReader<'a> {
 
     /// The `;;` lines right above the rule.
     fn doc(&mut self, form: &Sexp) -> Result<String, Noted> {
-        let before = self.source.text[..form.span.start].trim_end_matches([' ', '\t']);
-        let lines = before.strip_suffix('\n').unwrap_or_default().lines().rev();
-        let mut doc: Vec<_> =
-            lines.map_while(|l| l.trim().strip_prefix(";;")).map(|l| l.trim_start_matches(';').trim()).collect();
-        doc.reverse();
-        let doc = doc.join("\n").trim().to_string();
+        if let Some(doc) = self.doc.take() {
+            return Ok(doc);
+        }
+        let doc = comment_above(self.source, form);
         if doc.is_empty() {
             let help = "state the algebra in a `;;` comment right above it, such as `;; x · 1 = x`";
             return self.wrong(start(form), "this rule is not documented", help);
@@ -249,6 +287,16 @@ impl<'a> RuleReader<'a> {
         let help = guess.map_or(help.to_string(), |guess| format!("{guess} {help}"));
         self.wrong(item.span.clone(), "this is not a numeric contract", help)
     }
+}
+
+/// The text of the `;;` lines right above a form.
+pub(crate) fn comment_above(source: &Source, form: &Sexp) -> String {
+    let before = source.text[..form.span.start].trim_end_matches([' ', '\t']);
+    let lines = before.strip_suffix('\n').unwrap_or_default().lines().rev();
+    let mut doc: Vec<_> =
+        lines.map_while(|l| l.trim().strip_prefix(";;")).map(|l| l.trim_start_matches(';').trim()).collect();
+    doc.reverse();
+    doc.join("\n").trim().to_string()
 }
 
 /// An error that names its rule.

@@ -46,7 +46,7 @@ impl Recipe {
             for arg in args {
                 let Ref::Instr(read) = arg else { continue };
                 let dtypes = facts.ty(self.instrs[read].ty).dtype().zip(to);
-                if dtypes.is_some_and(|(from, to)| from.is_float() && (op.def().observes)(from, to)) {
+                if dtypes.is_some_and(|(from, to)| from.is_float() && op.observes(from, to)) {
                     self.hand_on(facts, arg, op);
                 }
             }
@@ -198,9 +198,9 @@ impl RecipeCost {
     fn add(&mut self, egraph: &EGraph, head: Head, operands: &[TypeId], result: TypeId) {
         let facts = &egraph.analysis;
         let operands: Vec<_> = operands.iter().map(|t| facts.ty(*t)).collect();
-        let def = facts.op(head).def();
-        self.flops += (def.flops)(&operands, facts.ty(result));
-        if !matches!(def.class, eutectic_ir::Class::View(_) | eutectic_ir::Class::Project) {
+        let op = facts.op(head);
+        self.flops += op.flops(facts.attrs(head), &operands, facts.ty(result));
+        if !matches!(op.def().class, eutectic_ir::Class::View(_) | eutectic_ir::Class::Project) {
             self.elements += facts.ty(result).count() as f64;
         }
     }

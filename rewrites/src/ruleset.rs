@@ -2,16 +2,20 @@
 
 use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
 
-use eutectic_ir::lang::{
-    Errors, LangError, Source,
-    sexp::{did_you_mean, nearest},
+use eutectic_ir::{
+    lang::{
+        Errors, LangError, Sexp, Source,
+        sexp::{self, did_you_mean, nearest},
+    },
+    ops::Ops,
 };
 use rayon::prelude::*;
 
 use crate::{
     check,
+    declare::{DeclaredOps, declare},
     glob::{Glob, GlobError},
-    parse::{self, located},
+    parse::{self, located, ops_of},
     proof::{self, Proofs},
     recipe::Compiled,
     rule::{Contract, Rule},
@@ -27,6 +31,8 @@ const PROOFS: &str = include_str!("../rules/proofs.txt");
 pub struct RuleSet {
     /// Each legal form of a rule's left side is one of these.
     pub(crate) rules: Vec<Arc<Compiled>>,
+    /// The ops that the files of the rules declare.
+    pub(crate) ops: Ops,
     /// Whether they were chosen for `--fp exact`: then kernels round every 16-bit value to its type, even where they do not store it.
     pub(crate) rounds_all: bool,
 }
@@ -164,7 +170,7 @@ impl RuleSet {
         let sources: Vec<_> = EMBEDDED.iter().map(|(name, text)| Source::new(*name, *text)).collect();
         // Where this file is damaged, a test says so; rules go on without verdicts.
         let proofs = PROOFS.parse().unwrap_or_default();
-        let (rules, errors) = RuleSet::compiled(&sources, &proofs, check::trusted);
+        let (rules, errors) = RuleSet::compiled(&sources, &Ops::default(), &proofs, check::trusted);
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
@@ -173,15 +179,24 @@ impl RuleSet {
     /// # Errors
     /// When a file cannot be read, and every rule that is wrong.
     pub fn load_dir(directory: &Path) -> Result<RuleSet, LoadError> {
-        let (rules, mut errors) = RuleSet::load_dir_partly(directory)?;
+        RuleSet::load_dir_with(directory, &Ops::default())
+    }
+
+    /// As [`RuleSet::load_dir`]; the rules may name `known` ops, besides those that the files declare.
+    ///
+    /// # Errors
+    /// As [`RuleSet::load_dir`].
+    pub fn load_dir_with(directory: &Path, known: &Ops) -> Result<RuleSet, LoadError> {
+        let (rules, mut errors) = RuleSet::load_dir_partly(directory, known)?;
         if errors.is_empty() { Ok(rules) } else { Err(errors.swap_remove(0)) }
     }
 
-    /// What loads of the `*.rules` files under a directory, and why the rest does not: files that cannot be read, then rules.
+    /// What loads of the `*.rules` files under a directory, and why the rest does not: files that cannot be read, then rules. The rules
+    /// may name `known` ops, besides those that the files declare.
     ///
     /// # Errors
     /// When a directory cannot be read.
-    pub fn load_dir_partly(directory: &Path) -> Result<(RuleSet, Vec<LoadError>), LoadError> {
+    pub fn load_dir_partly(directory: &Path, known: &Ops) -> Result<(RuleSet, Vec<LoadError>), LoadError> {
         let mut files = Vec::new();
         collect(directory, &mut Vec::new(), &mut files)?;
         files.sort();
@@ -196,7 +211,7 @@ impl RuleSet {
             errors.push(error);
             Proofs::default()
         });
-        let (rules, wrong) = RuleSet::compiled(&sources, &proofs, check::checked);
+        let (rules, wrong) = RuleSet::compiled(&sources, known, &proofs, check::checked);
         if !wrong.is_empty() {
             errors.push(Errors(wrong).into());
         }
@@ -208,24 +223,42 @@ impl RuleSet {
     /// # Errors
     /// Everything that is wrong in any of them.
     pub fn read(sources: &[Source]) -> Result<RuleSet, Errors> {
-        let (rules, errors) = RuleSet::compiled(sources, &Proofs::default(), check::checked);
+        RuleSet::read_with(sources, &Ops::default())
+    }
+
+    /// As [`RuleSet::read`]; the rules may name `known` ops, besides those that the sources declare.
+    ///
+    /// # Errors
+    /// As [`RuleSet::read`].
+    pub fn read_with(sources: &[Source], known: &Ops) -> Result<RuleSet, Errors> {
+        let (rules, errors) = RuleSet::compiled(sources, known, &Proofs::default(), check::checked);
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
     fn compiled(
         sources: &[Source],
+        known: &Ops,
         proofs: &Proofs,
         compile: fn(Rule) -> Result<Vec<Compiled>, LangError>,
     ) -> (RuleSet, Vec<LangError>) {
-        let (mut read, mut errors) = (Vec::new(), Vec::new());
+        let (mut files, mut unreadable): (Vec<(&Source, Vec<Sexp>)>, Vec<LangError>) = (Vec::new(), Vec::new());
         for source in sources {
-            let (of_source, wrong) = parse::rules(source);
+            match sexp::read(source) {
+                Ok(forms) => files.push((source, forms)),
+                Err(errors) => unreadable.extend(errors.0),
+            }
+        }
+        let ops: Vec<(&Source, &Sexp)> = files.iter().flat_map(|(source, forms)| ops_of(source, forms)).collect();
+        let DeclaredOps { known, mut rules, errors } = declare(&ops, known, proofs);
+        let mut errors = [unreadable, errors].concat();
+        let mut read = Vec::new();
+        for (source, forms) in &files {
+            let (of_source, wrong) = parse::rules(source, forms, &known);
             read.extend(of_source.into_iter().map(|rule| Rule { proof: proofs.of(&rule).cloned(), ..rule }));
             errors.extend(wrong);
         }
         // Every rule is typed on samples, which is most of what loading takes.
         let compiled: Vec<_> = read.into_par_iter().map(compile).collect();
-        let mut rules = Vec::new();
         for result in compiled {
             match result {
                 Ok(forms) => rules.extend(forms.into_iter().map(Arc::new)),
@@ -233,7 +266,7 @@ impl RuleSet {
             }
         }
         errors.extend(duplicates(&mut rules));
-        (RuleSet { rules, rounds_all: false }, errors)
+        (RuleSet { rules, ops: known.ops, rounds_all: false }, errors)
     }
 
     /// This set and another.
@@ -249,6 +282,10 @@ impl RuleSet {
     pub fn and_partly(mut self, other: RuleSet) -> (RuleSet, Vec<LangError>) {
         self.rules.extend(other.rules);
         let errors = duplicates(&mut self.rules);
+        for op in other.ops.declared() {
+            // Of two ops of a name, the rules that define them clash as well.
+            let _ = self.ops.add(*op);
+        }
         (self, errors)
     }
 
@@ -269,7 +306,7 @@ impl RuleSet {
             admitted && !named(&without) && (only.is_empty() || named(&only) || rule.phase == crate::Phase::Legalize)
         };
         let rules = self.rules.iter().filter(stays).cloned().collect();
-        Ok(RuleSet { rules, rounds_all: choice.fp == Fp::Exact })
+        Ok(RuleSet { rules, ops: self.ops.clone(), rounds_all: choice.fp == Fp::Exact })
     }
 
     /// What a pattern that no rule matches may mean: a pack, where it is a glob; a name, also without its pack.
@@ -344,7 +381,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Brings rules into the order of their names and reports names that are taken.
-fn duplicates(rules: &mut Vec<Arc<Compiled>>) -> Vec<LangError> {
+pub(crate) fn duplicates(rules: &mut Vec<Arc<Compiled>>) -> Vec<LangError> {
     // Stable: of two rules of a name, the later one is reported.
     rules.sort_by(|a, b| (&a.rule.name, a.variant).cmp(&(&b.rule.name, b.variant)));
     let mut errors = Vec::new();

@@ -161,10 +161,13 @@ impl RuleReader<'_> {
 
     fn call(&mut self, head: &str, items: &[Sexp], sexp: &Sexp, side: RuleSide) -> Result<Term, Noted> {
         let Some(op) = self.op(head) else {
+            if self.known.broken.iter().any(|broken| broken == head) {
+                return Err(Noted);
+            }
             let at = sexp.list().map_or(sexp.span.clone(), |l| l[0].span.clone());
             let help = match head.starts_with('?') {
                 true => Some("declare it: (?f pointwise 1), or (?f (one-of add sub))".into()),
-                false => did_you_mean(head, Op::all().map(Op::name)),
+                false => did_you_mean(head, self.known.ops.all().map(Op::name)),
             };
             let help = help.unwrap_or_else(|| "`eutectic ops` lists the ops".into());
             return self.wrong(at, format!("there is no op `{head}`"), help);
@@ -195,7 +198,7 @@ impl RuleReader<'_> {
     fn op(&self, head: &str) -> Option<OpTerm> {
         match self.variable(head).map(|at| &self.variables[at].kind) {
             Some(VariableKind::Op(slot, group)) => Some(OpTerm::Variable(*slot, *group)),
-            _ => Op::named(head).map(OpTerm::Named),
+            _ => self.known.ops.named(head).map(OpTerm::Named),
         }
     }
 

@@ -81,6 +81,7 @@ pub fn why(
     options: &Options,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<Why>, RewriteError> {
+    let rules = &*rules.with_ops_of(graph)?;
     let (mut engine, program, _) = saturate(graph, rules, options)?;
     let statistics = merged(std::mem::take(&mut engine.statistics));
     let named = rules.rules.chunk_by(|a, b| a.rule.name == b.rule.name).filter(|forms| wanted(&forms[0].rule.name));

@@ -71,11 +71,12 @@ struct AblationRow {
 pub fn run(args: &Args) -> Result<(), Fault> {
     let reads = args.program.reads().chain(args.inputs.reads());
     files::read_stdin_once(reads.chain(args.compile.device.reads()))?;
-    let compiler = args.compile.compiler()?;
+    let compiler = args.compile.compiler_for(&args.program)?;
     let given = args.inputs.read()?;
     let mut program = args.program.clone();
     program.infer(&given)?;
     let graph = program.graph()?;
+    let compiler = compiler.with_ops_of(&graph)?;
     let (params, _) = program.params(&graph)?;
     let inputs = program.inputs(&graph, given)?;
     let ablation = Ablation { args, compiler, graph, params, inputs };

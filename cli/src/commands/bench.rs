@@ -59,6 +59,10 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let problem = format!("{flag} is about one program, a sweep has several");
         return Err(input(problem, format!("leave out --sweep or {flag}")));
     }
+    if !args.measure.sweep.is_empty() {
+        // A file says what its dimensions are once its ops are known.
+        args.job.compile.compiler_for(&args.job.program)?;
+    }
     sweep::check(&args.measure.sweep, &args.job.program)?;
     let mut benches = Vec::new();
     for point in points {
@@ -125,10 +129,11 @@ impl<'a> Bench<'a> {
     fn at(args: &'a Args, point: Point) -> Result<Bench<'a>, Fault> {
         let mut job = args.job.clone();
         point.set(&mut job);
+        let compiler = job.compile.compiler_for(&job.program)?;
         let given = args.given(&job)?;
         job.program.infer(&given)?;
-        let compiler = job.compile.compiler()?;
         let graph = job.program.graph()?;
+        let compiler = compiler.with_ops_of(&graph)?;
         let bar = progress("compiling", None);
         // What has no room here is refused before numbers are made for it.
         let (planned, mut session) = match &args.plan {

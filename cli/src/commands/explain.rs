@@ -31,8 +31,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     output::one_on_stdout([("--html".into(), args.html.is_some()), args.job.json()])?;
     let wanted = pattern(&args.glob)?;
-    let compiler = args.job.compile.compiler()?;
+    let compiler = args.job.compile.compiler_for(&args.job.program)?;
     let graph = args.job.program.graph()?;
+    let compiler = compiler.with_ops_of(&graph)?;
     let planned = {
         let _bar = progress("planning", None);
         compiler.plan(&graph)?

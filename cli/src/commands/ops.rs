@@ -1,12 +1,18 @@
 //! `ops`: the op table.
 
-use std::io::{Write, stdout};
+use std::{
+    io::{Write, stdout},
+    path::PathBuf,
+};
 
-use eutectic::engine::ir::{Attr, Class, Op, lang::sexp::did_you_mean, ops::Default as AttrDefault};
+use eutectic::{
+    RuleSet,
+    engine::ir::{Attr, Class, Op, lang::sexp::did_you_mean, ops::Default as AttrDefault},
+};
 use serde_json::json;
 
 use crate::{
-    args::{pattern, print_json},
+    args::{LoadedRules, pattern, print_json, with_directories},
     fault::{Fault, input},
     format::Format,
     table::{heading, table},
@@ -18,6 +24,8 @@ Examples:
   eutectic ops
   # some of them
   eutectic ops 'reduce-*'
+  # those that rule files of one's own declare
+  eutectic ops 'mine/*' --rules mine
   # for programs
   eutectic ops --format json
 
@@ -32,6 +40,9 @@ pub struct Args {
     /// Only ops of that name
     #[arg(default_value = "*")]
     glob: String,
+    /// Adds the ops that the rule files (*.rules) of a directory declare; may be repeated
+    #[arg(long = "rules", value_name = "DIR")]
+    directories: Vec<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -43,9 +54,13 @@ pub struct Args {
 /// When no op has such a name.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let wanted = pattern(&args.glob)?;
-    let ops: Vec<Op> = Op::all().filter(|op| wanted.is_match(op.name())).collect();
+    let LoadedRules { rules, faults, .. } = with_directories(RuleSet::default(), &args.directories)?;
+    Fault::all(faults)?;
+    let known = rules.ops();
+    let ops: Vec<Op> = known.all().filter(|op| wanted.is_match(op.name())).collect();
     if ops.is_empty() {
-        let guess = did_you_mean(&args.glob, Op::all().map(|op| op.name())).map_or(String::new(), |guess| guess + " ");
+        let guess =
+            did_you_mean(&args.glob, known.all().map(|op| op.name())).map_or(String::new(), |guess| guess + " ");
         let help = format!("{guess}`eutectic ops` lists all of them");
         return Err(input(format!("no op is named `{}`", args.glob), help));
     }
@@ -68,7 +83,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
                 op.name().into(),
                 attributes(*op),
                 format!("{}{legal}", def.signature),
-                format!("{}{commutative}", def.doc),
+                format!("{}{commutative}{}", def.doc, made_of(*op)),
             ]);
         }
         writeln!(out, "{table}\n")?;
@@ -89,6 +104,14 @@ fn class_of(op: Op) -> &'static str {
         Class::Project => "project",
         Class::Loop => "loop",
     }
+}
+
+/// What an op that a file declares is made of, and where.
+fn made_of(op: Op) -> String {
+    let Some(declared) = op.declared() else { return String::new() };
+    let line = if op.def().doc.is_empty() { "" } else { "\n" };
+    let onnx: Vec<_> = declared.onnx.iter().map(|(domain, name)| format!("\nonnx: {domain} {name}")).collect();
+    format!("{line}is: {}\nin: {}{}", declared.is, declared.place, onnx.concat())
 }
 
 fn attributes(op: Op) -> String {
@@ -117,5 +140,8 @@ fn describe(op: Op) -> serde_json::Value {
     json!({
         "name": def.name, "class": class_of(op), "doc": def.doc, "attributes": attrs,
         "signature": def.signature, "legal": def.legal, "commutative": def.commutative,
+        "declared": op.declared().map(|declared| json!({
+            "is": declared.is, "place": declared.place, "text": declared.text, "onnx": declared.onnx,
+        })),
     })
 }

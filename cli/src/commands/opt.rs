@@ -122,12 +122,13 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     let (dot, phases) = (args.dot, !args.print_after_phase.is_empty());
     output::one_on_stdout([("--dot".into(), dot), ("--print-after-phase".into(), phases), args.job.json()])?;
+    let compiler = args.job.compile.compiler_for(&args.job.program)?;
     let graph = args.job.program.graph()?;
     let mut out = stdout().lock();
     if args.dot {
         return Ok(write!(out, "{}", eutectic::engine::ir::dot::dot(&graph))?);
     }
-    let compiler = args.job.compile.compiler()?;
+    let compiler = compiler.with_ops_of(&graph)?;
     for phase in args.print_after_phase.iter().flat_map(|name| name.phases()) {
         for (block, graph) in compiler.after_phase(&graph, phase)?.iter().enumerate() {
             writeln!(out, "; after {phase}, block {block}\n{}", text::print(graph, text::Style { types: true }))?;

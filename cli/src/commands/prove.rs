@@ -10,7 +10,10 @@ use std::{
 
 use eutectic::{
     Error, RuleSet,
-    engine::rewrites::{Claim, PROOFS, Probe, Proof, Proofs},
+    engine::{
+        ir::Ops,
+        rewrites::{Claim, PROOFS, Probe, Proof, Proofs},
+    },
 };
 use eutectic_prover::{Counterexample, Verdict, judge_all};
 use serde_json::{Value, json};
@@ -69,8 +72,10 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 impl Args {
     /// Writes the verdicts on the rules of each directory into it.
     fn keep(&self, judged: &[(&Probe, Verdict)]) -> Result<(), Fault> {
+        let mut known = Ops::default();
         for directory in &self.directories {
-            let (rules, _) = RuleSet::load_dir_partly(directory).map_err(Error::from)?;
+            let (rules, _) = RuleSet::load_dir_partly(directory, &known).map_err(Error::from)?;
+            known = rules.ops().clone();
             let mut proofs = Proofs::default();
             for (probe, verdict) in judged {
                 if let (Some(rule), Verdict::Shown(proof)) = (rules.get(&probe.rule().name), verdict) {

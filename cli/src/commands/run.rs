@@ -86,11 +86,12 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
         let help = "give at least one, as in --text \"hello\"; --random runs the graph on random token ids";
         return Err(input(format!("{} embeds texts, and no --text was given", args.job.program.model.display()), help));
     }
-    let compiler = args.job.compile.compiler()?;
+    let compiler = args.job.compile.compiler_for(&args.job.program)?;
     let given = args.inputs.read()?;
     let mut program = args.job.program.clone();
     program.infer(&given)?;
     let graph = program.graph()?;
+    let compiler = compiler.with_ops_of(&graph)?;
     if args.verify {
         let (params, inputs) = (program.params(&graph)?, program.inputs(&graph, given)?);
         return verify::run(args, &compiler, &graph, &params, &inputs);

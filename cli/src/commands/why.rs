@@ -37,8 +37,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     let wanted = pattern(&args.rule)?;
-    let compiler = args.job.compile.compiler()?;
+    let compiler = args.job.compile.compiler_for(&args.job.program)?;
     let graph = args.job.program.graph()?;
+    let compiler = compiler.with_ops_of(&graph)?;
     let found = compiler.why(&graph, |rule| wanted.is_match(rule))?;
     if found.is_empty() {
         return Err(no_rule(&args.rule, compiler.rules()));

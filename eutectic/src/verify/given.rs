@@ -109,7 +109,7 @@ pub(crate) fn work(graph: &Graph) -> f64 {
         let operands: Vec<_> = node.operands.iter().map(|id| graph.ty(*id)).collect();
         let body = node.attrs.iter().any(|attr| matches!(attr, Attr::Graph(_)));
         let looped = body.then(|| Loop::of(&node.attrs).map(|of| of.times as f64 * work(of.body))).flatten();
-        looped.unwrap_or_else(|| (node.op.def().flops)(&operands, &node.ty) + node.ty.count() as f64)
+        looped.unwrap_or_else(|| node.op.flops(&node.attrs, &operands, &node.ty) + node.ty.count() as f64)
     };
     graph.nodes().map(|(_, node)| of_node(node)).sum()
 }

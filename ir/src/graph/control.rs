@@ -184,7 +184,7 @@ impl Graph {
     /// A node of another graph here.
     fn again(&mut self, op: Op, attrs: &[Attr], operands: &[NodeId]) -> Result<NodeId, GraphError> {
         let named: Vec<(&str, Attr)> = op.def().attrs.iter().map(|a| a.name).zip(attrs.iter().cloned()).collect();
-        self.apply(op.name(), operands, &named)
+        self.apply(op, operands, &named)
     }
 
     fn refuse(&self, body: &Graph, problem: String, help: &str) -> GraphError {

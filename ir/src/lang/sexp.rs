@@ -1,6 +1,6 @@
 //! The S-expression reader, and errors that point into the source.
 
-use std::{ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 
@@ -146,6 +146,26 @@ pub enum SexpKind {
     Bracket(String, Vec<Sexp>),
     /// `{…}`: the elements of a constant.
     Brace(Vec<Sexp>),
+}
+
+/// As text that reads back as it.
+impl fmt::Display for Sexp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, open: char, items: &[Sexp], close: char| {
+            let items: Vec<String> = items.iter().map(Sexp::to_string).collect();
+            write!(f, "{open}{}{close}", items.join(" "))
+        };
+        match &self.kind {
+            SexpKind::Atom(word) => f.write_str(word),
+            SexpKind::Text(text) => f.write_str(&quote(text)),
+            SexpKind::List(items) => list(f, '(', items, ')'),
+            SexpKind::Bracket(head, items) => {
+                f.write_str(head)?;
+                list(f, '[', items, ']')
+            }
+            SexpKind::Brace(items) => list(f, '{', items, '}'),
+        }
+    }
 }
 
 impl Sexp {

@@ -80,7 +80,7 @@ impl<'a> Loop<'a> {
                 let names = node.op.def().attrs.iter().map(|a| a.name);
                 let attrs: Vec<(&str, Attr)> = names.zip(node.attrs.iter().cloned()).collect();
                 let operands: Vec<NodeId> = node.operands.iter().map(|o| new[o]).collect();
-                let made = graph.apply_at(node.op.name(), &operands, &attrs, node.origin.clone())?;
+                let made = graph.apply_at(node.op, &operands, &attrs, node.origin.clone())?;
                 new.insert(id, made);
             }
         }

@@ -81,6 +81,8 @@ pub enum Eval {
     Elements(Elements),
     /// Anything else.
     Tensors(Tensors),
+    /// By its definition, op by op: a declared op.
+    Defined,
 }
 
 /// The evaluation of a pointwise op, from an expression over a [`Scalar`] named `S`.

@@ -10,6 +10,7 @@ mod class;
 mod contraction;
 mod control;
 mod convolution;
+mod declared;
 pub mod eval;
 mod group;
 mod ids;
@@ -31,6 +32,7 @@ mod view;
 pub use attributes::{AttrDef, AttrKind, Default};
 pub use class::{Access, Anchor, Class, Leaf, Piece, Reduction, ViewCall, ViewMap, Writes};
 pub use control::Loop;
+pub use declared::{Declaration, Declared, Definition, Ops, interned, interned_words};
 pub use group::{Group, Trait};
 pub use ids::{Ids, OutOfRange};
 pub use lengths::LengthFn;
@@ -114,53 +116,66 @@ pub struct OpDef {
     pub flops: fn(&[&Type], &Type) -> f64,
 }
 
-/// An op: a number in the table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Op(u16);
+/// An op: a row of the table, or one that a file declares.
+#[derive(Clone, Copy)]
+pub struct Op(&'static Row);
+
+/// An op and what is read out of its declaration.
+#[derive(Debug)]
+struct Row {
+    def: &'static OpDef,
+    signature: Signature,
+    legal: Option<Signature>,
+    /// Its place in the table, or a hash of its declaration: hashes and order must not depend on where a row is in memory.
+    number: u64,
+    declared: Option<Declared>,
+}
 
 struct Table {
-    defs: Vec<&'static OpDef>,
-    by_name: FxHashMap<&'static str, Op>,
-    signatures: Vec<(Signature, Option<Signature>)>,
+    rows: Vec<Row>,
+    by_name: FxHashMap<&'static str, usize>,
     groups: OnceLock<Vec<(Group, Vec<Op>)>>,
 }
 
 impl Table {
-    fn groups(&self) -> &[(Group, Vec<Op>)] {
-        self.groups.get_or_init(|| Group::all((0..self.defs.len() as u16).map(Op)))
+    fn groups(&'static self) -> &'static [(Group, Vec<Op>)] {
+        self.groups.get_or_init(|| Group::all(self.rows.iter().map(Op)))
     }
 }
 
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let defs: Vec<_> = FAMILIES.iter().copied().flatten().collect();
-        let by_name = defs.iter().enumerate().map(|(i, d)| (d.name, Op(i as u16))).collect();
         let parse = |def: &OpDef, text: &'static str| {
             let attrs: Vec<_> = def.attrs.iter().map(|a| a.name).collect();
             Signature::parse(&Source::new(format!("<signature of {}>", def.name), text), &attrs)
                 .unwrap_or_else(|e| panic!("{}: {:?}", def.name, miette::Report::new(e)))
         };
-        let signatures =
-            defs.iter().map(|d| (parse(d, d.signature), (!d.legal.is_empty()).then(|| parse(d, d.legal)))).collect();
-        Table { defs, by_name, signatures, groups: OnceLock::new() }
+        let row = |(number, def): (usize, &'static OpDef)| {
+            let legal = (!def.legal.is_empty()).then(|| parse(def, def.legal));
+            Row { def, signature: parse(def, def.signature), legal, number: number as u64, declared: None }
+        };
+        let rows: Vec<Row> = FAMILIES.iter().copied().flatten().enumerate().map(row).collect();
+        let by_name = rows.iter().enumerate().map(|(at, row)| (row.def.name, at)).collect();
+        Table { rows, by_name, groups: OnceLock::new() }
     })
 }
 
 impl Op {
-    /// The op of that name.
+    /// The built-in op of that name.
     pub fn named(name: &str) -> Option<Op> {
-        table().by_name.get(name).copied()
+        let table = table();
+        table.by_name.get(name).map(|at| Op(&table.rows[*at]))
     }
 
-    /// Every op, family by family.
-    pub fn all() -> impl Iterator<Item = Op> {
-        (0..table().defs.len() as u16).map(Op)
+    /// Every built-in op, family by family.
+    pub fn all() -> impl Iterator<Item = Op> + Clone {
+        table().rows.iter().map(Op)
     }
 
     /// Its declaration.
     pub fn def(self) -> &'static OpDef {
-        table().defs[usize::from(self.0)]
+        self.0.def
     }
 
     /// Its name.
@@ -170,7 +185,7 @@ impl Op {
 
     /// Its parsed signature.
     pub fn signature(self) -> &'static Signature {
-        &table().signatures[usize::from(self.0)].0
+        &self.0.signature
     }
 
     /// The type of its result.
@@ -190,13 +205,21 @@ impl Op {
         if let Class::Loop = self.def().class {
             return control::infer(attrs, operands);
         }
-        self.signature().infer(attrs, operands)
+        let promised = self.signature().infer(attrs, operands)?;
+        if let Some(definition) = self.definition() {
+            let graph = definition.graph(attrs, operands).map_err(Mismatch::Form)?;
+            let made = graph.outputs().first().map(|(_, id)| graph.ty(*id));
+            if let Some(made) = made.filter(|made| **made != promised) {
+                let problem = format!("its definition computes {made}, its declared result is {promised}");
+                return Err(Mismatch::Form(problem));
+            }
+        }
+        Ok(promised)
     }
 
     /// Whether kernels take the op in this form; others are there to be rewritten by the `legalize` pack.
     pub fn is_legal(self, attrs: &[Attr], operands: &[&Type]) -> bool {
-        let legal: Option<&Signature> = table().signatures[usize::from(self.0)].1.as_ref();
-        legal.is_none_or(|s| s.bind(attrs, operands).is_ok())
+        self.0.legal.as_ref().is_none_or(|s| s.bind(attrs, operands).is_ok())
     }
 
     /// The variables of its signature, bound for given attributes and operands.
@@ -249,10 +272,24 @@ impl fmt::Display for Op {
     }
 }
 
+impl PartialEq for Op {
+    fn eq(&self, other: &Op) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Op {}
+
+impl std::hash::Hash for Op {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.number.hash(state);
+    }
+}
+
 // Ops are ordered by name, so that what is decided by order does not depend on where the table lists an op.
 impl Ord for Op {
     fn cmp(&self, other: &Op) -> std::cmp::Ordering {
-        self.name().cmp(other.name())
+        self.name().cmp(other.name()).then(self.0.number.cmp(&other.0.number))
     }
 }
 

@@ -266,7 +266,7 @@ impl OutlinedBody {
                 key.op.def().attrs.iter().zip(&key.attrs).map(|(def, attr)| (def.name, attr.clone())).collect();
             let operands: SmallVec<[NodeId; 4]> = key.operands.iter().map(|n| NodeId(*n)).collect();
             let origin = graph.node(*stands_for).origin.clone();
-            let made = block.apply_at(key.op.name(), &operands, &attrs, origin);
+            let made = block.apply_at(key.op, &operands, &attrs, origin);
             block.set_observer(made.expect("a node of a graph that was checked"), key.observer);
         }
         for (i, result) in self.results.iter().enumerate() {

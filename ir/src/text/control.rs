@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::parse::{Parser, keyword, text};
 use crate::{
-    Graph, NodeId, Op, Origin,
+    Graph, NodeId, Origin,
     lang::{Sexp, sexp::suggestion},
 };
 
@@ -14,12 +14,12 @@ const FORMS: &str =
 impl Parser<'_> {
     /// `(sub NAME statement …)`: a body, with names of its own; the bodies before it are known in it.
     pub(super) fn body(&mut self, at: &Sexp, name: &str, statements: &[Sexp]) {
-        if self.bodies.contains_key(name) || Op::named(name).is_some() {
+        if self.bodies.contains_key(name) || self.ops.named(name).is_some() {
             return self
                 .wrong(at, format!("`{name}` is defined already"), "give one of the two another name")
                 .unwrap_or(());
         }
-        let mut inner = Parser::new(self.source, Graph::new(name));
+        let mut inner = Parser::new(self.source, self.ops, Graph::new(name));
         inner.bodies = self.bodies.clone();
         statements.iter().for_each(|s| inner.statement(s));
         let sound = inner.errors.is_empty();

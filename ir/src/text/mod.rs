@@ -21,6 +21,9 @@
 //! a name or an application `(op value … :attribute …)`. The last element of a constant may be followed by `...`: it fills the
 //! rest. `let` names are for the text only; printing numbers the values anew.
 //!
+//! Before the graph, a file may declare ops of its own, `(op pack/name …)`: the crate of rules reads these
+//! (`eutectic_rewrites::read_graph`), because it is the rule language that says what they are made of.
+//!
 //! `(dim NAME :most N)` declares an extent at run time, of any length up to N (from `:least` on): what is compiled serves all of
 //! them ([`crate::Dim::between`]). A dimension of that name means it from there on; other names get a number before compilation.
 //!
@@ -48,5 +51,5 @@ mod control;
 mod parse;
 mod print;
 
-pub use parse::parse;
+pub use parse::{parse, parse_form};
 pub use print::{Style, print};

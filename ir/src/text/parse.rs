@@ -14,7 +14,7 @@ use crate::{
         Errors, LangError, Sexp, SexpKind, Source,
         sexp::{did_you_mean, read, suggestion},
     },
-    ops::{AttrDef, AttrKind, Leaf},
+    ops::{AttrDef, AttrKind, Leaf, Ops},
 };
 
 /// Reads the graph of a source.
@@ -24,14 +24,28 @@ use crate::{
 /// not fit. What depends on something wrong is not reported again.
 pub fn parse(source: &Source) -> Result<Graph, Errors> {
     let forms = read(source)?;
+    if let Some(form) = forms.iter().find(|form| form.call().is_some_and(|(head, _)| head == "op")) {
+        let help = "read the file by `eutectic::read_graph`, which knows the rule language";
+        return Err(source
+            .error(form.span.start..form.span.start + 1, "this reader takes no declared ops", help)
+            .into());
+    }
+    parse_form(source, &forms.iter().collect::<Vec<_>>(), &Ops::default())
+}
+
+/// Reads the graph of a source whose declared ops were read: `forms` are the others.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_form(source: &Source, forms: &[&Sexp], ops: &Ops) -> Result<Graph, Errors> {
     let whole =
         || source.error(0..source.text.len().min(1), "this is not one graph", "write (graph \"name\" statement …)");
-    let [form] = forms.as_slice() else { return Err(whole().into()) };
+    let [form] = forms else { return Err(whole().into()) };
     let Some(("graph", [name, statements @ ..])) = form.call() else { return Err(whole().into()) };
     let Some(name) = text(name) else {
         return Err(source.error(name.span.clone(), "a graph begins with its name", "write (graph \"name\" …)").into());
     };
-    let mut parser = Parser::new(source, Graph::new(name));
+    let mut parser = Parser::new(source, ops, Graph::new(name));
     statements.iter().for_each(|s| parser.statement(s));
     if parser.errors.is_empty() { Ok(parser.graph) } else { Err(Errors(parser.errors)) }
 }
@@ -58,6 +72,8 @@ fn names_of(sexp: &Sexp) -> Option<&[Sexp]> {
 
 pub(super) struct Parser<'a> {
     pub source: &'a Source,
+    /// The ops that it may name.
+    pub ops: &'a Ops,
     pub graph: Graph,
     /// What each name stands for; nothing where its definition was wrong.
     names: FxHashMap<String, Option<NodeId>>,
@@ -69,9 +85,9 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(source: &'a Source, graph: Graph) -> Parser<'a> {
+    pub(super) fn new(source: &'a Source, ops: &'a Ops, graph: Graph) -> Parser<'a> {
         let (names, extents) = (FxHashMap::default(), FxHashMap::default());
-        Parser { source, graph, names, extents, bodies: BTreeMap::new(), errors: Vec::new() }
+        Parser { source, ops, graph, names, extents, bodies: BTreeMap::new(), errors: Vec::new() }
     }
 
     pub(super) fn wrong<T>(&mut self, at: &Sexp, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
@@ -213,8 +229,8 @@ impl<'a> Parser<'a> {
         if let "if" | "while" = head {
             return self.one(sexp, origin);
         }
-        let Some(op) = Op::named(head) else {
-            let guess = did_you_mean(head, Op::all().map(Op::name));
+        let Some(op) = self.ops.named(head) else {
+            let guess = did_you_mean(head, self.ops.all().map(Op::name));
             let help = guess.unwrap_or_else(|| "`eutectic ops` lists the ops".into());
             return self.wrong(sexp, format!("there is no op `{head}`"), help);
         };
@@ -296,7 +312,7 @@ impl<'a> Parser<'a> {
         attrs: &[(&str, Attr)],
         origin: &Origin,
     ) -> Option<NodeId> {
-        match self.graph.apply_at(op.name(), operands, attrs, origin.clone()) {
+        match self.graph.apply_at(op, operands, attrs, origin.clone()) {
             Ok(id) => Some(id),
             Err(e) if e.operands.is_empty() => self.wrong(sexp, format!("{op}: {}", e.problem), e.help),
             Err(e) => self.wrong(sexp, format!("{op} of {}: {}", e.operands, e.problem), e.help),

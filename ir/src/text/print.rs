@@ -8,7 +8,7 @@ use crate::{
     Attr, Class, Graph, NodeId, Op,
     graph::{Node, SubGraph},
     lang::sexp::quote,
-    ops::{AttrDef, AttrKind},
+    ops::{AttrDef, AttrKind, Ops},
 };
 
 /// What is printed beside the graph itself.
@@ -20,7 +20,9 @@ pub struct Style {
 
 /// Prints a graph, one node a line; [`super::parse`] reads it back.
 pub fn print(graph: &Graph, style: Style) -> String {
-    let mut text = format!("(graph {}", quote(&graph.name));
+    let ops = Ops::of(graph);
+    let mut text: String = ops.declared().iter().map(|op| declaration(*op)).collect();
+    let _ = write!(text, "(graph {}", quote(&graph.name));
     for extent in graph.extents() {
         let (least, most) = extent.bounds.unwrap_or_default();
         let least = if least == 0 { String::new() } else { format!(" :least {least}") };
@@ -29,6 +31,12 @@ pub fn print(graph: &Graph, style: Style) -> String {
     let closed = statements(graph, style, "\n  ", &mut Bodies::default(), &mut text);
     text.push_str(if closed { ")\n" } else { "\n)\n" });
     text
+}
+
+/// The declaration of an op, with its documentation.
+fn declaration(op: Op) -> String {
+    let doc: String = op.def().doc.lines().map(|line| format!(";; {line}\n")).collect();
+    op.declared().map_or(String::new(), |declared| format!("{doc}{}\n", declared.text))
 }
 
 /// The names of the bodies that were printed.
@@ -46,7 +54,8 @@ fn statements<'g>(graph: &'g Graph, style: Style, line: &str, bodies: &mut Bodie
         let mut inner = bodies.clone();
         let mut of_body = String::new();
         let closed = statements(body, style, &format!("{line}  "), &mut inner, &mut of_body);
-        let taken = |name: &str| Op::named(name).is_some() || inner.0.values().any(|n| n == name);
+        let declared = Ops::of(graph);
+        let taken = |name: &str| declared.named(name).is_some() || inner.0.values().any(|n| n == name);
         let mut name = body.name.clone();
         while name.is_empty() || taken(&name) {
             name.push('\'');

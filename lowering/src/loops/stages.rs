@@ -318,7 +318,7 @@ impl<'g> StageCut<'g> {
 fn again(to: &mut Graph, from: &Graph, id: NodeId, operands: &[NodeId]) -> Result<NodeId, GraphError> {
     let node = from.node(id);
     let attrs: Vec<(&str, Attr)> = node.op.def().attrs.iter().map(|a| a.name).zip(node.attrs.iter().cloned()).collect();
-    let made = to.apply_at(node.op.name(), operands, &attrs, node.origin.clone())?;
+    let made = to.apply_at(node.op, operands, &attrs, node.origin.clone())?;
     to.set_observer(made, node.observer);
     Ok(made)
 }

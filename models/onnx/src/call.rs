@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeSet, fmt::Debug, ops::Range};
 
-use eutectic_ir::{Attr, DType, Dim, NodeId, Origin, Tensor, Type, attr::Number, graph::SubGraph, ops::Ids};
+use eutectic_ir::{Attr, DType, Dim, NodeId, OpName, Origin, Tensor, Type, attr::Number, graph::SubGraph, ops::Ids};
 
 use super::{
     error::NodeError,
@@ -86,6 +86,16 @@ impl<'c, 'm> NodeCall<'c, 'm> {
             }
             found => Ok(found),
         }
+    }
+
+    /// The names of its attributes.
+    pub fn attribute_names(&self) -> impl Iterator<Item = &'c str> {
+        self.node.attribute.iter().map(AttributeProto::name)
+    }
+
+    /// How many inputs it has, those that are left out among them.
+    pub fn count(&self) -> usize {
+        self.inputs.len()
     }
 
     /// An integer.
@@ -440,7 +450,7 @@ impl NodeCall<'_, '_> {
     }
 
     /// An op of ours.
-    pub fn op(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> NodeResult {
+    pub fn op<'n>(&mut self, op: impl Into<OpName<'n>>, operands: &[NodeId], attrs: &[(&str, Attr)]) -> NodeResult {
         self.importer.apply(op, operands, attrs, &self.origin)
     }
 

@@ -128,6 +128,7 @@ fn import(model: &Model, options: &ImportOptions) -> Result<Imported, OnnxError>
         part: None,
         depth: 0,
         most_times: options.most_times,
+        ops: options.ops.clone(),
         problems: Vec::new(),
         warnings: Vec::new(),
         withheld: Vec::new(),
@@ -258,7 +259,10 @@ impl<'m> Importer<'m> {
     /// The outputs of a node; they are empty where it depends on one that is not supported.
     fn node(&mut self, node: &NodeProto, opsets: &OpSets) -> Result<Vec<Option<NodeId>>, NodeError> {
         let function = self.function(node);
-        let build = ops::find(node.domain(), node.op_type(), opsets.version(node.domain()));
+        let build = match self.ops.onnx(node.domain(), node.op_type()) {
+            Some(op) => Ok(Build::Declared(op)),
+            None => ops::find(node.domain(), node.op_type(), opsets.version(node.domain())),
+        };
         if function.is_none() {
             build.as_ref().map_err(|why| NodeError(why.clone()))?;
         }
@@ -282,6 +286,7 @@ impl<'m> Importer<'m> {
         let outputs = match build? {
             Build::Op(op) => call.same(op).map(|value| vec![value]),
             Build::One(build) => build(&mut call).map(|value| vec![value]),
+            Build::Declared(op) => ops::declared(&mut call, op).map(|value| vec![value]),
             Build::Many(build) => build(&mut call),
         };
         // What else is wrong is said of numbers that no run may have.

@@ -7,9 +7,9 @@ mod turns;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use eutectic_ir::{
-    Attr, Class, DType, Dim, Graph, NodeId, Origin, Shape, Tensor, Type,
+    Attr, Class, DType, Dim, Graph, NodeId, OpName, Origin, Shape, Tensor, Type,
     interp::evaluate_rounded,
-    ops::{Leaf, eval::Value},
+    ops::{Leaf, Ops, eval::Value},
 };
 
 pub(super) use self::turns::Carried;
@@ -88,6 +88,8 @@ pub(super) struct Importer<'m> {
     pub part: Option<Origin>,
     /// How deep functions and subgraphs are nested here.
     pub depth: usize,
+    /// The declared ops, which nodes may stand for.
+    pub ops: Ops,
     /// The most steps of a loop whose count the model does not state.
     pub most_times: usize,
     pub problems: Vec<Unsupported>,
@@ -385,9 +387,9 @@ impl<'m> Importer<'m> {
 
     /// Applies an op of ours. Of known operands the result is known too; a single number that is settled becomes a constant, because
     /// that is where rules look for numbers.
-    pub fn apply(
+    pub fn apply<'n>(
         &mut self,
-        op: &str,
+        op: impl Into<OpName<'n>>,
         operands: &[NodeId],
         attrs: &[(&str, Attr)],
         origin: &Origin,

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eutectic_ir::{Dim, Graph, Tensor};
+use eutectic_ir::{Dim, Graph, Ops, Tensor};
 use memmap2::Mmap;
 use prost::{Message, bytes::Bytes};
 
@@ -49,12 +49,14 @@ pub struct ImportOptions {
     pub given: BTreeSet<String>,
     /// How often a loop runs at most, where only a condition ends it and depends on inputs. A run that would go on is an error.
     pub most_times: usize,
+    /// The declared ops: nodes that they name become these ops, also where the reader has a mapping of its own.
+    pub ops: Ops,
 }
 
 impl Default for ImportOptions {
     fn default() -> ImportOptions {
         let (shapes, fixed, given) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        ImportOptions { shapes, fixed, given, most_times: MOST_TIMES }
+        ImportOptions { shapes, fixed, given, most_times: MOST_TIMES, ops: Ops::default() }
     }
 }
 

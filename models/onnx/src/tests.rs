@@ -1,6 +1,7 @@
 //! Models that are put together message by message: what is folded, what is refused, and what damage says.
 
 mod classical;
+mod declared;
 mod decompositions;
 mod elementary;
 mod files;

@@ -17,6 +17,7 @@ use std::{
 use clap::Parser;
 use eutectic::{Compiler, Cpu, CpuOptions};
 use eutectic_checker::{Checker, Mutants, Options, Outcome, Progress, Report};
+use eutectic_ir::Ops;
 use eutectic_rewrites::{LoadError, Probe, RuleSet};
 
 /// How many of the rules that took longest are named.
@@ -160,7 +161,7 @@ fn rules(args: &Args) -> (RuleSet, bool) {
     if args.rules.as_os_str() == "packs" {
         return (RuleSet::embedded().expect("they load"), false);
     }
-    let (rules, errors) = RuleSet::load_dir_partly(&args.rules).expect("a directory");
+    let (rules, errors) = RuleSet::load_dir_partly(&args.rules, &Ops::default()).expect("a directory");
     for error in &errors {
         match error {
             LoadError::Rules(errors) => errors.0.iter().for_each(|e| println!("does not load: {e}")),

@@ -122,7 +122,7 @@ fn instance(
 fn work(graph: &Graph) -> f64 {
     let of = |node: &Node| {
         let operands: Vec<&Type> = node.operands.iter().map(|&id| graph.ty(id)).collect();
-        node.ty.count() as f64 + (node.op.def().flops)(&operands, &node.ty)
+        node.ty.count() as f64 + node.op.flops(&node.attrs, &operands, &node.ty)
     };
     graph.nodes().map(|(_, node)| of(node)).sum()
 }

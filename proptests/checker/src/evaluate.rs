@@ -1,5 +1,7 @@
 //! Evaluates a graph as ideal kernels would: each op in `f64`, its result rounded to the element type.
 
+use std::borrow::Cow;
+
 use eutectic::{Graph, Tensor};
 use eutectic_ir::{
     Attr, Class, InterpError,
@@ -33,6 +35,7 @@ pub struct Evaluated {
 /// # Panics
 /// When `values` lacks an input of the graph: both come from one instance of a rule.
 pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpError> {
+    let graph = &*expanded(graph);
     let mut nan = false;
     let mut results: Vec<(Vec<Tensor>, Vec<Wild>)> = Vec::with_capacity(graph.len());
     for (id, node) in graph.nodes() {
@@ -74,6 +77,7 @@ pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpErro
 /// # Panics
 /// As [`evaluated`].
 pub fn unlimited(graph: &Graph, values: &Values) -> Result<Vec<Vec<f64>>, InterpError> {
+    let graph = &*expanded(graph);
     let mut results: Vec<Vec<Value<f64>>> = Vec::with_capacity(graph.len());
     for (id, node) in graph.nodes() {
         let operand = |n: usize| &results[node.operands[n].0 as usize];
@@ -94,6 +98,11 @@ pub fn unlimited(graph: &Graph, values: &Values) -> Result<Vec<Vec<f64>>, Interp
         Data::Int(_) => Vec::new(),
     };
     Ok(graph.outputs().iter().map(|(_, id)| reals(&results[id.0 as usize][0])).collect())
+}
+
+/// A declared op is what its definition says, op by op: each result of it is rounded.
+fn expanded(graph: &Graph) -> Cow<'_, Graph> {
+    graph.expanded().expect("the graph was checked when it was built, and instances are small")
 }
 
 /// Rounds elements to the significand of their type.

@@ -52,7 +52,7 @@ fn with(graph: &Graph, place: NodeId, number: &Tensor) -> Result<Graph, GraphErr
             node.op.def().attrs.iter().map(|d| d.name).zip(node.attrs.iter().cloned()).collect();
         at.push(match id == place {
             true => changed.constant(number.clone())?,
-            false => changed.apply(node.op.name(), &operands, &attrs)?,
+            false => changed.apply(node.op, &operands, &attrs)?,
         });
     }
     for (name, id) in graph.outputs() {

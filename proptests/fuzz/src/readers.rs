@@ -3,11 +3,11 @@
 use std::{fs, io, path::PathBuf};
 
 use eutectic_cpu::Costs;
-use eutectic_ir::{Dim, lang::Source, text};
+use eutectic_ir::{Dim, Ops, lang::Source, text};
 use eutectic_models::{
     BertConfig, Tokens, Weights, chat::Message, gguf::Gguf, image, language::LanguageModel, npy, onnx::Model,
 };
-use eutectic_rewrites::RuleSet;
+use eutectic_rewrites::{RuleSet, read_graph};
 
 use crate::checkpoint::checkpoint;
 
@@ -110,11 +110,11 @@ fn utf8(bytes: &[u8], read: impl FnOnce(&str) -> Outcome) -> Outcome {
 
 /// A graph that was read prints as text that reads as the same graph.
 fn graph(_: &Place, bytes: &[u8]) -> Outcome {
-    utf8(bytes, |written| match text::parse(&Source::new("damaged.graph", written)) {
+    utf8(bytes, |written| match read_graph(&Source::new("damaged.graph", written), &Ops::default()) {
         Err(errors) => ended(Err::<(), _>(errors)),
         Ok(graph) => {
             let printed = text::print(&graph, text::Style::default());
-            match text::parse(&Source::new("printed.graph", printed.clone())) {
+            match read_graph(&Source::new("printed.graph", printed.clone()), &Ops::default()) {
                 Ok(again) if again == graph => Outcome::Accepted,
                 // A NaN is never equal to itself.
                 Ok(again) if text::print(&again, text::Style::default()) == printed => Outcome::Accepted,

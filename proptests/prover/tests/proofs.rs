@@ -8,7 +8,7 @@ use eutectic_rewrites::{Claim, Contract, Probe, Proof, Proofs, RuleSet};
 
 fn folder(name: &str) -> RuleSet {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests").join(name);
-    RuleSet::load_dir_partly(&folder).unwrap().0
+    RuleSet::load_dir_partly(&folder, &eutectic_ir::Ops::default()).unwrap().0
 }
 
 #[test]

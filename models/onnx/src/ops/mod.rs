@@ -10,6 +10,7 @@ mod blockwise;
 mod contraction;
 mod control;
 mod decided;
+mod declared;
 mod determinant;
 mod flex_attention;
 mod fourier;
@@ -45,8 +46,8 @@ mod unpool;
 mod volume;
 mod windows;
 
-pub(super) use self::row::Build;
 use self::row::OpRow;
+pub(super) use self::{declared::declared, row::Build};
 use super::opsets::{is_own, newest};
 
 /// The families of ONNX's own domain.

@@ -1,6 +1,6 @@
 //! A row of the table of ops.
 
-use eutectic_ir::NodeId;
+use eutectic_ir::{NodeId, Op};
 
 use super::super::{
     call::{NodeCall, NodeResult},
@@ -17,6 +17,8 @@ pub enum Build {
     Op(&'static str),
     /// Its one output, from ops of ours.
     One(fn(&mut NodeCall<'_, '_>) -> NodeResult),
+    /// It is an op that a file declares.
+    Declared(Op),
     /// Its outputs, in order; what is not there is not supported.
     Many(fn(&mut NodeCall<'_, '_>) -> Outputs),
 }

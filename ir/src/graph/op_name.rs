@@ -1,0 +1,46 @@
+//! How the builder is told which op to apply.
+
+use crate::Op;
+
+/// The op that is to be applied: a built-in one by its name, or any by itself, since the table does not hold the names of declared ops.
+#[derive(Clone, Copy, Debug)]
+pub enum OpName<'n> {
+    /// A built-in op, by its name.
+    Name(&'n str),
+    /// An op.
+    Op(Op),
+}
+
+impl OpName<'_> {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            OpName::Name(name) => name,
+            OpName::Op(op) => op.name(),
+        }
+    }
+
+    pub(super) fn op(self) -> Option<Op> {
+        match self {
+            OpName::Op(op) => Some(op),
+            OpName::Name(name) => Op::named(name),
+        }
+    }
+}
+
+impl<'n> From<&'n str> for OpName<'n> {
+    fn from(name: &'n str) -> OpName<'n> {
+        OpName::Name(name)
+    }
+}
+
+impl<'n> From<&'n String> for OpName<'n> {
+    fn from(name: &'n String) -> OpName<'n> {
+        OpName::Name(name)
+    }
+}
+
+impl From<Op> for OpName<'_> {
+    fn from(op: Op) -> Self {
+        OpName::Op(op)
+    }
+}

@@ -1,0 +1,264 @@
+//! Ops that files declare: rows of the op table that are made while files are read.
+//!
+//! Such an op is a composite like any other: it has a name, attributes and a type signature, and a rule says what it is made of. The
+//! crate of rules reads the declaration, and gives the op its [`Definition`]. Evaluation, flops, and what an op shows of its
+//! operands' rounding follow from the definition.
+//!
+//! Rows live as long as the process, because an [`Op`] is a reference to its row that graphs, rules and kernels copy freely. To bound
+//! that, there is one row for each distinct declaration, however often its file is read.
+
+use std::{
+    any::Any,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::{Mutex, PoisonError, RwLock},
+};
+
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+
+use super::{AttrDef, Class, Op, OpDef, Row, eval::Eval, op};
+use crate::{Attr, DType, Graph, Type, lang::Signature};
+
+/// What a declared op is made of.
+pub trait Definition: fmt::Debug + Send + Sync {
+    /// Returns the program of the op for given attributes and operand types: an input for each operand, in order, and one output.
+    ///
+    /// # Errors
+    /// The reason why the op does not take these attributes or operands.
+    fn graph(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Graph, String>;
+
+    /// Returns the ops that it names.
+    fn ops(&self) -> Vec<Op>;
+
+    /// Returns itself, for the crate that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// An op as a file declares it.
+#[derive(Debug)]
+pub struct Declaration<'a> {
+    /// Its name, `pack/name`.
+    pub name: &'a str,
+    /// What it computes.
+    pub doc: &'a str,
+    /// Its attributes.
+    pub attrs: Vec<AttrDef>,
+    /// Its type signature; its first variables are the attributes.
+    pub signature: Signature,
+    /// The signature, as it is shown.
+    pub shown: &'a str,
+    /// What it is made of.
+    pub is: &'a str,
+    /// The declaration as text, which reads back as it.
+    pub text: &'a str,
+    /// The declared ops that its definition names.
+    pub uses: &'a [Op],
+    /// Domain and name of the ONNX ops that it stands for.
+    pub onnx: &'a [(String, String)],
+    /// File and line.
+    pub place: &'a str,
+}
+
+/// What the row of a declared op holds beyond that of a built-in one.
+#[derive(Debug)]
+pub struct Declared {
+    /// The declaration as text, which reads back as it.
+    pub text: String,
+    /// What it is made of.
+    pub is: String,
+    /// The declared ops that its definition names.
+    pub uses: Vec<Op>,
+    /// Domain and name of the ONNX ops that it stands for.
+    pub onnx: Vec<(String, String)>,
+    /// File and line of the first such declaration that was read.
+    pub place: String,
+}
+
+/// What a declared op is made of, and what follows from it.
+struct Defined {
+    by: Box<dyn Definition>,
+    hands_on: bool,
+    observes: bool,
+}
+
+/// Tells declarations from each other: name, documentation, text and what the declared ops in the text are.
+type Key = (String, String, String, Vec<Op>);
+
+/// The rows of declared ops.
+static ROWS: Mutex<Option<FxHashMap<Key, Op>>> = Mutex::new(None);
+
+/// What they are made of. It is no part of a row, which never changes, so that an op can be a key of maps.
+static DEFINED: RwLock<Option<FxHashMap<Op, &'static Defined>>> = RwLock::new(None);
+
+impl Op {
+    /// Returns the op of a declaration, which takes part in nothing before [`Op::define`] was called.
+    pub fn declare(declaration: Declaration<'_>) -> Op {
+        let Declaration { name, doc, attrs, signature, shown, is, text, uses, onnx, place } = declaration;
+        let key: Key = (name.into(), doc.into(), text.into(), uses.to_vec());
+        let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = rows.get_or_insert_default();
+        if let Some(known) = rows.get(&key) {
+            return *known;
+        }
+        let mut hasher = FxHasher::default();
+        key.hash(&mut hasher);
+        let of_table = op(interned(name), interned(doc), Class::Composite, interned(shown), Eval::Defined);
+        let declared =
+            Declared { text: text.into(), is: is.into(), uses: uses.into(), onnx: onnx.into(), place: place.into() };
+        let row = Row {
+            def: Box::leak(Box::new(OpDef { attrs: Vec::leak(attrs), ..of_table })),
+            signature,
+            legal: None,
+            number: hasher.finish(),
+            declared: Some(declared),
+        };
+        let made = Op(Box::leak(Box::new(row)));
+        rows.insert(key, made);
+        made
+    }
+
+    /// Says what a declared op is made of. Of several definitions the first stays: equal declarations have equal ones.
+    pub fn define(self, by: impl Definition + 'static) {
+        let ops = by.ops();
+        let hands_on = ops.iter().all(|op| matches!(op.def().class, Class::Leaf(_)) || op.hands_on());
+        let observes = ops.iter().any(|op| op.can_observe());
+        let mut defined = DEFINED.write().unwrap_or_else(PoisonError::into_inner);
+        let of_op = defined.get_or_insert_default().entry(self);
+        of_op.or_insert_with(|| Box::leak(Box::new(Defined { by: Box::new(by), hands_on, observes })));
+    }
+
+    /// Returns the declaration of an op that is not built in.
+    pub fn declared(self) -> Option<&'static Declared> {
+        self.0.declared.as_ref()
+    }
+
+    /// Returns what a declared op is made of.
+    pub fn definition(self) -> Option<&'static dyn Definition> {
+        Some(&*self.defined()?.by)
+    }
+
+    fn defined(self) -> Option<&'static Defined> {
+        // Built-in ops are asked very often.
+        self.declared()?;
+        DEFINED.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&self).copied()
+    }
+
+    /// Returns whether all that a declared op is made of hands the rounding of its operands on.
+    pub(crate) fn definition_hands_on(self) -> bool {
+        self.defined().is_some_and(|defined| defined.hands_on)
+    }
+
+    /// Returns whether its result shows the rounding of a floating operand in full ([`OpDef::observes`]). A declared op does where
+    /// an op that it is made of may.
+    pub fn observes(self, operand: DType, result: DType) -> bool {
+        match self.defined() {
+            Some(defined) => defined.observes,
+            None => (self.def().observes)(operand, result),
+        }
+    }
+
+    fn can_observe(self) -> bool {
+        let all = || DType::ALL.into_iter();
+        all().filter(|from| from.is_float()).any(|from| all().any(|to| self.observes(from, to)))
+    }
+
+    /// Returns the floating-point operations of the op for given attributes and types.
+    pub fn flops(self, attrs: &[Attr], operands: &[&Type], result: &Type) -> f64 {
+        let Some(definition) = self.definition() else { return (self.def().flops)(operands, result) };
+        let Ok(graph) = definition.graph(attrs, operands) else { return 0.0 };
+        let of_node = |node: &crate::graph::Node| {
+            let operands: Vec<&Type> = node.operands.iter().map(|id| graph.ty(*id)).collect();
+            node.op.flops(&node.attrs, &operands, &node.ty)
+        };
+        graph.nodes().map(|(_, node)| of_node(node)).sum()
+    }
+}
+
+/// Returns a word that lives as long as the process; equal words are one.
+pub fn interned(word: &str) -> &'static str {
+    static WORDS: Mutex<Option<FxHashSet<&'static str>>> = Mutex::new(None);
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let words = words.get_or_insert_default();
+    if let Some(known) = words.get(word) {
+        return known;
+    }
+    let made: &'static str = String::leak(word.to_owned());
+    words.insert(made);
+    made
+}
+
+/// Returns a list of words that lives as long as the process; equal lists are one.
+pub fn interned_words(list: &[String]) -> &'static [&'static str] {
+    static LISTS: Mutex<Option<FxHashSet<&'static [&'static str]>>> = Mutex::new(None);
+    let list: Vec<&'static str> = list.iter().map(|word| interned(word)).collect();
+    let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let lists = lists.get_or_insert_default();
+    if let Some(known) = lists.get(list.as_slice()) {
+        return known;
+    }
+    let made: &'static [&'static str] = Vec::leak(list);
+    lists.insert(made);
+    made
+}
+
+/// The ops that a text may name: the built-in ones, and those that files declare.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ops(Vec<Op>);
+
+impl Ops {
+    /// Returns the declared ops that a graph uses, also in the bodies of its loops, each after those that it is made of.
+    pub fn of(graph: &Graph) -> Ops {
+        let mut ops = Ops::default();
+        ops.add_of(graph);
+        ops
+    }
+
+    fn add_of(&mut self, graph: &Graph) {
+        for (_, node) in graph.nodes() {
+            node.attrs.iter().filter_map(Attr::graph).for_each(|body| self.add_of(body));
+            self.add_with_parts(node.op);
+        }
+    }
+
+    fn add_with_parts(&mut self, op: Op) {
+        let Some(declared) = op.declared().filter(|_| !self.0.contains(&op)) else { return };
+        declared.uses.iter().for_each(|part| self.add_with_parts(*part));
+        self.0.push(op);
+    }
+
+    /// Adds a declared op.
+    ///
+    /// # Errors
+    /// Another op that has its name.
+    pub fn add(&mut self, op: Op) -> Result<(), Op> {
+        match self.named(op.name()) {
+            Some(other) if other != op => Err(other),
+            Some(_) => Ok(()),
+            None => {
+                self.0.push(op);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the op of that name.
+    pub fn named(&self, name: &str) -> Option<Op> {
+        Op::named(name).or_else(|| self.0.iter().copied().find(|op| op.name() == name))
+    }
+
+    /// Returns the declared ops, in the order in which they were added.
+    pub fn declared(&self) -> &[Op] {
+        &self.0
+    }
+
+    /// Returns all ops: the built-in ones family by family, then the declared ones.
+    pub fn all(&self) -> impl Iterator<Item = Op> {
+        Op::all().chain(self.0.iter().copied())
+    }
+
+    /// Returns the declared op that stands for an op of ONNX.
+    pub fn onnx(&self, domain: &str, name: &str) -> Option<Op> {
+        let stands = |op: &&Op| op.declared().is_some_and(|d| d.onnx.iter().any(|(d, n)| d == domain && n == name));
+        self.0.iter().find(stands).copied()
+    }
+}

@@ -1,0 +1,103 @@
+//! What a declared op is made of: the right side of a rule, built as a program for given operands.
+
+use std::sync::Arc;
+
+use eutectic_ir::{
+    Attr, Graph, NodeId, Op, Type,
+    lang::{
+        Bindings,
+        typing::{Bound, solve},
+    },
+    ops::Definition,
+};
+
+use crate::{
+    built::{insert, node_of},
+    egraph::{Facts, TypeId},
+    instantiate::{Instantiator, NoInstance},
+    recipe::Compiled,
+    rule::{OpTerm, Rule, Term, VariableKind},
+};
+
+/// The rule that says what a declared op is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct OpDefinition {
+    /// The rule, in each legal form of its left side; there is at least one.
+    pub forms: Vec<Arc<Compiled>>,
+}
+
+impl OpDefinition {
+    /// Returns the definition of an op that a file declares.
+    pub fn of(op: Op) -> Option<&'static OpDefinition> {
+        op.definition()?.as_any().downcast_ref()
+    }
+
+    fn rule(&self) -> &Rule {
+        &self.forms[0].rule
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        let rule = self.rule();
+        rule.roots.iter().map(|root| &root.right).chain(rule.lets.iter().map(|(_, term)| term))
+    }
+
+    /// Binds the variables of the rule as a match of its left side would.
+    fn bindings(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Bindings, String> {
+        let rule = self.rule();
+        let mut bindings = Bindings::default();
+        let slots = rule.variables.iter().filter_map(|variable| match variable.kind {
+            VariableKind::Number(slot) | VariableKind::Attr(slot, _) => Some(slot),
+            VariableKind::Tensor { .. } | VariableKind::Op(..) => None,
+        });
+        for (slot, attr) in slots.zip(attrs) {
+            bindings.bind(slot, Bound::Attr(attr.clone())).map_err(|why| why.describe(&rule.scope))?;
+        }
+        let types: Vec<_> = rule.tensors().map(|(_, ty, _)| ty).zip(operands.iter().copied()).collect();
+        let relations: Vec<_> = rule.relations.iter().map(|(relation, _)| relation.clone()).collect();
+        solve(&types, &relations, &mut bindings).map_err(|why| why.describe(&rule.scope))?;
+        Ok(bindings)
+    }
+}
+
+impl Definition for OpDefinition {
+    fn graph(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Graph, String> {
+        let rule = self.rule();
+        let members = [self.bindings(attrs, operands)?];
+        let mut graph = Graph::new(&*rule.name);
+        let mut leaves: Vec<NodeId> = Vec::with_capacity(operands.len());
+        for ((variable, ..), ty) in rule.tensors().zip(operands) {
+            let name = variable.name.trim_start_matches('?');
+            leaves.push(graph.input(name, (*ty).clone()).map_err(|why| why.to_string())?);
+        }
+        let mut facts = Facts::default();
+        let types: Vec<TypeId> = operands.iter().map(|ty| facts.type_id((*ty).clone())).collect();
+        let mut builder = Instantiator::new(&mut facts, rule, &members, &types);
+        builder.legal = false;
+        let (top, _) = builder.term(&rule.roots[0].right, 0, None).map_err(|fault| match fault {
+            NoInstance::Wrong { message, .. } => message,
+            NoInstance::Inapplicable => "a value of its definition does not work out for these operands".into(),
+        })?;
+        let instrs = builder.instrs;
+        let nodes = insert(&mut graph, &facts, &instrs, &leaves).map_err(|why| why.to_string())?;
+        graph.output("result", node_of(top, &leaves, &nodes)).map_err(|why| why.to_string())?;
+        Ok(graph)
+    }
+
+    fn ops(&self) -> Vec<Op> {
+        let mut ops: Vec<Op> = Vec::new();
+        for term in self.terms() {
+            term.visit(&mut |term| {
+                if let Term::Call(call) = term
+                    && let OpTerm::Named(op) = call.op
+                {
+                    ops.push(op);
+                }
+            });
+        }
+        ops
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}

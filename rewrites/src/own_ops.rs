@@ -1,0 +1,97 @@
+//! The ops that files declare, beside their rules: graphs that name them, and the rules that a graph's ops bring.
+
+use std::borrow::Cow;
+
+use eutectic_ir::{
+    Graph, Op,
+    lang::{Errors, Sexp, Source, sexp},
+    ops::Ops,
+    text,
+};
+
+use crate::{
+    declare::declare,
+    definition::OpDefinition,
+    parse,
+    proof::Proofs,
+    ruleset::{RuleSet, duplicates},
+};
+
+impl RuleSet {
+    /// The ops that the files of the rules declare.
+    pub fn ops(&self) -> &Ops {
+        &self.ops
+    }
+
+    /// The set with the rules that say what the declared ops of a graph are made of. Those of ops that this set declares are chosen
+    /// already; a graph's file may declare others.
+    ///
+    /// # Errors
+    /// When the graph has an op of another declaration than these rules, under the same name.
+    pub fn with_ops_of(&self, graph: &Graph) -> Result<Cow<'_, RuleSet>, OpClash> {
+        let used = Ops::of(graph);
+        let new: Vec<_> = used.declared().iter().copied().filter(|op| !self.ops.declared().contains(op)).collect();
+        if new.is_empty() {
+            return Ok(Cow::Borrowed(self));
+        }
+        let mut ops = self.ops.clone();
+        for op in &new {
+            ops.add(*op).map_err(|other| OpClash::new(*op, other))?;
+        }
+        Ok(Cow::Owned(RuleSet { ops, ..self.clone() }.defining(new)))
+    }
+
+    /// The set with the rules that say what declared ops are made of; other ops add nothing.
+    pub fn defining(mut self, ops: impl IntoIterator<Item = Op>) -> RuleSet {
+        let definitions = ops.into_iter().filter_map(OpDefinition::of);
+        self.rules.extend(definitions.flat_map(|definition| definition.forms.iter().cloned()));
+        duplicates(&mut self.rules);
+        self
+    }
+}
+
+/// Two ops of one name, by different declarations.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "cannot use `{name}` of {place} because {other} declares another op of this name; give one of the two another name"
+)]
+pub struct OpClash {
+    name: String,
+    place: String,
+    other: String,
+}
+
+impl OpClash {
+    fn new(op: Op, other: Op) -> OpClash {
+        let place = |op: Op| op.declared().map_or_else(String::new, |declared| declared.place.clone());
+        OpClash { name: op.name().into(), place: place(op), other: place(other) }
+    }
+}
+
+/// Reads the graph of a source, whose file may declare ops before it. It may also name the `known` ops.
+///
+/// ```
+/// use eutectic_ir::{lang::Source, ops::Ops};
+/// use eutectic_rewrites::read_graph;
+///
+/// let source = Source::new("own.graph", r#"
+///     (op my/squared-relu (forall (F float) (?x F[A..])) (result F[A..])
+///       (is (mul (act ?x :kind relu) (act ?x :kind relu))))
+///     (graph "own" (input x f32[2 3]) (output y (my/squared-relu x)))
+/// "#);
+/// let graph = read_graph(&source, &Ops::default()).unwrap();
+/// assert!(graph.nodes().any(|(_, node)| node.op.name() == "my/squared-relu"));
+/// ```
+///
+/// # Errors
+/// Everything that is wrong with it, as in [`text::parse`]; and with the ops that it declares.
+pub fn read_graph(source: &Source, known: &Ops) -> Result<Graph, Errors> {
+    let forms = sexp::read(source)?;
+    let ops: Vec<(&Source, &Sexp)> = parse::ops_of(source, &forms).collect();
+    let declared = declare(&ops, known, &Proofs::default());
+    let others: Vec<&Sexp> = forms.iter().filter(|form| !parse::is_op(form)).collect();
+    if !declared.errors.is_empty() {
+        return Err(Errors(declared.errors));
+    }
+    text::parse_form(source, &others, &declared.known.ops)
+}
