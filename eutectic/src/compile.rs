@@ -129,7 +129,7 @@ impl Compiler {
 
     /// As [`Compiler::of`], for a backend that others hold too.
     pub fn on(backend: Arc<dyn Backend>, rules: RuleSet) -> Compiler {
-        Compiler { backend, rules: Arc::new(rules), options: Options::default() }
+        Compiler { backend, rules: Arc::new(rules), options: Options::default() }.for_its_backend()
     }
 
     /// With other rules.
@@ -151,9 +151,14 @@ impl Compiler {
         Ok(self)
     }
 
-    /// With other options.
+    /// With other options; rules always run for the compiler's own backend.
     pub fn with_options(mut self, options: Options) -> Compiler {
         self.options = options;
+        self.for_its_backend()
+    }
+
+    fn for_its_backend(mut self) -> Compiler {
+        self.options.rewrite.backend = Some(self.backend.name().into());
         self
     }
 

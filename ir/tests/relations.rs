@@ -139,6 +139,7 @@ fn statements() -> Vec<(&'static str, Vec<Vec<Value>>, Statement)> {
         }),
         ("count", vec![s(), dims(0..17)], |v| v[0].shape().iter().product::<i64>() == v[1].n()),
         ("equal", vec![dims(0..5), dims(0..5)], |v| v[0] == v[1]),
+        ("divides", vec![dims(0..5), dims(0..9)], |v| v[0].n() != 0 && v[1].n() % v[0].n() == 0),
         ("at-most", vec![dims(0..5), dims(0..5)], |v| v[0].n() <= v[1].n()),
         ("reduce", vec![s(), l(), vec![Bool(true), Bool(false)], s()], |v| {
             let (a, axes) = (v[0].shape(), v[1].list());
@@ -243,7 +244,7 @@ fn call(name: &str, kinds: &[&Value]) -> (Scope, RelationCall, Vec<VarId>) {
         }
     });
     let args = args.collect();
-    (scope, RelationCall { relation, args }, slots)
+    (scope, RelationCall { relation, args, negated: false }, slots)
 }
 
 fn each(values: &[Vec<Value>], visit: &mut dyn FnMut(&[Value])) {

@@ -55,7 +55,7 @@ fn circle(probe: &Probe, rules: &RuleSet) -> Option<(&'static str, Vec<RuleStati
     let instances = (0..DRAWS).filter_map(instance).take(INSTANCES);
     let graphs = instances.flat_map(|sides| [scaled(&sides.written).ok(), Some(sides.written)]).flatten();
     graphs.into_iter().find_map(|graph| {
-        let (engine, _, phases) = saturate(&graph, rules, &Options { limits: LIMITS, until: None }).ok()?;
+        let (engine, _, phases) = saturate(&graph, rules, &Options { limits: LIMITS, ..Options::default() }).ok()?;
         let stop = match phases.iter().map(|phase| phase.stop).find(|stop| *stop != Stop::Saturated)? {
             Stop::Nodes => "the limit of nodes",
             Stop::Iterations => "the limit of rounds",

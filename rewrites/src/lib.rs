@@ -36,7 +36,8 @@
 //! | `(?f pointwise 1)` | an op: any of a group that the op table declares ([`eutectic_ir::ops::Group`]: `pointwise`, `monotone`, `odd`, `even`, `reduction`), with so many operands. It stands as an op's name: `(?f ?x)` |
 //! | `(?k (one-of none relu))` | a word attribute with one of these values; or, standing as an op's name (`(?k ?x ?y)`), the op: the rule is then one rule per word, named `pack/name[word]` |
 //!
-//! Every variable must occur on the left (or be solved by a `where` relation).
+//! Every tensor must occur on the left, and what else the right side uses must occur there or be solved by a `where` relation.
+//! `rules lint` finds what is declared and never used.
 //!
 //! ## Terms
 //!
@@ -75,8 +76,9 @@
 //!
 //! - `(=> left right)`. The right may be a variable of the left or a number.
 //! - `(roots (=> l r) (=> l r) …)`: several roots, joined through the subterms that they share; each `r` may use the `let`s.
-//! - `(group ?y pattern)` with `(=> ?y right)`: takes the maximal set of nodes that match the pattern and agree in the variables that the
-//!   right side does not *splat* (`?w..` = the variable's values in all members). At least two members; `right` is built for each.
+//! - `(group ?y pattern)` with `(=> ?y right)`: takes the maximal sets of nodes that match the pattern and agree in the variables that the
+//!   right side does not *splat* (`?w..` = the variable's values in all members). They also agree in the dims and element types that the right
+//!   side does not name; of those that it names, each member has its own. At least two members; `right` is built for each.
 //!   `(offset ?y)` is the sum of the last extents of the members before this one, `(offset ?y ?ax)` that along another axis. A splatted operand of a binary op is
 //!   folded from the left: `(concat ?w.. :axis -1)`.
 //! - `(let ?y term)`: names a term of the right.
@@ -90,7 +92,11 @@
 //! values its sides are equal: `(positive ?x)`, `(between ?x -10 10)`. No match is refused for that (`--fp fast` trusts it); on such values
 //! `rules check` asks of the rule what it asks of `reassoc`.
 //!
+//! `(not (divides 8 K))` holds where the relation does not. It binds nothing, and does not hold where extents at run time decide.
+//!
 //! ## Contract and flags
+//!
+//! `(backend cuda vulkan)`: the rule runs for these backends only; `rules lint` finds names that are none.
 //!
 //! `(eq exact)`, `(eq (ulp n))`, `(eq reassoc)` or `(eq fast)` says what left and right promise each other; `--fp` decides
 //! which rules run. `(once)`: applied once to the matches that the phase starts with, never to its own results, and only where the right
@@ -102,8 +108,11 @@
 //!
 //! Every error has file, line, column, rule and a caret: syntax, unnamed, duplicate and undocumented rules, unknown ops,
 //! attributes and relations, an omitted attribute on the left, a variable or dim on the right that nothing on the left determines,
-//! sides of different type, rules for which no sample type-checks, and self-feeding rules (run on its own right side, the rule
+//! sides of different type on a sample, rules for which no sample type-checks, and self-feeding rules (run on its own right side, the rule
 //! does not come to rest).
+//!
+//! A match whose right side has another type than what it replaces, or none, is refused, and the program stays as it was;
+//! `rules why` gives the reason.
 //!
 //! # Ops of one's own
 //!
@@ -130,7 +139,7 @@
 //!   ONNX's names have underscores for hyphens.
 //!
 //! Such an op is a composite like the built-in ones: a row of the op table, and the `exact` rule `decompose/PACK/NAME`, which defines it. Rules
-//! match and make the op by its name, `explain` names the rule, `--without` leaves it out. The interpreter, the flops and the observed
+//! match and make the op by its name, and `explain` names the rule. `--without` leaves it out where a rule file declares the op. The interpreter, the flops and the observed
 //! operands follow from the definition. The definition must give the declared result: that is checked on samples when the file is
 //! read, and on the operands at hand wherever the op is applied. From Rust, `RuleSet::ops` gives the [`Op`](eutectic_ir::Op) that
 //! `Graph::apply` takes.

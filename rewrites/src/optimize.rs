@@ -28,6 +28,8 @@ pub struct Options {
     pub limits: EngineLimits,
     /// The last phase to run; all if there is none.
     pub until: Option<Phase>,
+    /// The backend for which rules run; those of every backend if there is none.
+    pub backend: Option<Arc<str>>,
 }
 
 /// Why a graph could not be rewritten.
@@ -167,7 +169,7 @@ pub(crate) fn saturate<'r>(
     options: &Options,
 ) -> Result<(Engine<'r>, LiveNodes, Vec<PhaseReport>), RewriteError> {
     let (egraph, program) = start(&graph.observed())?;
-    let mut engine = Engine::new(egraph, &rules.rules, options.limits);
+    let mut engine = Engine::new(egraph, &rules.rules, options.limits).on(options.backend.clone());
     let mut phases = Vec::new();
     for phase in Phase::ALL.into_iter().filter(|p| options.until.is_none_or(|until| *p <= until)) {
         phases.push(engine.run(phase).map_err(|e| RewriteError::Rule(Box::new(e)))?);

@@ -98,7 +98,7 @@ pub(crate) struct RuleReader<'a> {
 }
 
 /// What the parts of a rule begin with.
-const PARTS: [&str; 9] = ["forall", "where", "let", "=>", "roots", "group", "eq", "once", "canonical"];
+const PARTS: [&str; 10] = ["forall", "where", "let", "=>", "roots", "group", "eq", "once", "canonical", "backend"];
 
 const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
 
@@ -177,7 +177,8 @@ impl<'a> RuleReader<'a> {
             Some((pack, rest)) if !pack.is_empty() && !rest.is_empty() => self.name = format!("{name}{suffix}"),
             _ => {
                 let at = items.first().map_or(start(form), |s| s.span.clone());
-                return self.wrong(at, "this rule has no name", "name it pack/name, such as fuse/linear-act");
+                let what = if name.is_empty() { "this rule has no name" } else { "the name of this rule has no pack" };
+                return self.wrong(at, what, "name it pack/name, such as fuse/linear-act");
             }
         }
         let doc = self.doc(form);
@@ -208,6 +209,7 @@ impl<'a> RuleReader<'a> {
             doc: doc?,
             contract,
             once: parts.once,
+            backends: parts.backends,
             canonical: parts.canonical,
             phase: Phase::of_pack(name.split('/').next().unwrap_or_default()),
             source: self.source.clone(),
@@ -253,10 +255,17 @@ impl<'a> RuleReader<'a> {
             "roots" => parts.sides.extend(items),
             "group" if parts.group.is_none() => parts.group = Some(item),
             "eq" if parts.contract.is_none() => parts.contract = Some(self.contract(item)?),
+            "backend" if parts.backends.is_empty() => match items.iter().map(Sexp::atom).collect::<Option<Vec<_>>>() {
+                Some(names) if !names.is_empty() => parts.backends = names.into_iter().map(str::to_string).collect(),
+                _ => {
+                    let help = "write (backend cuda vulkan); `eutectic devices` lists the backends";
+                    return self.wrong(item.span.clone(), "this names no backend", help);
+                }
+            },
             "once" if items.is_empty() => parts.once = true,
             "canonical" if items.is_empty() => parts.canonical = true,
             _ if PARTS.contains(&head) => {
-                let help = "a rule has one `forall`, one `group` and one `eq`; `once` and `canonical` stand alone";
+                let help = "a rule has one `forall`, one `group`, one `backend` and one `eq`; `once` and `canonical` stand alone";
                 return self.wrong(item.span.clone(), format!("`{head}` is here already, or has too much in it"), help);
             }
             _ => {
@@ -325,4 +334,5 @@ struct Parts<'s> {
     contract: Option<Contract>,
     once: bool,
     canonical: bool,
+    backends: Vec<String>,
 }

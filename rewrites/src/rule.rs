@@ -116,6 +116,8 @@ pub struct Rule {
     pub canonical: bool,
     /// When it runs.
     pub phase: Phase,
+    /// The backends for which it runs; all where there is none.
+    pub backends: Vec<String>,
     /// The file it comes from.
     pub source: Source,
     /// Where it stands in the file.
@@ -143,6 +145,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether it runs for a backend; without one, every rule does.
+    pub fn runs_for(&self, backend: Option<&str>) -> bool {
+        self.backends.is_empty() || backend.is_none_or(|name| self.backends.iter().any(|own| own == name))
+    }
+
     /// The part of the name before the slash.
     pub fn pack(&self) -> &str {
         self.name.split('/').next().unwrap_or_default()

@@ -89,16 +89,18 @@ pub fn why(
         let rule = &forms[0].rule;
         let statistics = statistics.iter().find(|s| s.name == rule.name).cloned().unwrap_or_default();
         let misses = near_misses(forms, &mut engine, &program);
-        let idle = idle(rule, &statistics);
+        let elsewhere = !rule.runs_for(options.backend.as_deref());
+        let idle = if elsewhere { Some("it runs for other backends only") } else { idle(rule, &statistics) };
         Why { rule: rule.name.clone(), statistics, idle, entry: forms[0].pattern.entry().1.to_string(), misses }
     });
     Ok(why.collect())
 }
 
 fn idle(rule: &Rule, statistics: &RuleStatistics) -> Option<&'static str> {
-    let RuleStatistics { matches, applications, changes, .. } = statistics;
+    let RuleStatistics { matches, applications, changes, refused, .. } = statistics;
     match (matches, applications, changes) {
         (0, ..) => None,
+        (_, 0, _) if *refused > 0 => Some("the right side has another type there than the left, or none"),
         (_, 0, _) if rule.once => Some("the right side is not estimated to be cheaper at any of them"),
         (_, 0, _) if rule.group => Some("no two of them agree in what the members of the group are to share"),
         (_, 0, _) => Some("the right side has no value: an inexact quotient, or a number where an integer must be"),

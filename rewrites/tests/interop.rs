@@ -121,7 +121,7 @@ fn by_egg(graph: &Graph, rules: &RuleSet, backoff: bool) -> Option<Outcome> {
 fn compare(seeds: impl Iterator<Item = u64>) -> usize {
     let rules = rules();
     let limits = EngineLimits { applications: usize::MAX, nodes: 2000, iterations: 200, matches: 100_000 };
-    let options = Options { limits, until: Some(Phase::Templates) };
+    let options = Options { limits, until: Some(Phase::Templates), ..Options::default() };
     let mut compared = 0;
     for seed in seeds {
         let graph = program(seed);

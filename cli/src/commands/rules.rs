@@ -4,8 +4,11 @@ use std::io::{Write, stdout};
 
 use clap::Subcommand;
 use eutectic::{
-    Compiler, Error,
-    engine::rewrites::{Claim, Proof, Rule, circles, lint},
+    BACKENDS, Compiler, Error, RuleSet,
+    engine::{
+        ir::lang::sexp::suggestion,
+        rewrites::{Claim, Lint, Proof, Rule, circles, lint},
+    },
 };
 use eutectic_checker::worth;
 use serde_json::json;
@@ -121,7 +124,7 @@ fn list(selection: &Selection) -> Result<(), Fault> {
         let rule = |r: &&Rule| {
             json!({
                 "name": &*r.name, "doc": r.doc, "phase": r.phase.to_string(), "contract": r.contract.to_string(),
-                "once": r.once, "place": r.place(), "proof": shown(r),
+                "once": r.once, "backends": r.backends, "place": r.place(), "proof": shown(r),
             })
         };
         print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>())?;
@@ -133,7 +136,9 @@ fn list(selection: &Selection) -> Result<(), Fault> {
         let mut table = table(&["rule", "says", "promises", "known", "?where"]);
         for rule in pack {
             let once = if rule.once { ", once" } else { "" };
-            let promises = format!("{}{once}", rule.contract);
+            let on =
+                if rule.backends.is_empty() { String::new() } else { format!(", on {}", rule.backends.join(", ")) };
+            let promises = format!("{}{once}{on}", rule.contract);
             table.add_row([rule.name.to_string(), rule.doc.clone(), promises, shown(rule), rule.place()]);
         }
         writeln!(out, "{table}\n")?;
@@ -161,6 +166,18 @@ fn account(rules: &[&Rule]) -> String {
     format!("{}: {}", several(rules.len(), "rule"), known.join(", "))
 }
 
+/// The rules that name a backend that there is none of: it may be one of another program, and is more likely misspelt.
+fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
+    let known = |name: &str| BACKENDS.iter().any(|backend| backend.name == name);
+    let finding = |rule: &Rule| {
+        let name = rule.backends.iter().find(|name| !known(name))?;
+        let help = suggestion(name, "there are", BACKENDS.iter().map(|backend| backend.name));
+        let message = format!("there is no backend `{name}`: {help}");
+        Some(Lint { rule: rule.name.clone(), place: rule.place(), message })
+    };
+    rules.iter().filter_map(finding).collect()
+}
+
 fn find(selection: &Selection) -> Result<(), Fault> {
     let backend = selection.on.open()?;
     let wanted = pattern(&selection.glob)?;
@@ -172,6 +189,7 @@ fn find(selection: &Selection) -> Result<(), Fault> {
     let backends = [Compiler::on(backend, rules.clone())];
     let mut found = lint(&rules);
     found.extend(circles(&rules));
+    found.extend(unknown_backends(&rules));
     found.extend(worth::lint(&rules, &backends).map_err(Error::from)?);
     found.retain(|l| wanted.is_match(&l.rule));
     let mut out = stdout().lock();

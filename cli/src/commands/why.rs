@@ -140,12 +140,16 @@ fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<
     let statistics = &why.statistics;
     let mut line = |text: String, indent| writeln!(out, "{}", hanging(text, indent));
     match (statistics.matches, why.idle) {
-        (0, _) => line("  does not match".into(), 4)?,
+        (0, Some(idle)) => line(format!("  is not tried: {idle}"), 4)?,
+        (0, None) => line("  does not match".into(), 4)?,
         (matches, Some(idle)) => line(format!("  {}, without effect: {idle}", several(matches, "match")), 4)?,
         (matches, None) => {
             let changes = several(statistics.changes, "change");
             line(format!("  {}, {changes} of the e-graph; {}", several(matches, "match"), worth.text()), 4)?;
         }
+    }
+    if let Some(refusal) = &statistics.refusal {
+        line(format!("  {} refused: {refusal}", several(statistics.refused, "match")), 4)?;
     }
     if why.misses.is_empty() && statistics.matches == 0 {
         line(format!("  no `{}` is in the program, nor do other rules make one", why.entry), 4)?;
@@ -191,6 +195,7 @@ fn to_json(why: &Why, worth: &Worth) -> Value {
     };
     json!({
         "rule": *why.rule, "matches": why.statistics.matches, "applications": why.statistics.applications,
+        "refused": why.statistics.refused, "refusal": why.statistics.refusal.as_deref(),
         "changes": why.statistics.changes, "idle": why.idle, "kernels": worth.kernels, "kernels_by_it": worth.uses,
         "without_it": worth.without.as_ref().map(|without| match without {
             Without::Nothing(why) => json!({ "needed": why }),

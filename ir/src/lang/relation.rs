@@ -53,6 +53,8 @@ pub enum RelationArg {
     DType(VarId),
     /// An attribute.
     Attr(VarId),
+    /// A number that is not an integer, among them −∞ and ∞.
+    Number(f64),
 }
 
 /// A relation with its arguments: `(broadcast A B C)`.
@@ -62,6 +64,8 @@ pub struct RelationCall {
     pub relation: &'static Relation,
     /// Of what.
     pub args: Vec<RelationArg>,
+    /// Whether it is to be wrong: `(not (name arg …))`.
+    pub negated: bool,
 }
 
 impl RelationCall {
@@ -74,6 +78,10 @@ impl RelationCall {
         let Some((name, items)) = sexp.call() else {
             return Err(source.error(sexp.span.clone(), "this is not a relation", "write (name argument …)"));
         };
+        if let ("not", [inner]) = (name, items) {
+            let call = RelationCall::parse(inner, scope, source)?;
+            return Ok(RelationCall { negated: !call.negated, ..call });
+        }
         let Some(relation) = Relation::all().find(|r| r.name == name) else {
             let known: Vec<_> = Relation::all().map(|r| r.name).collect();
             let help = did_you_mean(name, known.iter().copied());
@@ -89,6 +97,12 @@ impl RelationCall {
         }
         let mut args = Vec::new();
         for item in items {
+            let number = item.atom().filter(|atom| atom.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)));
+            let number = number.filter(|atom| atom.parse::<i64>().is_err()).and_then(|atom| atom.parse().ok());
+            if let Some(number) = number {
+                args.push(RelationArg::Number(number));
+                continue;
+            }
             args.push(match (&item.kind, item.atom()) {
                 (SexpKind::Bracket(head, dims), _) if head.is_empty() => {
                     RelationArg::Dims(DimsPattern::parse(dims, scope, source)?)
@@ -106,7 +120,7 @@ impl RelationCall {
                 _ => RelationArg::Dim(DimPattern::parse(item, scope, source)?),
             });
         }
-        Ok(RelationCall { relation, args })
+        Ok(RelationCall { relation, args, negated: false })
     }
 
     /// Checks it or binds what follows from it.
@@ -114,12 +128,47 @@ impl RelationCall {
     /// # Errors
     /// In what way it does not hold.
     pub fn solve(&self, bindings: &mut Bindings) -> Result<Status, Mismatch> {
+        if self.negated {
+            return self.refute(bindings);
+        }
         (self.relation.solve)(&self.args, bindings).map_err(|why| {
             let attr = |arg: &RelationArg| match arg {
                 RelationArg::Attr(slot) => Some((*slot, bindings.attr(*slot)?.clone())),
                 _ => None,
             };
             Mismatch::Relation { attrs: self.args.iter().filter_map(attr).collect(), why }
+        })
+    }
+
+    /// Checks that the relation does not hold. That binds nothing. Extents at run time are refused: an answer may differ from length to length.
+    fn refute(&self, bindings: &Bindings) -> Result<Status, Mismatch> {
+        let misfit = |why: String| Err(Mismatch::Relation { attrs: Vec::new(), why });
+        if self.args.iter().any(|arg| arg.is_open(bindings)) {
+            return Ok(Status::Later);
+        }
+        let name = self.relation.name;
+        if self.args.iter().any(|arg| arg.varies(bindings)) {
+            return misfit(format!("whether `{name}` holds depends on a length at run time"));
+        }
+        match (self.relation.solve)(&self.args, &mut bindings.clone()) {
+            Err(_) => Ok(Status::Done),
+            Ok(Status::Later) => Ok(Status::Later),
+            Ok(Status::Done) => misfit(format!("`{name}` holds")),
+        }
+    }
+
+    /// Chooses what is still free, so far that [`RelationCall::solve`] can do the rest.
+    ///
+    /// # Errors
+    /// When nothing fits what is bound.
+    pub fn sample(&self, sampler: &mut Sampler<'_>) -> Result<(), String> {
+        if !self.negated {
+            return (self.relation.sample)(&self.args, sampler);
+        }
+        // A relation has few solutions, so that most choices refute it.
+        self.args.iter().try_for_each(|arg| match arg {
+            RelationArg::Dim(pattern) => sampler.choose_dims(pattern),
+            _ => Ok(()),
         })
     }
 
@@ -135,6 +184,25 @@ impl RelationCall {
 }
 
 impl RelationArg {
+    /// Whether a variable in it is unbound.
+    fn is_open(&self, bindings: &Bindings) -> bool {
+        match self {
+            RelationArg::Dim(pattern) => pattern.is_open(bindings),
+            RelationArg::Dims(DimsPattern(items)) => items.iter().any(|item| match item {
+                DimsItem::One(pattern) => pattern.is_open(bindings),
+                DimsItem::Many(slot) => bindings.get(*slot).is_none(),
+            }),
+            RelationArg::DType(slot) | RelationArg::Attr(slot) => bindings.get(*slot).is_none(),
+            RelationArg::Number(_) => false,
+        }
+    }
+
+    /// Whether it has an extent at run time in it.
+    fn varies(&self, bindings: &Bindings) -> bool {
+        let unknown = |dim: Dim| dim.known().is_none();
+        self.dim(bindings).is_some_and(unknown) || self.dims(bindings).is_some_and(|s| s.iter().cloned().any(unknown))
+    }
+
     pub(super) fn dims(&self, bindings: &Bindings) -> Option<Shape> {
         match self {
             RelationArg::Dims(p) => p.value(bindings),
@@ -148,6 +216,14 @@ impl RelationArg {
             RelationArg::Dim(p) => p.value(bindings),
             RelationArg::Attr(slot) => bindings.attr(*slot)?.int().map(Dim::Known),
             _ => None,
+        }
+    }
+
+    /// The number that it is, once its variables are bound.
+    pub(super) fn number(&self, bindings: &Bindings) -> Option<f64> {
+        match self {
+            RelationArg::Number(number) => Some(*number),
+            _ => self.dim(bindings)?.known().map(|n| n as f64),
         }
     }
 

@@ -53,7 +53,7 @@ pub fn sample(
         }
         let Some(first) = open.first() else { break };
         if before == (open.len(), sampler.bindings.clone()) {
-            (first.relation.sample)(&first.args, &mut sampler)?;
+            first.sample(&mut sampler)?;
             if before.1 == sampler.bindings {
                 return Err(format!("`{}` does not say what to choose", first.relation.name));
             }

@@ -59,6 +59,10 @@ impl Scope<'_> {
     }
 
     fn relation(&mut self, call: &RelationCall) -> Res<()> {
+        // Fewer facts prove less, never more.
+        if call.negated || call.relation.name == "divides" {
+            return Ok(());
+        }
         let one = Poly::int(1);
         let facts = |scope: &Scope<'_>, all: Vec<Poly>| all.into_iter().for_each(|p| scope.case.facts.note(p));
         match (call.relation.name, call.args.as_slice()) {

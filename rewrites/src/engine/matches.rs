@@ -5,7 +5,10 @@ use std::{rc::Rc, time::Instant};
 use egg::Id;
 use eutectic_ir::{
     Op,
-    lang::{Bindings, typing::Bound},
+    lang::{
+        Bindings,
+        typing::{Bound, SlotKind, VarId},
+    },
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -22,7 +25,7 @@ use crate::{
 /// For each op, the classes with a node of it, and how far below them something changed.
 type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
 
-/// What the members of a group agree in: classes, and what attributes, numbers and ops are bound to.
+/// What the members of a group agree in: classes, and what attributes, numbers, ops, dims and element types are bound to.
 type Agreement = (Vec<Id>, Vec<Option<Bound>>);
 
 impl Engine<'_> {
@@ -217,7 +220,8 @@ impl Engine<'_> {
     }
 }
 
-/// What members of a group agree in: the tensors that the right side does not splat, attributes and numbers.
+/// What members of a group agree in: the tensors that the right side does not splat, attributes, numbers, and the dims and element types
+/// that the right side does not name. Of those that it names, each member has its own.
 fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Agreement {
     let rule = &compiled.rule;
     let splatted = rule.splatted();
@@ -233,5 +237,10 @@ fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Agreement 
             }
         }
     }
+    let named = |slot: VarId| rule.uses.iter().any(|(used, _)| *used == slot);
+    let of_types = |kind: &SlotKind| matches!(kind, SlotKind::Dim | SlotKind::Dims | SlotKind::DType(_));
+    let unnamed =
+        (0..rule.scope.variables.len()).filter(|slot| of_types(&rule.scope.variables[*slot].1) && !named(*slot));
+    agreed.extend(unnamed.map(|slot| bindings.get(slot).cloned()));
     (tensors, agreed)
 }

@@ -111,6 +111,10 @@ pub struct RuleStatistics {
     pub changes: usize,
     /// Nodes of the program at which there was more to match than it may be applied.
     pub held: usize,
+    /// Matches that were refused because the right side has another type there than the left, or none.
+    pub refused: usize,
+    /// The reason for the first of them.
+    pub refusal: Option<Arc<str>>,
     /// Time of searching and applying.
     pub time: Duration,
 }
@@ -122,6 +126,8 @@ impl RuleStatistics {
         self.applications += other.applications;
         self.changes += other.changes;
         self.held += other.held;
+        self.refused += other.refused;
+        self.refusal = self.refusal.take().or_else(|| other.refusal.clone());
         self.time += other.time;
     }
 }
@@ -157,6 +163,8 @@ pub(crate) struct Engine<'r> {
     /// The matches that observers kept rules from.
     pub withheld: Vec<Withheld>,
     rules: &'r [Arc<Compiled>],
+    /// The backend for which rules run.
+    backend: Option<Arc<str>>,
     limits: EngineLimits,
     /// The outcome of each match; an error names the op that observes its root, if only that prevents it.
     guards: FxHashMap<(u32, Sight), Result<Rc<Bindings>, Option<Op>>>,
@@ -188,6 +196,7 @@ impl<'r> Engine<'r> {
             guards: FxHashMap::default(),
             recipes: FxHashMap::default(),
             applied: vec![FxHashSet::default(); rules.len()],
+            backend: None,
             spent: FxHashMap::default(),
             shared: vec![shared; rules.len()],
             seen: vec![0; rules.len()],
@@ -195,15 +204,22 @@ impl<'r> Engine<'r> {
         }
     }
 
+    /// Runs rules for a backend.
+    pub fn on(mut self, backend: Option<Arc<str>>) -> Engine<'r> {
+        self.backend = backend;
+        self
+    }
+
     /// Runs a phase: its `once` rules on what is there, then all rules that run in it until nothing changes; groups when the
     /// others are at rest, so that they see whole sets.
     ///
     /// # Errors
-    /// When a rule's sides do not have one type.
+    /// When what was made has another type than what it replaces: a defect.
     pub fn run(&mut self, phase: Phase) -> Result<PhaseReport, LangError> {
         let start = Instant::now();
         let of = |engine: &Self, pick: &dyn Fn(&Compiled) -> bool| -> Vec<usize> {
-            (0..engine.rules.len()).filter(|r| pick(&engine.rules[*r])).collect()
+            let runs = |r: &usize| engine.rules[*r].rule.runs_for(engine.backend.as_deref());
+            (0..engine.rules.len()).filter(runs).filter(|r| pick(&engine.rules[*r])).collect()
         };
         let once = of(self, &|c| c.rule.once && c.rule.phase == phase);
         let single = of(self, &|c| !c.rule.once && phase.runs(c.rule.phase) && !c.rule.group);
@@ -269,13 +285,13 @@ impl<'r> Engine<'r> {
         Ok(within)
     }
 
-    fn recipe(&mut self, rule: usize, members: &[Match]) -> Result<Option<Rc<Recipe>>, LangError> {
+    fn recipe(&mut self, rule: usize, members: &[Match]) -> Option<Rc<Recipe>> {
         let compiled = self.rules[rule].clone();
         let sights: SmallVec<[Sight; 1]> =
             members.iter().map(|m| Sight::of(&compiled.pattern, &self.egraph, m)).collect();
         let key = (rule as u32, sights);
         if let Some(known) = self.recipes.get(&key) {
-            return Ok(known.clone());
+            return known.clone();
         }
         let bindings: Option<Vec<Bindings>> =
             members.iter().map(|m| self.admit(rule, m).map(|b| (*b).clone())).collect();
@@ -283,17 +299,20 @@ impl<'r> Engine<'r> {
             None => None,
             Some(bindings) => {
                 let sights: Vec<&Sight> = key.1.iter().collect();
-                compiled
-                    .recipe(&mut self.egraph.analysis, &sights, &bindings)
-                    .map_err(|(message, span)| {
-                        let help = "both sides must have one type for all that the left side matches";
-                        located(&compiled.rule.source, &compiled.rule.name, span, message, help)
-                    })?
-                    .map(Rc::new)
+                match compiled.recipe(&mut self.egraph.analysis, &sights, &bindings) {
+                    Ok(recipe) => recipe.map(Rc::new),
+                    // The program is what it was without this match.
+                    Err((message, _)) => {
+                        let statistics = &mut self.statistics[rule];
+                        statistics.refused += 1;
+                        statistics.refusal.get_or_insert_with(|| message.into());
+                        None
+                    }
+                }
             }
         };
         self.recipes.insert(key, recipe.clone());
-        Ok(recipe)
+        recipe
     }
 
     /// The op that the rule's variable of ops stands for in a match.
@@ -309,7 +328,7 @@ impl<'r> Engine<'r> {
     fn apply(&mut self, found: Found) -> Result<(), LangError> {
         let Found { rule, members } = found;
         let compiled = self.rules[rule].clone();
-        let Some(recipe) = self.recipe(rule, &members)? else { return Ok(()) };
+        let Some(recipe) = self.recipe(rule, &members) else { return Ok(()) };
         if compiled.rule.once && !gains(&compiled, &self.egraph, &members[0], &recipe) {
             return Ok(());
         }

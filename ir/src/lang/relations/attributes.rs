@@ -97,21 +97,17 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "between",
-        doc: "The number is at least the second and at most the third, both integers.",
+        doc: "The number is at least the second and at most the third.",
         parameters: &["number", "least", "most"],
-        solve: |args, bindings| {
-            let end = |arg: &RelationArg| arg.dim(bindings).and_then(|dim| dim.known()).map(|n| n as f64);
-            match (end(&args[1]), end(&args[2])) {
-                (Some(least), Some(most)) => {
-                    let within = |x: f64| (least..=most).contains(&x);
-                    guarded(&args[0], bindings, within, "does not lie between the two")
-                }
-                _ => Ok(Status::Later),
+        solve: |args, bindings| match (args[1].number(bindings), args[2].number(bindings)) {
+            (Some(least), Some(most)) => {
+                let within = |x: f64| (least..=most).contains(&x);
+                guarded(&args[0], bindings, within, "does not lie between the two")
             }
+            _ => Ok(Status::Later),
         },
         sample: |args, sampler| {
-            let end = |arg: &RelationArg, bindings| arg.dim(bindings).and_then(|dim| dim.known()).map(|n| n as f64);
-            let ends = (end(&args[1], &sampler.bindings), end(&args[2], &sampler.bindings));
+            let ends = (args[1].number(&sampler.bindings), args[2].number(&sampler.bindings));
             let (Some(least), Some(most)) = ends else { return Err("its ends are open".into()) };
             let part = *sampler.of(&[0.0, 1.0, 0.5, 0.125, 0.75]);
             sampler.set_attr(&args[0], least + (most - least) * part)

@@ -3,7 +3,7 @@
 use super::{
     super::{
         relation::{Relation, RelationArg},
-        sample::told,
+        sample::{Sampler, told},
         typing::{Bound, Status},
     },
     bind, broadcast,
@@ -120,6 +120,33 @@ pub(super) const RELATIONS: &[Relation] = &[
                 let n = sampler.below(4);
                 sampler.set_int(&args[0], n as i64)
             }
+        },
+    },
+    Relation {
+        name: "divides",
+        doc: "N is a multiple of M, which is not 0.",
+        parameters: &["M", "N"],
+        solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings)) {
+            (Some(m), Some(n)) => match n.checked_div(&m) {
+                Some(_) => Ok(Status::Done),
+                None if n.known().is_some() && m.known().is_some() => Err(format!("{n} is no multiple of {m}")),
+                None => Err(format!("{n} may be no multiple of {m}")),
+            },
+            _ => Ok(Status::Later),
+        },
+        sample: |args, sampler| {
+            let known = |arg: &RelationArg, sampler: &Sampler<'_>| arg.dim(&sampler.bindings).and_then(|d| d.known());
+            if let (None, Some(n)) = (known(&args[0], sampler), known(&args[1], sampler)) {
+                let divisors: Vec<i64> = (1..=n.max(1)).take(TRIES).filter(|m| n % m == 0).collect();
+                let m = divisors[sampler.below(divisors.len())];
+                return sampler.set_int(&args[0], m);
+            }
+            if let RelationArg::Dim(p) = &args[0] {
+                sampler.choose_dims(p)?;
+            }
+            let m = known(&args[0], sampler).ok_or("M is not known")?;
+            let times = 1 + sampler.below(4) as i64;
+            sampler.set_int(&args[1], m.saturating_mul(times))
         },
     },
     Relation {
