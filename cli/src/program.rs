@@ -127,6 +127,28 @@ pub struct Opened {
     weights: Option<(PathBuf, Weights)>,
 }
 
+/// Recognises files of other kinds by their first bytes; returns the kind, and what to do with such a file.
+fn recognised(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    // Eight bytes hold the length of the JSON that follows them.
+    let header = |bytes: &[u8]| {
+        let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+        Some(length <= bytes.len() as u64 && bytes.get(8) == Some(&b'{'))
+    };
+    if bytes.starts_with(b"GGUF") {
+        return Some(("a language model in GGUF", "name it NAME.gguf, by which such files are told"));
+    }
+    if bytes.starts_with(b"PK\x03\x04") {
+        let help =
+            "export the model as ONNX; --weights takes the parameters of a checkpoint for a graph or a built-in model";
+        return Some(("a checkpoint of torch, or another archive", help));
+    }
+    if header(bytes) == Some(true) {
+        let help = "--weights takes such a file, for a graph or a built-in model";
+        return Some(("a file of weights in safetensors", help));
+    }
+    None
+}
+
 impl ProgramArgs {
     /// A program that is run on random numbers, as it stands.
     pub fn random(model: PathBuf) -> ProgramArgs {
@@ -394,7 +416,7 @@ impl ProgramArgs {
         Ok(shapes)
     }
 
-    /// The dimensions of a file that have no number of their own.
+    /// The dimensions of a file that have no number of their own, and its extents at run time.
     ///
     /// # Errors
     /// When there is no such file, or it holds no graph.
@@ -402,7 +424,9 @@ impl ProgramArgs {
         if self.is_onnx() {
             return Ok(onnx::Model::open(&self.model).map_err(onnx_fault)?.symbols());
         }
-        Ok(self.parsed()?.symbols().iter().map(|name| name.to_string()).collect())
+        let graph = self.parsed()?;
+        let extents = graph.extents().into_iter().map(|extent| extent.name);
+        Ok(graph.symbols().into_iter().chain(extents).map(|name| name.to_string()).collect())
     }
 
     fn only_for_builtin(&self) -> Result<(), Fault> {
@@ -447,6 +471,9 @@ impl ProgramArgs {
         if self.is_gguf() {
             let help = "`eutectic run MODEL.gguf --prompt TEXT` continues a text";
             return Err(input(format!("{place}: a language model is no graph"), help));
+        }
+        if let Some((what, help)) = recognised(&bytes) {
+            return Err(input(format!("{place}: this is {what}, and no graph in text form"), help));
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             input(format!("{place}: not a graph in text form: {e}"), "a graph file is UTF-8 text: (graph \"name\" …)")

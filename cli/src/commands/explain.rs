@@ -40,9 +40,14 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     };
     let all = explanations(&compiler, &planned);
     let kernels = all.len();
+    // Kernels of equal layers are explained once, and have a number in each of them.
+    let last = all.iter().flat_map(|e| &e.numbers).filter_map(|n| n.parse::<usize>().ok()).max().unwrap_or_default();
     let chosen: Vec<_> = all.into_iter().filter(|e| e.is_meant(&wanted)).collect();
     if chosen.is_empty() {
-        let list = format!("there are {kernels}; `eutectic opt {}` lists them", args.job.program.model.display());
+        let list = format!(
+            "numbers go up to {last}, for {kernels} different kernels; `eutectic opt {}` lists them",
+            args.job.program.model.display()
+        );
         let names: BTreeSet<String> = explanations(&compiler, &planned).iter().flat_map(Explanation::names).collect();
         let guess = did_you_mean(&args.glob, names.iter().map(String::as_str));
         let help = guess.map_or(list.clone(), |guess| format!("{guess} {list}"));

@@ -212,7 +212,11 @@ fn rules(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Result
     writeln!(out, "{}", heading("rules that fired"))?;
     let mut table = table(&["rule", ">matches", ">applied", ">changed", ">took"]);
     let mut held = Vec::new();
-    for rule in report::rules(compiler, planned) {
+    let fired = report::rules(compiler, planned);
+    if fired.is_empty() {
+        return Ok(writeln!(out, "none changes the program\n")?);
+    }
+    for rule in fired {
         if rule.held > 0 {
             held.push(format!("{} at {}", rule.name, several(rule.held, "node")));
         }

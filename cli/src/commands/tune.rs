@@ -14,7 +14,7 @@ use std::{
 };
 
 use eutectic::{
-    Backend, Compiler, Graph, Setup,
+    Backend, Compiler, Dim, Graph, RuleSet, Setup,
     engine::{
         backend::fit::{Fitted, Measured, median_off, off, rank_correlation},
         ir::{lang::Source, text},
@@ -27,7 +27,7 @@ use self::{
     plans::Contest,
 };
 use crate::{
-    args::{BackendArg, Precision, Rules, print_json},
+    args::{BackendArg, LoadedRules, Precision, Rules, print_json, with_directories},
     fault::{Fault, input},
     files,
     format::Format,
@@ -35,6 +35,7 @@ use crate::{
     program::ProgramArgs,
     table::{seconds, several, table, thousands},
     timing::progress,
+    values::shape,
 };
 
 const EXAMPLES: &str = "\
@@ -59,6 +60,9 @@ pub struct Args {
     /// Models and graph files whose kernels are measured [default: a spread of products, passes, rows, views and attention]
     #[arg(value_name = "MODEL|FILE")]
     models: Vec<PathBuf>,
+    /// Binds a symbolic dimension of the files that have it to a number; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = shape)]
+    shape: Vec<(String, Dim)>,
     /// Where the costs are written
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -176,11 +180,24 @@ impl Args {
                 .map(|text| Ok((ProgramArgs::random("tune".into()), parsed(text)?)))
                 .collect();
         }
-        let read = |model: &PathBuf| {
-            let program = ProgramArgs::random(model.clone());
-            program.graph().map(|graph| (program, graph))
-        };
-        self.models.iter().map(read).collect()
+        let LoadedRules { rules, .. } = with_directories(RuleSet::default(), &self.rules.directories)?;
+        let mut unknown: Vec<&str> = self.shape.iter().map(|(name, _)| name.as_str()).collect();
+        let mut programs = Vec::new();
+        for model in &self.models {
+            let mut program = ProgramArgs::random(model.clone());
+            program.ops.get_or_init(|| rules.ops().clone());
+            if !self.shape.is_empty() && !program.is_built_in() {
+                let known = program.symbols()?;
+                program.shape = self.shape.iter().filter(|(name, _)| known.contains(name)).cloned().collect();
+                unknown.retain(|name| !known.iter().any(|known| known == name));
+            }
+            let graph = program.graph()?;
+            programs.push((program, graph));
+        }
+        match unknown.first() {
+            Some(name) => Err(input(format!("--shape {name}: no file has such a dimension"), "leave it out")),
+            None => Ok(programs),
+        }
     }
 
     fn print(
