@@ -18,6 +18,7 @@ use eutectic::{
             BertConfig, BertOutput, Weights,
             bert::{self, IGNORED, bind},
             builtin::{self, BUILTINS, Builtin},
+            decoder::{CHUNK, Decoder},
             gguf::Gguf,
             minilm,
             nn::Form,
@@ -376,6 +377,21 @@ impl ProgramArgs {
         flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
     }
 
+    /// The program by which a language model reads and continues texts; `--shape` fixes its extents `tokens` and `cached`, or bounds them.
+    ///
+    /// # Errors
+    /// When the file holds no language model that can be built, or has no such extent.
+    pub fn decoder(&self) -> Result<Graph, Fault> {
+        let given = self.for_other_models().filter(|flag| *flag != "--shape").collect::<Vec<_>>().join(", ");
+        if !given.is_empty() {
+            let problem = format!("{given}: {} is a language model", self.model.display());
+            return Err(input(problem, "leave them out; --shape tokens=N and --shape cached=N set its extents"));
+        }
+        let gguf = Gguf::open(&self.model).map_err(Fault::input)?;
+        let decoder = Decoder::new(&gguf, None).map_err(Fault::input)?;
+        self.bind(&decoder.program(CHUNK).map_err(Fault::input)?)
+    }
+
     fn import(&self) -> Result<onnx::Imported, Fault> {
         self.only_for_builtin()?;
         let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
@@ -469,7 +485,7 @@ impl ProgramArgs {
         let bytes = self.bytes()?;
         self.only_for_builtin()?;
         if self.is_gguf() {
-            let help = "`eutectic run MODEL.gguf --prompt TEXT` continues a text";
+            let help = "`eutectic run MODEL.gguf --prompt TEXT` continues a text, and `eutectic opt MODEL.gguf` shows the program that does";
             return Err(input(format!("{place}: a language model is no graph"), help));
         }
         if let Some((what, help)) = recognised(&bytes) {

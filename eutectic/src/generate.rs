@@ -7,16 +7,13 @@ use std::{
 
 use eutectic_ir::DType;
 use eutectic_models::{
-    decoder::{CACHED, CacheType, DecoderConfig, TOKENS},
+    decoder::{CACHED, CHUNK, CacheType, DecoderConfig, TOKENS},
     language::LanguageModel,
     sampling::{Sampler, Sampling},
     vocabulary::TextStream,
 };
 
 use crate::{Compiler, Error, Session};
-
-/// Tokens of a prompt that run together at most.
-const CHUNK: usize = 64;
 
 /// A language model that is ready to continue texts. It remembers the tokens that it read, so that of a prompt that begins with them only
 /// the rest is read.

@@ -21,6 +21,8 @@ use crate::gguf::{Gguf, TensorInfo};
 pub const TOKENS: &str = "tokens";
 /// The extent of the tokens that the cache holds after a run.
 pub const CACHED: &str = "cached";
+/// Tokens of a prompt that run together at most.
+pub const CHUNK: usize = 64;
 
 /// The element type of the keys and values in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -39,6 +39,8 @@ Examples:
   eutectic opt demo --dot | dot -Tsvg > demo.svg
   # proves of each kernel that it computes what its ops say
   eutectic opt demo --prove
+  # the same of a language model, for texts of any length
+  eutectic opt MODEL.gguf --prove
   # how far the plan is from the best one, for small graphs
   eutectic opt model.graph --gap";
 
@@ -122,8 +124,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     let (dot, phases) = (args.dot, !args.print_after_phase.is_empty());
     output::one_on_stdout([("--dot".into(), dot), ("--print-after-phase".into(), phases), args.job.json()])?;
-    let compiler = args.job.compile.compiler_for(&args.job.program)?;
-    let graph = args.job.program.graph()?;
+    let program = &args.job.program;
+    let compiler = args.job.compile.compiler_for(program)?;
+    let graph = if program.is_gguf() { program.decoder()? } else { program.graph()? };
     let mut out = stdout().lock();
     if args.dot {
         return Ok(write!(out, "{}", eutectic::engine::ir::dot::dot(&graph))?);

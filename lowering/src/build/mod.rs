@@ -6,7 +6,7 @@ mod scope;
 mod value;
 
 use place::Placed;
-pub use positions::Positions;
+pub use positions::{Positions, constant_ids};
 use scope::{BodyScope, KernelBuilder, attr};
 
 use eutectic_backend::{AnchorKernel, AnchorKind, Instr, Kernel, Store};

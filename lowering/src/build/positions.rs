@@ -93,14 +93,14 @@ impl Positions {
             return known.clone();
         }
         let affine =
-            evaluated(classes, plan, class).and_then(|ids| Affine::through(ids.dims(), &ids.to_i64()).map(Rc::new));
+            constant_ids(classes, plan, class).and_then(|ids| Affine::through(ids.dims(), &ids.to_i64()).map(Rc::new));
         self.0.borrow_mut().insert(class, affine.clone());
         affine
     }
 }
 
-/// The value of a class that is computed from positions and numbers alone.
-fn evaluated(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Tensor> {
+/// Returns the value of a class that is computed from positions and numbers alone; `None` for others, and where that takes many ops.
+pub fn constant_ids(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Tensor> {
     let mut graph = Graph::new("ids");
     let ids = added(classes, plan, class, &mut graph, &mut FxHashMap::default())?;
     graph.output("ids", ids).ok()?;

@@ -21,6 +21,13 @@ pub struct Bound {
 
 /// Canonical names of bound variables; no range is known of them, so that nothing is concluded from one.
 const NAMES: u32 = 1 << 24;
+/// Whether an index has a variable that a binder names canonically.
+pub fn is_bound(p: &Poly) -> bool {
+    let mut found = false;
+    p.visit(&mut |atom| found |= matches!(atom, Atom::Var(id) if *id >= NAMES));
+    found
+}
+
 /// More variables than these are not put in every order.
 const MOST: usize = 6;
 
@@ -102,6 +109,11 @@ pub fn fresh(facts: &Facts, vars: &[(u32, Poly)], body: &T) -> Res<Bound> {
     Ok(Bound { body: with(facts, body, &map)?, vars: new })
 }
 
+/// Whether a reduction may be one with the one outside of it: no extent depends on a variable of that one.
+pub fn independent(outer: &[(u32, Poly)], inner: &[(u32, Poly)]) -> bool {
+    !inner.iter().any(|(_, extent)| outer.iter().any(|(v, _)| extent.mentions(*v)))
+}
+
 /// Extents of 1 are gone; a variable is two where only its quotient and remainder are read; two are one where only a·n + b of them is read.
 pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
     let one = Poly::int(1);
@@ -132,7 +144,7 @@ pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
                 let mut divided = false;
                 merged.body.visit_indices(&mut |p| {
                     p.visit(&mut |atom| {
-                        divided |= matches!(atom, Atom::Div(of) if of[0].mentions(v));
+                        divided |= matches!(atom, Atom::Div(of) if counts(&of[0], v));
                     });
                 });
                 if !divided {
@@ -146,6 +158,16 @@ pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
         break;
     }
     Ok(of)
+}
+
+/// Whether a variable is in an index, and not only in that of an integer that is read.
+fn counts(p: &Poly, id: u32) -> bool {
+    p.terms().flat_map(|(m, _)| m).any(|atom| match atom {
+        Atom::Var(own) => *own == id,
+        Atom::Div(pair) | Atom::Min(pair) | Atom::Max(pair) => pair.iter().any(|p| counts(p, id)),
+        Atom::Map(_, of) => of.iter().any(|p| counts(p, id)),
+        Atom::Size(_) | Atom::Value(_) => false,
+    })
 }
 
 /// A bound variable that is divided by a factor of its extent.

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use eutectic_ir::{DType, Op, ops::Reduction, ops::Trait};
 
 use crate::{
-    bind::{Bound, canonical, fresh, split_ranges, substitute},
+    bind::{Bound, canonical, fresh, independent, split_ranges, substitute},
     call::Case,
     facts::{Res, Stop},
     integers,
@@ -303,7 +303,7 @@ impl Normal<'_> {
         if exact {
             // An extremum of extrema is one, and so is a sum of sums of integers.
             while let Term::Reduce(inner, _, more, of) = &*Rc::clone(&body) {
-                if *inner != how {
+                if *inner != how || !independent(&vars, more) {
                     break;
                 }
                 let inner = fresh(&self.case.facts, more, of)?;

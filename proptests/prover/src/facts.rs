@@ -51,6 +51,9 @@ pub struct Facts {
 /// More goals than these are not looked at in one case: nothing more is shown then.
 const WORK: u64 = 150_000;
 
+/// Ranges that are no larger are looked at value by value.
+const SMALL: i128 = 8;
+
 impl Facts {
     /// Whether all that may be looked at was.
     pub fn exhausted(&self) -> bool {
@@ -104,7 +107,8 @@ impl Facts {
 
     /// Whether p ≥ 0 follows.
     pub fn nonneg(&self, p: &Poly) -> bool {
-        self.search(p, 5)
+        let is_known = |fact: &Poly| (p - fact).known().is_some_and(|more| more >= 0);
+        self.known.borrow().iter().any(is_known) || self.search(p, 5)
     }
 
     /// Whether p ≥ 1 follows.
@@ -115,6 +119,20 @@ impl Facts {
     /// Returns whether an index is in 0..extent.
     pub fn within(&self, index: &Poly, extent: &Poly) -> bool {
         self.nonneg(index) && self.positive(&(extent - index))
+    }
+
+    /// Returns the only value that a variable can have, if its range is small and facts leave only one.
+    pub fn only(&self, id: u32) -> Option<Poly> {
+        let extent = self.ranges.borrow().get(&id).and_then(Poly::known).filter(|extent| *extent <= SMALL)?;
+        let known = self.known.borrow().clone();
+        let slopes: Vec<_> =
+            known.iter().filter(|p| p.mentions(id)).filter_map(|p| p.linear_in(&Atom::Var(id))).collect();
+        let with = |value: i128| slopes.iter().map(move |(slope, rest)| rest.plus_times(slope, value));
+        let mut left = (0..extent).filter(|value| !with(*value).any(|p| self.nonneg(&(&Poly::int(-1) - &p))));
+        match (left.next(), left.next()) {
+            (Some(value), None) => Some(Poly::int(value)),
+            _ => None,
+        }
     }
 
     fn atom_nonneg(&self, atom: &Atom) -> bool {

@@ -9,7 +9,7 @@ use std::{
 use eutectic_ir::ops::Reduction;
 
 use crate::{
-    bind::{Bound, fresh, split_ranges},
+    bind::{Bound, fresh, independent, split_ranges},
     bits,
     call::Case,
     choice::{branches, cut, is_special, special},
@@ -110,7 +110,7 @@ impl<'a> Lower<'a> {
                 let mut of =
                     Bound { body: self.case.facts.assume(there.clone(), || self.resolve(&body, truths))?, vars };
                 while let Term::Reduce(inner, _, more, body) = &*Rc::clone(&of.body) {
-                    if inner != how {
+                    if inner != how || !independent(&of.vars, more) {
                         break;
                     }
                     let inner = fresh(&self.case.facts, more, body)?;

@@ -6,7 +6,7 @@ use eutectic_rewrites::{Claim, Contract, Probe, Proof, Rule, rule::Root};
 use rayon::prelude::*;
 
 use crate::{
-    bits,
+    bind, bits,
     call::Case,
     choices::Choices,
     facts::{Res, Stop, stop},
@@ -17,7 +17,7 @@ use crate::{
     side::Reader,
     signs::Known,
     sums,
-    term::{Kind, Poly, T, Term, Ty},
+    term::{Atom, Kind, Poly, T, Term, Ty},
 };
 
 /// What is known of a rule.
@@ -188,7 +188,11 @@ fn same_bits(case: &Case, l: &T, r: &T, truths: &mut Truths, depth: usize) -> Re
     if depth < TRUTHS {
         if let Some(p) = condition(&a).or_else(|| condition(&b)) {
             for p in [p.clone(), &Poly::int(-1) - &p] {
-                case.facts.assume([p], || same_bits(case, &a, &b, truths, depth + 1))?;
+                case.facts.assume([p.clone()], || {
+                    let only = only(case, &p);
+                    let [a, b] = [&a, &b].map(|t| bind::with(&case.facts, t, &only));
+                    same_bits(case, &a?, &b?, truths, depth + 1)
+                })?;
             }
             return Ok(());
         }
@@ -210,11 +214,28 @@ fn differ<V>(a: &dyn fmt::Display, b: &dyn fmt::Display) -> Res<V> {
     stop(format!("the normal forms differ: {} and {}", short(a.to_string()), short(b.to_string())))
 }
 
-/// A condition on indices that no binder stands above.
+/// The variables of a condition that can have one value only, with that value.
+fn only(case: &Case, condition: &Poly) -> BTreeMap<u32, Poly> {
+    let mut vars = BTreeMap::new();
+    condition.visit(&mut |atom| {
+        if let Atom::Var(id) = atom
+            && let Some(value) = case.facts.only(*id)
+        {
+            vars.insert(*id, value);
+        }
+    });
+    vars
+}
+
+/// A condition on indices that no binder names.
 fn condition(term: &T) -> Option<Poly> {
     match &**term {
-        Term::If(conditions, a, b) => conditions.first().cloned().or_else(|| condition(a)).or_else(|| condition(b)),
+        Term::If(conditions, a, b) => {
+            let free = conditions.iter().find(|p| !bind::is_bound(p)).cloned();
+            free.or_else(|| condition(a)).or_else(|| condition(b))
+        }
         Term::Apply(_, _, args) => args.iter().find_map(condition),
+        Term::Reduce(_, _, _, body) => condition(body),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use eutectic_ir::ops::Reduction;
 
 use crate::{
-    bind::named,
+    bind::{independent, named},
     bits::there,
     facts::Res,
     functions::exp,
@@ -84,7 +84,7 @@ fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<R
             open.push(Real::factor(factor));
             continue;
         };
-        if !vars.iter().any(|(v, _)| factor.mentions(*v)) {
+        if !vars.iter().any(|(v, _)| factor.mentions(*v)) || !independent(&vars, bound) {
             open.push(Real::factor(factor));
             continue;
         }

@@ -1,12 +1,14 @@
 //! Kernels of plans are proved to compute what their e-nodes say, and faults that are planted in kernels are found.
 
-use std::sync::Arc;
+#[path = "../../../lowering/tests/support/roofline.rs"]
+mod roofline;
 
-use eutectic_backend::{Backend, BackendError, Cost, Executable, Guard, Instr, Kernel, Program};
+use eutectic_backend::{Guard, Instr};
 use eutectic_ir::{
     Attr, Op,
-    index::{Atom, Index},
+    index::{ANYTHING, Atom, Index},
     lang::Source,
+    ops::{Reduction, Writes},
     text,
 };
 use eutectic_lowering::{
@@ -16,39 +18,9 @@ use eutectic_lowering::{
 };
 use eutectic_prover::plans::{Validity, of_kernel, validate};
 use eutectic_rewrites::{Choice, Options, RuleSet, optimize};
+use roofline::Roofline;
 
-/// A backend that takes every kernel, for a price that makes fusion pay.
-struct Priced;
-
-impl Backend for Priced {
-    fn name(&self) -> &str {
-        "priced"
-    }
-
-    fn describe(&self) -> String {
-        "computes nothing".into()
-    }
-
-    fn supports(&self, _: &Kernel) -> Result<(), Vec<String>> {
-        Ok(())
-    }
-
-    fn cost(&self, kernel: &Kernel) -> Cost {
-        let elements: usize = kernel.slots.iter().map(|slot| slot.1).sum();
-        let points: usize = kernel.bodies().iter().map(|b| b.domain.iter().product::<usize>() * b.instrs.len()).sum();
-        Cost {
-            seconds: 1.0 + 1e-6 * elements as f64 + 1e-8 * points as f64,
-            flops: points as f64,
-            bytes: elements as f64,
-        }
-    }
-
-    fn compile(&self, _: &Program) -> Result<Arc<dyn Executable>, BackendError> {
-        Err(BackendError::Device("it computes nothing".into()))
-    }
-}
-
-/// Programs whose kernels have products, attention, rows, views, selections and ids.
+/// Programs whose kernels have products, attention, rows, views, selections, ids, scans, ranks, and parts that are written.
 const PROGRAMS: &[&str] = &[
     r#"(graph "layer"
   (input x f32[2 6 24]) (param w f32[24 24]) (param b f32[24]) (param v f32[24 48]) (param g f32[24]) (const half f32[] { 0.5 })
@@ -68,13 +40,37 @@ const PROGRAMS: &[&str] = &[
     r#"(graph "conv"
   (input x f32[1 3 8 8]) (param w f32[4 3 3 3]) (param b f32[4])
   (output o (act (conv x w b :stride [1 1] :dilation [1 1] :before [1 1] :after [1 1] :groups 1) :kind relu)))"#,
+    r#"(graph "rows"
+  (input x f32[5 7]) (input y f32[5 7])
+  (output a (scan-sum (mul x y) :axis -1 :reverse false :exclusive true))
+  (output b (scan-max x :axis -1 :reverse true :exclusive false))
+  (output c (scan-linear x y :axis -1 :reverse false :exclusive false))
+  (output d (ranking (neg x) :most 3 :descending true)))"#,
+    r#"(graph "top"
+  (input x f32[5 7]) (const nothing f32[] { 0.0 })
+  (let rank (reshape (ranking x :most 3 :descending true) :shape [5 7 1]))
+  (output top (scatter (expand nothing :shape [5 3 1]) (reshape x :shape [5 7 1]) rank)))"#,
+    r#"(graph "writes"
+  (state x f32[2 9 3]) (state y f32[2 9 3]) (input u f32[2 4 3]) (input ids i64[2 4 3])
+  (let v (exp u))
+  (let last (scatter x v ids))
+  (let sum (scatter-sum y (neg u) ids))
+  (update x last) (update y sum) (output a last) (output b sum))"#,
+    r#"(graph "step"
+  (dim cached :least 1 :most 32) (dim tokens :least 1 :most 8)
+  (input x f32[tokens 12]) (input at i64[]) (param w f32[12 12])
+  (let k (transpose (reshape (matmul x w) :shape [tokens 2 6]) :perm [-2 -3 -1]))
+  (state keys f32[2 cached 6])
+  (let all (update-slice keys k at :axis -2))
+  (update keys all)
+  (output y (reduce-max all :axes [-1])))"#,
 ];
 
 fn planned(program: &str) -> PlannedBlock {
     let graph = text::parse(&Source::new("program", program)).unwrap();
     let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
     let classes = optimize(&graph, &rules, &Options::default()).unwrap().classes;
-    let searched = search(&Space::new(&classes, &Priced), &SearchOptions::default()).unwrap();
+    let searched = search(&Space::new(&classes, &Roofline), &SearchOptions::default()).unwrap();
     PlannedBlock { classes, searched }
 }
 
@@ -114,14 +110,16 @@ fn wrong_guards(guards: &[Guard]) -> Vec<Vec<Guard>> {
     };
     (0..guards.len())
         .flat_map(|n| {
+            let (start, end) = (guards[n].1.start > ANYTHING.start, guards[n].1.end < ANYTHING.end);
             [
-                change(n, &|guard| guard.1.start += 1),
-                change(n, &|guard| guard.1.end -= 1),
-                change(n, &|guard| {
+                start.then(|| change(n, &|guard| guard.1.start += 1)),
+                end.then(|| change(n, &|guard| guard.1.end -= 1)),
+                Some(change(n, &|guard| {
                     guard.0 = guard.0.plus(&Index::constant(1));
-                }),
+                })),
             ]
         })
+        .flatten()
         .collect()
 }
 
@@ -225,11 +223,34 @@ fn wrong_kernels(built: &KernelOfClasses) -> Vec<(String, KernelOfClasses)> {
             }
         }
     }
+    if !built.kernel.body.lengths.is_empty() {
+        let mut changed = built.clone();
+        changed.kernel.body.lengths.clear();
+        all.push(("every run has all points".into(), changed));
+    }
     for (n, store) in built.kernel.stores.iter().enumerate() {
         for at in wrong_maps(&store.at) {
             let mut changed = built.clone();
             let what = format!("store {n}: {:?} is {at:?}", store.at);
             changed.kernel.stores[n].at = at;
+            all.push((what, changed));
+        }
+    }
+    for (n, store) in built.kernel.stores.iter().enumerate() {
+        let others =
+            [Writes::Apart, Writes::InOrder, Writes::Combined(Reduction::Sum), Writes::Combined(Reduction::Max)];
+        // Points that write to places of their own may do so in order, too.
+        let same =
+            |writes: &Writes| *writes == store.writes || (store.writes, *writes) == (Writes::Apart, Writes::InOrder);
+        for writes in others.into_iter().filter(|writes| !same(writes)) {
+            let mut changed = built.clone();
+            changed.kernel.stores[n].writes = writes;
+            all.push((format!("store {n}: {:?} is {writes:?}", store.writes), changed));
+        }
+        for guards in wrong_guards(&store.guards) {
+            let mut changed = built.clone();
+            let what = format!("store {n}: {:?} is {guards:?}", store.guards);
+            changed.kernel.stores[n].guards = guards;
             all.push((what, changed));
         }
     }

@@ -10,6 +10,7 @@ mod layer;
 mod norm;
 mod pointwise;
 mod reduce;
+mod scan;
 mod update;
 mod view;
 
@@ -18,10 +19,11 @@ use eutectic_ir::{Class, Op};
 pub use attention::Head;
 pub use build::Semantics;
 pub use pointwise::{map, pointwise};
+pub use update::target;
 
 /// The ops that are no functions of elements, family by family.
 const FAMILIES: &[&[(&str, Semantics)]] =
-    &[view::OPS, reduce::OPS, norm::OPS, attention::OPS, convolution::OPS, layer::OPS, update::OPS];
+    &[view::OPS, reduce::OPS, norm::OPS, attention::OPS, convolution::OPS, layer::OPS, scan::OPS, update::OPS];
 
 /// The meaning of an op; `None` for those that have none yet.
 pub fn semantics(op: Op) -> Option<Semantics> {

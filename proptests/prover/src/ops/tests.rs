@@ -27,9 +27,12 @@ use crate::{
 
 /// Steps that the terms of an instance may take: larger ones are left out.
 const STEPS: usize = 600;
-/// The most planted faults that are not found, in percent: 15 of 415 today. Five of these change nothing, since a softmax is the same for a shift of its scores; the
-/// others want more instances of attention and of `scatter-max`.
-const UNSEEN: usize = 4;
+/// The most planted faults that are not found, in percent.
+const UNSEEN: usize = 1;
+/// So many instances of an op are drawn at most, while a fault in it is not found.
+const DRAWN: u64 = 3_000;
+/// A softmax is the same for a shift of its scores: with their largest added instead of taken away, it is what it was.
+const SHIFTED: &[&str] = &["attention", "attention-tf32", "mha", "sdpa", "softmax"];
 /// So many elements of an instance are compared.
 const SOME: usize = 12;
 
@@ -95,10 +98,23 @@ struct World<'a> {
     fault: Option<&'a Fault>,
 }
 
+/// Whether a fault changes nothing.
+fn is_equivalent(op: Op, fault: &Fault) -> bool {
+    SHIFTED.contains(&op.name()) && *fault == Fault::Function("sub".into())
+}
+
 /// The faults that a term can have.
 fn faults(term: &T, given: &Given, found: &mut BTreeSet<Fault>) {
+    let mut ids = |p: &Poly| {
+        p.visit(&mut |atom| {
+            if let Atom::Value(id) = atom {
+                faults(id, given, found);
+            }
+        });
+    };
     match &**term {
         Term::Read(name, _, at) => {
+            at.iter().for_each(&mut ids);
             // An axis of extent 1 has no other coordinate.
             let dims = given[&**name].dims();
             found.extend((0..at.len()).filter(|n| dims[*n] > 1).map(|n| Fault::Index(Rc::clone(name), n)));
@@ -112,7 +128,8 @@ fn faults(term: &T, given: &Given, found: &mut BTreeSet<Fault>) {
             }
             args.iter().for_each(|a| faults(a, given, found));
         }
-        Term::If(_, a, b) => {
+        Term::If(conditions, a, b) => {
+            conditions.iter().for_each(&mut ids);
             found.extend([Fault::Bound, Fault::Turned]);
             [a, b].into_iter().for_each(|t| faults(t, given, found));
         }
@@ -120,7 +137,8 @@ fn faults(term: &T, given: &Given, found: &mut BTreeSet<Fault>) {
             found.extend([Fault::Short, Fault::Reduced]);
             faults(body, given, found);
         }
-        Term::Num(_) | Term::Param(_) | Term::Index(_) => {}
+        Term::Index(p) => ids(p),
+        Term::Num(_) | Term::Param(_) => {}
     }
 }
 
@@ -166,8 +184,10 @@ fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
                 };
                 at = at.iter().flat_map(with).collect();
             }
-            for vars in at {
-                total = scalar(how.def().op, &[total, number(body, &vars, world)], ty);
+            for (n, vars) in at.into_iter().enumerate() {
+                let own = number(body, &vars, world);
+                // No `f64` holds the largest integer, from which the smallest is taken.
+                total = if n == 0 && how.def().selects { own } else { scalar(how.def().op, &[total, own], ty) };
             }
             total
         }
@@ -301,7 +321,7 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: 
             if !special && !matches!(op.def().class, Class::Pointwise) {
                 let mut of_term = BTreeSet::new();
                 faults(&term, &given, &mut of_term);
-                for fault in of_term {
+                for fault in of_term.into_iter().filter(|fault| !is_equivalent(op, fault)) {
                     let apart = (value_with(Some(&fault)) - want).abs();
                     *planted.entry((op, fault)).or_default() |= apart.is_nan() || apart > unit * (1.0 + want.abs());
                 }
@@ -347,7 +367,7 @@ fn sampled(op: Op, seed: u64) -> Option<(Vec<Attr>, Vec<Type>)> {
         AttrKind::Float => Some(Attr::from(0.5)),
         AttrKind::Bool => Some(Attr::from(seed.is_multiple_of(2))),
         AttrKind::Axis => Some(Attr::Int(-1)),
-        AttrKind::Int => Some(Attr::Int(0)),
+        AttrKind::Int => Some(Attr::Int((seed % 4) as i64)),
         _ => None,
     };
     let given: Vec<(&str, Attr)> = op
@@ -389,8 +409,9 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes_and_faults_in_them_sho
     for op in
         Op::all().filter(|op| !layer(op) && semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise))
     {
-        for seed in 0..200 {
-            if seen.get(&op).is_some_and(|n| *n >= 8) {
+        for seed in 0..DRAWN {
+            let all_found = || planted.iter().all(|((of, _), found)| *of != op || *found);
+            if seen.get(&op).is_some_and(|n| *n >= 8) && all_found() {
                 break;
             }
             let Some((attrs, operands)) = sampled(op, seed) else { continue };

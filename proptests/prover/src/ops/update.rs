@@ -2,7 +2,10 @@
 
 use std::rc::Rc;
 
-use eutectic_ir::{DType, ops::Reduction};
+use eutectic_ir::{
+    Class, DType, Op,
+    ops::{Reduction, Writes},
+};
 
 use super::{
     build::{Semantics, one, rounded},
@@ -15,11 +18,12 @@ use crate::{
     integers,
     lower::Truths,
     shape::{Tensor, show},
-    term::{Kind, Poly, apply, choose, num, value},
+    term::{Kind, Poly, Term, Ty, apply, choose, num, value},
 };
 
 pub(super) const OPS: &[(&str, Semantics)] = &[
     ("update-slice", update_slice),
+    ("scatter", scatter_last),
     ("scatter-sum", |call| scatter(call, Reduction::Sum)),
     ("scatter-prod", |call| scatter(call, Reduction::Product)),
     ("scatter-max", |call| scatter(call, Reduction::Max)),
@@ -42,15 +46,74 @@ fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Element [p, n, q] is x[p, n, q] combined with part[p, m, q] for each m where ids[p, m, q] is n.
-fn scatter(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
-    let (x, part, ids) = (call.args[0].clone(), call.args[1].clone(), call.args[2].clone());
+/// Where a part's element is written, by its index in the part.
+pub type Target = Box<dyn Fn(&[Poly]) -> Res<Vec<Poly>>>;
+
+/// Returns where an update writes; `None` for other ops.
+pub fn target(call: &Call) -> Option<Res<Target>> {
+    match Op::named(call.op)?.def().class {
+        Class::Update(_, Writes::Apart) => Some(along_an_axis(call)),
+        Class::Update(..) => Some(by_ids(call)),
+        _ => None,
+    }
+}
+
+fn along_an_axis(call: &Call) -> Res<Target> {
+    let (axis, start, case) = (call.axis(0, &call.args[0].shape)?, call.args[2].clone(), Rc::clone(&call.case));
+    Ok(Box::new(move |from| {
+        let start = bits::normal(&case, &(start.at)(&[])?, &Truths::new())?;
+        let mut to = from.to_vec();
+        to[axis] = &to[axis] + &integers::id(&case.facts, start);
+        Ok(to)
+    }))
+}
+
+/// Element [p, m, q] of the part goes to [p, ids[p, m, q], q].
+fn by_ids(call: &Call) -> Res<Target> {
+    let (x, part, ids, case) = (&call.args[0], &call.args[1], call.args[2].clone(), Rc::clone(&call.case));
     let fits = x.shape.len() == 3
         && part.shape == ids.shape
         && [0, 2].iter().all(|n| part.shape.get(*n) == Some(&x.shape[*n]));
     if !fits || x.shape.iter().any(|item| item.rank.is_some()) {
         return stop("the shapes of a scatter");
     }
+    Ok(Box::new(move |from| {
+        let id = integers::id(&case.facts, bits::normal(&case, &(ids.at)(from)?, &Truths::new())?);
+        let [p, _, q] = from else { return stop("a scatter has three axes") };
+        Ok(vec![p.clone(), id, q.clone()])
+    }))
+}
+
+/// The conditions under which element m of the part goes to a place.
+fn meets(target: &Target, from: &[Poly], place: &Poly) -> Res<Vec<Poly>> {
+    let apart = &target(from)?[1] - place;
+    Ok(vec![apart.clone(), &Poly::zero() - &apart])
+}
+
+/// Element [p, n, q] is part[p, m, q] for the last m where ids[p, m, q] is n, or x[p, n, q] where there is none.
+fn scatter_last(call: &Call) -> Res<Vec<Tensor>> {
+    let (x, part, target) = (call.args[0].clone(), call.args[1].clone(), by_ids(call)?);
+    let (case, places, count) = (Rc::clone(&call.case), Ty::fixed(DType::I64), part.shape[1].extent.clone());
+    one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
+        let [p, n, q] = at else { return stop("a scatter has three axes") };
+        let own = (x.at)(at)?;
+        if count == Poly::zero() {
+            return Ok(own);
+        }
+        let last = reduce(&case, Reduction::Max, &places, std::slice::from_ref(&count), |m| {
+            let number = Rc::new(Term::Index(m[0].clone()));
+            Ok(choose(meets(&target, &[p.clone(), m[0].clone(), q.clone()], n)?, number, num(-1.0)))
+        })?;
+        let last = value(last);
+        let there = [last.clone(), &(&count - &last) - &Poly::int(1)];
+        let written = case.facts.assume(there, || (part.at)(&[p.clone(), last.clone(), q.clone()]))?;
+        Ok(choose(vec![last], written, own))
+    }))
+}
+
+/// Element [p, n, q] is x[p, n, q] combined with part[p, m, q] for each m where ids[p, m, q] is n.
+fn scatter(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
+    let (x, part, target) = (call.args[0].clone(), call.args[1].clone(), by_ids(call)?);
     let (case, op, ty, count) = (Rc::clone(&call.case), call.op, x.ty.clone(), part.shape[1].extent.clone());
     one(Tensor::new(ty.clone(), x.shape.clone(), move |at| {
         let [p, n, q] = at else { return stop("a scatter has three axes") };
@@ -60,9 +123,8 @@ fn scatter(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
         }
         let written = reduce(&case, how, &ty, std::slice::from_ref(&count), |m| {
             let from = [p.clone(), m[0].clone(), q.clone()];
-            let apart = &value((ids.at)(&from)?) - n;
             let neutral = num(how.identity(ty.dtype.unwrap_or(DType::F64)).get());
-            Ok(choose(vec![apart.clone(), &Poly::zero() - &apart], (part.at)(&from)?, neutral))
+            Ok(choose(meets(&target, &from, n)?, (part.at)(&from)?, neutral))
         })?;
         let both = apply(how.def().op, &ty, vec![own, written]);
         let exact = how.def().selects || ty.kind == Kind::Int;

@@ -5,13 +5,13 @@ use std::{ops::Range, rc::Rc};
 use eutectic_backend::{Body, Guard, Instr, Kernel, ValueId};
 use eutectic_ir::{
     Attr,
-    eclasses::EClasses,
+    attr::Number,
     index::{ANYTHING, Atom as Part, Index},
-    ops::Reduction,
+    ops::{Reduction, RowOp},
 };
 use eutectic_lowering::build::KernelOfClasses;
 
-use super::memory::{extent, stored};
+use super::memory::{Memory, extent, unflattened};
 use crate::{
     call::{Call, Case, reduce},
     facts::{Res, stop},
@@ -20,7 +20,7 @@ use crate::{
     scope::literal,
     shape::{Item, Tensor},
     side::fitted,
-    term::{Poly, T, Term, Ty, apply, choose, num},
+    term::{Poly, T, Term, Ty, apply, choose, num, product},
 };
 
 /// Reads a kernel.
@@ -28,13 +28,18 @@ pub struct Reader<'a> {
     case: &'a Rc<Case>,
     built: &'a KernelOfClasses,
     kernel: &'a Kernel,
-    classes: &'a EClasses,
+    memory: &'a Memory<'a>,
 }
 
 /// Where a group's axes begin in a domain of such a layout.
 fn place(layout: &[usize], groups: &[usize], group: usize) -> Option<usize> {
     let at = layout.iter().position(|&g| g == group)?;
     Some(layout[..at].iter().map(|&g| groups[g]).sum())
+}
+
+/// A number, also one that no float holds.
+fn constant(n: Number) -> T {
+    n.float().map_or_else(|| Rc::new(Term::Index(Poly::int(i128::from(n.int())))), num)
 }
 
 /// What an attribute says that is a float.
@@ -44,8 +49,13 @@ fn float(attrs: &[Attr], n: usize) -> T {
 
 impl<'a> Reader<'a> {
     /// A reader of a kernel.
-    pub fn new(case: &'a Rc<Case>, built: &'a KernelOfClasses, classes: &'a EClasses) -> Reader<'a> {
-        Reader { case, built, kernel: &built.kernel, classes }
+    pub fn new(case: &'a Rc<Case>, built: &'a KernelOfClasses, memory: &'a Memory<'a>) -> Reader<'a> {
+        Reader { case, built, kernel: &built.kernel, memory }
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &'a Kernel {
+        self.kernel
     }
 
     /// The extents of a body's axes.
@@ -55,16 +65,6 @@ impl<'a> Reader<'a> {
             None => Poly::int(*most as i128),
         };
         body.domain.iter().enumerate().map(of).collect()
-    }
-
-    /// A point of the kernel's own domain.
-    pub fn point(&self) -> Vec<Poly> {
-        let one = Poly::int(1);
-        let coordinate = |e: &Poly| {
-            self.case.facts.note(e - &one);
-            if *e == one { Poly::zero() } else { Poly::var(self.case.facts.index(e)) }
-        };
-        self.extents(&self.kernel.body).iter().map(coordinate).collect()
     }
 
     /// An index map at a point.
@@ -108,16 +108,16 @@ impl<'a> Reader<'a> {
             Instr::Load(load) => {
                 let conditions = self.conditions(body, &load.guards, at)?;
                 let flat = self.case.facts.assume(conditions, || self.index(body, &load.at, at))?;
-                stored(self.built.classes[load.slot], &ty, flat)
+                self.memory.element(self.built.classes[load.slot], &ty, flat)?
             }
-            Instr::Constant { value, .. } => num(value.get()),
+            Instr::Constant { value, .. } => constant(*value),
             Instr::Coordinate { index, dtype } => {
                 let index = Rc::new(Term::Index(self.index(body, index, at)?));
                 if *dtype == eutectic_ir::DType::I64 { index } else { apply("wrap", &ty, vec![index]) }
             }
             Instr::Within { arg, extent, from_end, check, .. } => {
                 let id = self.value(body, *arg, at)?;
-                let asked = self.built.checks.get(*check).map(|class| &self.classes.classes[*class]);
+                let asked = self.built.checks.get(*check).map(|class| self.memory.class(*class));
                 match asked.and_then(|class| class.nodes.iter().find(|node| node.op.def().ids.is_some())) {
                     Some(node) => apply(&format!("checked {:?}", node.attrs), &ty, vec![id]),
                     None if *from_end => return stop(format!("ids of {extent} that count from the end")),
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
                 self.pointwise(op.name(), attrs, &ty, args)
             }
             Instr::Row { op, attrs, args, .. } => self.row(body, (*op, attrs), args, at)?,
-            Instr::Select { pieces, fill, .. } => self.select(body, pieces, num(fill.get()), at)?,
+            Instr::Select { pieces, fill, .. } => self.select(body, pieces, constant(*fill), at)?,
         })
     }
 
@@ -169,6 +169,9 @@ impl<'a> Reader<'a> {
         let extents = self.extents(body).split_off(outer.len());
         let shape: Vec<Item> = extents.iter().cloned().map(Item::axis).collect();
         let Some(semantics) = ops::semantics(op) else { return stop(format!("op `{op}` has no semantics yet")) };
+        if axes != 1 && !op.row().is_some_and(RowOp::is_per_row) {
+            return stop(format!("`{op}` along several axes"));
+        }
         let value = |n: usize, index: &[Poly]| self.value(body, args[n], &[outer, index].concat());
         let fresh: Vec<(u32, Poly)> = extents.iter().map(|e| (self.case.facts.index(e), e.clone())).collect();
         let vars: Vec<Poly> = fresh.iter().map(|(v, _)| Poly::var(*v)).collect();
@@ -241,21 +244,20 @@ impl<'a> Reader<'a> {
                 let (batch, queries, columns) = (of(0, own, at), of(1, own, at), of(4, own, at));
                 let attrs = &self.kernel.anchor.attrs;
                 let (keys, depth) = (extents(1, 2), extents(0, 3));
-                let ([keys], [depth]) = (keys.as_slice(), depth.as_slice()) else {
-                    return stop("attention over several axes of keys");
-                };
-                let one = std::slice::from_ref::<Poly>;
-                let bias = |j: &Poly| operand(3, &[(0, &batch), (1, &queries), (2, one(j))]);
+                // A group of several axes is one in row-major order.
+                let of_key = |j: &Poly| unflattened(self.case, j, &keys);
+                let of_depth = |d: &Poly| unflattened(self.case, d, &depth);
+                let bias = |j: &Poly| operand(3, &[(0, &batch), (1, &queries), (2, &of_key(j))]);
                 let (scale, softcap) = (float(attrs, 0), float(attrs, 1));
                 let head = Head {
                     case: self.case,
                     ty,
                     op: "attention",
-                    depth: depth.clone(),
-                    keys: keys.clone(),
-                    query: &|d| operand(0, &[(0, &batch), (1, &queries), (3, one(d))]),
-                    key: &|j, d| operand(1, &[(0, &batch), (2, one(j)), (3, one(d))]),
-                    value: &|j| operand(2, &[(0, &batch), (2, one(j)), (4, &columns)]),
+                    depth: product(&depth),
+                    keys: product(&keys),
+                    query: &|d| operand(0, &[(0, &batch), (1, &queries), (3, &of_depth(d))]),
+                    key: &|j, d| operand(1, &[(0, &batch), (2, &of_key(j)), (3, &of_depth(d))]),
+                    value: &|j| operand(2, &[(0, &batch), (2, &of_key(j)), (4, &columns)]),
                     bias: if self.kernel.anchor.operands.len() > 3 { Some(&bias) } else { None },
                     scale: &scale,
                     softcap: &softcap,

@@ -1,18 +1,113 @@
 //! Tensors in memory: their extents, and the places of their elements.
 
-use std::rc::Rc;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use eutectic_ir::{Dim, Type, eclasses::ClassId};
+use eutectic_ir::{
+    DType, Dim, Type,
+    eclasses::{ClassId, EClass, ENode},
+};
+use eutectic_lowering::{PlannedBlock, build::constant_ids};
 
 use crate::{
     call::Case,
     facts::{Res, stop},
-    shape::Item,
+    shape::{Item, Tensor},
     term::{Poly, T, Term, Ty},
 };
 
-/// An element of a tensor in memory, by its place in row-major order.
-pub fn stored(class: ClassId, ty: &Ty, flat: Poly) -> T {
+/// The classes of a block as tensors in memory.
+pub struct Memory<'a> {
+    case: &'a Rc<Case>,
+    block: &'a PlannedBlock,
+    known: RefCell<BTreeMap<ClassId, Option<Rc<Ids>>>>,
+}
+
+/// Integers that hang on positions alone and are affine in them: constant + Σ strides\[n\] · coordinate n.
+pub struct Ids {
+    strides: Vec<i128>,
+    constant: i128,
+}
+
+impl Ids {
+    /// The map through the first of some integers and its neighbours, if all others lie on it.
+    fn through(dims: &[usize], ids: &[i64]) -> Option<Ids> {
+        let constant = i128::from(*ids.first()?);
+        let (mut inner, mut strides) = (ids.len(), Vec::new());
+        for extent in dims {
+            inner /= extent;
+            strides.push(if *extent > 1 { i128::from(ids[inner]) - constant } else { 0 });
+        }
+        let at = |n: usize| {
+            let mut rest = n;
+            let terms = dims.iter().zip(&strides).rev().map(|(extent, stride)| {
+                let own = rest % extent;
+                rest /= extent;
+                own as i128 * stride
+            });
+            constant + terms.sum::<i128>()
+        };
+        let found = ids.iter().enumerate().all(|(n, id)| i128::from(*id) == at(n));
+        found.then_some(Ids { strides, constant })
+    }
+
+    /// The integer at an index.
+    pub fn at(&self, index: &[Poly]) -> T {
+        let terms = index.iter().zip(&self.strides);
+        Rc::new(Term::Index(terms.fold(Poly::int(self.constant), |sum, (i, stride)| sum.plus_times(i, *stride))))
+    }
+}
+
+impl<'a> Memory<'a> {
+    /// The tensors of a block.
+    pub fn new(case: &'a Rc<Case>, block: &'a PlannedBlock) -> Memory<'a> {
+        Memory { case, block, known: RefCell::default() }
+    }
+
+    /// The class of that number.
+    pub fn class(&self, class: ClassId) -> &'a EClass {
+        &self.block.classes.classes[class]
+    }
+
+    /// The e-node that a plan chose for a class.
+    pub fn chosen(&self, class: ClassId) -> Res<&'a ENode> {
+        let chosen = self.class(class).nodes.get(self.block.searched.plan.choice[class]);
+        chosen.map_or_else(|| stop("a class without a node"), Ok)
+    }
+
+    /// Returns integers of a class that do not depend on what is given, if they are affine in their positions.
+    pub fn ids(&self, class: ClassId) -> Option<Rc<Ids>> {
+        let of = self.class(class);
+        if !of.constant || of.scalar.is_some() || of.ty.dtype() != Some(DType::I64) {
+            return None;
+        }
+        let evaluate = || {
+            let ids = constant_ids(&self.block.classes, &self.block.searched.plan, class)?;
+            Ids::through(ids.dims(), &ids.to_i64()).map(Rc::new)
+        };
+        self.known.borrow_mut().entry(class).or_insert_with(evaluate).clone()
+    }
+
+    /// An element of a tensor in memory, by its place in row-major order.
+    pub fn element(&self, class: ClassId, ty: &Ty, flat: Poly) -> Res<T> {
+        match self.ids(class) {
+            Some(ids) => Ok(ids.at(&unflattened(self.case, &flat, &room_of(&self.class(class).ty)?))),
+            None => Ok(read(class, ty, flat)),
+        }
+    }
+
+    /// A tensor in memory.
+    pub fn tensor(&self, class: ClassId) -> Res<Tensor> {
+        let of = &self.class(class).ty;
+        let (shape, room) = (shape_of(self.case, of)?, room_of(of)?);
+        let ty = Ty::fixed(of.dtype().unwrap_or(DType::F32));
+        let (own, ids) = (ty.clone(), self.ids(class));
+        Ok(Tensor::new(ty, shape, move |at| {
+            Ok(ids.as_ref().map_or_else(|| read(class, &own, flattened(at, &room)), |ids| ids.at(at)))
+        }))
+    }
+}
+
+fn read(class: ClassId, ty: &Ty, flat: Poly) -> T {
     Rc::new(Term::Read(format!("x{class}").into(), ty.clone(), vec![flat]))
 }
 
@@ -47,6 +142,11 @@ pub fn extent(case: &Case, dim: &Dim) -> Poly {
         });
         &sum + &of
     })
+}
+
+/// The place in memory of an element.
+pub fn flattened(index: &[Poly], room: &[Poly]) -> Poly {
+    room.iter().zip(index).fold(Poly::zero(), |flat, (extent, i)| &(&flat * extent) + i)
 }
 
 /// The index of an element by its place in memory.

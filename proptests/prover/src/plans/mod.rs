@@ -3,17 +3,21 @@
 //! For each kernel and each tensor that it stores, both are read as functions from an index to a value, over the tensors that are stored: the e-nodes by the
 //! semantics of their ops, the kernel by its body, its index maps and the definition of its anchor. They are compared at a point of which only the ranges
 //! of its coordinates are known, so for every element; axes whose extent is another in each run keep their name, so for every length within its bounds. That each
-//! element is written once is shown as well: the map of a store numbers its points by a mixed radix. What rewrote the program into these e-nodes are rules, each proved or
-//! tested by itself.
+//! element is written once is shown as well: the map of a store numbers its points by a mixed radix. Of an update, each write is compared: its place, its value,
+//! whether it is inside of the tensor, and the order. What rewrote the program into these e-nodes are rules, each proved or tested by itself.
+//!
+//! Three things are taken from elsewhere: the interpreter's values of ids that hang on positions alone; that the tensor of which a part is written lies where the
+//! result does; and that ranks of a row differ from each other.
 
 mod kernel;
 mod memory;
 mod program;
+mod store;
+mod update;
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::rc::Rc;
 
-use eutectic_backend::Kernel;
-use eutectic_ir::ops::Writes;
+use eutectic_ir::ops::{Class, Writes};
 use eutectic_lowering::{
     PlannedBlock,
     build::{self, KernelOfClasses, Positions},
@@ -22,13 +26,16 @@ use eutectic_lowering::{
 use eutectic_rewrites::Claim;
 use rayon::prelude::*;
 
-use self::memory::{room_of, unflattened};
+use self::{
+    memory::{Memory, room_of, shape_of, unflattened},
+    store::{Points, Write},
+};
 
 use crate::{
     call::Case,
     facts::{Res, Stop, stop},
     prove::{on_large_stacks, same},
-    term::{Atom, Poly, Ty, product},
+    term::{Poly, Ty},
 };
 
 /// What was shown of a kernel.
@@ -94,49 +101,49 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, claim: Clai
     let case = Rc::new(Case::default());
     case.fuel.set(400_000);
     case.left.set(true);
-    let store = &built.kernel.stores[n];
-    if store.writes != Writes::Apart {
-        return stop("points that write to one element");
-    }
+    let (store, body) = (&built.kernel.stores[n], &built.kernel.body);
     let class = built.classes[store.slot];
     let room = room_of(&block.classes.classes[class].ty)?;
-    let reader = kernel::Reader::new(&case, built, &block.classes);
-    let at = reader.point();
-    let flat = reader.index(&built.kernel.body, &store.at, &at)?;
-    if store.guards.is_empty() && !built.parts.iter().any(|(slot, _)| *slot == store.slot) {
-        covers(&built.kernel, n, &at, &flat, &room)?;
+    if room.contains(&Poly::zero()) {
+        // There is no element.
+        return Ok(());
     }
-    let conditions = reader.conditions(&built.kernel.body, &store.guards, &at)?;
-    case.facts.assume(conditions.iter().cloned(), || {
-        let index = unflattened(&case, &flat, &room);
-        let own = reader.value(&built.kernel.body, store.value, &at)?;
-        let reads: BTreeSet<usize> = built.classes[..built.reads].iter().copied().collect();
-        let want = program::Nodes::new(&case, block, reads).element(class, &index)?;
-        case.left.set(false);
-        let float = Ty::fixed(built.kernel.slots[store.slot].0).kind;
-        same(&case, claim, float, &want, &own)
-    })
-}
-
-/// Shows that the points of a store write each element once: sorted by stride, each axis steps over all those before it.
-fn covers(kernel: &Kernel, n: usize, at: &[Poly], flat: &Poly, room: &[Poly]) -> Res<()> {
-    let mut strides: Vec<(i128, i128)> = Vec::new();
-    let mut constant = flat.clone();
-    for (axis, index) in at.iter().enumerate() {
-        let Some(([own @ Atom::Var(_)], 1)) = index.single() else { continue };
-        let Some((slope, rest)) = constant.linear_in(own) else { return stop("a store whose map is not linear") };
-        constant = rest;
-        match slope.known() {
-            Some(0) => {}
-            Some(stride) => strides.push((stride, kernel.body.domain[axis] as i128)),
-            None => return stop("a store whose strides are known at run time only"),
+    let memory = Memory::new(&case, block);
+    let reader = kernel::Reader::new(&case, built, &memory);
+    let nodes = program::Nodes::new(&case, &memory, built.classes[..built.reads].iter().copied().collect());
+    let points = Points::new(&case, body, &store.guards);
+    let place = reader.index(body, &store.at, &points.at)?;
+    let conditions = reader.conditions(body, &store.guards, &points.at)?;
+    let whole = built.parts.iter().find(|(slot, _)| *slot == store.slot).map(|(_, whole)| *whole);
+    let update = memory.chosen(class).ok().filter(|node| matches!(node.op.def().class, Class::Update(..)));
+    let written = match update {
+        Some(node) if whole.is_some_and(|whole| node.operands.first() != Some(&whole)) => {
+            return stop("a part is written of another tensor");
         }
-    }
-    strides.sort_unstable();
-    let count = product(room).known();
-    let next = strides.iter().try_fold(1, |next, (stride, extent)| (next == *stride).then_some(next * extent));
-    match constant == Poly::zero() && next.is_some() && next == count {
-        true => Ok(()),
-        false => stop(format!("whether store {n} writes each of its elements once, at {flat}")),
-    }
+        Some(node) => {
+            let (points, place, conditions, room, fills) = (&points, &place, &conditions, &room, whole.is_none());
+            let write = Write { store, points, place, conditions, room, fills };
+            // Whether its guards hold is to be shown, so that they are not assumed yet.
+            Some(update::written(&case, &reader, &nodes, node, &write)?)
+        }
+        None => {
+            if store.writes != Writes::Apart {
+                return stop("points that write to one element");
+            }
+            let open = reader.conditions(body, &points.open, &points.at)?;
+            if let Some(p) = open.iter().find(|p| !case.facts.nonneg(p)) {
+                return stop(format!("whether a store writes at each point: {p} ≥ 0"));
+            }
+            let shape = shape_of(&case, &block.classes.classes[class].ty)?;
+            let extents: Vec<Poly> = shape.into_iter().map(|item| item.extent).collect();
+            points.cover(&place, &room, &extents)?;
+            None
+        }
+    };
+    case.facts.assume(conditions.iter().cloned(), || {
+        let own = reader.value(body, store.value, &points.at)?;
+        let want = written.map_or_else(|| nodes.element(class, &unflattened(&case, &place, &room)), Ok)?;
+        case.left.set(false);
+        same(&case, claim, Ty::fixed(built.kernel.slots[store.slot].0).kind, &want, &own)
+    })
 }

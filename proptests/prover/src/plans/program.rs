@@ -4,11 +4,10 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use eutectic_ir::{
     Attr, Class,
-    eclasses::{ClassId, EClasses},
+    eclasses::{ClassId, ENode},
 };
-use eutectic_lowering::PlannedBlock;
 
-use super::memory::{extent, room_of, shape_of, stored};
+use super::memory::{Memory, extent, shape_of};
 use crate::{
     call::{Call, Case, Value},
     facts::{Res, stop},
@@ -22,15 +21,14 @@ use crate::{
 /// The e-nodes of a plan below a kernel's stores.
 pub struct Nodes<'a> {
     case: &'a Rc<Case>,
-    classes: &'a EClasses,
-    choice: &'a [usize],
+    memory: &'a Memory<'a>,
     reads: BTreeSet<ClassId>,
 }
 
 impl<'a> Nodes<'a> {
     /// The e-nodes above what a kernel reads.
-    pub fn new(case: &'a Rc<Case>, block: &'a PlannedBlock, reads: BTreeSet<ClassId>) -> Nodes<'a> {
-        Nodes { case, classes: &block.classes, choice: &block.searched.plan.choice, reads }
+    pub fn new(case: &'a Rc<Case>, memory: &'a Memory<'a>, reads: BTreeSet<ClassId>) -> Nodes<'a> {
+        Nodes { case, memory, reads }
     }
 
     /// The element of a class, which its own e-node computes although it is stored.
@@ -39,34 +37,26 @@ impl<'a> Nodes<'a> {
     }
 
     fn tensor(&self, class: ClassId) -> Res<Tensor> {
-        let of = &self.classes.classes[class];
-        if self.reads.contains(&class) {
-            let shape = shape_of(self.case, &of.ty)?;
-            let ty = Ty::fixed(of.ty.dtype().unwrap_or(eutectic_ir::DType::F32));
-            let (own, room) = (ty.clone(), room_of(&of.ty)?);
-            return Ok(Tensor::new(ty, shape, move |at| {
-                let flat = room.iter().zip(at).fold(Poly::zero(), |flat, (extent, i)| &(&flat * extent) + i);
-                Ok(stored(class, &own, flat))
-            }));
-        }
-        self.computed(class)
+        if self.reads.contains(&class) { self.memory.tensor(class) } else { self.computed(class) }
     }
 
     fn computed(&self, class: ClassId) -> Res<Tensor> {
-        let of = &self.classes.classes[class];
+        let of = self.memory.class(class);
         let shape = shape_of(self.case, &of.ty)?;
         let ty = Ty::fixed(of.ty.dtype().unwrap_or(eutectic_ir::DType::F32));
         if let Some(x) = of.scalar {
             return Ok(Tensor::new(ty, shape, move |_| Ok(num(x))));
         }
-        let Some(node) = of.nodes.get(self.choice[class]) else { return stop("a class without a node") };
-        // What is given and written to an output is a copy.
-        if matches!(node.op.def().class, Class::Leaf(_)) && node.op.name() != "iota" {
-            return stop("a leaf is read");
+        if let Some(ids) = self.memory.ids(class) {
+            return Ok(Tensor::new(ty, shape, move |at| Ok(ids.at(at))));
         }
-        let args = node.operands.iter().map(|operand| self.tensor(*operand)).collect::<Res<Vec<_>>>()?;
+        let node = self.memory.chosen(class)?;
+        // What is given and written to an output is a copy.
+        if matches!(node.op.def().class, Class::Leaf(_)) && ops::semantics(node.op).is_none() {
+            return self.memory.tensor(class);
+        }
         if node.op.def().ids.is_some() {
-            let (inner, attrs) = (args[0].clone(), format!("{:?}", node.attrs));
+            let (inner, attrs) = (self.tensor(node.operands[0])?, format!("{:?}", node.attrs));
             let own = ty.clone();
             return Ok(Tensor::new(ty, shape, move |at| {
                 Ok(crate::term::apply(&format!("checked {attrs}"), &own, vec![(inner.at)(at)?]))
@@ -75,21 +65,29 @@ impl<'a> Nodes<'a> {
         let Some(semantics) = ops::semantics(node.op) else {
             return stop(format!("op `{}` has no semantics yet", node.op));
         };
-        let operand = args.first().map(|a| a.shape.clone());
-        let attrs = node.attrs.iter().map(|attr| self.literal(attr)).collect::<Res<Vec<_>>>()?;
-        let own = attrs.iter().find_map(|v| if let Value::Shape(s) = v { Some(s.clone()) } else { None });
-        let on = operand.or(own);
-        let kinds = node.op.def().attrs.iter().zip(attrs);
-        let attrs = kinds.map(|(def, value)| fitted(def.kind, value, on.as_ref())).collect::<Res<_>>()?;
-        let call = Call { case: Rc::clone(self.case), op: node.op.name(), attrs, args };
+        let call = self.call(node)?;
         let result = semantics(&call)?.remove(0);
         Ok(Tensor { ty: if result.ty == ty { result.ty } else { ty }, ..result })
     }
 
+    /// An e-node as a call on tensors.
+    pub fn call(&self, node: &ENode) -> Res<Call> {
+        let args = node.operands.iter().map(|operand| self.tensor(*operand)).collect::<Res<Vec<_>>>()?;
+        let attrs = node.attrs.iter().map(|attr| self.literal(attr)).collect::<Res<Vec<_>>>()?;
+        let own = attrs.iter().find_map(|v| if let Value::Shape(s) = v { Some(s.clone()) } else { None });
+        let on = args.first().map(|a| a.shape.clone()).or(own);
+        let kinds = node.op.def().attrs.iter().zip(attrs);
+        let attrs = kinds.map(|(def, value)| fitted(def.kind, value, on.as_ref())).collect::<Res<_>>()?;
+        Ok(Call { case: Rc::clone(self.case), op: node.op.name(), attrs, args })
+    }
+
     fn literal(&self, attr: &Attr) -> Res<Value> {
-        if let Attr::Shape(shape) = attr {
-            return Ok(Value::Shape(shape.iter().map(|dim| Item::axis(extent(self.case, dim))).collect()));
+        match attr {
+            Attr::Shape(shape) => {
+                Ok(Value::Shape(shape.iter().map(|dim| Item::axis(extent(self.case, dim))).collect()))
+            }
+            Attr::Int(n) => Ok(Value::Int(Poly::int(i128::from(*n)))),
+            attr => literal(attr).map_or_else(|| stop("an attribute of that kind is not understood"), Ok),
         }
-        literal(attr).map_or_else(|| stop("an attribute of that kind is not understood"), Ok)
     }
 }
