@@ -136,6 +136,8 @@ impl Normal<'_> {
             ("round", _) => {}
             // Every type holds small integers.
             (of, [x]) if (of.starts_with("round ") || of == "wrap") && is_small(x) => return Ok(x.clone()),
+            // An index that the type holds does not wrap.
+            ("wrap", [x]) if self.is_held(x, ty) => return Ok(x.clone()),
             ("neg", [x]) => {
                 if let Some(x) = x.number() {
                     return Ok(num(-x));
@@ -222,6 +224,17 @@ impl Normal<'_> {
             args.sort();
         }
         Ok(apply(op, ty, args))
+    }
+
+    /// Whether a type of integers holds every value that an index can have.
+    fn is_held(&self, index: &T, ty: &Ty) -> bool {
+        let (Term::Index(p), Some((least, most))) =
+            (&**index, ty.dtype.filter(|_| ty.kind == Kind::Int).map(DType::integers))
+        else {
+            return false;
+        };
+        let [below, above] = [p - &Poly::int(i128::from(least)), &Poly::int(i128::from(most)) - p];
+        self.case.facts.nonneg(&below) && self.case.facts.nonneg(&above)
     }
 
     /// The larger or smaller: that of functions that keep order is the function of the larger or smaller.
