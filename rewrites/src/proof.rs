@@ -55,7 +55,7 @@ impl fmt::Display for Proof {
         match self {
             Proof::Every(Claim::Bits) => f.write_str("proved: every bit, any size and rank"),
             Proof::Every(Claim::Reals) => {
-                f.write_str("equal over the reals, any size and rank; rounding, range, infinities and NaN tested")
+                f.write_str("equal over the reals, any size and rank; the contract is tested, not proved: rounding, range, infinities, NaN")
             }
             Proof::UpTo(claim, most) => write!(f, "{claim} up to extents of {most}; larger ones tested"),
             Proof::Tested(why) => write!(f, "tested, not proved: {why}"),

@@ -179,8 +179,7 @@ fn print(judged: &[(&Probe, Verdict)], start: Instant, out: &mut dyn Write) -> R
     writeln!(out, "\n{rows}\n")?;
     let of = [(sum[0], "proved to the last bit"), (sum[1], "equal over the reals"), (sum[2], "shown up to a bound")];
     let shown: Vec<String> = of.iter().map(|(n, how)| format!("{} {how}", several(*n, "rule"))).collect();
-    let rest =
-        "the first two for every size and rank; `rules check` tests the rest: rounding, range, infinities and NaN";
+    let rest = "the first two for every size and rank. Equality over the reals is no proof of a rule's contract: `rules check` tests rounding, range, infinities and NaN";
     Ok(writeln!(out, "{}", lines(format!("{}: {rest}; {}", shown.join(", "), duration(start.elapsed()))))?)
 }
 

@@ -19,7 +19,7 @@
 //! | verdict | means |
 //! |---|---|
 //! | proved | Both sides are equal to the last bit for every size, rank and value, as the reference evaluates them op by op. The payload of NaN, and the sign of a zero from `max` and `min`, are open. |
-//! | equal over the reals | Both sides are one real function wherever each part of the left side is finite, for every size and rank. A bias hides a score where it is −∞ or a number that the rule says hides; a finite bias that is read hides none. Numbers agree to 14 digits. This is no proof of the rule: rounding, ulps, ranges, infinities and NaN are not spoken of, and `rules check` tests them. |
+//! | equal over the reals; contract tested | Both sides are one real function wherever each part of the left side is finite, for every size and rank. A bias hides a score where it is −∞ or a number that the rule says hides; a finite bias that is read hides none. Numbers agree to 14 digits. This is no proof of the rule's contract: rounding, ulps, ranges, infinities and NaN are not spoken of, and `rules check` tests them. Instances at the ends of the range, and with infinities and NaN, found nothing either. |
 //! | up to extents of n | One of these claims, for every value, where no dim of the rule is larger than n. |
 //! | refuted | The interpreter computes different results on the instance that is shown. |
 //! | tested | None of these, with the reason. The rule may hold. |
@@ -58,4 +58,3 @@ mod term;
 
 pub use falsify::{Counterexample, falsify};
 pub use prove::{Verdict, judge, judge_all, prove, prove_all};
-pub use range::beyond;

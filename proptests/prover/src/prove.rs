@@ -12,6 +12,7 @@ use crate::{
     facts::{Res, Stop, stop},
     falsify::{Counterexample, falsify, numbers},
     lower::{Lower, Truths},
+    range::beyond,
     scope::Scope,
     shape::{Item, Tensor, show},
     side::Reader,
@@ -32,10 +33,13 @@ pub enum Verdict {
 /// Proves a rule for every size and rank, or up to a bound, or looks for an instance on which it is wrong.
 pub fn judge(probe: &Probe) -> Verdict {
     let shown = prove(probe.rule());
-    if let Proof::Every(_) = shown {
-        return Verdict::Shown(shown);
-    }
-    if let Some(found) = falsify(probe) {
+    let found = match shown {
+        Proof::Every(Claim::Bits) => None,
+        // Of real numbers nothing is left to refute; of others the claim does not speak.
+        Proof::Every(Claim::Reals) => beyond(probe),
+        _ => falsify(probe),
+    };
+    if let Some(found) = found {
         return Verdict::Refuted(Box::new(found));
     }
     match shown {

@@ -1,32 +1,38 @@
-//! Looks for instances on which a rule leaves the range: the right side is infinite or NaN where the left side is a number far within it.
+//! Looks for instances on which a rule changes what is no number: the right side is infinite or NaN where the left side is a number far within the range, or pointwise
+//! ops do not keep an infinity or NaN.
 //!
-//! Both claims of real arithmetic and this are what can be told of a `reassoc` rule cheaply: a rule that is equal over the reals is refuted here if an intermediate result
-//! of its right side overflows, or if it reads what the left side hides. Values are those for which the contract promises the range: moderate ones where the rule has a sum, a product
-//! of matrices, attention or a norm.
+//! A right side that loses all of what the left side keeps, since a part of it vanishes or overflows, is found too. Equality over the reals says nothing of this, and a contract does: a rule that is equal over the reals is refuted here if an intermediate result of its
+//! right side overflows, or if it reads what the left side hides. Values are those for which the contract promises the range: moderate ones where the rule has a sum, a
+//! product of matrices, attention or a norm.
 
 use std::collections::BTreeMap;
 
-use eutectic_ir::{Class, DType, Graph, Tensor, Type, interp::interpret_rounded, ops::eval::Data};
+use eutectic_ir::{
+    Bounded, Class, DType, Graph, Tensor, Type,
+    interp::{interpret, interpret_rounded},
+    ops::eval::Data,
+};
 use eutectic_rewrites::{Probe, Rule};
 
 use crate::falsify::{Counterexample, Draws, search};
 
-/// Looks for an instance on which the right side leaves the range and the left side does not.
+/// Looks for an instance on which the right side leaves the range and the left side does not, or one side only is no number.
 pub fn beyond(probe: &Probe) -> Option<Counterexample> {
     search(probe, &|rule, seed| Draws::of(rule, seed, DType::F32), &extreme, &leaves)
 }
 
 /// Numbers at the ends of the range, or far from 1, with infinities among them.
 fn extreme(ty: &Type, seed: u64, random: &mut fastrand::Rng) -> Option<Tensor> {
-    const FINITE: [f64; 10] = [0.0, 1.0, -1.0, 90.0, -90.0, 1e12, -1e12, 1e-12, 3e38, -3e38];
-    const ALL: [f64; 6] = [0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, 100.0];
+    const MODERATE: [f64; 8] = [0.0, 1.0, -1.0, 90.0, -90.0, 1e12, -1e12, 1e-12];
+    const FINITE: [f64; 11] = [0.0, 1.0, 90.0, -1e12, 1e20, -1e20, 1e-20, 1e36, 1e-36, 3e38, -3e38];
+    const ALL: [f64; 7] = [0.0, 1.0, -1.0, 2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
     let (dtype, dims) = (ty.dtype()?, ty.dims()?);
     let count: usize = dims.iter().product();
     if count > 4_000 {
         return None;
     }
     // All elements alike, or each its own.
-    let of: &[f64] = if seed.is_multiple_of(3) { &ALL } else { &FINITE };
+    let of: &[f64] = [&ALL[..], &FINITE, &MODERATE][seed as usize % 3];
     let one = of[random.usize(..of.len())];
     let alike = random.bool();
     Some(match dtype.is_float() {
@@ -37,7 +43,7 @@ fn extreme(ty: &Type, seed: u64, random: &mut fastrand::Rng) -> Option<Tensor> {
     })
 }
 
-/// The first element that is a number far within the range on the left, and none on the right.
+/// The first element that is a number far within the range on the left and none on the right; of pointwise rules, also one that is another infinity, or NaN on one side.
 fn leaves(
     rule: &Rule,
     left: &Graph,
@@ -56,12 +62,24 @@ fn leaves(
     if !constants().all(moderate) || (combines(left) || combines(right)) && !given.values().all(moderate) {
         return None;
     }
+    // Nothing overflows on the way from such numbers.
+    let small = |t: &Tensor| t.to_f64().iter().all(|x| x.abs() <= 2.0 || !x.is_finite());
+    let kept = !combines(left) && !combines(right) && given.values().all(small);
+    // A left side that loses nothing on the way has its value.
+    let sure = interpret::<Bounded>(left, &|name| given.get(name).cloned()).ok()?;
     let run = |graph: &Graph| interpret_rounded(graph, &|name| given.get(name).cloned()).ok();
     let (left, right) = (run(left)?, run(right)?);
     for (root, (l, r)) in left.iter().zip(&right).enumerate() {
-        let (Data::Real(x), Data::Real(y)) = (&l.data, &r.data) else { continue };
+        let (Data::Real(x), Data::Real(y), Data::Real(sure)) = (&l.data, &r.data, &sure[root].data) else { continue };
         let far = l.dtype.normal_range().1 / 16.0;
-        if let Some(at) = (0..x.len().min(y.len())).find(|n| x[*n].abs() <= far && !y[*n].is_finite()) {
+        let changes = |n: usize| {
+            let (x, y, sure) = (x[n], y[n], sure[n]);
+            let other = x.is_nan() != y.is_nan() || x.is_infinite() && x != y;
+            let is_sure = sure.err <= sure.value.abs() / 1024.0 && sure.value.abs() >= l.dtype.normal_range().0 * 1e6;
+            let lost = is_sure && !(0.5..2.0).contains(&(y / sure.value));
+            x.abs() <= far && (!y.is_finite() || lost) || kept && other
+        };
+        if let Some(at) = (0..x.len().min(y.len())).find(|n| changes(*n)) {
             return Some((root, at, x[at], y[at]));
         }
     }

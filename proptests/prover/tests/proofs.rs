@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use eutectic_ir::lang::Source;
-use eutectic_prover::{Verdict, beyond, judge_all};
+use eutectic_prover::{Verdict, judge_all};
 use eutectic_rewrites::{Claim, Contract, Probe, Proof, Proofs, RuleSet};
 
 fn folder(name: &str) -> RuleSet {
@@ -54,25 +54,23 @@ fn write_the_verdicts() {
 }
 
 /// How many wrong rules are refuted by an instance at least.
-const REFUTED: usize = 260;
+const REFUTED: usize = 300;
 /// How many rules are proved to the bit at least, and how many in all.
-const BITS: usize = 190;
-const PROVED: usize = 365;
+const BITS: usize = 196;
+const PROVED: usize = 370;
 
 #[test]
 fn no_wrong_rule_is_proved() {
     let rules = folder("wrong");
     assert!(rules.len() > 500);
     let probes: Vec<Probe> = rules.probes().collect();
-    let (mut finite, mut bounded, mut refuted, mut open, mut ranges) = (Vec::new(), Vec::new(), 0, 0, 0);
+    let (mut finite, mut bounded, mut refuted, mut open) = (Vec::new(), Vec::new(), 0, 0);
     for (probe, verdict) in probes.iter().zip(judge_all(&probes)) {
         let rule = probe.rule();
         match verdict {
             Verdict::Shown(Proof::Every(Claim::Bits)) => panic!("{} is proved", rule.name),
             Verdict::Shown(Proof::Every(Claim::Reals)) => {
                 assert!(rule.contract != Contract::Exact, "{}", rule.name);
-                let leaves = beyond(probe).is_some();
-                ranges += usize::from(leaves);
                 finite.push(rule.name.to_string());
             }
             Verdict::Shown(Proof::UpTo(..)) => bounded.push(rule.name.to_string()),
@@ -80,48 +78,26 @@ fn no_wrong_rule_is_proved() {
             Verdict::Refuted(_) => refuted += 1,
         }
     }
-    println!(
-        "{refuted} refuted, {open} not proved, {} over the reals, of which {ranges} leave the range, up to a bound {bounded:?}",
-        finite.len()
-    );
+    println!("{refuted} refuted, {open} not proved, up to a bound {bounded:?}, over the reals {finite:#?}");
     assert!(refuted >= REFUTED, "{refuted} wrong rules are refuted");
-    // These leave the range, or change infinities and NaN, which that claim does not speak of: the checker refutes each of them.
+    // That claim does not speak of what is wrong with these: the checker refutes each of them.
     let unknown: Vec<_> = finite.iter().filter(|name| !OF_RANGES.contains(&name.as_str())).collect();
     assert!(unknown.is_empty(), "proved for finite values: {unknown:?}");
 }
 
-/// Wrong rules whose sides are one real function: what is wrong is how they round, or what they do to numbers that are not finite.
+/// Wrong rules whose sides are one real function. Their contract is broken by numbers of a program that round ordinary values coarsely or leave the range (`add`,
+/// `scale`, `product`, `lora`), by what is hidden and read nevertheless (masks and biases), in the last digits, or at values that instances here do not have.
 const OF_RANGES: &[&str] = &[
-    "wrong/attention-empty",
-    "wrong/masks-added-instead",
-    "wrong/overflow-log-softmax-without-max",
-    "wrong/overflow-ratio-of-exps",
-    "wrong/overflow-sigmoid-by-exp",
-    "wrong/overflow-silu-by-exp",
-    "wrong/overflow-softmax-without-max",
-    "wrong/overflow-tanh-by-exp",
     "wrong/ranges-divide-twice",
-    "wrong/ranges-guard-by-mul",
     "wrong/ranges-mask-by-mul",
-    "wrong/ranges-product-of-three",
-    "wrong/ranges-seven",
-    "wrong/ranges-root-of-square",
-    "wrong/ranges-square-of-sum",
     "wrong/retired-add-constants",
     "wrong/retired-bf16-attention-bias",
     "wrong/retired-add-number-twice",
     "wrong/retired-add-two-numbers",
     "wrong/retired-attention-bias-zeros",
-    "wrong/retired-common-factor[add]",
-    "wrong/retired-common-factor[sub]",
-    "wrong/retired-div-div",
-    "wrong/retired-div-exp",
     "wrong/retired-gelu-tanh-inside",
     "wrong/retired-lora-into-weights",
     "wrong/retired-mask-where",
-    "wrong/retired-norm-gain-first",
-    "wrong/retired-pow-half",
-    "wrong/retired-pow-minus-half",
     "wrong/retired-product-to-the-left",
     "wrong/retired-product-to-the-left-in-f16",
     "wrong/retired-product-to-the-right",
@@ -130,11 +106,20 @@ const OF_RANGES: &[&str] = &[
     "wrong/retired-scale-product",
     "wrong/retired-scale-sum",
     "wrong/retired-shift-into-bias-in-f16",
-    "wrong/retired-sigmoid-exp",
     "wrong/retired-softmax-shift",
     "wrong/retired-sum-of-sums",
-    "wrong/softmax-overflow",
 ];
+
+#[test]
+fn no_right_rule_is_refuted() {
+    let probes: Vec<Probe> = folder("right").probes().collect();
+    let judged = probes.iter().zip(judge_all(&probes));
+    let refuted: Vec<_> = judged
+        .filter(|(_, verdict)| matches!(verdict, Verdict::Refuted(_)))
+        .map(|(p, v)| (&p.rule().name, v))
+        .collect();
+    assert!(probes.len() > 20 && refuted.is_empty(), "{} rules: {refuted:#?}", probes.len());
+}
 
 /// Rules that are wrong at sizes, ranks or multiples that tests may not draw.
 const AT_SIZES: &str = include_str!("sizes.rules");
