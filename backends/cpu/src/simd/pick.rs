@@ -187,7 +187,7 @@ mod tests {
             // The last place is the last element.
             let from: Vec<u32> = (0..span as u32 + 5).map(|i| 1000 + i).collect();
             for len in [1, 15, 16, 17, 40] {
-                let place = |j: usize| 5 + (if j % LANES == 0 { span - 1 } else { (j * 7) % span }) as i64;
+                let place = |j: usize| 5 + (if j.is_multiple_of(LANES) { span - 1 } else { (j * 7) % span }) as i64;
                 let places: Vec<i64> = (0..len).map(place).collect();
                 let spread = |at: &[i64]| at.iter().max().unwrap() - at.iter().min().unwrap();
                 let near = places.chunks(LANES).all(|at| spread(at) < 2 * LANES as i64);
