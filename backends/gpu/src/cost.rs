@@ -49,9 +49,9 @@ pub struct Costs {
     pub latency: f64,
     /// Seconds in which the threads of a row exchange a number and scan a point each, or a few neighbours: the next points wait for them.
     pub turn: f64,
-    /// Seconds in which the threads of a block have done something with a few elements of a ranking each, and have waited for each other.
+    /// Seconds of one step of a ranking: each thread of a block accesses a few elements in shared memory and waits at a barrier.
     pub exchange: f64,
-    /// Seconds of an atomic on an element of memory that all other atomics change, too. On several elements, it is shorter by the root of their number.
+    /// Seconds of an atomic on an element that all other atomics of the kernel update, too. Over n elements, the time is divided by √n.
     pub contended: f64,
     /// Bytes a second, from memory.
     pub bandwidth: f64,
@@ -205,7 +205,7 @@ impl Costs {
         };
         let all = seen.iter().map(|(_, bytes)| *bytes).chain(kernel.stores.iter().map(written));
         let [bytes, moved] = all.fold([0.0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
-        // What is combined in memory goes there one by one.
+        // Each combined value is one access to memory.
         let combined = kernel.stores.iter().filter(|store| store.writes != Writes::Apart).count() as f64;
         read += combined * points(domain) * SECTOR;
         let contended = self.contended(shape, kernel);

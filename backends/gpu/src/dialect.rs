@@ -137,8 +137,8 @@ pub trait Dialect: Send + Sync {
     /// An element of such a table, to read or to assign.
     fn left(&self, table: (usize, DType, usize), at: &str) -> String;
 
-    /// A statement that sets an element of a table in shared memory that threads combine with values; its numbers are others than those of
-    /// [`Dialect::left`].
+    /// Returns a statement that sets an element of a table on which threads use atomics. No table of [`Dialect::left`] in the same kernel has its
+    /// number.
     fn set_cell(&self, table: (usize, DType, usize), at: &str, value: &str) -> String {
         format!("{} = {value};", self.left(table, at))
     }
@@ -149,7 +149,7 @@ pub trait Dialect: Send + Sync {
     /// An expression that adds 1 to such an element of 32-bit integers, and is the number that was there.
     fn take_cell(&self, table: (usize, DType, usize), at: &str) -> String;
 
-    /// Such an element.
+    /// Returns an expression that reads such an element.
     fn cell(&self, table: (usize, DType, usize), at: &str) -> String {
         self.left(table, at)
     }

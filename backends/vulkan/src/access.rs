@@ -195,8 +195,7 @@ pub fn cells(name: &str) -> String {
     )
 }
 
-/// Returns a function that combines an element of memory that is seen by atomics with a value: by an atomic that does just that, or by trying again
-/// as long as others were there in between.
+/// Returns a function that combines an element with a value: by the atomic of the operation where there is one, else by compare-and-swap.
 fn combining(how: Reduction, function: &str, memory: &str, dtype: DType) -> String {
     let (name, ty) = (dtype.name(), register(dtype));
     let head = format!("fn {function}(at: i32, value: {ty}) {{\n");

@@ -1,5 +1,5 @@
-//! Elements of four bytes at places that integers of 32 bits say: reading and comparing in one pass takes half the time of two. Of places that
-//! are near each other, as in the rows of an enlarged picture, all elements are read at once and permuted.
+//! Gathers elements of four bytes by 32-bit indices. Comparing and reading in one pass takes half the time of two. Where the indices of a vector
+//! are close, as in the rows of an enlarged picture, all elements between them are loaded and permuted.
 
 use super::Isa;
 
@@ -184,7 +184,6 @@ mod tests {
     fn windows_of_any_span_are_read_where_they_are() {
         let Some(Permute { divide, read }) = permute(Isa::detect()) else { return };
         for span in [1, 2, 15, 16, 17, 31, 32, 33, 100] {
-            // The last place is the last element.
             let from: Vec<u32> = (0..span as u32 + 5).map(|i| 1000 + i).collect();
             for len in [1, 15, 16, 17, 40] {
                 let place = |j: usize| 5 + (if j.is_multiple_of(LANES) { span - 1 } else { (j * 7) % span }) as i64;

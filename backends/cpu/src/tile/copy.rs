@@ -21,7 +21,7 @@ pub struct CopySide {
 /// An axis of a copy: its extent, and the strides of target and source.
 type Axis = (usize, isize, isize);
 
-/// How boxes of one shape are copied: the axes that are left when those that continue each other are merged.
+/// A copy of boxes of one shape: its axes, merged where they are contiguous on both sides.
 pub struct BoxCopy {
     axes: [Axis; MAX_RANK],
     rank: usize,

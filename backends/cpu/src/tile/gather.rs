@@ -54,7 +54,7 @@ pub struct GatherLines {
     pub of_elements: Vec<TileGuard>,
     /// Where elements lie where one integer of 32 bits says for each, and how they are picked.
     pub picked: Option<(usize, PickFn)>,
-    /// Permutes elements of 32 bits whose places all lines share.
+    /// The functions that permute 32-bit elements, if all lines share their places.
     pub permute: Option<Permute>,
 }
 

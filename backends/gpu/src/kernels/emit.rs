@@ -84,7 +84,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Has stores combine in tables in shared memory.
+    /// Sets the stores that combine in shared memory.
     pub fn combine_in_block(&mut self, stores: &[Copied]) {
         self.in_block = stores.to_vec();
     }
@@ -95,7 +95,7 @@ impl<'a> Emitter<'a> {
         (copied.store, dtype, copied.copies * count)
     }
 
-    /// Prints that each element of the tables in shared memory leaves what it is combined with as it is.
+    /// Prints stores of the identity to all elements of the tables in shared memory.
     pub fn reset_tables(&mut self, block: usize) {
         for copied in self.in_block.clone() {
             let (table, dialect) = (self.table(&copied), self.dialect);
@@ -107,7 +107,7 @@ impl<'a> Emitter<'a> {
         self.line(&self.dialect.meet());
     }
 
-    /// Prints that the tables in shared memory are combined with the buffers.
+    /// Prints the combination of the tables in shared memory with the buffers.
     pub fn store_tables(&mut self, block: usize) {
         self.line(&self.dialect.meet());
         for copied in self.in_block.clone() {

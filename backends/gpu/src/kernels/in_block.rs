@@ -13,16 +13,17 @@ use eutectic_ir::{
 
 use crate::{device::DeviceShape, dialect::Dialect};
 
-/// Bytes of shared memory whose size is in a text, at most, on devices that have more.
+/// Most bytes of statically sized shared memory of a block.
 const STATIC: usize = 48 << 10;
-/// Bytes of elements that threads of each device combine in shared memory.
+/// Bytes of an element: all devices have 32-bit atomics on shared memory.
 const WORD: usize = 4;
 /// Blocks that each processor has at once.
 const RESIDENT: usize = 2;
-/// Fewest updates for each element that all blocks combine with the buffers at the end.
+/// Least number of updates for each element that the blocks combine with the buffers at the end.
 const UPDATES: usize = 2;
-/// Neighbouring threads that share a copy, and most copies of a block.
+/// Neighbouring threads that share a copy.
 const THREADS: usize = 32;
+/// Most copies of a block.
 const COPIES: usize = 32;
 
 /// A store that is combined in shared memory first.
@@ -42,11 +43,13 @@ impl Copied {
         if self.copies == 1 {
             return at.into();
         }
+        // Ids of 64 bits make wide places, and no table is that long.
+        let at = dialect.convert(dialect.index(false), at);
         let group = dialect.div("thread", THREADS as i64, false, false);
         format!("{} * {count} + {at}", dialect.modulo(&group, self.copies as i64, false, false))
     }
 
-    /// Whether devices combine elements of a type in one step.
+    /// Returns whether devices combine elements of a type in one step.
     fn is_one_step(&self, dtype: DType) -> bool {
         !dtype.is_float() && self.how != Reduction::Product
     }

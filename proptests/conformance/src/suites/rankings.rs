@@ -146,9 +146,16 @@ fn rows_of_every_type_are_ranked(device: &Device) {
             }
         }
     }
-    for ([rows, row], most) in
-        [([1, 1], 1), ([3, 2], 0), ([300, 64], 64), ([9, 1024], 10), ([2, 1792], 1792), ([0, 4], 4), ([3, 0], 0)]
-    {
+    for ([rows, row], most) in [
+        ([1, 1], 1),
+        ([3, 2], 0),
+        ([300, 64], 64),
+        ([9, 1024], 10),
+        ([2, 1736], 1736),
+        ([2, 1737], 1737),
+        ([0, 4], 4),
+        ([3, 0], 0),
+    ] {
         rank(device, &Rows { dtype: DType::F32, rows, row, is_column: false }, most, rows % 2 == 0);
     }
 }

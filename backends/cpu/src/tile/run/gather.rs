@@ -105,7 +105,7 @@ impl TileRun<'_> {
                 unsafe { self.add_integers(value, &start, axis, factor, &mut table.at[..n]) };
             }
             table.find_ends(n);
-            let near = lines.permute.filter(|permute| {
+            let near = lines.permute.filter(|_| of_each.is_empty() && !table.any_hidden).filter(|permute| {
                 // SAFETY: the function is of the machine's level. Differences are used only for lines that are in one buffer, where they fit.
                 unsafe { (permute.divide)(&table.at[..n], &mut table.windows) }
             });
@@ -113,7 +113,8 @@ impl TileRun<'_> {
                 let mut point = *point;
                 point[axis] = start[axis];
                 let read = self.reader(&point, axis);
-                // SAFETY: the register is dense over the mask, and each place is compared with the buffer's extent.
+                // SAFETY: the register is dense over the mask, and each place is compared with the buffer's extent. Windows cover the line, and
+                // `divide` returned that two registers hold each.
                 unsafe {
                     let to = std::slice::from_raw_parts_mut(register.offset(self.place(&strides, &point)), n);
                     if !all_hold(&lines.of_lines, &point, axis, &read).0 {

@@ -1,7 +1,7 @@
 //! Sorts of rows in a block: each thread sorts neighbouring elements in registers, and then the block merges sorted runs, two at a time.
 //!
-//! Of a merge, each thread has as many neighbouring results as it sorted elements. It finds by bisection how many of them come from either run, and
-//! merges these (Green, McColl and Bader, GPU merge path, 2012). Elements of the first run go first among equal ones, so that sorts are stable.
+//! In a merge, each thread writes as many neighbouring results as it sorted elements. It finds by bisection how many of them each run contributes
+//! (Green, McColl and Bader, GPU merge path, 2012). Among equal elements, those of the first run come first, so sorts are stable.
 
 use eutectic_ir::{DType, attr::Number};
 
@@ -86,7 +86,7 @@ impl Merges<'_> {
         }
     }
 
-    /// Prints that each thread has its elements in registers. Elements that the row lacks come last.
+    /// Prints the loads of each thread's keys into registers. Lanes beyond the row get the greatest key.
     fn load(&mut self) {
         let (dialect, key) = (self.dialect, self.ranking.key());
         let last = dialect.number(Number::Int(key.integers().1), key);
@@ -124,7 +124,7 @@ impl Merges<'_> {
         }
     }
 
-    /// Prints that threads leave their elements to each other.
+    /// Prints the stores of each thread's keys and places to shared memory, between two barriers.
     fn exchange(&mut self) {
         let meet = self.dialect.meet();
         self.lines.extend([meet.clone(), "if (is_active) {".into()]);

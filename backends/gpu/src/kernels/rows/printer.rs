@@ -43,7 +43,7 @@ pub(super) struct RowPrinter<'a> {
     pub kept: Vec<bool>,
     /// Which rankings are there by now.
     pub ranked: Vec<bool>,
-    /// The ranking that leaves the places of elements in their order in place of ranks, if it is the one that all stores go by.
+    /// The only ranking, if all stores write its first elements by rank. It leaves places in order instead of ranks.
     pub in_order: Option<Ranking>,
 }
 

@@ -7,6 +7,7 @@ use eutectic_ir::{
     ops::{Order, Writes},
 };
 
+use super::team_scan::Scan;
 use crate::{device::DeviceShape, dialect::Dialect};
 
 /// Elements that a thread sorts.
@@ -45,9 +46,9 @@ const MERGE_WAITS: f64 = 2.0;
 const DIGIT_WAITS: f64 = 1.75;
 const SELECTED_WAITS: f64 = 3.0;
 const DRAW_WAITS: f64 = 1.2;
-/// How often they would wait in the time in which a byte for each of their elements is read or written.
+/// Waits that take as long as reading or writing one byte for each element of a row.
 const WAITS_OF_BYTE: f64 = 0.0375;
-/// How often they wait for a comparison of two selected elements, times the elements of the row, whose threads share the comparisons out.
+/// Waits for each comparison of two selected elements, times the elements of the row. Its threads share the comparisons.
 const COMPARED_WAITS: f64 = 0.125;
 
 /// A ranking of a body.
@@ -199,9 +200,18 @@ impl RankedRows {
         let first = |ranking: &&Ranking| {
             ranking.order.most * (ranking.key().size() + DType::I32.size()) + COUNTS * DType::I32.size()
         };
-        // Threads of a selection exchange sums.
-        let counts = (selections.len() + 1) * shape.threads * DType::I32.size();
-        let others = OTHERS + if selections.is_empty() { 0 } else { counts };
+        // Threads of a selection exchange sums, and keys where they draw; threads of reductions and scans exchange parts of their types.
+        let exchanged =
+            |ranking: &&Ranking| DType::I32.size() + if ranking.draws(points) { ranking.key().size() } else { 0 };
+        let counts = if selections.is_empty() { 0 } else { DType::I32.size() };
+        let exchange = |instr: &&Instr| instr.reduction().is_some() || Scan::of(instr).is_some();
+        let mut parts: Vec<DType> = instrs.iter().filter(exchange).map(Instr::dtype).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        let of_thread = counts
+            + selections.iter().map(exchanged).sum::<usize>()
+            + parts.iter().map(|dtype| dtype.register().size()).sum::<usize>();
+        let others = OTHERS + of_thread * shape.threads;
         let keys: usize = all.iter().map(|ranking| ranking.key().size()).sum();
         (!all.is_empty()).then(|| RankedRows {
             element: keys + if sorts.is_empty() { 0 } else { DType::I32.size() },
@@ -215,7 +225,7 @@ impl RankedRows {
 
     /// Returns the number of rows of `points` elements that a block can have at once.
     pub fn rows(&self, points: usize) -> usize {
-        self.shared / (self.element * (points + points / BANKS).max(1) + self.row)
+        self.shared / (self.element * (points + points.div_ceil(BANKS)).max(1) + self.row)
     }
 
     /// Returns how long the rows can be.

@@ -13,7 +13,8 @@ use super::{
 use crate::dialect::{Dialect, Team};
 
 /// Elements of a thread that are read at once.
-const TURNS: usize = 8;
+const READ_AT_ONCE: usize = 8;
+
 /// The text of a selection.
 pub(super) struct Selection<'a> {
     pub dialect: &'a dyn Dialect,
@@ -71,7 +72,7 @@ impl Selection<'_> {
         self.ranking.counts(self.team.rows * COUNTS)
     }
 
-    /// Prints the search for the least key that as many elements as count are not above, as `high`; `found` is how many there are.
+    /// Prints the search for the least key `high` such that at least `most` elements have it or a smaller key. `found` counts these elements.
     fn last_key(&mut self) {
         let (dialect, dtype) = (self.dialect, self.ranking.key());
         let (index, key, most) = (dialect.index(false), dialect.register(dtype), self.ranking.order.most);
@@ -253,11 +254,11 @@ impl Selection<'_> {
         let dialect = self.dialect;
         let key = dialect.declare(dialect.register(self.ranking.key()), "key", &self.rank("own_keys + n"));
         let body = format!("{key}\n{statement}\n");
-        let text = dialect.in_turns(("n", "worker"), self.points, self.team.threads, TURNS, &body);
+        let text = dialect.in_turns(("n", "worker"), self.points, self.team.threads, READ_AT_ONCE, &body);
         self.lines.push(text);
     }
 
-    /// Prints the early end of a loop. Threads that wait for each other in it must leave it together: they have one row.
+    /// Prints a break where `when` holds. A loop with a barrier may be left early only if all threads that wait at it share one row.
     fn leave_when(&mut self, when: &str, only_row_waits: bool) {
         if only_row_waits || self.team.rows == 1 {
             self.lines.push(format!("if ({when}) {{ break; }}"));
@@ -265,7 +266,7 @@ impl Selection<'_> {
     }
 }
 
-/// Whether an element counts, where the last ones of the last key are known up to a place.
+/// Returns the condition that an element is selected: its key is below `high`, or equals it at a place up to `place`.
 fn counts(place: &str) -> String {
     format!("(key < high) || ((key == high) && (n <= {place}))")
 }
