@@ -103,7 +103,10 @@ fn a_graph_file_may_declare_the_op_itself() {
     assert!(out.contains("within what rounding may change"), "{out}");
     let out = eutectic(["explain", file]).good();
     assert!(out.contains("decompose/my/squared-relu"), "{out}");
-    own.with_rules(&["run", file]).refused(&["there is an op of this name already", "own.graph:2"]);
+    own.with_rules(&["run", file]).good();
+    let other = own.dir.file("other.graph", format!("{}{GRAPH}", OWN.replace(":kind relu", ":kind tanh")));
+    let other = other.to_str().expect("UTF-8");
+    own.with_rules(&["run", other]).refused(&["there is an op of this name already", "other.graph:2"]);
     let broken = own.dir.file("wrong.graph", format!("{}{GRAPH}", OWN.replace("(result F[A..])", "(result F[A.. 2])")));
     eutectic(["run", broken.to_str().expect("UTF-8")]).refused(&["my/squared-relu: ", "wrong.graph:"]);
 }
@@ -115,8 +118,8 @@ fn a_plan_of_a_program_with_the_op_is_kept_and_used_again() {
     let plan = plan.to_str().expect("UTF-8");
     own.with_rules(&["bench", &own.graph, "--iters", "1", "--save-plan", plan]).good();
     own.with_rules(&["bench", &own.graph, "--iters", "1", "--plan", plan]).good();
-    own.dir.file("rules/own.rules", OWN.replace("relu", "tanh"));
-    let changed = own.dir.file("g.graph", GRAPH.replace("relu", "tanh"));
+    own.dir.file("rules/own.rules", OWN.replace(":kind relu", ":kind tanh"));
+    let changed = own.dir.file("g.graph", GRAPH);
     own.with_rules(&["bench", changed.to_str().expect("UTF-8"), "--iters", "1", "--plan", plan])
         .refused(&["the plan does not fit"]);
 }

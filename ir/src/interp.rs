@@ -33,6 +33,16 @@ pub enum InterpError {
         /// The model part that made it.
         origin: Origin,
     },
+    /// The definition of a declared op has no value for the operands at hand, although it has one for other lengths.
+    #[error("cannot compute `{op}` at {origin} because {why}")]
+    Undefined {
+        /// The op.
+        op: String,
+        /// The model part that made it.
+        origin: Origin,
+        /// The reason.
+        why: String,
+    },
 }
 
 fn list(given: &[(String, Type, Option<Type>)]) -> String {
@@ -209,7 +219,8 @@ fn defined<S: Scalar>(
     let types: Vec<Type> = operands.iter().map(|value| value.ty()).collect();
     let definition = node.op.definition().expect("an op is defined before a graph has it");
     let graph = definition.graph(&node.attrs, &types.iter().collect::<Vec<_>>());
-    let graph = graph.expect("the graph was checked when it was built");
+    let undefined = |why| InterpError::Undefined { op: node.op.to_string(), origin: node.origin.clone(), why };
+    let graph = graph.map_err(undefined)?;
     let inputs: Vec<NodeId> = graph.named("input").map(|(_, id)| id).collect();
     let leaf = |id| match inputs.iter().position(|input| *input == id) {
         Some(at) => Some(operands[at].clone()),

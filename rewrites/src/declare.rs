@@ -54,6 +54,9 @@ pub(crate) fn declare(forms: &[(&Source, &Sexp)], given: &Ops, proofs: &Proofs) 
     reader.done
 }
 
+/// The most built-in ops to which a definition may expand: a chain of ops that each use the one before twice doubles at every level.
+const MOST_OPS: usize = 10_000;
+
 struct Declarations<'s> {
     /// Those that are not declared yet.
     forms: BTreeMap<&'s str, OpForm<'s>>,
@@ -64,8 +67,11 @@ struct Declarations<'s> {
 }
 
 impl<'s> Declarations<'s> {
-    /// Takes a declaration in, unless its name is taken; returns the name.
+    /// Takes a declaration in, unless its name is taken; returns the name. The same declaration may be read again.
     fn take(&mut self, form: OpForm<'s>) -> Option<&'s str> {
+        if self.is_known(&form) {
+            return None;
+        }
         let taken = match (self.forms.get(form.name), self.done.known.ops.named(form.name)) {
             (Some(first), _) => Some(format!("{} declares it", first.place())),
             (_, Some(op)) => Some(match op.declared() {
@@ -86,13 +92,21 @@ impl<'s> Declarations<'s> {
         };
         if let Some((domain, name)) = form.onnx.iter().find(bound) {
             let message = format!("{}: `{name}` of `{domain}` stands for another op already", form.name);
-            let help = "let one of the two go";
+            let help = "remove one of the two `onnx` parts";
             self.done.errors.push(form.source.error(form.at.clone(), message, help));
             return None;
         }
         let name = form.name;
         self.forms.insert(name, form);
         Some(name)
+    }
+
+    /// Returns whether an op of the same declaration is there already, made of the same ops.
+    fn is_known(&self, form: &OpForm<'s>) -> bool {
+        let ops = &self.done.known.ops;
+        let Some(known) = ops.named(form.name).and_then(Op::declared) else { return false };
+        let same = |op: &Op| ops.named(op.name()) == Some(*op) && !self.forms.contains_key(op.name());
+        known.text == form.form.to_string() && known.uses.iter().all(same)
     }
 
     /// Declares the op of that name, and those that it is made of before it.
@@ -103,8 +117,8 @@ impl<'s> Declarations<'s> {
             let Some((&part, _)) = self.forms.get_key_value(part) else { continue };
             if let Some(at) = self.open.iter().position(|open| *open == part) {
                 let circle = [&self.open[at..], &[part]].concat().join(" → ");
-                let message = format!("{name}: it is made of itself: {circle}");
-                let help = "say what it is made of by ops that do not need it";
+                let message = format!("cannot define {name} because its definition uses itself: {circle}");
+                let help = "define it by ops that do not use it";
                 self.done.errors.push(form.source.error(form.body.span.clone(), message, help));
                 self.broken(name);
                 continue;
@@ -156,7 +170,7 @@ impl<'s> Declarations<'s> {
             attrs,
             signature,
             shown: &shown,
-            is: &form.body.to_string(),
+            is: &form.definition(),
             text: &form.form.to_string(),
             uses: &uses,
             onnx: &form.onnx,
@@ -176,14 +190,21 @@ impl<'s> Declarations<'s> {
         let rule = Rule { proof: self.proofs.of(&rule).cloned(), ..rule };
         let forms = check::defining(rule).map_err(|error| vec![named(error)])?;
         let forms: Vec<Arc<Compiled>> = forms.into_iter().map(Arc::new).collect();
-        op.define(OpDefinition { forms: forms.clone() });
+        let definition = OpDefinition::new(forms.clone());
+        if definition.size > MOST_OPS {
+            let message =
+                format!("cannot declare `{}` because it expands to {} built-in ops", form.name, definition.size);
+            let help = format!("build it of fewer; at most {MOST_OPS} are possible");
+            return Err(vec![form.source.error(form.body.span.clone(), message, help)]);
+        }
+        op.define(definition);
         Ok((op, forms))
     }
 }
 
 /// What the rule of a definition is documented with.
 fn doc_of(form: &OpForm<'_>, doc: &str) -> String {
-    if doc.is_empty() { format!("{} is {}", form.name, form.body) } else { doc.into() }
+    if doc.is_empty() { format!("{} is {}", form.name, form.definition()) } else { doc.into() }
 }
 
 /// The type signature of a declaration, and how it is shown.

@@ -1,6 +1,8 @@
 //! What a declared op is made of: the right side of a rule, built as a program for given operands.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
 
 use eutectic_ir::{
     Attr, Graph, NodeId, Op, Type,
@@ -24,9 +26,33 @@ use crate::{
 pub(crate) struct OpDefinition {
     /// The rule, in each legal form of its left side; there is at least one.
     pub forms: Vec<Arc<Compiled>>,
+    /// The number of built-in ops that it expands to.
+    pub size: usize,
+    /// The programs for operands that were asked for. Without them, each level of definitions would build those of all levels below twice.
+    built: Arc<Mutex<FxHashMap<Operands, Built>>>,
 }
 
+/// The attributes and operand types of a call.
+type Operands = (Vec<Attr>, Vec<Type>);
+
+/// The program of a call, or the reason why there is none.
+type Built = Result<Arc<Graph>, String>;
+
+/// The most programs that are kept for one op.
+const MOST_BUILT: usize = 256;
+
 impl OpDefinition {
+    /// Makes the definition that a rule gives, in each legal form of its left side.
+    ///
+    /// # Panics
+    /// When there is no form.
+    pub fn new(forms: Vec<Arc<Compiled>>) -> OpDefinition {
+        let mut definition = OpDefinition { forms, size: 0, built: Arc::default() };
+        let size_of = |op: Op| OpDefinition::of(op).map_or(1, |definition| definition.size);
+        definition.size = definition.ops().into_iter().map(size_of).fold(0, usize::saturating_add);
+        definition
+    }
+
     /// Returns the definition of an op that a file declares.
     pub fn of(op: Op) -> Option<&'static OpDefinition> {
         op.definition()?.as_any().downcast_ref()
@@ -57,10 +83,9 @@ impl OpDefinition {
         solve(&types, &relations, &mut bindings).map_err(|why| why.describe(&rule.scope))?;
         Ok(bindings)
     }
-}
 
-impl Definition for OpDefinition {
-    fn graph(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Graph, String> {
+    /// Builds the program for given attributes and operand types.
+    fn build(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Graph, String> {
         let rule = self.rule();
         let members = [self.bindings(attrs, operands)?];
         let mut graph = Graph::new(&*rule.name);
@@ -81,6 +106,24 @@ impl Definition for OpDefinition {
         let nodes = insert(&mut graph, &facts, &instrs, &leaves).map_err(|why| why.to_string())?;
         graph.output("result", node_of(top, &leaves, &nodes)).map_err(|why| why.to_string())?;
         Ok(graph)
+    }
+}
+
+impl Definition for OpDefinition {
+    fn graph(&self, attrs: &[Attr], operands: &[&Type]) -> Built {
+        let call: Operands = (attrs.to_vec(), operands.iter().copied().cloned().collect());
+        let built = || self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = built().get(&call) {
+            return known.clone();
+        }
+        // Built without the lock: definitions that this one uses are built meanwhile.
+        let graph = self.build(attrs, operands).map(Arc::new);
+        let mut built = built();
+        if built.len() >= MOST_BUILT {
+            built.clear();
+        }
+        built.insert(call, graph.clone());
+        graph
     }
 
     fn ops(&self) -> Vec<Op> {

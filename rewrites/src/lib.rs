@@ -92,11 +92,11 @@
 //! values its sides are equal: `(positive ?x)`, `(between ?x -10 10)`. No match is refused for that (`--fp fast` trusts it); on such values
 //! `rules check` asks of the rule what it asks of `reassoc`.
 //!
-//! `(not (divides 8 K))` holds where the relation does not. It binds nothing, and does not hold where extents at run time decide.
+//! `(not (divides 8 K))` holds where the relation does not. It binds nothing. It never holds where the answer depends on an extent at run time.
 //!
 //! ## Contract and flags
 //!
-//! `(backend cuda vulkan)`: the rule runs for these backends only; `rules lint` finds names that are none.
+//! `(backend cuda vulkan)`: the rule runs for these backends only; `rules lint` reports unknown backend names.
 //!
 //! `(eq exact)`, `(eq (ulp n))`, `(eq reassoc)` or `(eq fast)` says what left and right promise each other; `--fp` decides
 //! which rules run. `(once)`: applied once to the matches that the phase starts with, never to its own results, and only where the right

@@ -1,4 +1,4 @@
-//! The ops that files declare, beside their rules: graphs that name them, and the rules that a graph's ops bring.
+//! Ops that files declare: reads graphs that use them, and adds their definitions to a set of rules.
 
 use std::borrow::Cow;
 
@@ -23,8 +23,8 @@ impl RuleSet {
         &self.ops
     }
 
-    /// The set with the rules that say what the declared ops of a graph are made of. Those of ops that this set declares are chosen
-    /// already; a graph's file may declare others.
+    /// Returns the set with the definitions of a graph's declared ops. Ops that this set declares are left as they are, because `--without`
+    /// may have removed their rules.
     ///
     /// # Errors
     /// When the graph has an op of another declaration than these rules, under the same name.
@@ -41,7 +41,7 @@ impl RuleSet {
         Ok(Cow::Owned(RuleSet { ops, ..self.clone() }.defining(new)))
     }
 
-    /// The set with the rules that say what declared ops are made of; other ops add nothing.
+    /// Returns the set with the rules that define these ops; ops without a definition add nothing.
     pub fn defining(mut self, ops: impl IntoIterator<Item = Op>) -> RuleSet {
         let definitions = ops.into_iter().filter_map(OpDefinition::of);
         self.rules.extend(definitions.flat_map(|definition| definition.forms.iter().cloned()));
@@ -84,7 +84,7 @@ impl OpClash {
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with it, as in [`text::parse`]; and with the ops that it declares.
+/// Everything that is wrong with the ops that it declares, or else with the graph, as in [`text::parse`].
 pub fn read_graph(source: &Source, known: &Ops) -> Result<Graph, Errors> {
     let forms = sexp::read(source)?;
     let ops: Vec<(&Source, &Sexp)> = parse::ops_of(source, &forms).collect();

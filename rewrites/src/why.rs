@@ -100,7 +100,9 @@ fn idle(rule: &Rule, statistics: &RuleStatistics) -> Option<&'static str> {
     let RuleStatistics { matches, applications, changes, refused, .. } = statistics;
     match (matches, applications, changes) {
         (0, ..) => None,
-        (_, 0, _) if *refused > 0 => Some("the right side has another type there than the left, or none"),
+        (_, 0, _) if refused == matches => {
+            Some("the right side has another type than the left, or does not type-check")
+        }
         (_, 0, _) if rule.once => Some("the right side is not estimated to be cheaper at any of them"),
         (_, 0, _) if rule.group => Some("no two of them agree in what the members of the group are to share"),
         (_, 0, _) => Some("the right side has no value: an inexact quotient, or a number where an integer must be"),

@@ -226,9 +226,17 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
     let sound = "(op my/a (forall (F float) (?x F[A..]))\n  (result F[A..])\n  (is (neg ?x)))";
     rules(sound);
     for (from, to, says) in [
-        ("my/a", "neg", &["this op has no name of its own", "mine.rules:2:5", "my/squared-relu"][..]),
+        (
+            "my/a",
+            "neg",
+            &["cannot declare an op without a name such as pack/name", "mine.rules:2:5", "my/squared-relu"][..],
+        ),
         ("(neg ?x)", "(negate ?x)", &["my/a: there is no op `negate`", "mine.rules:4:8", "did you mean `neg`?"]),
-        ("(neg ?x)", "(my/a ?x)", &["my/a: it is made of itself: my/a → my/a", "mine.rules:4:7"]),
+        (
+            "(neg ?x)",
+            "(my/a ?x)",
+            &["cannot define my/a because its definition uses itself: my/a → my/a", "mine.rules:4:7"],
+        ),
         ("(neg ?x)", "(add ?x ?y)", &["`?y` is not known", "mine.rules:4:15"]),
         ("(?x F[A..])", "(?x F[A..]) (?y F[A..])", &["`?y` is declared and not used", "mine.rules:2:40", "remove it"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float)", &["`?k` is declared and not used", "remove it"]),
@@ -239,12 +247,20 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is no value of the attribute"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float 2.0)", &["only a default stands here", ":default"]),
         ("(?x F[A..])", "(?x F[A..]) (?k axes :default [-1])", &["has no default"]),
-        ("(?x F[A..])", "(near ?x 1.0)", &["this declares nothing that an op has"]),
+        ("(?x F[A..])", "(near ?x 1.0)", &["cannot use this declaration in an op"]),
         ("(F float)", "(F flaot)", &["this is no class of element types", "did you mean `float`?"]),
         ("(result F[A..])", "", &["it has no `result`"]),
         ("(result F[A..])", "(resutl F[A..])", &["this does not belong in an op", "did you mean `result`?"]),
-        ("(result F[A..])", "(result F[A..]) (onnx com.me)", &["`onnx` is here already, or does not hold one thing"]),
-        ("(is (neg ?x))", "(is (neg ?x) ?x)", &["does not hold one thing"]),
+        (
+            "(result F[A..])",
+            "(result F[A..]) (onnx com.me)",
+            &["cannot read `onnx` because it occurs twice or has the wrong number of parts"],
+        ),
+        (
+            "(is (neg ?x))",
+            "(is (neg ?x) ?x)",
+            &["cannot read `is` because it occurs twice or has the wrong number of parts"],
+        ),
     ] {
         let text = op(&sound.replace(from, to));
         for part in says {
@@ -265,14 +281,37 @@ fn names_clash_and_circles_are_told_once() {
 ;; uses one of them
 (rule my/rule (forall (F float) (?x F[A..])) (=> (my/a (neg ?x)) (my/a ?x)) (eq exact))",
     );
-    assert!(circle.contains("my/b: it is made of itself: my/a → my/b → my/a"), "{circle}");
+    assert!(circle.contains("cannot define my/b because its definition uses itself: my/a → my/b → my/a"), "{circle}");
     assert_eq!(circle.matches("×").count(), 1, "{circle}");
     let bound = SQUARED_RELU.replace("(result", "(onnx com.me Square) (result");
     let both = told(&format!("{bound}{}", bound.replace("my/squared", "my/other")));
     assert!(both.contains("my/other-relu: `Square` of `com.me` stands for another op already"), "{both}");
     let known = rules(SQUARED_RELU).ops().clone();
-    let later = shown(&RuleSet::read_with(&[source(SQUARED_RELU)], &known).unwrap_err());
+    RuleSet::read_with(&[source(SQUARED_RELU)], &known).expect("the same declaration may be read again");
+    let other = source(&SQUARED_RELU.replace(":kind relu", ":kind tanh"));
+    let later = shown(&RuleSet::read_with(&[other], &known).unwrap_err());
     assert!(later.contains("there is an op of this name already"), "{later}");
+}
+
+/// Returns declarations of a chain of ops, each made of the one before by `body`.
+fn chain(length: usize, body: &str) -> String {
+    let op = |n: usize| {
+        let before = if n == 0 { "neg".into() } else { format!("my/a{}", n - 1) };
+        format!("(op my/a{n} (forall (F float) (?x F[A..])) (result F[A..]) (is {}))", body.replace("before", &before))
+    };
+    (0..length).map(op).collect()
+}
+
+#[test]
+fn a_chain_of_definitions_takes_time_in_proportion_to_its_length() {
+    let text = format!("{} (graph \"g\" (input x f32[2]) (output y (my/a29 x)))", chain(30, "(before (neg ?x))"));
+    assert_eq!(results(&graph(&text), &[("x", &[2], &[1.0, -2.0])]), [-1.0, 2.0]);
+}
+
+#[test]
+fn a_definition_that_expands_to_very_many_ops_is_refused() {
+    let text = told(&chain(40, "(add (before ?x) (before ?x))"));
+    assert!(text.contains("cannot declare `my/a12` because it expands to"), "{text}");
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub struct Relation {
     pub doc: &'static str,
     /// The parameters, for messages: `A B C`; also their number.
     pub parameters: &'static [&'static str],
+    /// Whether an argument may be a number that is no integer.
+    pub numbers: bool,
     /// Checks it or binds what follows from it; `Err` says in what way it does not hold.
     pub solve: fn(&[RelationArg], &mut Bindings) -> Result<Status, String>,
     /// Chooses what is still free, so far that `solve` can do the rest; `Err` where nothing fits what is bound.
@@ -99,7 +101,11 @@ impl RelationCall {
         for item in items {
             let number = item.atom().filter(|atom| atom.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)));
             let number = number.filter(|atom| atom.parse::<i64>().is_err()).and_then(|atom| atom.parse().ok());
-            if let Some(number) = number {
+            if let Some(number) = number.filter(|number: &f64| !number.is_nan()) {
+                if !relation.numbers {
+                    let message = format!("cannot use {} in `{name}` because it takes dimensions", item);
+                    return Err(source.error(item.span.clone(), message, "write an integer"));
+                }
                 args.push(RelationArg::Number(number));
                 continue;
             }

@@ -1,8 +1,8 @@
 //! Ops that files declare: rows of the op table that are made while files are read.
 //!
-//! Such an op is a composite like any other: it has a name, attributes and a type signature, and a rule says what it is made of. The
-//! crate of rules reads the declaration, and gives the op its [`Definition`]. Evaluation, flops, and what an op shows of its
-//! operands' rounding follow from the definition.
+//! A declared op is a composite like any other: it has a name, attributes and a type signature, and a rule defines it. The crate of rules
+//! reads the declaration and gives the op its [`Definition`]. Evaluation and flops follow from the definition, and so do the operands that
+//! the op observes.
 //!
 //! Rows live as long as the process, because an [`Op`] is a reference to its row that graphs, rules and kernels copy freely. To bound
 //! that, there is one row for each distinct declaration, however often its file is read.
@@ -11,7 +11,7 @@ use std::{
     any::Any,
     fmt,
     hash::{Hash, Hasher},
-    sync::{Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -19,13 +19,13 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use super::{AttrDef, Class, Op, OpDef, Row, eval::Eval, op};
 use crate::{Attr, DType, Graph, Type, lang::Signature};
 
-/// What a declared op is made of.
+/// The definition of a declared op.
 pub trait Definition: fmt::Debug + Send + Sync {
     /// Returns the program of the op for given attributes and operand types: an input for each operand, in order, and one output.
     ///
     /// # Errors
     /// The reason why the op does not take these attributes or operands.
-    fn graph(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Graph, String>;
+    fn graph(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Arc<Graph>, String>;
 
     /// Returns the ops that it names.
     fn ops(&self) -> Vec<Op>;
@@ -117,7 +117,7 @@ impl Op {
         made
     }
 
-    /// Says what a declared op is made of. Of several definitions the first stays: equal declarations have equal ones.
+    /// Sets the definition of a declared op. Later calls change nothing, because equal declarations have equal definitions.
     pub fn define(self, by: impl Definition + 'static) {
         let ops = by.ops();
         let hands_on = ops.iter().all(|op| matches!(op.def().class, Class::Leaf(_)) || op.hands_on());
@@ -174,7 +174,7 @@ impl Op {
     }
 }
 
-/// Returns a word that lives as long as the process; equal words are one.
+/// Returns the word with static lifetime; equal words share one copy.
 pub fn interned(word: &str) -> &'static str {
     static WORDS: Mutex<Option<FxHashSet<&'static str>>> = Mutex::new(None);
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,7 @@ pub fn interned(word: &str) -> &'static str {
     made
 }
 
-/// Returns a list of words that lives as long as the process; equal lists are one.
+/// Returns the list of words with static lifetime; equal lists share one copy.
 pub fn interned_words(list: &[String]) -> &'static [&'static str] {
     static LISTS: Mutex<Option<FxHashSet<&'static [&'static str]>>> = Mutex::new(None);
     let list: Vec<&'static str> = list.iter().map(|word| interned(word)).collect();

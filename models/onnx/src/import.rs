@@ -258,8 +258,10 @@ impl<'m> Importer<'m> {
 
     /// The outputs of a node; they are empty where it depends on one that is not supported.
     fn node(&mut self, node: &NodeProto, opsets: &OpSets) -> Result<Vec<Option<NodeId>>, NodeError> {
-        let function = self.function(node);
-        let build = match self.ops.onnx(node.domain(), node.op_type()) {
+        let declared = self.ops.onnx(node.domain(), node.op_type());
+        // A user's op goes before a function of the file, as it goes before the reader's own ops.
+        let function = if declared.is_some() { None } else { self.function(node) };
+        let build = match declared {
             Some(op) => Ok(Build::Declared(op)),
             None => ops::find(node.domain(), node.op_type(), opsets.version(node.domain())),
         };

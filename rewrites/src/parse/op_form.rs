@@ -67,7 +67,7 @@ impl<'s> OpForm<'s> {
         let Some((name, at)) = name.zip(items.first().map(|item| item.span.clone())) else {
             let at = items.first().map_or(form.span.start..form.span.start + 1, |item| item.span.clone());
             let help = "name it pack/name, such as my/squared-relu: names without a slash are those of built-in ops";
-            return Err((None, vec![source.error(at, "this op has no name of its own", help)]));
+            return Err((None, vec![source.error(at, "cannot declare an op without a name such as pack/name", help)]));
         };
         let mut reader = OpReader { source, name, errors: Vec::new() };
         let parts = reader.parts(form, &items[1..]);
@@ -89,6 +89,12 @@ impl<'s> OpForm<'s> {
         heads(self.body, &mut parts);
         self.lets.iter().for_each(|item| heads(item, &mut parts));
         parts.into_iter()
+    }
+
+    /// Returns the text of the definition: what it names, and its value.
+    pub fn definition(&self) -> String {
+        let parts: Vec<String> = self.lets.iter().copied().chain([self.body]).map(ToString::to_string).collect();
+        parts.join(" ")
     }
 
     /// An error that names the op.
@@ -196,7 +202,11 @@ impl<'s> OpReader<'s> {
                 },
                 Some((head, _)) if PARTS.contains(&head) => {
                     let help = format!("an op has one `forall`, one `result F[A..]` and one `is`: {SHAPE_OF_AN_OP}");
-                    return self.wrong(item, format!("`{head}` is here already, or does not hold one thing"), help);
+                    return self.wrong(
+                        item,
+                        format!("cannot read `{head}` because it occurs twice or has the wrong number of parts"),
+                        help,
+                    );
                 }
                 found => {
                     let word = found.map(|(head, _)| head).or(item.atom()).unwrap_or_default();
@@ -275,7 +285,7 @@ impl<'s> OpReader<'s> {
             return Some((Declares::DType(name, self.class(item, rest)?), item.clone()));
         }
         if !name.starts_with('?') || name.len() == 1 || name.ends_with("..") {
-            return self.wrong(item, "this declares nothing that an op has", help);
+            return self.wrong(item, "cannot use this declaration in an op", help);
         }
         let [kind, default @ ..] = rest else {
             return self.wrong(item, format!("`{name}` is declared as nothing"), help);

@@ -33,6 +33,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "dtype",
         doc: "The element-type attribute is D.",
         parameters: &["attribute", "D"],
+        numbers: false,
         solve: |args, bindings| {
             let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
             match (args[0].attr(bindings).and_then(Attr::dtype), bindings.get(slot), &args[0]) {
@@ -53,6 +54,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "holds",
         doc: "The attribute is true.",
         parameters: &["attribute"],
+        numbers: false,
         solve: |args, bindings| match (args[0].attr(bindings).and_then(Attr::bool), &args[0]) {
             (Some(true), _) => Ok(Status::Done),
             (Some(false), _) => Err("the attribute is false".into()),
@@ -65,6 +67,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "nonzero",
         doc: "The number is not 0.",
         parameters: &["number"],
+        numbers: false,
         solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::float) {
             Some(0.0) => Err("the number is 0".into()),
             Some(_) => Ok(Status::Done),
@@ -79,6 +82,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "positive",
         doc: "The number is greater than 0.",
         parameters: &["number"],
+        numbers: false,
         solve: |args, bindings| guarded(&args[0], bindings, |x| x > 0.0, "is not positive"),
         sample: |args, sampler| {
             let number = *sampler.of(&[0.5, 1.0, 2.0, 3.0, 1e-5, 30.0, 0.125, 1e3]);
@@ -89,6 +93,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "whole",
         doc: "The number is an integer.",
         parameters: &["number"],
+        numbers: false,
         solve: |args, bindings| guarded(&args[0], bindings, |x| x.fract() == 0.0, "is no integer"),
         sample: |args, sampler| {
             let number = *sampler.of(&[0.0, 1.0, 2.0, 3.0, -1.0, -2.0, 5.0, 8.0]);
@@ -99,6 +104,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "between",
         doc: "The number is at least the second and at most the third.",
         parameters: &["number", "least", "most"],
+        numbers: true,
         solve: |args, bindings| match (args[1].number(bindings), args[2].number(bindings)) {
             (Some(least), Some(most)) => {
                 let within = |x: f64| (least..=most).contains(&x);
@@ -118,6 +124,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         doc: "The number is so low that a score of element type F that is added to it is lost: −∞, or what scores up to 2⁹² round \
               away beside, computed as kernels do.",
         parameters: &["number", "F"],
+        numbers: false,
         solve: |args, bindings| {
             let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
             let Some(Bound::DType(dtype)) = bindings.get(slot) else { return Ok(Status::Later) };
@@ -137,6 +144,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "inverts",
         doc: "The number is a power of two, or minus one, and its reciprocal is a normal number of element type F: x/c and x·(1/c) are equal.",
         parameters: &["number", "F"],
+        numbers: false,
         solve: |args, bindings| {
             let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
             let Some(Bound::DType(dtype)) = bindings.get(slot) else { return Ok(Status::Later) };
@@ -155,6 +163,7 @@ pub(super) const RELATIONS: &[Relation] = &[
               the number of visible keys for `window`, else 0. Operands come before relations, so M is unbound only \
               where there is no mask.",
         parameters: &["mask", "window", "M", "F"],
+        numbers: false,
         solve: |args, bindings| {
             let (RelationArg::DType(given), RelationArg::DType(scores)) = (&args[2], &args[3]) else {
                 return Err("element types are wanted".into());

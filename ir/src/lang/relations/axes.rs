@@ -15,6 +15,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "reduce",
         doc: "C is A with the axes of extent 1 (`keep`) or gone.",
         parameters: &["A", "axes", "keep", "C"],
+        numbers: false,
         solve: |args, bindings| {
             let Some(a) = args[0].dims(bindings) else { return Ok(Status::Later) };
             let axes = args[1].attr(bindings).and_then(Attr::ints);
@@ -57,6 +58,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "trailing",
         doc: "The axes are the last ones: [-k … -1].",
         parameters: &["axes"],
+        numbers: false,
         solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::ints) {
             Some(axes) if axes.iter().rev().zip(1..).all(|(&axis, from_end)| axis == -from_end) => Ok(Status::Done),
             Some(axes) => Err(format!("{axes:?} are not the last axes")),
@@ -71,6 +73,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "single",
         doc: "The axes are the one axis alone.",
         parameters: &["axis", "axes"],
+        numbers: false,
         solve: |args, bindings| match (args[0].attr(bindings).and_then(Attr::int), &args[1]) {
             (Some(axis), RelationArg::Attr(axes)) => bind(*axes, Bound::Attr([axis][..].into()), bindings),
             _ => Ok(Status::Later),
@@ -84,6 +87,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "extent",
         doc: "N is the extent of A along an axis.",
         parameters: &["A", "axis", "N"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
                 return Ok(Status::Later);
@@ -103,6 +107,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "axis-last",
         doc: "The permutation moves an axis of A behind the others, which keep their order.",
         parameters: &["A", "axis", "perm"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
                 return Ok(Status::Later);
@@ -124,6 +129,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "last",
         doc: "The axis is the last one: -1.",
         parameters: &["axis"],
+        numbers: false,
         solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::int) {
             Some(-1) => Ok(Status::Done),
             Some(axis) => Err(format!("{axis} is not the last axis")),
@@ -135,6 +141,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "axes-last",
         doc: "The permutation moves the axes of A behind the others, both in their order; there they are `last`.",
         parameters: &["A", "axes", "perm", "last"],
+        numbers: false,
         solve: |args, bindings| {
             let axes = args[1].attr(bindings).and_then(Attr::ints).map(<[i64]>::to_vec);
             let (Some(a), Some(axes), RelationArg::Attr(perm), RelationArg::Attr(last)) =

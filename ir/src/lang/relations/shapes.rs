@@ -18,6 +18,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "broadcast",
         doc: "C is the NumPy broadcast of A and B.",
         parameters: &["A", "B", "C"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
             (Some(a), Some(b)) => args[2].set_dims(broadcast(&a, &b)?, bindings),
             _ => Ok(Status::Later),
@@ -44,6 +45,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "broadcasts-to",
         doc: "A can be expanded to C by the NumPy rules.",
         parameters: &["A", "C"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
             (Some(a), Some(c)) if broadcast(&a, &c).as_ref() == Ok(&c) => Ok(Status::Done),
             (Some(a), Some(c)) => Err(format!("{a} does not expand to {c}")),
@@ -63,6 +65,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "shape",
         doc: "The shape attribute is C.",
         parameters: &["attribute", "C"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
             (Some(a), _) => args[1].set_dims(a, bindings),
             (_, Some(c)) => args[0].set_dims(c, bindings),
@@ -74,6 +77,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "same-count",
         doc: "A and C have the same number of elements.",
         parameters: &["A", "C"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
             (Some(a), Some(c)) if a.count() == c.count() => Ok(Status::Done),
             (Some(a), Some(c)) => Err(format!("{a} has {} elements, {c} has {}", a.count(), c.count())),
@@ -90,6 +94,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "count",
         doc: "N is the number of elements of A.",
         parameters: &["A", "N"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), &args[1]) {
             (Some(a), RelationArg::Dim(n)) => n.unify(&a.count(), bindings).map_err(told),
             (Some(_), _) => Err("a dimension is wanted".into()),
@@ -101,6 +106,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "equal",
         doc: "Two dimensions are equal.",
         parameters: &["M", "N"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings), &args[0], &args[1]) {
             (Some(m), Some(n), _, _) if m == n => Ok(Status::Done),
             (Some(m), Some(n), _, _) => Err(format!("{m} is not {n}")),
@@ -126,6 +132,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "divides",
         doc: "N is a multiple of M, which is not 0.",
         parameters: &["M", "N"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings)) {
             (Some(m), Some(n)) => match n.checked_div(&m) {
                 Some(_) => Ok(Status::Done),
@@ -153,6 +160,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "at-most",
         doc: "M is not greater than N.",
         parameters: &["M", "N"],
+        numbers: false,
         solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings)) {
             // Symbols without bounds are judged once they are bound; extents at run time, for all of their lengths.
             (Some(m), Some(n)) => match (&n - &m).range() {

@@ -15,6 +15,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "permute",
         doc: "C is A with its axes in the order of the permutation.",
         parameters: &["A", "perm", "C"],
+        numbers: false,
         solve: |args, bindings| {
             let Some(perm) = args[1].attr(bindings).and_then(Attr::ints).map(<[i64]>::to_vec) else {
                 return Ok(Status::Later);
@@ -66,6 +67,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "identity",
         doc: "The permutation leaves every axis where it is.",
         parameters: &["perm"],
+        numbers: false,
         solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::ints) {
             Some(perm) if perm.iter().copied().eq(-(perm.len() as i64)..0) => Ok(Status::Done),
             Some(perm) => Err(format!("{perm:?} moves an axis")),
@@ -80,6 +82,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "moved",
         doc: "Axis `axis` of what the permutation gives is axis `from` of what it is given; both counted from the end.",
         parameters: &["perm", "axis", "from"],
+        numbers: false,
         solve: |args, bindings| {
             let perm = args[0].attr(bindings).and_then(Attr::ints).map(<[i64]>::to_vec);
             let known = |i: usize| args[i].dim(bindings).and_then(|d| d.known());
@@ -120,6 +123,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "matrix-transpose",
         doc: "The permutation swaps the last two axes of A and leaves the others where they are.",
         parameters: &["A", "perm"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), RelationArg::Attr(perm)) = (args[0].dims(bindings), &args[1]) else {
                 return Ok(Status::Later);
@@ -135,6 +139,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "swap",
         doc: "The permutation swaps two axes of A, counted from the end, and leaves the others where they are.",
         parameters: &["A", "axis", "axis", "perm"],
+        numbers: false,
         solve: |args, bindings| {
             let axis = |i: usize| args[i].dim(bindings).and_then(|d| d.known());
             let (Some(a), Some(first), Some(second), RelationArg::Attr(perm)) =
@@ -153,6 +158,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "slice",
         doc: "C is A with `len` elements of an axis, from `at` on, every `step`-th.",
         parameters: &["A", "axis", "at", "len", "step", "C"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
                 return Ok(Status::Later);
@@ -197,6 +203,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "pad",
         doc: "C is A with `before` and `after` more elements on an axis.",
         parameters: &["A", "axis", "before", "after", "C"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
                 return Ok(Status::Later);
@@ -227,6 +234,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "concat",
         doc: "C is A followed by B along an axis.",
         parameters: &["A", "B", "axis", "C"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(b)) = (args[0].dims(bindings), args[1].dims(bindings)) else { return Ok(Status::Later) };
             let Some(axis) = args[2].attr(bindings).and_then(Attr::int) else { return Ok(Status::Later) };
@@ -255,6 +263,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "gather",
         doc: "C is A with the axis replaced by all of B.",
         parameters: &["A", "B", "axis", "C"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(b)) = (args[0].dims(bindings), args[1].dims(bindings)) else { return Ok(Status::Later) };
             let Some(axis) = args[2].attr(bindings).and_then(Attr::int) else { return Ok(Status::Later) };

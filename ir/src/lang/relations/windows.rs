@@ -15,6 +15,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "window",
         doc: "C is A with an axis cut into windows: their number, then the size.",
         parameters: &["A", "axis", "size", "stride", "dilation", "C"],
+        numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
                 return Ok(Status::Later);
@@ -42,6 +43,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         name: "windows",
         doc: "N windows of a size, at a stride and a dilation, lie in an axis of L elements with others before and after.",
         parameters: &["L", "before", "after", "size", "stride", "dilation", "N"],
+        numbers: false,
         solve: |args, bindings| {
             let known: Option<Vec<Dim>> = args[..6].iter().map(|arg| arg.dim(bindings)).collect();
             let Some([l, before, after, size, stride, dilation]) = known.as_deref() else { return Ok(Status::Later) };

@@ -187,8 +187,8 @@ pub struct Write<'a> {
     pub place: &'a Poly,
     /// What is at least 0 where it is written.
     pub conditions: &'a [Poly],
-    /// How far the elements of each axis lie apart.
+    /// The allocated extent of each axis.
     pub room: &'a [Poly],
-    /// Whether nothing is left of what the part is written to.
+    /// Returns whether the part overwrites every element.
     pub fills: bool,
 }

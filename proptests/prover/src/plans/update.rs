@@ -76,7 +76,7 @@ pub fn written(case: &Case, reader: &Reader<'_>, nodes: &Nodes<'_>, node: &ENode
     if write.store.writes != writes && !(write.store.writes == Writes::Apart && ranked()) {
         return stop("whether points write to one element");
     }
-    if write.fills && !(ranked() && of[1].known() <= part[1].known()) {
+    if write.fills && !(ranked() && of[1].known().zip(part[1].known()).is_some_and(|(of, part)| of <= part)) {
         return stop("whether each element is written");
     }
     (call.args[1].at)(&from)
