@@ -158,14 +158,25 @@ impl Sampling {
         if scales.len() != shape.len() || scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
             return Err(format!("scales of {scales:?} for {} axes", shape.len()).into());
         }
-        let mut result = x;
+        let mut steps = Vec::new();
         for (axis, (&scale, extent)) in scales.iter().zip(&shape).enumerate() {
             let part = self.crop.as_ref().map_or(1.0, |crop| crop.roi[axis][1] - crop.roi[axis][0]);
             let scaled = match part * scale {
                 1.0 => extent.clone(),
                 _ => Dim::from((c.fix(extent) as f64 * part * scale) as usize),
             };
-            result = self.along(c, result, axis, scale, &scaled)?;
+            steps.push((axis, scale, scaled));
+        }
+        self.resized(c, x, steps)
+    }
+
+    /// Resizes axes, each to an extent by a scale. Axes that shrink go first, because later ones then have fewer elements; those that grow go from the
+    /// innermost to the outermost, because elements of an outer axis are read in whole rows.
+    fn resized(&self, c: &mut NodeCall<'_, '_>, x: NodeId, mut steps: Vec<(usize, f64, Dim)>) -> NodeResult {
+        steps.sort_by_key(|&(axis, scale, _)| if scale > 1.0 { (true, -(axis as i64)) } else { (false, axis as i64) });
+        let mut result = x;
+        for (axis, scale, extent) in steps {
+            result = self.along(c, result, axis, scale, &extent)?;
         }
         self.extrapolated(c, x, result)
     }
@@ -345,7 +356,7 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         "not_smaller" => Some(of_all(f64::max)),
         other => return Err(format!("its keep_aspect_ratio_policy `{other}` is not known").into()),
     };
-    let mut result = x;
+    let mut steps = Vec::new();
     for ((&axis, size), &ratio) in axes.iter().zip(&sizes).zip(&ratios) {
         let scale = common.unwrap_or(ratio);
         let size = match common {
@@ -353,7 +364,7 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
             Some(1.0) => shape[axis].clone(),
             Some(scale) => Dim::from((scale * c.fix(&shape[axis]) as f64 + 0.5).floor() as usize),
         };
-        result = plan.along(c, result, axis, scale, &size)?;
+        steps.push((axis, scale, size));
     }
-    plan.extrapolated(c, x, result)
+    plan.resized(c, x, steps)
 }
