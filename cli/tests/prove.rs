@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden");
 
-/// The number of kernels of a model, each of which is proved.
+/// Returns the number of kernels of a model, and asserts that each is proved.
 fn proved(args: &[&str]) -> usize {
     let printed = eutectic([&["opt"], args, &["--prove", "--format", "json"]].concat()).good();
     let kernels: Value = serde_json::from_str(&printed).expect("JSON");

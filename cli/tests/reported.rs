@@ -1,4 +1,4 @@
-//! What users tried and reported: what each command says there now.
+//! Cases that users reported: each command gives the answer that they expected.
 
 mod common;
 

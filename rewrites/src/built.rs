@@ -28,7 +28,7 @@ pub(crate) fn insert(
     Ok(nodes)
 }
 
-/// The node of what an instruction reads.
+/// Returns the node that an instruction reads.
 pub(crate) fn node_of(r: Ref, classes: &[NodeId], nodes: &[NodeId]) -> NodeId {
     match r {
         Ref::Class(n) => classes[n],

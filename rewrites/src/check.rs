@@ -92,7 +92,7 @@ fn typed(rule: Rule) -> Result<Typed, LangError> {
     Ok(Typed { samples, forms })
 }
 
-/// Checks that a rule says what an op is made of for each element type that the op's signature admits, and returns its forms.
+/// Checks that a rule defines an op for each element type that the op's signature admits, and returns its forms.
 ///
 /// # Errors
 /// As [`checked`]; when the right side has another type for one of them, or none.

@@ -1,4 +1,4 @@
-//! Declares the ops of files: each becomes a row of the op table, and a rule that says what it is made of.
+//! Declares the ops of files: each becomes a row of the op table and a rule that defines it.
 
 use eutectic_ir::{
     Op,
@@ -19,18 +19,18 @@ use crate::{
     rule::Rule,
 };
 
-/// What became of the declarations of files.
+/// The ops, rules and errors that the declarations of files give.
 #[derive(Default)]
 pub(crate) struct DeclaredOps {
     /// The ops that rules and graphs may name from here on.
     pub known: Known,
-    /// The rules that say what the new ops are made of.
+    /// The rules that define the new ops.
     pub rules: Vec<Arc<Compiled>>,
-    /// What is wrong with declarations.
+    /// The errors of declarations.
     pub errors: Vec<LangError>,
 }
 
-/// Declares ops, each after those that it is made of. They may name one another across files, and the `given` ones.
+/// Declares ops, each after the ops that its definition uses. They may name one another across files, and the `given` ones.
 pub(crate) fn declare(forms: &[(&Source, &Sexp)], given: &Ops, proofs: &Proofs) -> DeclaredOps {
     let mut reader = Declarations {
         forms: BTreeMap::new(),
@@ -109,7 +109,7 @@ impl<'s> Declarations<'s> {
         known.text == form.form.to_string() && known.uses.iter().all(same)
     }
 
-    /// Declares the op of that name, and those that it is made of before it.
+    /// Declares the op of that name, after the ops that its definition uses.
     fn declare(&mut self, name: &'s str) {
         let Some(form) = self.forms.get(name).cloned() else { return };
         self.open.push(name);
@@ -202,7 +202,7 @@ impl<'s> Declarations<'s> {
     }
 }
 
-/// What the rule of a definition is documented with.
+/// Returns the documentation of the rule of a definition.
 fn doc_of(form: &OpForm<'_>, doc: &str) -> String {
     if doc.is_empty() { format!("{} is {}", form.name, form.definition()) } else { doc.into() }
 }

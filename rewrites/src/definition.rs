@@ -1,4 +1,4 @@
-//! What a declared op is made of: the right side of a rule, built as a program for given operands.
+//! Definitions of declared ops: the right side of a rule, built as a program for given operands.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ use crate::{
     rule::{OpTerm, Rule, Term, VariableKind},
 };
 
-/// The rule that says what a declared op is made of.
+/// The definition of a declared op: a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct OpDefinition {
     /// The rule, in each legal form of its left side; there is at least one.

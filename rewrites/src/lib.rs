@@ -37,7 +37,7 @@
 //! | `(?k (one-of none relu))` | a word attribute with one of these values; or, standing as an op's name (`(?k ?x ?y)`), the op: the rule is then one rule per word, named `pack/name[word]` |
 //!
 //! Every tensor must occur on the left, and what else the right side uses must occur there or be solved by a `where` relation.
-//! `rules lint` finds what is declared and never used.
+//! `rules lint` reports unused declarations.
 //!
 //! ## Terms
 //!

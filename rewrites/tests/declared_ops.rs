@@ -1,4 +1,4 @@
-//! Ops that files declare: what they compute, where they may stand, and what a user reads when a declaration is wrong.
+//! Ops that files declare: their results, the places where they may occur, and the errors of wrong declarations.
 
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ fn shown(errors: &Errors) -> String {
     text
 }
 
-/// What a user reads of a rule file that is wrong.
+/// Returns the error text of a wrong rule file.
 fn told(text: &str) -> String {
     shown(&RuleSet::read(&[source(text)]).expect_err("the file is wrong"))
 }

@@ -28,6 +28,16 @@ pub struct DeviceShape {
     pub library: Option<f64>,
 }
 
+/// Most bytes of statically sized shared memory of a block, on devices that have more.
+const STATIC: usize = 48 << 10;
+
+impl DeviceShape {
+    /// Returns the bytes of shared memory that a kernel may declare with a size in its text.
+    pub fn static_shared(&self) -> usize {
+        self.shared.min(STATIC)
+    }
+}
+
 #[cfg(test)]
 impl DeviceShape {
     /// An H200's, without clusters.

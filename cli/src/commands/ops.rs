@@ -106,7 +106,7 @@ fn class_of(op: Op) -> &'static str {
     }
 }
 
-/// What an op that a file declares is made of, and where.
+/// Returns the definition of a declared op, its place and its ONNX names, as lines.
 fn made_of(op: Op) -> String {
     let Some(declared) = op.declared() else { return String::new() };
     let line = if op.def().doc.is_empty() { "" } else { "\n" };

@@ -166,7 +166,7 @@ impl RelationCall {
     /// Chooses what is still free, so far that [`RelationCall::solve`] can do the rest.
     ///
     /// # Errors
-    /// When nothing fits what is bound.
+    /// When no choice fits the bindings.
     pub fn sample(&self, sampler: &mut Sampler<'_>) -> Result<(), String> {
         if !self.negated {
             return (self.relation.sample)(&self.args, sampler);

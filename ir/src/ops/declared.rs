@@ -39,7 +39,7 @@ pub trait Definition: fmt::Debug + Send + Sync {
 pub struct Declaration<'a> {
     /// Its name, `pack/name`.
     pub name: &'a str,
-    /// What it computes.
+    /// The documentation: a sentence about the result.
     pub doc: &'a str,
     /// Its attributes.
     pub attrs: Vec<AttrDef>,
@@ -47,7 +47,7 @@ pub struct Declaration<'a> {
     pub signature: Signature,
     /// The signature, as it is shown.
     pub shown: &'a str,
-    /// What it is made of.
+    /// The text of the definition.
     pub is: &'a str,
     /// The declaration as text, which reads back as it.
     pub text: &'a str,
@@ -59,12 +59,12 @@ pub struct Declaration<'a> {
     pub place: &'a str,
 }
 
-/// What the row of a declared op holds beyond that of a built-in one.
+/// The part of a row that only declared ops have.
 #[derive(Debug)]
 pub struct Declared {
     /// The declaration as text, which reads back as it.
     pub text: String,
-    /// What it is made of.
+    /// The text of the definition.
     pub is: String,
     /// The declared ops that its definition names.
     pub uses: Vec<Op>,
@@ -74,7 +74,7 @@ pub struct Declared {
     pub place: String,
 }
 
-/// What a declared op is made of, and what follows from it.
+/// The definition of a declared op, and the properties that follow from it.
 struct Defined {
     by: Box<dyn Definition>,
     hands_on: bool,
@@ -87,7 +87,7 @@ type Key = (String, String, String, Vec<Op>);
 /// The rows of declared ops.
 static ROWS: Mutex<Option<FxHashMap<Key, Op>>> = Mutex::new(None);
 
-/// What they are made of. It is no part of a row, which never changes, so that an op can be a key of maps.
+/// The definitions of declared ops. They are not part of rows: a row never changes, so that an op can be a key of maps.
 static DEFINED: RwLock<Option<FxHashMap<Op, &'static Defined>>> = RwLock::new(None);
 
 impl Op {
@@ -132,7 +132,7 @@ impl Op {
         self.0.declared.as_ref()
     }
 
-    /// Returns what a declared op is made of.
+    /// Returns the definition of a declared op.
     pub fn definition(self) -> Option<&'static dyn Definition> {
         Some(&*self.defined()?.by)
     }

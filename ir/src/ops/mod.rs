@@ -120,7 +120,7 @@ pub struct OpDef {
 #[derive(Clone, Copy)]
 pub struct Op(&'static Row);
 
-/// An op and what is read out of its declaration.
+/// An op with the parts of its declaration.
 #[derive(Debug)]
 struct Row {
     def: &'static OpDef,

@@ -1,9 +1,8 @@
-//! Looks for instances on which a rule changes what is no number: the right side is infinite or NaN where the left side is a number far within the range, or pointwise
-//! ops do not keep an infinity or NaN.
+//! Looks for instances on which a rule breaks its contract although both sides are equal over the reals: the right side overflows, becomes
+//! NaN, loses a value that the left side keeps, or reads elements that the left side hides; or a pointwise rule changes an infinity or NaN.
 //!
-//! A right side that loses all of what the left side keeps, since a part of it vanishes or overflows, is found too. Equality over the reals says nothing of this, and a contract does: a rule that is equal over the reals is refuted here if an intermediate result of its
-//! right side overflows, or if it reads what the left side hides. Values are those for which the contract promises the range: moderate ones where the rule has a sum, a
-//! product of matrices, attention or a norm.
+//! Values are those for which the contract promises the range: moderate ones where the rule has a sum, a product of matrices, attention or a
+//! norm.
 
 use std::collections::BTreeMap;
 

@@ -220,7 +220,7 @@ impl Engine<'_> {
     }
 }
 
-/// What members of a group agree in: the tensors that the right side does not splat, attributes, numbers, and the dims and element types
+/// The bindings in which members of a group agree: the tensors that the right side does not splat, attributes, numbers, and the dims and element types
 /// that the right side does not name. Of those that it names, each member has its own.
 fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Agreement {
     let rule = &compiled.rule;

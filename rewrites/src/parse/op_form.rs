@@ -17,7 +17,7 @@ use crate::expr::Number;
 pub(crate) const SHAPE_OF_AN_OP: &str =
     "(op pack/name (forall (F float) (?x F[A..]) (?k float :default 1.0)) (result F[A..]) (is (mul ?x ?k)))";
 
-/// What the parts of a declaration begin with.
+/// The first words of the parts of a declaration.
 const PARTS: [&str; 6] = ["forall", "where", "let", "result", "is", "onnx"];
 
 /// The kinds of attributes, but for words.
@@ -108,7 +108,7 @@ impl<'s> OpForm<'s> {
         error
     }
 
-    /// The rule that says what the op is made of.
+    /// Returns the rule that defines the op.
     pub fn rule(&self) -> Sexp {
         let at = |kind: SexpKind| Sexp { kind, span: self.at.clone() };
         let word = |word: &str| at(SexpKind::Atom(word.into()));
@@ -172,7 +172,7 @@ struct OpReader<'s> {
     errors: Vec<LangError>,
 }
 
-/// What a part of `forall` declares.
+/// A declaration in `forall`.
 enum Declares<'s> {
     DType(&'s str, DTypeClass),
     Tensor(&'s str, &'s Sexp),
@@ -258,7 +258,7 @@ impl<'s> OpReader<'s> {
         Some(op)
     }
 
-    /// Reports what is declared and not used.
+    /// Reports declarations that are not used.
     fn all_used(&mut self, items: &'s [Sexp], op: &OpForm<'s>) {
         let computes: Vec<&Sexp> = [op.body].into_iter().chain(op.lets.iter().copied()).collect();
         let types = op.tensors.iter().map(|(_, ty)| *ty).chain([op.result]).chain(op.relations.iter().copied());
@@ -274,7 +274,7 @@ impl<'s> OpReader<'s> {
         }
     }
 
-    /// What is declared, and the declaration as a rule has it.
+    /// The declared variable, and the declaration as a rule has it.
     fn declaration(&mut self, item: &'s Sexp) -> Option<(Declares<'s>, Sexp)> {
         let help = "declare (F float), (?x F[B.. N]), or an attribute: (?e float :default 1.0), (?n int), (?ax axis), (?axs axes), \
                     (?p perm), (?s shape), (?k bool), (?d dtype) or (?k (one-of a b))";

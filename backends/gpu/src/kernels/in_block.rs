@@ -1,4 +1,4 @@
-//! Stores that combine with what is in memory, such as those of a histogram: each block combines its updates in shared memory first.
+//! Stores that combine with memory, as in a histogram: each block combines its updates in shared memory first.
 //!
 //! Atomics on few elements of global memory follow each other. Where the buffer of such a store is small, each block has a copy of it in shared
 //! memory, which starts as the identity of the combination, and combines the whole copy with the buffer once, after its last point. Devices
@@ -13,8 +13,6 @@ use eutectic_ir::{
 
 use crate::{device::DeviceShape, dialect::Dialect};
 
-/// Most bytes of statically sized shared memory of a block.
-const STATIC: usize = 48 << 10;
 /// Bytes of an element: all devices have 32-bit atomics on shared memory.
 const WORD: usize = 4;
 /// Blocks that each processor has at once.
@@ -83,12 +81,12 @@ impl InBlock {
         let points: usize = kernel.body.domain.iter().product();
         let block = shape.threads;
         let blocks = points.div_ceil(block).min(RESIDENT * shape.processors);
-        let fits = elements.saturating_mul(WORD) <= shape.shared.min(STATIC);
+        let fits = elements.saturating_mul(WORD) <= shape.static_shared();
         let is_worth = points > 0 && elements.saturating_mul(blocks * UPDATES) <= points;
         if stores.is_empty() || elements == 0 || !fits || !is_worth {
             return None;
         }
-        let copies = (shape.shared.min(STATIC) / (WORD * elements)).min(COPIES).min(block.div_ceil(THREADS));
+        let copies = (shape.static_shared() / (WORD * elements)).min(COPIES).min(block.div_ceil(THREADS));
         stores.iter_mut().filter(|of| !of.is_one_step(slot(of).0)).for_each(|of| of.copies = copies);
         Some(InBlock { stores, block, blocks })
     }

@@ -6,8 +6,8 @@
 //! element is written once is shown as well: the map of a store numbers its points by a mixed radix. Of an update, each write is compared: its place, its value,
 //! whether it is inside of the tensor, and the order. What rewrote the program into these e-nodes are rules, each proved or tested by itself.
 //!
-//! Three things are taken from elsewhere: the interpreter's values of ids that hang on positions alone; that the tensor of which a part is written lies where the
-//! result does; and that ranks of a row differ from each other.
+//! Three things are assumed: ids that depend on positions alone have the values that the interpreter computes; an update shares memory with the
+//! tensor that it updates; and the ranks within a row are distinct.
 
 mod kernel;
 mod memory;

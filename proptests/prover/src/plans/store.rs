@@ -20,7 +20,7 @@ struct Digits {
     most: i128,
 }
 
-/// The points at which a store writes: a point of which only the ranges of its coordinates are known.
+/// The points at which a store writes, as one point whose coordinates have ranges.
 ///
 /// A guard that bounds a coordinate by numbers bounds its range; one that bounds a number whose digits are coordinates, as 14·i + j is for j < 14, bounds that
 /// number.
@@ -136,8 +136,8 @@ impl Points {
         Ok((strides, first))
     }
 
-    /// Shows that each element of a tensor of such extents is written once, but for points that differ along a row of which one value is stored: sorted by stride, each number
-    /// steps over all those before it.
+    /// Shows that each element of a tensor with these extents is written once. Points of one row may share an element where one value is stored for
+    /// the row. In order of strides, each digit steps over all elements that the digits before it reach.
     pub fn cover(&self, place: &Poly, room: &[Poly], extents: &[Poly]) -> Res<()> {
         let (strides, first) = self.strides(place)?;
         let moves = |digits: &&Digits| digits.of.iter().any(|(var, _)| place.mentions(*var));
@@ -177,7 +177,7 @@ fn bounds(axis: usize, extent: i64, guards: &[Guard]) -> (i64, i64) {
     (first, end.max(first))
 }
 
-/// What a store does at a point.
+/// The effect of a store at a point.
 pub struct Write<'a> {
     /// The store.
     pub store: &'a Store,
@@ -185,7 +185,7 @@ pub struct Write<'a> {
     pub points: &'a Points,
     /// The place in memory.
     pub place: &'a Poly,
-    /// What is at least 0 where it is written.
+    /// Expressions that are at least 0 wherever the store writes.
     pub conditions: &'a [Poly],
     /// The allocated extent of each axis.
     pub room: &'a [Poly],

@@ -21,8 +21,6 @@ pub(super) const SUMS: usize = 16;
 pub(super) const COUNTS: usize = 2 * (DIGITS + SUMS) + 1;
 /// Banks of shared memory, each of 32 bits.
 const BANKS: usize = 32;
-/// Bytes of shared memory whose size is in a text, at most, on devices that have more.
-const STATIC: usize = 48 << 10;
 /// Bytes that other operations of the row may have.
 const OTHERS: usize = 2 << 10;
 /// The table of places; those of the first ranking follow. Scans have those before.
@@ -36,7 +34,7 @@ const MERGE: f64 = 5.0;
 const FIRST: f64 = 36.0;
 const COUNTED: f64 = 3.0;
 const DRAWN: f64 = 1.0;
-/// Digits, at most, by which keys are usually told apart; a selection ends then.
+/// The most digits that usually distinguish the keys of a row. A selection ends after them.
 const TOLD_APART: usize = 5;
 /// How often the threads of a row wait for each other in any ranking: for keys, and for results.
 const BASE_WAITS: f64 = 12.0;
@@ -216,7 +214,7 @@ impl RankedRows {
         (!all.is_empty()).then(|| RankedRows {
             element: keys + if sorts.is_empty() { 0 } else { DType::I32.size() },
             row: selections.iter().map(first).sum(),
-            shared: shape.shared.min(STATIC).saturating_sub(others),
+            shared: shape.static_shared().saturating_sub(others),
             sorted: if sorts.is_empty() { usize::MAX } else { SORTED * shape.threads },
             selects: !selections.is_empty(),
             sorts: !sorts.is_empty(),

@@ -196,7 +196,7 @@ impl Schedule {
     }
 }
 
-/// Returns a team of enough threads to sort its rows, in a block of so many threads at most.
+/// Returns the team with enough threads to sort its rows, in a block of at most `most` threads.
 fn of_sorts(team: Team, (nest, lanes): (&Nest, SplitAxis), most: usize) -> Team {
     let at_once = if lanes.axis == 0 { lanes.count } else { 1 };
     let needed = (at_once * nest.domain[1].div_ceil(SORTED)).next_power_of_two();
