@@ -8,13 +8,13 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 count_wrong=0
 
-# Ends an example: it runs in a shell of its own.
+# Ends an example, which runs in a separate shell.
 fault() {
   printf '  %s\n' "$1" >&2
   exit 1
 }
 
-# Runs the command with the arguments after the first one, which is the exit code that it must have. What it prints goes to $said.
+# Runs the command with the arguments after the first one. The first one is the expected exit code. The output goes to $said.
 try() {
   local expected=$1 code=0
   shift
@@ -22,7 +22,7 @@ try() {
   [ "$code" = "$expected" ] || fault "\`eutectic $*\` ended with exit code $code, not $expected: $said"
 }
 
-# Each of these texts must have been printed.
+# Checks that the output contains each of these texts.
 says() {
   for text; do
     [[ "$said" == *"$text"* ]] || fault "it did not print \`$text\`, but: $said"
@@ -55,7 +55,7 @@ fusion() {
   try 0 opt fusion/residual-norm.graph --print plan
   says '  rows [4096 | 768]' '    v5 = reduce-sum:f32 v2' '    store v17 at s5[768*i0+i1]'
   try 0 run fusion/residual-norm.graph --verify
-  says 'all results are within what rounding may change'
+  says 'all results agree up to rounding'
   try 0 explain fusion/residual-norm.graph --html "$scratch/page.html" --iters 0
   [ -s "$scratch/page.html" ] || fault 'no page was written'
 }
@@ -101,7 +101,7 @@ own_op() {
   try 0 rules check --rules own-op
   says 'decompose/mine/squared-relu' 'mine/square-of-absolute' '0 wrong'
   try 0 run own-op/squared.graph --rules own-op --verify
-  says 'all results are within what rounding may change'
+  says 'all results agree up to rounding'
   try 0 explain own-op/squared.graph --rules own-op
   says 'decompose/mine/squared-relu' 'mine/square-of-absolute'
   try 2 run own-op/squared.graph

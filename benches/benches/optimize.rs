@@ -1,4 +1,4 @@
-//! How long optimizing takes: rules, plan search and lowering, on one thread; nothing is packed or run.
+//! Measures how long optimizing takes: rules, plan search and lowering, on one thread; nothing is packed or run.
 
 use std::{hint::black_box, time::Duration};
 
@@ -20,7 +20,7 @@ fn measure(c: &mut Criterion, group: &str, cases: &[(&str, Graph)], outline: &[b
     group.finish();
 }
 
-/// The models for which there are bars.
+/// The models to measure.
 fn models(c: &mut Criterion) {
     let cases = [
         ("minilm", minilm()),
@@ -31,7 +31,7 @@ fn models(c: &mut Criterion) {
     measure(c, "models", &cases, &[true]);
 }
 
-/// What outlining gains, layer by layer.
+/// Measures the gain of outlining, layer by layer.
 fn outlining(c: &mut Criterion) {
     let cases = [("2 layers", bert_base(2)), ("4 layers", bert_base(4)), ("8 layers", bert_base(8))];
     measure(c, "outlining", &cases, &[true, false]);

@@ -1,5 +1,6 @@
-//! What a step of decoding takes where the length of the cache is another in each run, beside a program of that length alone, in turns:
-//! four Llama-style layers, 2,048 wide. `cargo run --release -p eutectic-benches --example decode -- [THREADS]`
+//! Measures a decoding step with a cache length that changes from run to run, alternately with a program for one
+//! length. The model has four Llama-style layers with a width of 2,048. `cargo run --release -p eutectic-benches
+//! --example decode -- [THREADS]`
 
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use eutectic::{
 };
 
 const BOUND: usize = 1024;
-/// Rounds of so many steps of either program; the median of the ratios counts.
+/// The number of rounds. Each has some steps of either program, and the median of the ratios counts.
 const ROUNDS: usize = 15;
 const STEPS: usize = 20;
 
@@ -32,6 +33,21 @@ fn microseconds(session: &mut Session, words: usize, at: usize) -> Result<f64, E
     Ok(start.elapsed().as_secs_f64() * 1e6 / STEPS as f64)
 }
 
+/// Prints the time to set a new length, and one that a run had before.
+fn print_changes(session: &mut Session) -> Result<(), Error> {
+    for what in ["new", "known"] {
+        let mut times = Vec::new();
+        for length in (64..256).map(|n| n * 2 + 1) {
+            let start = Instant::now();
+            session.set_length("S", length)?;
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        times.sort_by(f64::total_cmp);
+        println!("set_length to a {what} length: {:.1} µs", times[times.len() / 2]);
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Error> {
     let threads = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
     let decoder = LlamaConfig {
@@ -46,6 +62,7 @@ fn main() -> Result<(), Error> {
         theta: 1e4,
     };
     let mut any = session(&decoder, threads, Dim::between("S", 1, BOUND as i64))?;
+    print_changes(&mut any)?;
     for length in [16, 128, 512, BOUND] {
         let mut fixed = session(&decoder, threads, length)?;
         any.set_length("S", length)?;
@@ -53,7 +70,7 @@ fn main() -> Result<(), Error> {
         for round in 0..=ROUNDS {
             let of_any = microseconds(&mut any, decoder.words, length - 1)?;
             let of_fixed = microseconds(&mut fixed, decoder.words, length - 1)?;
-            // The first warms caches up.
+            // The first round warms up the caches.
             if round > 0 {
                 times.push([of_any, of_fixed]);
             }

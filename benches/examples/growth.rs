@@ -1,4 +1,5 @@
-//! How optimizing grows with the depth of an encoder: e-nodes without outlining, and time with it.
+//! Measures how optimizing scales with the depth of an encoder: the number of e-nodes without outlining, and the time
+//! with it.
 //!
 //! `cargo run --release -p eutectic-benches --example growth`
 
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use eutectic::{Compiler, Error, Graph, StageTimes};
 use eutectic_benches::{bert_base, bert_base_primitive, compiler};
 
-/// Rounds of which the fastest counts.
+/// The number of rounds; the fastest one counts.
 const ROUNDS: usize = 9;
 
 fn main() -> Result<(), Error> {
@@ -31,7 +32,7 @@ fn main() -> Result<(), Error> {
     let depths = [6, 12, 24, 48];
     let graphs = depths.map(bert_base);
     let mut best = depths.map(|_| (Duration::MAX, StageTimes::default()));
-    // In turns, so that a slow moment of the machine meets all of them.
+    // Alternately, so that a disturbance affects all of them.
     for _ in 0..ROUNDS {
         for (graph, best) in graphs.iter().zip(&mut best) {
             let start = Instant::now();

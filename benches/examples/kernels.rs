@@ -1,7 +1,8 @@
-//! Maps, rows and products beside the bandwidth and the peak of a device: each kernel by itself, many times in a row, on buffers of the device's own.
+//! Compares maps, rows and products with the bandwidth and the peak of a device. Each kernel runs alone, many times in
+//! a row, on the device's own buffers.
 //!
-//! `cargo run --release -p eutectic-benches --example kernels -- BACKEND [WORD…]`; `benches/peers/gpu.py` has torch's figures. A figure is the
-//! least of several turns; bytes are those that a kernel reads and writes once.
+//! `cargo run --release -p eutectic-benches --example kernels -- BACKEND [WORD…]`; `benches/peers/gpu.py` has torch's
+//! figures. A figure is the minimum of several turns. Bytes are those that a kernel reads and writes once.
 
 use eutectic::{
     Compiler, Error, Listed, Setup,
@@ -9,11 +10,11 @@ use eutectic::{
     packs,
 };
 
-/// Rows and points of a row.
+/// The number of rows, and of points in a row.
 const SHAPES: [[usize; 2]; 4] = [[4096, 768], [8192, 4096], [65536, 1024], [8, 128_256]];
 const TURNS: usize = 5;
 
-/// By name, with `$rows` and `$points`.
+/// Graphs by name, with the placeholders `$rows` and `$points`.
 const GRAPHS: [(&str, &str); 8] = [
     ("square and add", "(input x f32[$rows $points]) (output y (add (mul x x) x))"),
     ("gelu", "(input x f32[$rows $points]) (output y (act x :kind gelu-erf))"),
@@ -35,7 +36,7 @@ const GRAPHS: [(&str, &str); 8] = [
     ("sum of columns", "(input x f32[$rows $points]) (output y (reduce-sum x :axes [0] :keep false))"),
 ];
 
-/// Rows, depth and columns of products, those of `gpu.py`: of MiniLM, BERT, SAM, decoders, and square ones.
+/// Rows, depth and columns of products, as in `gpu.py`: those of MiniLM, BERT, SAM and decoders, and square ones.
 const PRODUCTS: [[usize; 3]; 30] = [
     [128, 384, 1152],
     [128, 384, 384],
@@ -69,7 +70,7 @@ const PRODUCTS: [[usize; 3]; 30] = [
     [4096, 2304, 256],
 ];
 
-/// Names and texts of all of them.
+/// Returns the names and texts of all graphs.
 fn texts() -> Vec<(String, String)> {
     let of_shape = |(name, text): (&str, &str)| {
         SHAPES.map(|[rows, points]| {
@@ -95,7 +96,7 @@ fn main() -> Result<(), Error> {
     let name = words.first().map_or("cpu", String::as_str);
     let backend = Listed::named(name)?.open(&Setup::default())?;
     println!("{}", backend.describe());
-    let compiler = Compiler::on(backend.clone(), packs(&*backend)?.choose(&Default::default())?);
+    let compiler = Compiler::from_arc(backend.clone(), packs(&*backend)?.choose(&Default::default())?);
     let is_wanted = |name: &str| words.len() < 2 || words[1..].iter().any(|word| name.contains(word.as_str()));
     for (name, text) in texts().into_iter().filter(|(name, _)| is_wanted(name)) {
         let graph = parse(&Source::new("graph", format!("(graph {name:?} {text})")));

@@ -1,7 +1,7 @@
-//! How long large programs take to optimize: a chain of pointwise ops, many outputs of one kind, ops at random, and chains with an
-//! output after each step, where each value is one of every prefix.
+//! Measures how long large programs take to optimize: a chain of pointwise ops, many outputs of one kind, random ops,
+//! and chains with an output after each step, where each value is one of every prefix.
 //!
-//! `cargo run --release -p eutectic-benches --example large`; words narrow it to programs whose names contain one.
+//! `cargo run --release -p eutectic-benches --example large`; words select the programs whose names contain one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn start(name: &str) -> Result<(Graph, NodeId, NodeId), Error> {
     Ok((graph, x, z))
 }
 
-/// tanh(x), times z, its sine, plus x, and so on.
+/// Returns tanh(x), times z, its sine, plus x, and so on.
 fn chain(ops: usize) -> Result<Graph, Error> {
     let (mut graph, x, z) = start("chain")?;
     let mut at = x;
@@ -33,7 +33,7 @@ fn chain(ops: usize) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// x·zᵢ + sin x for each of so many inputs.
+/// Returns x·zᵢ + sin x for each of `count` inputs.
 fn outputs(count: usize) -> Result<Graph, Error> {
     let (mut graph, x, _) = start("outputs")?;
     for n in 0..count {
@@ -45,7 +45,7 @@ fn outputs(count: usize) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// Pointwise ops, transposes, sums of rows and products of earlier values.
+/// Returns a random graph of pointwise ops, transposes, sums of rows and products.
 fn random(ops: usize) -> Result<Graph, Error> {
     let (mut graph, x, z) = start("random")?;
     let (mut values, mut state) = (vec![x, z], 1_u64);
@@ -76,7 +76,8 @@ fn random(ops: usize) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// An op applied to the value before and another number, parameter or input each time, and the exponential of each value.
+/// Returns a chain that applies an op to the previous value and another number, parameter or input. The exponential of
+/// each value is an output.
 fn prefixes(op: &str, other: &str, count: usize) -> Result<Graph, Error> {
     let (mut graph, mut at, _) = start("prefixes")?;
     for n in 0..count {

@@ -1,7 +1,9 @@
-//! What models take on a backend: planning, building, memory, a run; with seeded weights. `benches/peers/gpu.py models` has torch's figures.
+//! Measures models on a backend: planning, building, memory, and a run, with seeded weights. `benches/peers/gpu.py
+//! models` has torch's figures.
 //!
-//! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [--costs FILE] [WORD…]`; a run is from and into the
-//! device's memory. Building is cold where the backend's cache of kernels is empty, and warm in the next process.
+//! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [--costs FILE]
+//! [WORD…]`; a run reads and writes the device's memory. Building is cold if the backend's cache of kernels is empty,
+//! and warm in the next process.
 
 use std::{collections::BTreeMap, fs, time::Instant};
 
@@ -18,20 +20,20 @@ use eutectic::{
     packs,
 };
 
-/// Runs that are timed, after at least so many that are not.
+/// The number of timed runs, and the minimal number of untimed runs before them.
 const RUNS: usize = 40;
 const WARMUP: usize = 5;
-/// Kinds of kernels that are listed of a model, those that take longest.
+/// The number of kernel kinds to list, the slowest first.
 const LISTED: usize = 10;
 
-/// A graph for a batch of texts.
+/// Returns a graph for a batch of texts.
 fn encoder(config: &BertConfig, batch: i64) -> Result<Graph, Error> {
     let graph = bert::graph("encoder", config, Form::Composite, &[BertOutput::LastHiddenState])?;
     let dims = [(bert::BATCH, batch), (bert::SEQUENCE, 128)].map(|(name, n)| (name.to_string(), n));
     Ok(graph.bind(&BTreeMap::from(dims))?)
 }
 
-/// The image encoder of a preset of SAM.
+/// Returns the image encoder of a preset of SAM.
 fn segmenter(preset: &str) -> Result<Graph, Error> {
     let config = Preset::named(preset).map(Preset::config).ok_or(Error::NoBackend { name: preset.into() })?;
     Ok(sam::encoder(&config, Form::Composite, 1)?)
@@ -39,7 +41,7 @@ fn segmenter(preset: &str) -> Result<Graph, Error> {
 
 type Make = fn() -> Result<Graph, Error>;
 
-/// All of them, by name.
+/// All models by name.
 const MODELS: &[(&str, Make)] = &[
     ("minilm 1x128", || encoder(&eutectic::engine::models::minilm::config(), 1)),
     ("bert-base 1x128", || encoder(&BertConfig::base(), 1)),
@@ -49,7 +51,8 @@ const MODELS: &[(&str, Make)] = &[
     ("llama-1b decode kv1024", || Ok(LlamaConfig::one_billion(1024).step(1024_usize, true)?)),
 ];
 
-/// Numbers that neither vanish nor grow on the way through a model: a block of them, again and again, which is quick to make for billions.
+/// Returns values that neither vanish nor overflow on the way through a model. They repeat a block, which is fast for
+/// billions of weights.
 fn value(name: &str, ty: &Type) -> Option<Tensor> {
     let (dtype, dims) = (ty.dtype()?, ty.dims()?);
     let count: usize = dims.iter().product();
@@ -134,7 +137,7 @@ fn run(compiler: &Compiler, name: &str, make: Make) -> Result<(), Error> {
         .filter_map(|(name, _)| inputs.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor.clone()))
         .collect();
     let steps = session.profile(&inputs, 3)?.pop().unwrap_or_default();
-    // By what they are: layers have the same ones.
+    // Kernels by their description, which is equal in all layers.
     let mut all: BTreeMap<String, (usize, f64, f64, String)> = BTreeMap::new();
     for ((cost, step), seconds) in kinds.zip(&steps) {
         let kernel = &planned.lowered.program.kernels[step.kernel];
@@ -166,7 +169,7 @@ fn main() -> Result<(), Error> {
     let backend = listed.open(&Setup { costs, ..Setup::default() })?;
     println!("{}, {}", backend.describe(), precision.name());
     let rules = packs(&*backend)?.choose(&Choice { precision, ..Choice::default() })?;
-    let compiler = Compiler::on(backend, rules);
+    let compiler = Compiler::from_arc(backend, rules);
     for (name, make) in MODELS {
         if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
             run(&compiler, name, *make).unwrap_or_else(|e| println!("{name}: {e}"));

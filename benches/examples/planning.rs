@@ -1,7 +1,9 @@
-//! What planning ONNX models takes: time of the processor, by stage on the clock, the work of the search, and the plan's predicted cost.
+//! Measures the planning of ONNX models: processor time, wall time by stage, the work of the search, and the plan's
+//! predicted cost.
 //!
-//! `cargo run --release -p eutectic-benches --example planning -- [--backend cpu|vulkan|h200] [--costs FILE] [--precision f16] FILE…`; `h200` is CUDA's
-//! planner for a device that need not be here. `--plans DIR` writes the kernels of each plan, to compare two versions.
+//! `cargo run --release -p eutectic-benches --example planning -- [--backend cpu|vulkan|h200] [--costs FILE]
+//! [--precision f16] FILE…`; `h200` is CUDA's planner for a device that need not be present. `--plans DIR` writes the
+//! kernels of each plan, to compare two versions.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
@@ -68,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })?,
     };
     let rules = packs(&*backend)?.choose(&Choice { precision, ..Choice::default() })?;
-    let compiler = Compiler::on(backend, rules);
+    let compiler = Compiler::from_arc(backend, rules);
     for word in &words {
         run(&compiler, Path::new(word), plans.as_deref().map(Path::new)).unwrap_or_else(|e| println!("{word}: {e}"));
     }

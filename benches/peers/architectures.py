@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tries architectures of transformers and torchvision as both of torch's exporters write them, beside ONNX Runtime or OpenVINO.
+"""Compares exports of transformers and torchvision, by both of torch's exporters, with ONNX Runtime or OpenVINO.
 
-    ~/.cache/eutectic-peers/venv/bin/python benches/peers/architectures.py export [GLOB ...]     # minutes; what is there stays
-    ... architectures.py measure [GLOB ...]      # beside a peer (--against), on one thread, in turns; on an idle machine
-    ... architectures.py plans [GLOB ...]        # the chosen plan beside the unfused and the greedy one; fails above 1.1
-    ... architectures.py table                   # markdown of what was measured; --csv FILE writes it as CSV, too
+    ~/.cache/eutectic-peers/venv/bin/python benches/peers/architectures.py export [GLOB ...]     # minutes; existing files stay
+    ... architectures.py measure [GLOB ...]      # with a peer (--against), on one thread, alternately; on an idle machine
+    ... architectures.py plans [GLOB ...]        # the chosen plan against the unfused and the greedy one; fails above 1.1
+    ... architectures.py table                   # results as markdown; --csv FILE also writes CSV
 
-A name is ARCHITECTURE.ATTENTION.EXPORTER (`bert.sdpa.dynamo`). Exports lie in $PEERS_DIR/onnx/arch beside their inputs, results in one
-JSON file each; `measure` and `plans` leave out what has one, unless told --again, and end before --seconds are over.
+A name is ARCHITECTURE.ATTENTION.EXPORTER (`bert.sdpa.dynamo`). Exports and their inputs are in $PEERS_DIR/onnx/arch, with one JSON
+file of results each. `measure` and `plans` skip architectures with results, unless --again is given, and stop within --seconds.
 """
 import argparse
 import fnmatch
@@ -45,7 +45,7 @@ def export(args):
                 model, given = zoo.make(name, attention)
                 write(model, given, folder, exporter == "dynamo")
                 state = "written"
-            except Exception as error:  # What an exporter cannot do is its business; the others go on.
+            except Exception as error:  # A failing exporter does not stop the others.
                 state = f"not exported: {type(error).__name__}: {first_line(error)}"
             (folder / "state").write_text(state)
             print(f"{label}: {state} ({time.monotonic() - start:.0f} s)", flush=True)
@@ -55,7 +55,7 @@ def write(model, given, folder, dynamo):
     import torch
 
     how = {"dynamo": dynamo, "opset_version": 20 if dynamo else 17, "input_names": list(given), "output_names": ["y"], "verbose": False}
-    # Small ones as one file; the weights of large ones beside it, as the exporter does.
+    # Small models are one file. The weights of large ones are external data, as from the exporter.
     if dynamo:
         how["external_data"] = sum(p.numel() for p in model.parameters()) > 50_000_000
     with torch.no_grad():
@@ -77,7 +77,7 @@ def inputs(folder):
 
 
 def child(command, seconds):
-    """What a process says, its error, and how many bytes it had at most."""
+    """Runs a process, and returns its output, its error and its peak memory in bytes."""
     start = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=err)
@@ -97,7 +97,7 @@ def child(command, seconds):
 
 
 def ours(folder, args, output, iters, *more):
-    """What `eutectic bench` says of a model."""
+    """Returns the report of `eutectic bench` on a model."""
     given = [word for path in inputs(folder) for word in ("--input", f"{path.stem}=@{path}")]
     options = ["--threads", 1, "--iters", iters, "--warmup", 2, "--format", "json", "--output", output, *more]
     if args.costs:
@@ -109,7 +109,7 @@ def ours(folder, args, output, iters, *more):
 
 
 def peer(folder, args, output, iters):
-    """The same of a peer."""
+    """Returns the same report for a peer."""
     given = [word for path in inputs(folder) for word in ("--input", f"{path.stem}=@{path}")]
     command = [sys.executable, HERE / "peer.py", args.against, "bench", folder / "model.onnx", *given]
     options = ["--threads", 1, "--iters", iters, "--warmup", 2, "--output", output]
@@ -118,14 +118,14 @@ def peer(folder, args, output, iters):
 
 
 def nodes(folder):
-    """Counted in a process of its own: the peak of a child is at least what its parent had when it was started."""
+    """Counts nodes in a separate process. The peak memory of a child is at least that of its parent at the start."""
     program = "import onnx, sys; print(len(onnx.load(sys.argv[1], load_external_data=False).graph.node))"
     said, error, _ = child([sys.executable, "-c", program, folder / "model.onnx"], 60)
     return None if error else int(said)
 
 
 def difference(mine, theirs):
-    """The largest difference, of the largest element, and why there is none. In a process of its own, as for `nodes`: results may be large."""
+    """Returns the largest difference relative to the largest element, and the reason if there is none. It runs in a separate process, because results may be large."""
     said, error, _ = child([sys.executable, __file__, "difference", mine, theirs], 60)
     return (None, error.strip().splitlines()[-1]) if error else (json.loads(said), "")
 
@@ -154,7 +154,7 @@ def measure(args):
             ratios, us, them = [], {}, {}
             iters = 3
             for turn in range(args.rounds + 1):
-                # The first turn says how many iterations take long enough.
+                # The first turn determines the number of iterations.
                 us = ours(folder, args, mine, iters, *(["--explain"] if turn == 0 else []))
                 them = peer(folder, args, theirs, iters)
                 if "error" in us or "error" in them:
@@ -182,7 +182,7 @@ def measure(args):
 
 
 def plans(args):
-    """Measures plans in turns; the exit code is 1 where the chosen one is dearer than 1.1 of another."""
+    """Measures plans alternately. The exit code is 1 if the chosen one takes more than 1.1 times as long as another."""
     dear, regrets = [], []
     for label, folder in written(args):
         result = folder / "plans.json"
@@ -224,7 +224,7 @@ def plans(args):
 
 
 def written(args):
-    """The exports that were asked for, until the time is over."""
+    """Returns the selected exports, until the time is over."""
     end = time.monotonic() + args.seconds
     for state in sorted(args.folder.glob("*/state")):
         label = state.parent.name
@@ -283,7 +283,7 @@ def table(args):
 
 
 def predictions(rows):
-    """How far predicted times of kernels are from measured ones, after what one factor for the machine explains."""
+    """Returns the errors of predicted kernel times, after removing a common factor for the machine."""
     steps = [(p, m, row["name"], kind, origin) for row in rows for kind, origin, p, m in row["steps"] if p and m > 1]
     ratio = np.array([m / p for p, m, *_ in steps])
     machine = np.median(ratio)

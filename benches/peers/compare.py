@@ -30,10 +30,10 @@ except ImportError as error:
 
 
 def run(program, model, inputs, threads, args, folder):
-    """Milliseconds of each iteration, and the first output, of a fresh process.
+    """Runs a new process, and returns the milliseconds of each iteration and the first output.
 
-    A long-lived process would carry its luck with the memory layout, about 3 % of these times, through all rounds, where no
-    confidence interval sees it.
+    The memory layout changes times by about 3 %. A single process would have the same layout in all rounds, which no confidence
+    interval shows.
     """
     output = folder / "output.npy"
     output.unlink(missing_ok=True)
@@ -58,14 +58,14 @@ def run(program, model, inputs, threads, args, folder):
 
 
 def contenders(args):
-    """What starts each of them."""
+    """Returns the command of each contender."""
     start = [sys.executable, HERE / "peer.py"]
     peers = {name: [*start, name, "--weights", args.peers / "minilm"] for name in args.against}
     return {OURS: [args.eutectic.resolve()]} | peers
 
 
 def measure(name, threads, args, random):
-    """Of each contender: the median of each round, and how far its outputs are from the first peer's, of their largest."""
+    """Returns, for each contender, the median of each round, and the difference of its outputs from the first peer's, relative to their largest."""
     model = args.peers / "onnx" / f"{name}.onnx"
     programs = list(contenders(args).items())
     medians = {who: [] for who, _ in programs}
@@ -77,7 +77,7 @@ def measure(name, threads, args, random):
             for key, array in inputs.items():
                 np.save(folder / f"{key}.npy", array)
             outputs = {}
-            # Who goes first changes, so that a drift of the clock favours nobody.
+            # The order changes, so a drift of the clock frequency favours nobody.
             for at in range(len(programs)):
                 who, program = programs[(turn + at) % len(programs)]
                 times, outputs[who] = run(program, model, inputs, threads, args, folder)
@@ -92,7 +92,7 @@ def measure(name, threads, args, random):
 
 
 def ratio(ours, peer, random):
-    """Median over the rounds of ours/peer, with a bootstrap 95 % interval over the rounds.
+    """Returns the median over the rounds of ours/peer, with a bootstrap 95 % interval over the rounds.
 
     Rounds are resampled, not iterations: iterations of one process are not independent of each other.
     """
@@ -146,7 +146,7 @@ def main():
     random = np.random.default_rng(args.seed)
     for name in args.workloads:
         for threads in args.threads:
-            # Ours pins its threads; so that this is no privilege, all inherit the same CPUs, as many as threads.
+            # Our engine pins its threads. For fairness, all processes inherit the same CPUs, as many as threads.
             os.sched_setaffinity(0, cpus[:threads])
             report(name, threads, *measure(name, threads, args, random), random)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports workloads to ONNX, for those that read it. Usage: export.py WEIGHTS FOLDER [WORKLOAD ...]"""
+"""Exports workloads to ONNX, for peers that read it. Usage: export.py WEIGHTS FOLDER [WORKLOAD ...]"""
 import pathlib
 import sys
 import warnings

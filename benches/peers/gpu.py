@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What torch takes on a GPU, to be run in the same call as ours; medians over replays of a recorded graph, in microseconds. Products of
-float32 are exact (no tf32), as ours are.
+"""Measures torch on a GPU, in the same call as our engine: medians over replays of a recorded graph, in microseconds. Products of
+float32 do not use tf32, like ours.
 
 `gpu.py [rows_and_maps] [products] [attention]` times, all or these parts, the kernels of
 `cargo run --release -p eutectic-benches --example kernels -- cuda` (or vulkan) and of
@@ -24,7 +24,7 @@ def random(*shape, dtype=SINGLE):
 
 
 def microseconds(call):
-    """The median time of a call, of which a graph holds many."""
+    """Returns the median time of a call. A graph contains many calls."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -103,7 +103,7 @@ HEADS = [
 
 
 def attention():
-    """The fastest of torch's kernels each; with relative positions of rows and columns, which it takes as one stored bias, cuDNN's."""
+    """Measures the fastest of torch's kernels. Relative positions of rows and columns are one stored bias, with cuDNN's kernel."""
     backends = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
     def best(name, q, k, v, **how):
@@ -112,7 +112,7 @@ def attention():
             try:
                 with sdpa_kernel(backend):
                     times.append(microseconds(lambda: F.scaled_dot_product_attention(q, k, v, **how)))
-            except RuntimeError:  # It does not take these operands.
+            except RuntimeError:  # This kernel does not accept these operands.
                 pass
         print(f"{name:40} {min(times):9.2f} us", flush=True)
 
@@ -179,7 +179,7 @@ MODELS = {
 
 
 def replayed(call):
-    """The median time from the start of a replay to its end, as the host sees it."""
+    """Returns the median time from the start of a replay to its end, on the host."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -218,13 +218,13 @@ def models(dtype, words):
                 peak = torch.cuda.max_memory_allocated() >> 20
                 print(f"{name:24} {how:8} {took:9.1f} us; first call {first:.1f} s; peak {peak} MiB", flush=True)
             except Exception as error:
-                # What cannot be recorded as a graph (copies from the host within a run) has no figure.
+                # Runs that cannot be recorded as a graph (because they copy from the host) have no figure.
                 print(f"{name:24} {how:8} {str(error).splitlines()[0]}", flush=True)
         del model, call
 
 
 def short(allowed):
-    """Whether products of float32 may be of tf32."""
+    """Sets whether products of float32 may use tf32."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 

@@ -2,7 +2,7 @@
 """Compares architectures of `zoo.py` on a GPU with torch.compile under CUDA graphs, in one call on the same machine.
 
     gpu_architectures.py measure --eutectic BINARY --precision f16 --seconds 540 --out rows.jsonl [GLOB ...]
-    gpu_architectures.py table rows.jsonl          # markdown: ratios, errors, and how far predictions of kernels are off
+    gpu_architectures.py table rows.jsonl          # markdown: ratios, errors, and errors of predicted kernel times
 
 `measure` exports each architecture by torch's script exporter, plans it, checks the output against torch in f32 on the processor, and times both
 sides. Workers export and compile in parallel; a lock gives the GPU to one of them while it measures. Both sides begin and end in page-locked memory of the
@@ -31,7 +31,7 @@ def typical(times):
     return sorted(times)[len(times) // 5]
 
 
-# The largest error, of the largest element, at which an output counts as right.
+# The largest allowed error, relative to the largest element.
 TOLERANCE = {"f32": 1e-3, "tf32": 2e-2, "f16": 5e-2, "bf16": 2e-1}
 
 
@@ -46,7 +46,7 @@ def ours(args, folder, *more):
 
 
 def error_of(result, wanted):
-    """Returns the largest difference, of the largest element."""
+    """Returns the largest difference, relative to the largest element."""
     import numpy as np
 
     result, wanted = result.astype(np.float64), wanted.astype(np.float64)
@@ -111,7 +111,7 @@ def measured(name, args, folder):
         module = torch.compile(module)
         with torch.no_grad():
             module(*[x.to("cuda") for x in inputs])
-    except Exception as error:  # What torch cannot compile has no ratio.
+    except Exception as error:  # A model that torch cannot compile has no ratio.
         row["torch_error"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
     with open(args.lock, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -144,7 +144,7 @@ def measure(args):
     import zoo
 
     names = [name for name in zoo.names() if not args.globs or any(fnmatch.fnmatch(name, glob) for glob in args.globs)]
-    # The ones that are not reached are another choice each time.
+    # A random order, so that other architectures are skipped each time.
     random.Random(args.seed).shuffle(names)
     args.until = time.time() + args.seconds
     with tempfile.NamedTemporaryFile() as lock, open(args.out, "a") as out:

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Language models beside llama.cpp on the CPU: tokens a second of a prompt and of generation, per storage format and number of threads.
+"""Compares language models with llama.cpp on the CPU: tokens per second for a prompt and for generation, by storage format and number of threads.
 
     llama.py write FOLDER                                   # GGUF files with random weights; needs nothing but Python
     llama.py measure FOLDER --eutectic ../../target/release/eutectic --threads 1 2 --rounds 3
     llama.py table FOLDER/llama.jsonl
 
-`measure` runs both engines on the same file in turns, a fresh process each, on as many processors as threads, and appends a line for each process
+`measure` runs both engines alternately on the same file, in new processes, on as many CPUs as threads. It appends a line for each process
 to FOLDER/llama.jsonl. It needs llama-cpp-python, built from source; where AMX is listed and traps, with other instruction sets named:
 
     CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX512=ON -DGGML_AVX512_VNNI=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON" pip install llama-cpp-python
+
+The wheel xllamacpp 2026.10 on PyPI has kernels for AVX2 only, which is unfair on a CPU with AVX-512. A library that was built
+without pip is used with `PYTHONPATH=llama_cpp_python-VERSION LLAMA_CPP_LIB_PATH=build/bin`. The table says which instructions llama.cpp uses, and
+the read bandwidth that one of our kernels reaches with as many threads.
 """
 
 import argparse
@@ -27,7 +31,7 @@ SHAPES = {
     "qwen-0.6b": (1024, 3072, 28, 16, 8, 151936),
     "tiny": (256, 512, 2, 4, 2, 1000),
 }
-# Number in files, elements and bytes of a block, and the 16-bit floats in it, each with its value: weights are about 0.02.
+# The number in files, elements and bytes of a block, and its 16-bit floats with their values. Weights are about 0.02.
 FORMATS = {
     "f16": (1, 1, 2, {}),
     "q8_0": (8, 32, 34, {0: 3e-4}),
@@ -47,7 +51,7 @@ def half(x):
 
 
 def blocks(name, count):
-    """Bytes of `count` blocks with random codes. The same few thousand blocks follow each other: engines do not look for that."""
+    """Returns the bytes of `count` blocks with random codes. A few thousand blocks repeat, which engines do not notice."""
     _, _, size, floats = FORMATS[name]
     some = min(count, 4096)
     chunk = bytearray(random.randbytes(some * size))
@@ -103,7 +107,7 @@ def metadata(shape):
 
 
 def tensors(shape):
-    """Names and extents, the fastest axis first; vectors are `f32`."""
+    """Returns names and extents, the fastest axis first. Vectors are `f32`."""
     width, inner, layers, heads, groups, tokens = SHAPES[shape]
     keys = width // heads * groups
     yield "token_embd.weight", (width, tokens)
@@ -174,7 +178,8 @@ def llama(path, threads, prompt, generate, runs):
         if run > 0:
             times[0].append(prompt / (read - start))
             times[1].append(generate / (end - read))
-    print(json.dumps({"prompt": statistics.median(times[0]), "generate": statistics.median(times[1])}))
+    system = llama_cpp.llama_print_system_info().decode()
+    print(json.dumps({"prompt": statistics.median(times[0]), "generate": statistics.median(times[1]), "system": system}))
 
 
 def ours(args, path, threads):
@@ -195,7 +200,7 @@ def theirs(args, path, threads):
 
 
 def processors(threads, command):
-    """Runs a command on as many processors as threads, and returns what it prints."""
+    """Runs a command on as many CPUs as threads, and returns its output."""
     allowed = sorted(os.sched_getaffinity(0))[:threads]
     pin = lambda: os.sched_setaffinity(0, allowed)
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=True, preexec_fn=pin)
@@ -222,7 +227,9 @@ def table(path):
     with open(path) as file:
         lines = [json.loads(line) for line in file]
     keys = dict.fromkeys((line["shape"], line["format"], line["threads"]) for line in lines)
-    print("shape      format threads | prompt t/s ours llama ratio | generate t/s ours llama ratio | bytes of bandwidth ours llama")
+    for system in dict.fromkeys(line["system"] for line in lines if "system" in line):
+        print(f"llama.cpp: {system}")
+    print("shape      format threads | GB/s read | prompt t/s ours llama ratio | generate t/s ours llama ratio | bytes of bandwidth ours llama")
     for shape, name, threads in keys:
         of = [line for line in lines if (line["shape"], line["format"], line["threads"]) == (shape, name, threads)]
 
@@ -230,9 +237,10 @@ def table(path):
             return statistics.median([line[what] for line in of if line["engine"] == engine] or [float("nan")])
 
         figures = [[median(engine, what) for engine in ("eutectic", "llama.cpp")] for what in ("prompt", "generate")]
-        share = median("eutectic", "bytes") / median("eutectic", "bandwidth")
+        bandwidth = median("eutectic", "bandwidth")
+        share = median("eutectic", "bytes") / bandwidth
         text = " | ".join(f"{a:8.2f} {b:8.2f} {a / b:5.2f}" for a, b in figures)
-        print(f"{shape:10} {name:6} {threads:7} | {text} | {figures[1][0] * share:.2f} {figures[1][1] * share:.2f}")
+        print(f"{shape:10} {name:6} {threads:7} | {bandwidth / 1e9:9.1f} | {text} | {figures[1][0] * share:.2f} {figures[1][1] * share:.2f}")
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes an LSTM, a GRU and a Scan of many steps, beside the exports of `architectures.py`, whose `measure` then takes them.
+"""Writes an LSTM, a GRU and a Scan of many steps to the folder of `architectures.py`, whose `measure` then includes them.
 
     ~/.cache/eutectic-peers/venv/bin/python benches/peers/loops.py [--steps 1000]
     ~/.cache/eutectic-peers/venv/bin/python benches/peers/architectures.py measure 'loop-*'
@@ -26,7 +26,7 @@ def layer(op, gates):
 
 
 def scan():
-    """tanh(x·W + h·R + b), written out."""
+    """Builds tanh(x·W + h·R + b) from primitive ops."""
     value = lambda name, n: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n])
     nodes = [
         helper.make_node("MatMul", ["part", "w"], ["of_x"]), helper.make_node("MatMul", ["h", "r"], ["of_h"]),

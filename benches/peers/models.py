@@ -1,4 +1,4 @@
-"""The models of the workloads, in PyTorch. Attention is spelled out where that is how exporters write it."""
+"""The models of the workloads, in PyTorch. Attention consists of primitive ops if exporters write it in this form."""
 import torch
 from safetensors.torch import load_file
 from torch import nn
@@ -19,13 +19,13 @@ LAYER = {
 
 
 def seeded(make):
-    """A module with random weights, the same in every process."""
+    """Returns a module with random weights, which are the same in every process."""
     torch.manual_seed(0)
     return make().eval()
 
 
 class Layer(nn.Module):
-    """A post-norm encoder layer. `fused` takes torch's own attention; without it, every peer is free to fuse."""
+    """A post-norm encoder layer. `fused` uses torch's own attention. Without it, each peer may fuse."""
 
     def __init__(self, hidden, inner):
         super().__init__()
@@ -64,7 +64,7 @@ class Bert(nn.Module):
 
 
 def minilm(path):
-    """MiniLM with the checkpoint's weights; every parameter must be there."""
+    """Returns MiniLM with the checkpoint's weights, which must include every parameter."""
     names = {
         "word": "embeddings.word_embeddings",
         "pos": "embeddings.position_embeddings",

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Writes models of one op each, beside the exports of `architectures.py`, whose `measure` then takes them: what is slow by itself, whatever model
-it is in.
+"""Writes models of one op each to the folder of `architectures.py`, whose `measure` then includes them. This finds ops that are slow in any model.
 
     ~/.cache/eutectic-peers/venv/bin/python benches/peers/ops.py
     ~/.cache/eutectic-peers/venv/bin/python benches/peers/architectures.py measure 'op-*'
@@ -34,7 +33,7 @@ def ints(*values):
 
 
 def ops():
-    """Name, op, inputs of runs, constants, attributes; inputs come first, in order."""
+    """Returns name, op, inputs, constants and attributes. Inputs come first, in order."""
     plane, image = (1024, 1024), (1, 32, 128, 128)
     for op in """Abs Neg Exp Sin Cos Tan Atan Sinh Cosh Asinh Erf Tanh Sigmoid Relu Softplus Softsign Floor Round Sign Reciprocal
             HardSwish LeakyRelu Elu Selu Mish Gelu ThresholdedRelu IsNaN""".split():

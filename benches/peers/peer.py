@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a peer on a workload, by the command line of `eutectic bench MODEL.onnx`, so that compare.py treats all alike."""
+"""Runs a peer on a workload with the command line of `eutectic bench MODEL.onnx`, so that compare.py treats all equally."""
 import argparse
 import json
 import os
@@ -18,7 +18,7 @@ def onnxruntime(args, inputs):
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     session = ort.InferenceSession(str(args.model), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    # Some exporters drop what a model does not read.
+    # Some exporters drop inputs that a model does not read.
     read = {given.name: inputs[given.name] for given in session.get_inputs()}
     return lambda: session.run(names, read)[0]
 
@@ -78,7 +78,7 @@ def torch_module(args, inputs, made):
 
 
 def tract(args, inputs):
-    # Its wheel has no setting for threads: it works on one.
+    # Its wheel has no setting for threads and uses one.
     import tract as peer
 
     types = {"float32": "f32", "int64": "i64", "int32": "i32", "bool": "bool"}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What ncnn takes on a GPU by Vulkan, to be run in the same call as ours: square products and a transformer encoder layer.
+"""Measures ncnn on a GPU with Vulkan, in the same call as our engine: square products and a transformer encoder layer.
 
-`vulkan_ncnn.py [gemm] [innerproduct] [conv1x1] [layer] [layer-mha]`, all or these; `--help` has the rest. Needs numpy and ncnn's wheel on
+`vulkan_ncnn.py [gemm] [innerproduct] [conv1x1] [layer] [layer-mha]`, runs all cases or those named; `--help` lists the options. Needs numpy and ncnn's wheel on
 PYTHONPATH; weights are made from a seed. A product is that of a matrix and a constant one, as the layer Gemm (what pnnx makes of nn.Linear),
 InnerProduct, or a Convolution of 1x1. The encoder layer is one of BERT-base, norms after the sums, as pnnx exports it: `layer` with Gemm,
 Reshape, Permute and SDPA, `layer-mha` with MultiHeadAttention. GELU is by tanh, the only one that ncnn has on Vulkan.
@@ -53,7 +53,7 @@ class Program:
         return "\n".join(["7767517", f"{len(self.layers)} {self.blobs}", *self.layers, ""])
 
     def linear(self, x, rows, weight, bias):
-        """x times the transpose of a weight, as pnnx writes nn.Linear."""
+        """Adds x times the transpose of a weight, as pnnx writes nn.Linear."""
         columns, depth = weight.shape
         parameters = {2: 0, 3: 1, 4: 0, 5: 1, 6: 1, 7: rows, 8: columns, 9: depth, 10: -1 if bias is None else 4}
         return self.add("Gemm", [x], parameters, [tagged(w) for w in (weight, bias) if w is not None])[0]
@@ -64,7 +64,7 @@ def plain(array):
 
 
 def tagged(array):
-    """A weight after the word that says that it is in float32."""
+    """Returns a weight after the tag for float32."""
     return struct.pack("<I", 0) + plain(array)
 
 
@@ -155,11 +155,11 @@ def encoder(kind, tokens):
 
 
 class Refused(Exception):
-    """ncnn does not run a program, or not by Vulkan."""
+    """ncnn cannot run a program, or not with Vulkan."""
 
 
 class Loaded:
-    """A program of some layers in a row, of which every one runs by Vulkan."""
+    """A program of consecutive layers, all of which run with Vulkan."""
 
     def __init__(self, case, layers, precision, options):
         program = Program()
@@ -194,7 +194,7 @@ class Loaded:
 
 
 def milliseconds(program, options):
-    """The median time of a run."""
+    """Returns the median time of a run."""
     until = time.perf_counter() + options.warmup
     program.run()
     while time.perf_counter() < until:
@@ -208,7 +208,7 @@ def milliseconds(program, options):
 
 
 def measure(case, precision, exact, options):
-    """A line of what a case takes."""
+    """Returns a line with the times of a case."""
     copy = milliseconds(Loaded(case, 0, precision, options), options)
     one = Loaded(case, 1, precision, options)
     error = np.abs(np.array(one.run()).reshape(exact.shape) - exact).max() / np.abs(exact).max()

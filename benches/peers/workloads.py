@@ -16,7 +16,7 @@ def normal(**shapes):
 
 
 def rotation(first, count, depth=64):
-    """Cosines and sines of rotary positions, a row a position."""
+    """Returns cosines and sines of rotary positions, one row for each position."""
     angles = np.outer(np.arange(first, first + count), 10000.0 ** (-np.arange(0, depth, 2) / depth))
     angles = np.concatenate([angles, angles], axis=1).astype(np.float32)
     return {"cos": np.cos(angles), "sin": np.sin(angles)}
@@ -49,7 +49,7 @@ INPUTS = {
 
 
 def model(name, weights):
-    """The workload's module in evaluation mode; `weights` is the folder of MiniLM's."""
+    """Returns the workload's module in evaluation mode. `weights` is the folder of MiniLM's weights."""
     import models
 
     if name.startswith("minilm"):

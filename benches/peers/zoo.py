@@ -1,7 +1,7 @@
-"""Architectures as other people export them: how each is made, with seeded random weights, and what goes in.
+"""Architectures for exports: their construction with seeded random weights, and their inputs.
 
-A transformers architecture is its class and a configuration; what the configuration leaves out has the library's default, so that an
-empty one is the model at its real size. Weights are drawn again, because the library starts biases at 0 and gains at 1, which exporters merge.
+A transformers architecture is its class and a configuration; fields that the configuration omits have the library's default, so an
+empty one is the model at its real size. Weights are replaced by random ones, because exporters merge the library's initial biases and gains.
 """
 import torch
 import transformers as tf
@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import interpolate, silu
 
 WORDS = 512
-# Small sizes, large enough that kernels and not calls take the time.
+# Small sizes, but large enough that kernels take most of the time.
 WIDE = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 640}
 TEXT = WIDE | {"vocab_size": WORDS, "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 GROUPED = TEXT | {"num_key_value_heads": 2}
@@ -27,7 +27,7 @@ RESNET = {"embedding_size": 32, "hidden_sizes": [32, 64, 128, 256], "depths": [2
 
 
 def text(batch=1, seq=64, masked=True):
-    """Ids, and a mask that leaves out the end of the last text."""
+    """Returns ids, and a mask that hides the end of the last text."""
     x = torch.randint(3, WORDS, (batch, seq))
     mask = torch.ones_like(x)
     mask[-1, seq - seq // 4 :] = 0
@@ -46,7 +46,7 @@ def sound(samples=8000):
     return {"input_values": torch.randn(1, samples)}
 
 
-# Name: class, configuration, values of it, what goes in. Those in the first list come in every spelling of attention.
+# Name: class, configuration, its values, inputs. Those in the first list come in every form of attention.
 EVERY_SPELLING = {
     "bert": ("BertModel", "BertConfig", TEXT, text),
     "llama": ("LlamaForCausalLM", "LlamaConfig", GROUPED, text),
@@ -193,7 +193,7 @@ class Block(nn.Module):
 
 
 class UNet(nn.Module):
-    """A denoiser's shape: down, up with nearest upsampling, and what was on the way down concatenated."""
+    """The structure of a denoiser: down, and up with nearest upsampling, with skip connections."""
 
     def __init__(self, widths=(32, 64, 128)):
         super().__init__()
@@ -236,7 +236,7 @@ def step(before, after, size, stride=1):
 
 
 class Partial(nn.Module):
-    """YOLO's block: half of the channels go through bottlenecks, all that was on the way is concatenated."""
+    """YOLO's block: half of the channels pass bottlenecks, and all intermediate results are concatenated."""
 
     def __init__(self, width):
         super().__init__()
@@ -252,7 +252,7 @@ class Partial(nn.Module):
 
 
 class Yolo(nn.Module):
-    """A detector's shape: strided convolutions, partial blocks, pooling at several sizes, a pyramid, one head."""
+    """The structure of a detector: strided convolutions, partial blocks, pooling at several sizes, a pyramid, one head."""
 
     def __init__(self):
         super().__init__()
@@ -275,7 +275,7 @@ OWN = {"unet": (UNet, lambda: image(64, 4)), "vae-decoder": (Decoder, lambda: im
 
 
 class First(nn.Module):
-    """The first output of a model that gives several, its inputs by position."""
+    """A model that returns the first output of another one, with inputs by position."""
 
     def __init__(self, model, names):
         super().__init__()
@@ -288,7 +288,7 @@ class First(nn.Module):
 
 
 def variants(name):
-    """The spellings of attention and the exporters that an architecture is tried in."""
+    """Returns the forms of attention and the exporters for an architecture."""
     exporters = ("dynamo", "script")
     if name in EVERY_SPELLING:
         return [(attention, exporter) for attention in ("eager", "sdpa") for exporter in exporters]
@@ -302,7 +302,7 @@ def names():
 
 
 def make(name, attention):
-    """A module in evaluation mode and its inputs by name, from one seed."""
+    """Returns a module in evaluation mode and its inputs by name, from one seed."""
     torch.manual_seed(0)
     if name in OWN:
         kind, given = OWN[name]
@@ -321,13 +321,13 @@ def make(name, attention):
             values["backbone_config"] = tf.ResNetConfig(**values["backbone_config"], out_features=["stage4"])
         config, given = getattr(tf, config)(**values), given()
         config._attn_implementation = attention
-        # The library's default asks how many tokens each expert has, which no exporter can write.
+        # The library's default depends on the number of tokens of each expert, which no exporter supports.
         if hasattr(config, "num_experts_per_tok"):
             config._experts_implementation = "batched_mm"
         try:
             model = getattr(tf, kind)(config)
         except ValueError:
-            # The library has this architecture in one spelling only.
+            # The library has this architecture in one form only.
             config._attn_implementation = "eager"
             model = getattr(tf, kind)(config)
         model = First(model, list(given))

@@ -1,4 +1,4 @@
-//! What the benches measure: encoders of any depth, and compilers with and without outlining.
+//! The programs of the benchmarks: encoders of any depth, and compilers with and without outlining.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use eutectic::{
     engine::models::{BertConfig, BertOutput, Form, bert, minilm},
 };
 
-/// An encoder of BERT-base's width for one text of 128 tokens.
+/// Returns an encoder of BERT-base's width for one text of 128 tokens.
 pub fn bert_base(layers: usize) -> Graph {
     encoder(&BertConfig { layers, ..BertConfig::base() }, Form::Composite)
 }
 
-/// As [`bert_base`], from matmul, add, erf and reductions only, as exporters write it.
+/// Returns the encoder of [`bert_base`] in primitive ops (matmul, add, erf, reductions), as exporters write it.
 pub fn bert_base_primitive(layers: usize) -> Graph {
     encoder(&BertConfig { layers, ..BertConfig::base() }, Form::Primitive)
 }
 
-/// all-MiniLM-L6-v2's encoder for one text of 128 tokens.
+/// Returns the encoder of all-MiniLM-L6-v2 for one text of 128 tokens.
 pub fn minilm() -> Graph {
     encoder(&minilm::config(), Form::Composite)
 }
@@ -28,7 +28,7 @@ fn encoder(config: &BertConfig, form: Form) -> Graph {
     graph.bind(&dims).expect("128 tokens have positions")
 }
 
-/// A compiler for one thread of the CPU, with the embedded rules.
+/// Returns a compiler for one thread of the CPU, with the embedded rules.
 pub fn compiler(outline: bool) -> Compiler {
     let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
     let compiler = Compiler::new(cpu).expect("the embedded rules load: a test sees to it");

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     io::Write,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -10,17 +11,18 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use eutectic::{
-    BACKENDS, Backend, Compiler, Error, Listed, Options, RuleSet, Setup, Strategy,
+    BACKENDS, Backend, Compiler, Dim, Error, Graph, Listed, Options, RuleSet, Setup, Strategy,
     engine::{
         backend::BackendError,
         ir::lang::Errors,
         rewrites::{self, glob::Glob},
     },
-    packs,
+    packs, tuned_costs,
 };
 use serde::Serialize;
 
 use crate::{
+    calibration,
     fault::{Fault, input},
     files,
     format::Format,
@@ -31,22 +33,22 @@ use crate::{
 /// Prints a JSON value and ends the line.
 ///
 /// # Errors
-/// When stdout cannot be written to.
+/// If stdout cannot be written.
 pub fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Fault> {
     serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
     Ok(writeln!(out)?)
 }
 
-/// How the plan is searched.
+/// The strategy of the plan search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StrategyName {
-    /// Every op a kernel of its own.
+    /// A separate kernel for each op.
     Unfused,
-    /// One pass that stores each value or not.
+    /// One pass that decides for each value whether it is stored.
     Greedy,
-    /// Greedy, then changes while they gain.
+    /// Greedy, followed by changes as long as they help.
     Local,
-    /// Every plan; for a few ops only.
+    /// All plans; for programs with few ops only.
     Exact,
 }
 
@@ -61,37 +63,45 @@ impl From<StrategyName> for Strategy {
     }
 }
 
+/// The user's own rules.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OwnRules {
+    /// Adds rules: a file (*.rules), a folder of such files, or a pack (*.epack); may be repeated; `none` drops those before it
+    #[arg(long = "rules", value_name = "FILE|DIR|PACK")]
+    pub paths: Vec<PathBuf>,
+}
+
 /// Which rules there are.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rules")]
 pub struct Rules {
-    /// Adds the rule files (*.rules) of a directory; may be repeated
-    #[arg(long = "rules", value_name = "DIR")]
-    pub directories: Vec<PathBuf>,
+    #[command(flatten)]
+    pub own: OwnRules,
     /// Leaves out the rules of that name (fuse/attention*); may be repeated
     #[arg(long, value_name = "GLOB")]
     pub without: Vec<String>,
-    /// Takes only the rules of that name; may be repeated
+    /// Uses only rules of this name or glob; may be repeated
     #[arg(long, value_name = "GLOB")]
     pub only: Vec<String>,
-    /// What rewriting may change: no bit, the order of rounding, or more
+    /// Sets how far rewriting may change results: no bit, the order of rounding, or more
     #[arg(long, value_name = "CONTRACT", value_enum, default_value_t = Fp::Reassoc)]
     pub fp: Fp,
-    /// What the operands of products and attention may be rounded to; sums, norms and softmax stay in f32
+    /// Sets the precision to which operands of products and attention may be rounded; sums, norms and softmax stay in
+    /// f32
     #[arg(long, value_name = "TYPE", value_enum, default_value_t = Precision::F32)]
     pub precision: Precision,
 }
 
-/// What operands may be rounded to.
+/// The precision to which operands may be rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Precision {
-    /// To nothing: what the program says.
+    /// No rounding beyond that of the program.
     F32,
-    /// To eleven significant bits, where the device's matrix units take f32 so.
+    /// Eleven significant bits, on devices whose matrix units take f32 in this form.
     Tf32,
-    /// To f16, whose numbers reach to 65504.
+    /// f16, which ends at 65504.
     F16,
-    /// To bf16.
+    /// bf16.
     Bf16,
 }
 
@@ -109,11 +119,11 @@ impl From<Precision> for rewrites::Precision {
 /// The numeric contract that rules must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fp {
-    /// Same bits.
+    /// The same bits.
     Exact,
-    /// Same real function, rounded in another order.
+    /// The same real function with another order of rounding.
     Reassoc,
-    /// Approximations too.
+    /// Approximations.
     Fast,
 }
 
@@ -128,22 +138,22 @@ impl From<Fp> for rewrites::Fp {
 }
 
 impl Rules {
-    /// The rules that the arguments ask for, for a backend.
+    /// Returns the rules that the arguments select, for a backend.
     ///
     /// # Errors
-    /// When a file cannot be read, a rule does not load, or a glob matches no rule.
+    /// If a file cannot be read, a rule does not load, or a glob matches no rule.
     pub fn load(&self, backend: &dyn Backend) -> Result<RuleSet, Fault> {
         let (rules, faults) = self.load_partly(backend)?;
         Fault::all(faults).map(|()| rules)
     }
 
-    /// What loads of the rules that the arguments ask for, and why the rest does not.
+    /// Loads the rules that the arguments select. Returns the rules that load, and the errors of the others.
     ///
     /// # Errors
-    /// When a directory cannot be read, nothing of them loads, or a glob matches no rule.
+    /// If a directory cannot be read, none of its rules loads, or a glob matches no rule.
     pub fn load_partly(&self, backend: &dyn Backend) -> Result<(RuleSet, Vec<Fault>), Fault> {
-        let LoadedRules { rules, own, mut faults } = with_directories(packs(backend)?, &self.directories)?;
-        // Where nothing of one's own loads, the packs are not what was asked about.
+        let LoadedRules { rules, own, mut faults } = self.own.after(packs(backend)?)?;
+        // If none of the user's rules loads, the user did not ask about the packs.
         if own.is_empty() && !faults.is_empty() {
             return Err(Fault::Several(faults));
         }
@@ -155,7 +165,7 @@ impl Rules {
         };
         match rules.choose(&choice) {
             Ok(chosen) => Ok((chosen, faults)),
-            // What did not load may be what was meant, so that is said as well.
+            // The glob may mean a rule that did not load, so both errors are reported.
             Err(error) => {
                 faults.push(Error::from(error).into());
                 Err(Fault::Several(faults))
@@ -164,55 +174,97 @@ impl Rules {
     }
 }
 
-/// Rules, and what became of those of directories.
+/// Rules, and the results of loading the user's own.
 pub struct LoadedRules {
-    /// All that load.
+    /// All rules that load.
     pub rules: RuleSet,
-    /// The names of those of the directories.
+    /// The names of the user's own.
     pub own: BTreeSet<Arc<str>>,
-    /// Why others do not load.
+    /// The errors of the others.
     pub faults: Vec<Fault>,
 }
 
-/// Adds the rules of directories.
-///
-/// # Errors
-/// When there are none in a directory, or it cannot be read.
-pub fn with_directories(rules: RuleSet, directories: &[PathBuf]) -> Result<LoadedRules, Fault> {
-    let mut loaded = LoadedRules { rules, own: BTreeSet::new(), faults: Vec::new() };
-    for directory in directories {
-        let (added, errors) = RuleSet::load_dir_partly(directory, loaded.rules.ops()).map_err(Error::from)?;
-        if added.is_empty() && errors.is_empty() {
-            let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
-            return Err(input(format!("--rules {}: no rule is in there", directory.display()), help));
-        }
-        loaded.faults.extend(errors.into_iter().map(|error| Error::from(error).into()));
-        loaded.own.extend(added.iter().map(|rule| rule.name.clone()));
-        let (both, taken) = loaded.rules.and_partly(added);
-        loaded.rules = both;
-        if !taken.is_empty() {
-            loaded.faults.push(Error::from(Errors(taken)).into());
-        }
+impl OwnRules {
+    /// Returns the paths after the last `none`.
+    pub fn paths(&self) -> &[PathBuf] {
+        let none = self.paths.iter().rposition(|path| path.as_os_str() == "none");
+        &self.paths[none.map_or(0, |at| at + 1)..]
     }
-    Ok(loaded)
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.paths().is_empty()
+    }
+
+    /// Loads them after other rules, in the order of the arguments.
+    ///
+    /// # Errors
+    /// When there are none in a file or folder, it cannot be read, or a pack cannot be used.
+    pub fn after(&self, rules: RuleSet) -> Result<LoadedRules, Fault> {
+        let mut loaded = LoadedRules { rules, own: BTreeSet::new(), faults: Vec::new() };
+        for path in self.paths() {
+            let (added, errors) = RuleSet::load_partly(path, &loaded.rules).map_err(Error::from)?;
+            if added.is_empty() && errors.is_empty() {
+                let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
+                return Err(input(format!("--rules {}: no rule is in there", path.display()), help));
+            }
+            loaded.faults.extend(errors.into_iter().map(|error| Error::from(error).into()));
+            loaded.own.extend(added.iter().map(|rule| rule.name.clone()));
+            let (both, taken) = loaded.rules.and_partly(added);
+            loaded.rules = both;
+            if !taken.is_empty() {
+                loaded.faults.push(Error::from(Errors(taken)).into());
+            }
+        }
+        Ok(loaded)
+    }
 }
 
-/// No rule is of that name.
+/// Opens models and graph files with random parameters. `shape` sets dimensions of those that have them.
+///
+/// # Errors
+/// If a file cannot be read, or no file has a dimension of `shape`.
+pub fn named_programs(
+    models: &[PathBuf],
+    shape: &[(String, Dim)],
+    own: &OwnRules,
+) -> Result<Vec<(ProgramArgs, Graph)>, Fault> {
+    let LoadedRules { rules, .. } = own.after(RuleSet::default())?;
+    let mut unknown: Vec<&str> = shape.iter().map(|(name, _)| name.as_str()).collect();
+    let mut programs = Vec::new();
+    for model in models {
+        let mut program = ProgramArgs::random(model.clone());
+        program.ops.get_or_init(|| rules.ops().clone());
+        if !shape.is_empty() && !program.is_built_in() {
+            let known = program.symbols()?;
+            program.shape = shape.iter().filter(|(name, _)| known.contains(name)).cloned().collect();
+            unknown.retain(|name| !known.iter().any(|known| known == name));
+        }
+        let graph = program.graph()?;
+        programs.push((program, graph));
+    }
+    match unknown.first() {
+        Some(name) => Err(input(format!("--shape {name}: no file has a dimension of that name"), "leave it out")),
+        None => Ok(programs),
+    }
+}
+
+/// Returns the error that no rule matches a name or glob.
 pub fn no_rule(glob: &str, rules: &RuleSet) -> Fault {
     let guess = rules.meant(glob);
     let help = "`eutectic rules list` lists all of them; quote globs: 'fuse/*'";
     input(format!("no rule is named `{glob}`"), guess.map_or(help.into(), |guess| format!("{guess} {help}")))
 }
 
-/// A pattern of names: `*` stands for anything, a slash or a dot too.
+/// Returns a pattern of names. `*` matches any text, including slashes and dots.
 ///
 /// # Errors
-/// When it is no glob.
+/// If it is not a valid glob.
 pub fn pattern(glob: &str) -> Result<Glob, Fault> {
-    Glob::new(glob).map_err(|e| input(format!("`{glob}` is no pattern: {e}"), "as in 'fuse/*'"))
+    Glob::new(glob).map_err(|e| input(format!("`{glob}` is not a pattern: {e}"), "as in 'fuse/*'"))
 }
 
-/// What every command about a program takes: the program, how it is compiled, and how results are printed.
+/// The arguments of every command on a program: the program, the compilation and the output format.
 #[derive(Args, Clone)]
 pub struct CommonArgs {
     #[command(flatten)]
@@ -225,96 +277,121 @@ pub struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// The files that are read, by what names them.
+    /// Returns the files that the command reads, each with the argument that names it.
     pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
         self.program.reads().chain(self.compile.device.reads())
     }
 
-    /// Whether stdout gets JSON, by the option that says so.
+    /// Returns whether stdout receives JSON, with the option that selects it.
     pub fn json(&self) -> (String, bool) {
         ("--format json".into(), self.format == Format::Json)
     }
 }
 
-/// Which backend.
+/// The choice of a backend.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Device")]
 pub struct BackendArg {
-    /// What programs run on; `eutectic devices` lists what there is
+    /// The backend; `eutectic devices` lists those of this machine
     #[arg(long, value_name = "NAME", value_parser = Listed::named, default_value = BACKENDS[0].name)]
     pub backend: &'static Listed,
 }
 
 impl BackendArg {
-    /// The backend, with all that the machine has.
+    /// Returns the backend, with all resources of the machine.
     ///
     /// # Errors
-    /// When this machine lacks what it needs.
+    /// If this machine lacks a requirement.
     pub fn open(&self) -> Result<Arc<dyn Backend>, Fault> {
         Ok(self.backend.open(&Setup::default())?)
     }
 }
 
-/// Which backend, and with what.
+/// The choice of a backend and its resources.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
     #[command(flatten)]
     pub on: BackendArg,
-    /// Threads that a run uses [default: all that the process may use]
+    /// The number of threads of a run [default: all that the process may use]
     #[arg(help_heading = "Device", long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
-    /// What things cost on this machine, as `eutectic tune` writes it [default: the backend's own]
+    /// A file of costs, or `default` for the backend's own [default: the costs that `eutectic tune` or the first use measured on this device]
     #[arg(help_heading = "Device", long, value_name = "FILE")]
-    pub costs: Option<PathBuf>,
+    pub costs: Option<CostsArg>,
+}
+
+/// The source of costs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CostsArg {
+    /// The built-in costs of the backend.
+    Default,
+    /// A file.
+    File(PathBuf),
+}
+
+impl From<OsString> for CostsArg {
+    fn from(text: OsString) -> CostsArg {
+        if text == "default" { CostsArg::Default } else { CostsArg::File(text.into()) }
+    }
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
     if text.contains(',') {
         return Err(
-            "expected one number of threads, as in 2; `eutectic bench` takes several as --sweep threads=1,2".into()
+            "expected one number of threads, as in 2; `eutectic bench` accepts several as --sweep threads=1,2".into()
         );
     }
-    NonZeroUsize::new(whole(text)?).ok_or("a run takes at least one thread".into())
+    NonZeroUsize::new(whole(text)?).ok_or("a run needs at least one thread".into())
 }
 
 impl DeviceArgs {
-    /// The files that are read, by what names them.
+    /// Returns the files that the command reads, each with the argument that names it.
     pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
-        self.costs.as_deref().map(|path| ("--costs".into(), path)).into_iter()
+        self.file().map(|path| ("--costs".into(), path)).into_iter()
     }
 
-    /// The backend.
+    fn file(&self) -> Option<&Path> {
+        match &self.costs {
+            Some(CostsArg::File(path)) => Some(path),
+            Some(CostsArg::Default) | None => None,
+        }
+    }
+
+    /// Returns the backend.
     ///
     /// # Errors
-    /// When this machine lacks what it needs, or the costs cannot be read.
+    /// If this machine lacks a requirement, or the costs cannot be read.
     pub fn open(&self) -> Result<Arc<dyn Backend>, Fault> {
         let wrong = |path: &Path, e: &dyn std::fmt::Display| {
             input(format!("--costs {}: {e}", path.display()), "`eutectic tune` writes such a file")
         };
-        let read = |path: &PathBuf| files::read_text(path).map_err(|e| wrong(path, &e));
-        let costs = self.costs.as_ref().map(read).transpose()?;
-        self.on.backend.open(&Setup { threads: self.threads, costs, ..Setup::default() }).map_err(|error| {
-            match (&error, &self.costs) {
-                (Error::Open { why: BackendError::Setup { option: "costs", problem }, .. }, Some(path)) => {
-                    wrong(path, problem)
-                }
-                _ => error.into(),
+        let read = |path: &Path| files::read_text(path).map_err(|e| wrong(path, &e));
+        let costs = self.file().map(read).transpose()?;
+        let tuned = if self.costs.is_none() { tuned_costs() } else { None };
+        let setup = Setup { threads: self.threads, costs, tuned, ..Setup::default() };
+        calibration::open(self.on.backend, &setup).map_err(|error| match (&error, self.file()) {
+            (Error::Open { why: BackendError::Setup { option: "costs", problem }, .. }, Some(path)) => {
+                wrong(path, problem)
             }
+            (Error::Open { why: BackendError::Setup { option: "costs", problem }, .. }, None) => {
+                input(problem, "`--costs default` uses the backend's own; `eutectic tune` measures this device")
+            }
+            _ => error.into(),
         })
     }
 }
 
-/// How to compile.
+/// The options of compilation.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Compilation")]
 pub struct Compile {
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Optimizes repeated layers each for itself
+    /// Optimizes repeated layers separately
     #[arg(help_heading = "Compilation", long)]
     pub no_outline: bool,
-    /// How the plan is searched
+    /// The strategy of the plan search
     #[arg(help_heading = "Compilation", long, value_name = "STRATEGY", value_enum, default_value_t = StrategyName::Local)]
     pub strategy: StrategyName,
     #[command(flatten)]
@@ -322,25 +399,25 @@ pub struct Compile {
 }
 
 impl Compile {
-    /// The compiler that the arguments ask for; the program may name the ops that its rules declare.
+    /// Returns the compiler that the arguments select. The program may use ops that the rules declare.
     ///
     /// # Errors
-    /// As [`Compile::compiler`].
+    /// See [`Compile::compiler`].
     pub fn compiler_for(&self, program: &ProgramArgs) -> Result<Compiler, Fault> {
         let compiler = self.compiler()?;
         program.ops.get_or_init(|| compiler.rules().ops().clone());
         Ok(compiler)
     }
 
-    /// The compiler that the arguments ask for.
+    /// Returns the compiler that the arguments select.
     ///
     /// # Errors
-    /// When there is no such device here, a rule file does not load, a glob matches no rule, or the costs cannot be read.
+    /// If there is no such device, a rule file does not load, a glob matches no rule, or the costs cannot be read.
     pub fn compiler(&self) -> Result<Compiler, Fault> {
         let mut options = Options { outline: !self.no_outline, ..Options::default() };
         options.search.strategy = self.strategy.into();
         let backend = self.device.open()?;
         let rules = self.rules.load(&*backend)?;
-        Ok(Compiler::on(backend, rules).with_options(options))
+        Ok(Compiler::from_arc(backend, rules).with_options(options))
     }
 }

@@ -1,4 +1,4 @@
-//! Failures of commands: what to print, and the exit code that tells a script whose fault it was.
+//! Failures of commands: the message, and an exit code that tells scripts whether the input or the result was wrong.
 
 use std::{
     fmt,
@@ -24,20 +24,20 @@ use crate::{
     table::{hanging, plain},
 };
 
-/// Why a command ended early.
+/// The reason why a command ended early.
 #[derive(Debug)]
 pub enum Fault {
     /// Arguments or files that can be corrected: exit code 2.
     Input(Report),
-    /// What was checked is wrong, or something failed that no other arguments would have avoided: exit code 1.
+    /// The checked object is wrong, or no other arguments would avoid the failure: exit code 1.
     Run(Report),
-    /// Several at once: the exit code is the greatest of theirs.
+    /// Several failures. The exit code is the greatest of theirs.
     Several(Vec<Fault>),
-    /// Nobody reads our output any more (`eutectic … | head`): no failure.
+    /// The reader of our output has closed it (`eutectic … | head`). This is not a failure.
     Closed,
 }
 
-/// A message, and what to do about it.
+/// A message with its help.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 struct Plain {
@@ -46,18 +46,18 @@ struct Plain {
     help: Option<String>,
 }
 
-/// Wrong input: what and where, and what to do.
+/// Returns an error about wrong input, with the position and the help.
 pub fn input(message: impl fmt::Display, help: impl Into<String>) -> Fault {
     Fault::Input(Report::new(Plain { message: message.to_string(), help: Some(help.into()) }))
 }
 
-/// Something that was left out of this build, and how to get it.
+/// Returns an error about a part that this build lacks, with the feature that adds it.
 pub fn not_built(message: impl fmt::Display, feature: &str) -> Fault {
-    let help = format!("build with `--features {feature}`, or with `--features full`, which leaves nothing out");
+    let help = format!("build with `--features {feature}`, or with `--features full` for everything");
     input(message, help)
 }
 
-/// An error on one line. Where its first line announces a list, the first of the list and how many there are more.
+/// Returns an error on one line. If it is a list, the line has the first entry and the number of the others.
 pub fn in_one_line(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -71,29 +71,29 @@ pub fn in_one_line(error: &impl fmt::Display) -> String {
     }
 }
 
-/// Wrong usage, or help that was asked for: prints it, and gives the exit code.
+/// Reports wrong usage, or requested help, and returns the exit code.
 pub fn usage(error: &clap::Error, format: Format) -> ExitCode {
     if error.use_stderr() && format == Format::Json {
         let text = error.render().to_string();
         return Fault::input(text.trim().trim_start_matches("error: ")).report(format);
     }
-    // As for other output: where it goes to may be closed.
+    // The destination may be closed, as for other output.
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 impl Fault {
-    /// Wrong input that says itself what to do.
+    /// Returns an error about wrong input whose message includes a remedy.
     pub fn input(message: impl fmt::Display) -> Fault {
         Fault::Input(Report::new(Plain { message: message.to_string(), help: None }))
     }
 
-    /// A failure that no other input would have avoided.
+    /// Returns a failure that no other input would avoid.
     pub fn run(message: impl fmt::Display) -> Fault {
         Fault::Run(Report::new(Plain { message: message.to_string(), help: None }))
     }
 
-    /// None of several, or all of them as one.
+    /// Combines errors. Without errors it returns `Ok`.
     pub fn all(mut faults: Vec<Fault>) -> Result<(), Fault> {
         match faults.len() {
             0 | 1 => faults.pop().map_or(Ok(()), Err),
@@ -118,7 +118,7 @@ impl Fault {
         }
     }
 
-    /// Prints it on stderr, for people or for programs, and gives the exit code.
+    /// Prints it on stderr as text or JSON, and returns the exit code.
     pub fn report(&self, format: Format) -> ExitCode {
         let (reports, code) = (self.reports(), self.code());
         if code > 0 {
@@ -129,17 +129,17 @@ impl Fault {
                     format!("{}\n", json!({ "errors": errors, "exit_code": code }))
                 }
             };
-            // There is nobody left to tell if this fails.
+            // If this fails, nobody can be notified.
             let _ = io::stderr().write_all(text.as_bytes());
         }
         ExitCode::from(code)
     }
 }
 
-/// How many errors of a file are shown: what fits on a screen.
+/// The largest number of a file's errors to show, so that they fit on a screen.
 const SHOWN: usize = 4;
 
-/// Errors with an excerpt of their source are drawn; plain ones are a line `error: …`, as clap's are.
+/// Formats an error. One with an excerpt of its source is drawn; others are a line `error: …`, as those of clap are.
 fn render(diagnostic: &dyn Diagnostic) -> String {
     if let Some(related) = diagnostic.related() {
         let all: Vec<_> = related.collect();
@@ -157,9 +157,9 @@ fn render(diagnostic: &dyn Diagnostic) -> String {
     format!("{}{}\n", plain(&hanging(format!("error: {}", message(diagnostic)), 7)), plain(&help))
 }
 
-/// What it says. Files may hold lines of any length: of a long one, what is in the middle is left out.
+/// Returns the message. The middle of very long lines is omitted, because files may have lines of any length.
 fn message(diagnostic: &dyn Diagnostic) -> String {
-    /// Characters of a line that are shown from its start, and to its end.
+    /// The number of characters that are shown from the start and from the end of a long line.
     const ENDS: [usize; 2] = [300, 200];
     let shortened = |line: &str| {
         let count = line.chars().count();
@@ -176,7 +176,7 @@ fn message(diagnostic: &dyn Diagnostic) -> String {
     diagnostic.to_string().split('\n').map(shortened).collect::<Vec<_>>().join("\n")
 }
 
-/// An error, or all those that it is about, for programs.
+/// Returns an error, or all errors that it combines, for programs.
 fn listed(diagnostic: &dyn Diagnostic) -> Vec<Value> {
     if let Some(related) = diagnostic.related() {
         return related.flat_map(listed).collect();
@@ -191,13 +191,13 @@ fn listed(diagnostic: &dyn Diagnostic) -> Vec<Value> {
     })]
 }
 
-/// Where in a file an error is: the lines around it.
+/// The position of an error in a file, with the lines around it.
 struct Place {
     file: String,
-    /// The number of the first line of the text, from 1 on.
+    /// The number of the first line of the text, starting at 1.
     line: usize,
     text: String,
-    /// What is wrong, in bytes of the text, and what is said of it there.
+    /// The range of the error in bytes of the text, and its label.
     span: std::ops::Range<usize>,
     label: String,
 }
@@ -222,7 +222,7 @@ impl Place {
         self.text[..self.span.start].matches('\n').count()
     }
 
-    /// From 1 on.
+    /// Returns the column, starting at 1.
     fn column(&self) -> usize {
         self.text[..self.span.start].chars().rev().take_while(|c| *c != '\n').count() + 1
     }
@@ -246,19 +246,24 @@ impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         match error {
             Error::Rules(errors) => Fault::Input(Report::new(errors)),
-            Error::Choice(error @ LoadError::Read { .. }) => {
-                input(error, "--rules takes a directory; the rule files in it (*.rules) are UTF-8 text")
-            }
+            Error::Choice(error @ LoadError::Read { .. }) => input(
+                error,
+                "--rules takes a rule file (*.rules), a folder of them, or a pack (*.epack); they are UTF-8 text",
+            ),
+            // They say themselves what to do.
+            Error::Choice(error @ (LoadError::Pack { .. } | LoadError::Proofs { .. })) => Fault::input(error),
             Error::Choice(error) => input(error, "`eutectic rules list` shows the names"),
             Error::Unsupported { ref left_out, .. } if !left_out.is_empty() => {
-                input(error, "--without, --only and --fp choose the rules: let these take part")
+                input(error, "--without, --only and --fp select the rules; include these")
             }
             Error::Rewrite(RewriteError::Illegal(_)) => {
-                input(error, "--without and --only choose the rules: let those of legalize/* take part")
+                input(error, "--without and --only select the rules; include those of legalize/*")
             }
-            Error::Backend(BackendError::Memory(_)) => input(error, "bind smaller dimensions, or free memory"),
+            Error::Backend(BackendError::Memory(_)) => input(error, "use smaller dimensions, or free memory"),
             Error::Backend(BackendError::Device(_) | BackendError::Released(_)) => Fault::run(error),
-            Error::NotBuilt { name } => not_built(format!("this build has no backend `{name}`"), name),
+            Error::NotBuilt { name } => {
+                not_built(format!("cannot open the backend `{name}` because this build lacks it"), name)
+            }
             error => Fault::input(error),
         }
     }

@@ -1,4 +1,4 @@
-//! Files that commands read whole; `-` is stdin.
+//! Reads whole files; `-` is stdin.
 
 use std::{
     fs::File,
@@ -11,26 +11,26 @@ use crate::{
     output::is_standard,
 };
 
-/// What is read at most of a pipe or a device, which may have no end.
+/// The largest number of bytes to read from a pipe or a device, which may be endless.
 const STREAM_MOST: u64 = 1 << 30;
 
-/// Refuses stdin where several arguments name it.
+/// Refuses several arguments that name stdin.
 ///
 /// # Errors
-/// When it would have to be read twice.
+/// If stdin would be read twice.
 pub fn read_stdin_once<'p>(named: impl IntoIterator<Item = (String, &'p Path)>) -> Result<(), Fault> {
     let by: Vec<String> = named.into_iter().filter(|(_, path)| is_standard(path)).map(|(name, _)| name).collect();
     if by.len() < 2 {
         return Ok(());
     }
-    let problem = format!("stdin can be read once, and is named by {}", by.join(" and by "));
-    Err(input(problem, "let - stand for one of them, and name files for the others"))
+    let problem = format!("cannot read stdin more than once, and it is named by {}", by.join(" and by "));
+    Err(input(problem, "use - for one of them, and files for the others"))
 }
 
-/// The bytes of a file.
+/// Reads a file.
 ///
 /// # Errors
-/// When it cannot be read, or is no regular file and longer than 1 GiB.
+/// If it cannot be read, or is longer than 1 GiB and not a regular file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_standard(path) {
         return read_stream(stdin().lock(), STREAM_MOST);
@@ -46,10 +46,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file.
+/// Reads a file of text.
 ///
 /// # Errors
-/// As [`read`], and when it is not UTF-8.
+/// See [`read`]. In addition, if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
@@ -58,7 +58,7 @@ fn read_stream(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let problem = format!("it goes on after {most} bytes, and only a regular file may be longer");
+        let problem = format!("it is longer than {most} bytes, and only a regular file may be");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
     }
     Ok(bytes)
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_stream_without_an_end_is_refused() {
         let problem = read_stream(io::repeat(0), 1000).unwrap_err();
-        assert!(problem.to_string().contains("goes on after 1000 bytes"), "{problem}");
+        assert!(problem.to_string().contains("longer than 1000 bytes"), "{problem}");
         assert_eq!(read_stream(&[1, 2, 3][..], 3).unwrap(), [1, 2, 3]);
     }
 }

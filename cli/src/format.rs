@@ -1,8 +1,8 @@
-//! The format of what commands print.
+//! The output format of commands.
 
 use clap::ValueEnum;
 
-/// How results are printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.

@@ -1,4 +1,4 @@
-//! How a language model continues texts: the options that `run` and `chat` share.
+//! The options of text generation that `run` and `chat` share.
 
 mod args;
 #[cfg(feature = "text")]

@@ -1,4 +1,4 @@
-//! Numbers for dimensions that follow from the arrays that are given.
+//! Infers dimensions from given arrays.
 
 use eutectic::{
     Dim, Shape,
@@ -14,14 +14,14 @@ use crate::{
     values::NamedTensors,
 };
 
-/// An array of more elements says no shape.
+/// The largest array whose elements may decide shapes.
 const MOST_OF_SHAPES: usize = 64;
 
 impl ProgramArgs {
-    /// Gives dimensions that have no number the one that arrays for inputs and parameters have there.
+    /// Sets dimensions without a number to the extents of arrays for inputs and parameters.
     ///
     /// # Errors
-    /// When the model cannot be read, or two arrays contradict each other.
+    /// If the model cannot be read, or two arrays contradict each other.
     pub fn infer(&mut self, given: &NamedTensors) -> Result<(), Fault> {
         if let Some(builtin) = self.builtin() {
             self.infer_built_in(builtin, given);
@@ -38,7 +38,7 @@ impl ProgramArgs {
             return Ok(());
         }
         let ports = self.ports()?;
-        // A name that is misspelt leaves dimensions open, of which the error would speak instead.
+        // Report a misspelt name first. Otherwise the error would be about unbound dimensions.
         if let Some(name) = given.keys().find(|name| !ports.iter().any(|(port, _)| port == *name)) {
             let dims = |shape: &Option<Shape>| shape.as_ref().map_or(String::new(), ToString::to_string);
             let ports: Vec<_> = ports.iter().map(|(port, shape)| (port.as_str(), dims(shape))).collect();
@@ -52,7 +52,7 @@ impl ProgramArgs {
                 let Some((symbol, number)) = solve(dim, extent) else { continue };
                 match found.iter().find(|(known, _, _)| *known == symbol) {
                     Some((_, other, by)) if *other != number => {
-                        let problem = format!("`{symbol}` is {other} by `{by}` and {number} by `{name}`");
+                        let problem = format!("`{symbol}` is {other} in `{by}`, but {number} in `{name}`");
                         return Err(input(problem, "give arrays whose extents agree"));
                     }
                     Some(_) => {}
@@ -78,7 +78,8 @@ impl ProgramArgs {
         }
     }
 
-    /// Remembers the arrays that an ONNX file is imported with: those for inputs with a default, and those that may say shapes.
+    /// Keeps the arrays that an ONNX file is imported with: those for inputs with a default, and those that may decide
+    /// shapes.
     fn decide(&mut self, given: &NamedTensors) -> Result<(), Fault> {
         if given.is_empty() || !self.is_onnx() {
             return Ok(());
@@ -91,7 +92,7 @@ impl ProgramArgs {
         Ok(())
     }
 
-    /// The inputs and parameters of a file, and the shapes of those whose extents may be open.
+    /// Returns the inputs and parameters of a file, with shapes if their extents may be open.
     fn ports(&self) -> Result<Vec<(String, Option<Shape>)>, Fault> {
         if self.is_onnx() {
             let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
@@ -112,21 +113,21 @@ impl ProgramArgs {
     }
 }
 
-/// A value was given for what the model does not have.
+/// Returns the error that a value was given for an input that the model does not have.
 pub fn no_input(name: &str, inputs: &[(&str, impl std::fmt::Display)]) -> Fault {
     let guess = did_you_mean(name, inputs.iter().map(|(name, _)| *name)).map_or(String::new(), |g| g + " ");
     let all: Vec<_> = inputs.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
     input(format!("there is no input named `{name}`"), format!("{guess}the inputs are {}", all.join(", ")))
 }
 
-/// The number that a dimension's only symbol must have for the dimension to be an extent.
+/// Returns the number that a dimension's only symbol must have for the dimension to be an extent.
 pub fn solve(dim: &Dim, extent: usize) -> Option<(String, i64)> {
     let symbols = dim.symbols();
     let [symbol] = &symbols[..] else { return None };
     let name = symbol.name.to_string();
     let at = |number: i64| dim.bind(&|of| (of == name).then_some(Dim::Known(number))).known();
     let extent = i64::try_from(extent).ok()?;
-    // It is a polynomial; of one that is no line, this finds nothing.
+    // The dim is a polynomial. If it is not linear, no value is found.
     let (zero, one) = (at(0)?, at(1)?);
     let slope = one.checked_sub(zero).filter(|slope| *slope != 0)?;
     let number = extent.checked_sub(zero)?.checked_div(slope)?;

@@ -1,4 +1,4 @@
-//! Values of inputs and parameters: arrays from files, and random numbers that a program can take.
+//! Values of inputs and parameters: arrays from files, and valid random numbers.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,6 @@ use crate::{
     fault::{Fault, input},
     infer::{no_input, solve},
     program::ProgramArgs,
-    timing::progress,
     values::{NamedTensors, named_file, read_named},
 };
 
@@ -26,13 +25,14 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Inputs")]
 pub struct InputFiles {
-    /// An input of the graph from a file (- for stdin); others are random; dimensions without a number take the array's; may be repeated
+    /// An input from a file (- for stdin); other inputs are random; dimensions without a number take the extents of the
+    /// array; may be repeated
     #[arg(long = "input", value_name = "NAME=@FILE.npy", value_parser = named_file)]
     pub files: Vec<(String, PathBuf)>,
 }
 
 impl InputFiles {
-    /// The files that are read, by what names them.
+    /// Returns the files that the command reads, each with the argument that names it.
     pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
         self.files.iter().map(|(name, path)| (format!("--input {name}"), path.as_path()))
     }
@@ -40,18 +40,18 @@ impl InputFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// When a file is no usable `.npy` file, or a name is there twice.
+    /// If a file is not a usable `.npy` file, or a name is given twice.
     pub fn read(&self) -> Result<NamedTensors, Fault> {
         read_named("--input", &self.files)
     }
 }
 
 impl ProgramArgs {
-    /// A value for each input: what `given` has, else random; every text of a built-in model has all tokens. Of what nothing reads there is
-    /// nothing to be made: it is zeros, which take no memory until they are looked at.
+    /// Returns a value for each input: the one in `given`, or a random one. Texts of built-in models have no padding.
+    /// Inputs without readers are zeros, which take no memory until they are read.
     ///
     /// # Errors
-    /// When a given value is for no input of the graph, or of another type.
+    /// If the graph has no input for a given value, or one of another type.
     pub fn inputs(&self, graph: &Graph, given: NamedTensors) -> Result<NamedTensors, Fault> {
         let bound = at_lengths(graph, &given)?;
         let graph = bound.as_ref().unwrap_or(graph);
@@ -62,7 +62,7 @@ impl ProgramArgs {
             return Err(no_input(name, &inputs));
         }
         let mut values = NamedTensors::new();
-        let (read, _bar) = (what_is_read(graph), progress("making random inputs", None));
+        let (read, _bar) = (what_is_read(graph), self.progress("making random inputs"));
         for (name, id) in inputs {
             let ty = graph.ty(id);
             let made = || match (ty.dtype(), ty.dims()) {
@@ -88,7 +88,7 @@ impl ProgramArgs {
         };
         let mut rng = Rng::new(self.seed ^ name.bytes().fold(0, |h: u64, b| h.wrapping_mul(31).wrapping_add(b.into())));
         let count = dims.iter().product();
-        // What the numbers of a built-in model's inputs mean is known: ids and a mask of ones.
+        // The inputs of built-in models are ids and a mask of ones.
         let limit = match (self.builtin(), name) {
             (Some(builtin), "ids") => (self.config(builtin)?).vocabulary,
             (Some(_), _) => return Ok(Tensor::from_i64(dtype, &dims, std::iter::repeat_n(1, count))),
@@ -102,10 +102,10 @@ impl ProgramArgs {
     }
 }
 
-/// A graph with extents at run time at the lengths that arrays have; where none tells, at the longest.
+/// Binds run-time extents to the lengths of arrays. Extents that no array determines get their upper bounds.
 ///
 /// # Errors
-/// When an array has a length that is out of bounds.
+/// If an array has a length that is out of bounds.
 fn at_lengths(graph: &Graph, given: &NamedTensors) -> Result<Option<Graph>, Fault> {
     let extents = graph.extents();
     if extents.is_empty() {
@@ -139,11 +139,11 @@ fn at_lengths(graph: &Graph, given: &NamedTensors) -> Result<Option<Graph>, Faul
     graph.bind(&lengths).map(Some).map_err(|e| input(e.problem, e.help))
 }
 
-/// Which nodes a result depends on.
+/// Returns the nodes that a result depends on.
 fn what_is_read(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.len()];
     graph.results().for_each(|(_, id)| read[id.0 as usize] = true);
-    // Operands stand before what reads them.
+    // Ids ascend from operands to users.
     for (id, node) in graph.nodes().collect::<Vec<_>>().into_iter().rev() {
         if read[id.0 as usize] {
             node.operands.iter().for_each(|operand| read[operand.0 as usize] = true);
@@ -152,7 +152,8 @@ fn what_is_read(graph: &Graph) -> Vec<bool> {
     read
 }
 
-/// How many ids of an input are legal: the smallest extent that they are an index of; 2 where they are none, which suits masks.
+/// Returns the number of legal ids for an input: the smallest extent that it indexes, or 2 if it indexes none, which
+/// suits masks.
 fn legal_ids(graph: &Graph, input: NodeId) -> usize {
     let mut same = vec![false; graph.len()];
     same[input.0 as usize] = true;
@@ -161,7 +162,7 @@ fn legal_ids(graph: &Graph, input: NodeId) -> usize {
         let carried: Vec<usize> = (0..node.operands.len()).filter(|&n| same[node.operands[n].0 as usize]).collect();
         let operands: Option<Vec<_>> = node.operands.iter().map(|o| graph.ty(*o).dims()).collect();
         let (false, Some(operands), Some(result)) = (carried.is_empty(), operands, node.ty.dims()) else { continue };
-        // Conversions keep an id what it is; arithmetic does not.
+        // The result of a conversion is still an id. That of arithmetic is not.
         same[id.0 as usize] = matches!(node.op.def().class, Class::Pointwise) && node.operands.len() == 1;
         if let Some(ids) = node.op.def().ids {
             least = usize::try_from(ids(&node.attrs).extent).ok().into_iter().chain(least).min();

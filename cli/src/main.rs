@@ -1,13 +1,17 @@
 //! The `eutectic` command.
 
 mod args;
+mod calibration;
 mod commands;
+mod difference;
 mod fault;
 mod files;
+mod findings;
 mod format;
 mod generation;
 mod infer;
 mod inputs;
+mod interrupt;
 mod npy;
 mod output;
 mod plan_file;
@@ -51,8 +55,8 @@ Exit codes: 0 success; 1 what was checked is wrong, or a failure while running; 
 
 /// Makes tensor programs fast by declarative graph rewriting
 ///
-/// A program's graph is rewritten by rules from data files; of all the equal programs that are found, the one whose kernels are
-/// predicted to cost least is compiled.
+/// Rules from data files rewrite the graph of a program into many equal programs. The one whose kernels have the lowest
+/// predicted cost is compiled.
 #[derive(Parser)]
 #[command(name = "eutectic", version, after_long_help = EXAMPLES, after_help = "More, with examples: eutectic --help")]
 struct Cli {
@@ -66,10 +70,12 @@ enum Command {
     Run(c::run::Args),
     Chat(c::chat::Args),
     Opt(c::opt::Args),
+    Compare(c::compare::Args),
     Explain(c::explain::Args),
     Inspect(c::inspect::Args),
     Bench(c::bench::Args),
     Tune(c::tune::Args),
+    Costs(c::costs::Args),
     Rules(c::rules::Args),
     Ops(c::ops::Args),
     Devices(c::devices::Args),
@@ -88,10 +94,12 @@ fn main() -> ExitCode {
         Command::Run(args) => c::run::run(&args),
         Command::Chat(args) => c::chat::run(&args),
         Command::Opt(args) => c::opt::run(&args),
+        Command::Compare(args) => c::compare::run(&args),
         Command::Explain(args) => c::explain::run(&args),
         Command::Inspect(args) => c::inspect::run(&args),
         Command::Bench(args) => c::bench::run(&args),
         Command::Tune(args) => c::tune::run(&args),
+        Command::Costs(args) => c::costs::run(&args),
         Command::Rules(args) => c::rules::run(&args),
         Command::Ops(args) => c::ops::run(&args),
         Command::Devices(args) => c::devices::run(&args),
@@ -100,7 +108,8 @@ fn main() -> ExitCode {
     done.map_or_else(|fault| fault.report(format), |()| ExitCode::SUCCESS)
 }
 
-/// Values may begin with a minus: that of `--seed -1` is refused as what it is, and not as an unknown option.
+/// Allows values that begin with a minus, so that `--seed -1` is reported as a wrong value and not as an unknown
+/// option.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -109,7 +118,8 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_negative_numbers)
 }
 
-/// How errors are printed: as results are. Wrong usage is an error too, so this reads the arguments before they are understood.
+/// Returns the format of errors, which is that of results. It reads the raw arguments, because wrong usage is an error
+/// too.
 fn asked_format() -> Format {
     let args: Vec<_> = std::env::args_os().collect();
     let apart = args.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");

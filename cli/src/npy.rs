@@ -1,4 +1,4 @@
-//! Tensors from and to `.npy` files, and the standard streams.
+//! Reads and writes tensors as `.npy` files or standard streams.
 
 use std::path::{Path, PathBuf};
 
@@ -16,21 +16,21 @@ use crate::{
 /// Reads a tensor.
 ///
 /// # Errors
-/// When the file cannot be read, is no `.npy` file, or holds what tensors cannot.
+/// If the file cannot be read, is not a `.npy` file, or has elements that tensors do not support.
 pub fn read(path: &Path) -> Result<Tensor, Fault> {
     let place = path.display();
-    let bytes = files::read(path)
-        .map_err(|e| input(format!("{place}: {e}"), "name a .npy file that can be read, or - for stdin"))?;
+    let bytes =
+        files::read(path).map_err(|e| input(format!("{place}: {e}"), "name a readable .npy file, or - for stdin"))?;
     npy::read(bytes).map_err(|problem| {
         input(
-            format!("{place}: not a usable .npy file: {problem}"),
+            format!("cannot read {place} as .npy: {problem}"),
             "write it with numpy.save, as a dense array of a plain little-endian number type",
         )
     })
 }
 
-/// The parser of `[NAME=]FILE.npy`: a file that ends as those of another format do would not be what it says. Pipes and
-/// devices, which end in nothing, take numbers all the same.
+/// Returns the parser of `[NAME=]FILE.npy`. Names with the extensions of other formats are refused. Pipes and devices
+/// without an extension are accepted.
 pub fn target() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let named = path.to_str().and_then(|text| text.split_once('='));
@@ -38,7 +38,7 @@ pub fn target() -> impl TypedValueParser<Value = PathBuf> {
         match ending.filter(|ending| !ending.eq_ignore_ascii_case("npy")) {
             None => Ok(path),
             Some(ending) => {
-                Err(format!("no .{} files are written: name a .npy file, or - for stdout", ending.to_string_lossy()))
+                Err(format!("cannot write .{} files; name a .npy file, or - for stdout", ending.to_string_lossy()))
             }
         }
     })
@@ -47,7 +47,7 @@ pub fn target() -> impl TypedValueParser<Value = PathBuf> {
 /// Writes a tensor.
 ///
 /// # Errors
-/// When the file cannot be written, or the format has no such element type.
+/// If the file cannot be written, or the format has no such element type.
 pub fn write(path: &Path, tensor: &Tensor) -> Result<(), Fault> {
     let header = npy::header(tensor).map_err(|problem| {
         let help = match problem {

@@ -1,4 +1,5 @@
-//! Files that commands write: beside their place, and moved there once they are whole; `-` is stdout, which then holds nothing else.
+//! Writes files: under a temporary name in the same folder, and renamed when complete. `-` is stdout, which then
+//! receives nothing else.
 
 use std::{
     fs::{self, File},
@@ -13,47 +14,52 @@ use crate::{
     table::plain,
 };
 
-/// A file that is being written.
+/// A file under construction.
 pub struct OutputFile {
     to: OutputTarget,
 }
 
 enum OutputTarget {
-    /// A new file in the folder of the one that it becomes.
+    /// A temporary file next to its destination.
     Beside(NamedTempFile, PathBuf),
-    /// A device or a pipe, which nothing can take the place of.
+    /// A device or a pipe, which cannot be replaced by a file.
     Device(File),
-    /// What `-` stands for.
+    /// The destination `-`.
     Standard(Stdout),
 }
 
-/// Whether a path means stdin or stdout.
+/// Returns whether a path means stdin or stdout.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Tells a user on stderr of something that is no error.
+/// Prints a warning on stderr.
 pub fn warn(text: &str) {
     anstream::eprintln!("warning: {}", plain(text));
 }
 
-/// Refuses several things that each would be what stdout gets.
+/// Tells a user on stderr of an event that asks nothing of him.
+pub fn note(text: &str) {
+    anstream::eprintln!("note: {}", plain(text));
+}
+
+/// Refuses several outputs to stdout.
 ///
 /// # Errors
-/// When more than one of them is given.
+/// If more than one is given.
 pub fn one_on_stdout(given: impl IntoIterator<Item = (String, bool)>) -> Result<(), Fault> {
     let given: Vec<String> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
     if given.len() < 2 {
         return Ok(());
     }
-    Err(input(format!("{}: each of them says what stdout gets", given.join(" and ")), "leave out all but one"))
+    Err(input(format!("{}: each of them sends output to stdout", given.join(" and ")), "leave out all but one"))
 }
 
 impl OutputFile {
-    /// Begins a file; what is there stays as it is until [`OutputFile::done`].
+    /// Creates a file. An existing one does not change before [`OutputFile::done`].
     ///
     /// # Errors
-    /// When its folder cannot be written to, or it is a folder.
+    /// If its folder cannot be written, or the path is a folder.
     pub fn new(path: &Path) -> io::Result<OutputFile> {
         if is_standard(path) {
             return Ok(OutputFile { to: OutputTarget::Standard(stdout()) });
@@ -65,24 +71,24 @@ impl OutputFile {
         if there.as_ref().is_some_and(|there| !there.is_file()) {
             return Ok(OutputFile { to: OutputTarget::Device(File::options().write(true).open(path)?) });
         }
-        // Of a link, what it leads to is replaced.
+        // Replace the target of a link, not the link.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = tempfile::Builder::new();
-        // As any new file, and not for its owner alone.
+        // The permissions are those of any new file, not of a private one.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        // Its own text names the file that is beside, of which nobody knows.
+        // The error of `tempfile` would name the temporary file, which users do not know.
         let file = builder.tempfile_in(folder).map_err(|e| {
-            io::Error::new(e.kind(), format!("nothing can be written in {}: {}", folder.display(), e.kind()))
+            io::Error::new(e.kind(), format!("cannot write files in {}: {}", folder.display(), e.kind()))
         })?;
         Ok(OutputFile { to: OutputTarget::Beside(file, place) })
     }
 
-    /// Ends the file: now it is where it was to be.
+    /// Completes the file and moves it to its destination.
     ///
     /// # Errors
-    /// When it cannot be moved there.
+    /// If it cannot be moved.
     pub fn done(self) -> io::Result<()> {
         match self.to {
             OutputTarget::Beside(file, place) => file.persist(place).map(drop).map_err(|e| e.error),
@@ -92,10 +98,10 @@ impl OutputFile {
     }
 }
 
-/// Writes a file whole, from its parts, or not at all.
+/// Writes a complete file from its parts, or nothing.
 ///
 /// # Errors
-/// When it cannot be written; what was there is there still. Of a pipe that nobody reads any more, none.
+/// If it cannot be written. The old file is then unchanged. A closed pipe is not an error.
 pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), Fault> {
     let written = OutputFile::new(path).and_then(|mut output| {
         parts.iter().try_for_each(|part| output.write_all(part))?;
@@ -104,12 +110,12 @@ pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), Fault> {
     written.map_err(|error| unwritable(path, error))
 }
 
-/// Why nothing can be written to a place; of a pipe that nobody reads any more, no failure.
+/// Returns the error of writing to a path. A closed pipe is not a failure.
 pub fn unwritable(path: &Path, error: io::Error) -> Fault {
     if is_standard(path) || error.kind() == io::ErrorKind::BrokenPipe {
         return error.into();
     }
-    input(format!("{}: cannot be written: {error}", path.display()), "name a file in a folder that can be written to")
+    input(format!("cannot write {}: {error}", path.display()), "name a file in a folder that can be written to")
 }
 
 impl Write for OutputFile {

@@ -1,4 +1,4 @@
-//! Plans as files: what a search has found, to be kept, compared, and run without a search.
+//! Plans as files: the result of a search, to keep, compare, and run without a search.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{
     files, output,
 };
 
-/// The form of the file; another one is another number.
+/// The version of the file's form.
 const FORM: u32 = 1;
 
 /// A plan in a file.
@@ -21,24 +21,24 @@ const FORM: u32 = 1;
 pub struct PlanFile {
     /// [`FORM`].
     eutectic_plan: u32,
-    /// For people: of which model, for what device.
+    /// The model and the device, for readers.
     model: String,
     device: String,
     predicted_s: f64,
-    /// The kernels, in the canonical print of `opt --print plan`: equal plans have equal text.
+    /// The kernels, in the canonical form of `opt --print plan`. Equal plans have equal text.
     kernels: Vec<String>,
     blocks: Vec<BlockPlan>,
-    /// Where it was read.
+    /// The path of the file.
     #[serde(skip)]
     path: PathBuf,
 }
 
-/// The print of a program's kernels, line by line.
+/// Returns the kernels of a program as text, line by line.
 fn printed(planned: &Planned) -> Vec<String> {
     print::program(&planned.lowered.program).lines().map(String::from).collect()
 }
 
-/// An error about a file, with what writes a right one.
+/// Returns an error about a file, with the command that writes a valid one.
 fn wrong(path: &Path, problem: &dyn std::fmt::Display) -> Fault {
     input(format!("--plan {}: {problem}", path.display()), "`eutectic bench MODEL --save-plan FILE` writes such a file")
 }
@@ -46,18 +46,18 @@ fn wrong(path: &Path, problem: &dyn std::fmt::Display) -> Fault {
 /// The plan of a block.
 #[derive(Serialize, Deserialize)]
 struct BlockPlan {
-    /// What tells the block's e-graph from others.
+    /// The fingerprint of the block's e-graph.
     fingerprint: String,
-    /// For each class, the e-node that computes it.
+    /// The chosen e-node of each class.
     choice: Vec<usize>,
-    /// The classes that are stored.
+    /// The classes whose values are stored.
     stored: Vec<usize>,
-    /// The classes that the kernel of another one stores, with that one.
+    /// Classes that the kernel of another class stores, with that class.
     host: Vec<[usize; 2]>,
 }
 
 impl PlanFile {
-    /// The plan of a program.
+    /// Returns the plan of a program.
     pub fn of(planned: &Planned, model: &str, device: String) -> PlanFile {
         let blocks = planned.blocks.iter().zip(planned.fingerprints()).map(|(block, fingerprint)| {
             let Plan { choice, stored, host } = &block.searched.plan;
@@ -81,24 +81,27 @@ impl PlanFile {
         }
     }
 
-    /// Writes it.
+    /// Writes the file.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Fault> {
         let text = serde_json::to_string_pretty(self).map_err(Fault::run)?;
         output::write(path, &[text.as_bytes()])
     }
 
-    /// Reads one.
+    /// Reads a file.
     ///
     /// # Errors
-    /// When the file cannot be read or is no plan.
+    /// If it cannot be read or is not a plan.
     pub fn read(path: &Path) -> Result<PlanFile, Fault> {
         let text = files::read_text(path).map_err(|e| wrong(path, &e))?;
-        let file: PlanFile = serde_json::from_str(&text).map_err(|e| wrong(path, &format!("it is no plan: {e}")))?;
+        let file: PlanFile = serde_json::from_str(&text).map_err(|e| wrong(path, &format!("it is not a plan: {e}")))?;
         if file.eutectic_plan != FORM {
-            return Err(wrong(path, &format!("it is of form {}, this version reads form {FORM}", file.eutectic_plan)));
+            return Err(wrong(
+                path,
+                &format!("it has form {}, and this version reads form {FORM}", file.eutectic_plan),
+            ));
         }
         Ok(PlanFile { path: path.into(), ..file })
     }
@@ -106,7 +109,8 @@ impl PlanFile {
     /// Compiles a graph by the plan.
     ///
     /// # Errors
-    /// When the plan is of another graph, other rules or another backend, or its kernels are not those of its choices.
+    /// If the plan belongs to another graph, other rules or another backend, or its kernels do not agree with its
+    /// choices.
     pub fn compile(&self, compiler: &Compiler, graph: &Graph) -> Result<(Planned, Session), Fault> {
         let plan = |block: &BlockPlan| {
             let count = block.choice.len();
@@ -119,12 +123,12 @@ impl PlanFile {
             }
             Some(Plan { choice: block.choice.clone(), stored, host })
         };
-        let damaged = || wrong(&self.path, &"it names classes that are not there");
+        let damaged = || wrong(&self.path, &"it names classes that do not exist");
         let plans = self.blocks.iter().map(plan).collect::<Option<Vec<_>>>().ok_or_else(damaged)?;
         let fingerprints = self.blocks.iter().map(|block| u64::from_str_radix(&block.fingerprint, 16));
         let fingerprints = fingerprints.collect::<Result<Vec<_>, _>>().map_err(|_| damaged())?;
         let (planned, session) = compiler.compile_by(graph, &plans, &fingerprints)?;
-        // The choices are what is run: whoever reads or edits the kernels must not be told of others.
+        // The choices are executed, so the listed kernels must agree with them.
         let made = printed(&planned);
         match (0..made.len().max(self.kernels.len())).find(|&at| made.get(at) != self.kernels.get(at)) {
             None => Ok((planned, session)),
@@ -133,7 +137,7 @@ impl PlanFile {
                 let (says, gives) = (line(&self.kernels), line(&made));
                 Err(wrong(
                     &self.path,
-                    &format!("line {} of its kernels is {says}, by its choices it is {gives}", at + 1),
+                    &format!("line {} of its kernels is {says}, but its choices give {gives}", at + 1),
                 ))
             }
         }

@@ -1,33 +1,37 @@
-//! What each kernel of a program takes, measured, beside what was predicted.
+//! Measures the time of each kernel of a program, and compares it with the prediction.
 
-use eutectic::{Compiler, Planned, Session, Tensor, engine::backend::Cost, report::origin_in};
+use eutectic::{
+    Backend, Compiler, Planned, Session, Tensor,
+    engine::backend::{Cost, costs::MeasuredBy},
+    report::origin_in,
+};
 use serde_json::{Value, json};
 
 use crate::{
     fault::Fault,
-    table::{Table, faint, prose, seconds, table},
+    table::{Table, seconds, table},
     timing::{Times, progress},
     values::NamedTensors,
 };
 
-/// By what factor predictions may be off before the costs should be fitted anew.
+/// The ratio of measured and predicted time above which costs should be measured.
 const OFF: f64 = 1.5;
 
-/// A kernel of a run, named and numbered as everywhere; a copy has no prediction.
+/// A kernel of a run, with the same name and number as in other reports. A copy has no prediction.
 pub struct KernelStep {
-    /// The op that it is built around.
+    /// Its anchor.
     pub kernel: String,
-    /// The model part of that op.
+    /// The part of the model of the anchor.
     pub origin: String,
     /// The call of a block and the kernel of its plan.
     pub of: Option<(usize, usize)>,
-    /// What it is predicted to take, move and compute.
+    /// The predicted time, bytes and operations.
     pub predicted: Option<Cost>,
-    /// What it took, in each run.
+    /// The measured times of all runs.
     pub times: Times,
 }
 
-/// The kernels of a run, in order, without times.
+/// Returns the kernels of a run in order, without times.
 pub fn steps(compiler: &Compiler, planned: &Planned) -> Vec<KernelStep> {
     let (blocks, costs) = (compiler.describe(planned), planned.step_costs());
     let steps = planned.lowered.program.run.iter().zip(&planned.lowered.steps).zip(costs);
@@ -47,7 +51,7 @@ pub fn steps(compiler: &Compiler, planned: &Planned) -> Vec<KernelStep> {
 /// Measures the kernels of a run.
 ///
 /// # Errors
-/// When the program cannot be run.
+/// If the program cannot be run.
 pub fn measured(
     compiler: &Compiler,
     planned: &Planned,
@@ -66,17 +70,17 @@ pub fn measured(
 }
 
 impl KernelStep {
-    /// The median of what it took.
+    /// Returns the median of its times.
     pub fn seconds(&self) -> f64 {
         self.times.median()
     }
 
-    /// So many of something in a billion a second; none where it does none.
+    /// Returns a rate in units of 10⁹ per second, or `None` if the kernel has no such work.
     fn rate(&self, of: impl Fn(&Cost) -> f64) -> Option<f64> {
         self.predicted.as_ref().map(|cost| of(cost) / self.seconds() / 1e9).filter(|rate| *rate > 0.0)
     }
 
-    /// For programs; `number` is from 1 on.
+    /// Returns the kernel as JSON. `number` starts at 1.
     pub fn json(&self, number: usize) -> Value {
         let us = |share| self.times.quantile(share) * 1e6;
         json!({
@@ -89,7 +93,7 @@ impl KernelStep {
     }
 }
 
-/// The table of a run's kernels.
+/// Returns the table of a run's kernels.
 pub fn as_table(steps: &[KernelStep]) -> Table {
     let total: f64 = steps.iter().map(KernelStep::seconds).sum();
     let titles = [
@@ -98,11 +102,11 @@ pub fn as_table(steps: &[KernelStep]) -> Table {
         "where",
         ">predicted",
         ">measured",
-        "?>ratio",
+        ">ratio",
         "?>p90",
         "?>p99",
-        ">GFLOP/s",
-        ">GB/s",
+        "?>GFLOP/s",
+        "?>GB/s",
         ">share",
     ];
     let mut rows = table(&titles);
@@ -128,14 +132,12 @@ pub fn as_table(steps: &[KernelStep]) -> Table {
     rows
 }
 
-/// What to do where predictions are off, if they are.
-pub fn hint(predicted: f64, measured: f64) -> Option<String> {
+/// Returns a hint if predictions are inaccurate: how to measure costs, unless that has been done.
+pub fn hint(backend: &dyn Backend, predicted: f64, measured: f64) -> Option<String> {
     let off = (measured / predicted).max(predicted / measured);
-    (off.is_finite() && off > OFF).then(|| {
-        let text = format!(
-            "predictions are off by a factor of {off:.1}: `eutectic tune --out costs.toml` measures this machine, and --costs costs.toml \
-             plans by what it finds"
-        );
-        faint(prose(text))
-    })
+    let provenance = backend.costs().and_then(|sheet| sheet.provenance);
+    let is_tuned = provenance.is_some_and(|from| from.by == MeasuredBy::Tune);
+    let advice =
+        if is_tuned { "" } else { "; `eutectic tune` measures this machine, and commands plan by that from then on" };
+    (off.is_finite() && off > OFF).then(|| format!("predictions are off by a factor of {off:.1}{advice}"))
 }

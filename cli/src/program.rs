@@ -1,4 +1,7 @@
-//! The program that a command works on: a built-in model, an ONNX file or a graph in text form, with its parameters.
+//! The program of a command: a built-in model, an ONNX file or a graph in text form, with its parameters.
+
+mod images;
+mod params;
 
 use std::{
     cell::OnceCell,
@@ -15,122 +18,122 @@ use eutectic::{
             lang::{Source, sexp::suggestion},
         },
         models::{
-            BertConfig, BertOutput, Weights,
-            bert::{self, IGNORED, bind},
+            BertConfig, BertOutput,
+            bert::{self, bind},
             builtin::{self, BUILTINS, Builtin},
             decoder::{CHUNK, Decoder},
             gguf::Gguf,
             minilm,
             nn::Form,
             onnx::{self, ImportOptions, OnnxError},
-            random_weights,
-            vision::{Vision, VisionModel},
+            vision::Vision,
         },
     },
     read_graph,
 };
+use indicatif::ProgressBar;
 
+pub use self::images::Opened;
 use crate::{
     fault::{Fault, input},
     files, output,
     timing::progress,
-    values::{NamedTensors, length, named_file, read_named, shape, whole},
+    values::{NamedTensors, length, named_file, shape, whole},
 };
 
-/// Sentence embedding models whose files can be had, and how: they are not run with random weights unless that is asked for.
+/// Sentence embedding models whose files can be downloaded, with instructions. They run with random weights only on
+/// request.
 const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 
-/// Which program.
+/// The choice of a program.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Program")]
 pub struct ProgramArgs {
-    /// A built-in model (demo, minilm, bert-base, sam, sam3, sam3-neck), an ONNX model (*.onnx), a language model (*.gguf), or a file with a graph in text form (- for stdin)
+    /// A built-in model (demo, minilm, bert-base, sam, sam3, sam3-neck), an ONNX model (*.onnx), a language model
+    /// (*.gguf), or a file with a graph in text form (- for stdin)
     #[arg(value_name = "MODEL|FILE", help_heading = None)]
     pub model: PathBuf,
-    /// The size of a built-in model that has several; of sam: vit-b (the default), vit-l, vit-h
+    /// The size of a built-in model that has several; for sam: vit-b (the default), vit-l, vit-h
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Binds a symbolic dimension of a file's graph to a number, or to a range of which each run has one (seq=1..512); may be repeated
+    /// Sets a dimension of a file's graph to a number, or to a range from which each run chooses (seq=1..512); may be
+    /// repeated
     #[arg(long, value_name = "NAME=N|A..B", value_parser = shape)]
     pub shape: Vec<(String, Dim)>,
-    /// Texts or images of a built-in model's batch
+    /// The number of texts or images of a built-in model
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub batch: Option<usize>,
-    /// Tokens of each text
+    /// The number of tokens of each text
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub seq: Option<usize>,
-    /// The ops in which a built-in model is written
+    /// The form of a built-in model's ops
     #[arg(long, value_enum, default_value_t)]
     pub form: FormName,
-    /// What a built-in model computes
+    /// The result of a built-in model
     #[arg(long, value_enum, default_value_t)]
     pub result: ResultName,
-    /// Where the parameters are: a directory with config.json and model.safetensors, or (for a graph file, or with --preset) a
+    /// The parameters: a directory with config.json and model.safetensors, or (for a graph file, or with --preset) a
     /// .safetensors file or a checkpoint of torch
     #[arg(long, value_name = "PATH", conflicts_with = "random")]
     pub weights: Option<PathBuf>,
-    /// A parameter of the graph from a file, in place of what it is otherwise; may be repeated
+    /// A parameter from a file, which replaces its other value; may be repeated
     #[arg(long = "param", value_name = "NAME=@FILE.npy", value_parser = named_file)]
     pub params: Vec<(String, PathBuf)>,
-    /// Random parameters, also for a model whose weights can be had
+    /// Uses random parameters, even if the weights of the model can be downloaded
     #[arg(long)]
     pub random: bool,
-    /// Where random parameters and inputs start from
+    /// The seed of random parameters and inputs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     pub seed: u64,
-    /// How often a loop of an ONNX file runs at most, where only a condition ends it, which depends on inputs
+    /// The limit on iterations of a loop in an ONNX file, if only a condition that depends on inputs ends it
     #[arg(long, value_name = "N", default_value_t = onnx::MOST_TIMES, value_parser = whole::<usize>)]
     pub most_times: usize,
-    /// Values that arrays fix when an ONNX file is imported.
+    /// Values that arrays determine when an ONNX file is imported.
     #[arg(skip)]
     pub decided: Decided,
-    /// The ops that the files of rules declare.
+    /// The ops that rule files declare.
     #[arg(skip)]
     pub ops: OnceCell<Ops>,
-    /// What stdin gave, where the model is `-`: it can be read once only.
+    /// The contents of stdin if the model is `-`, because stdin can be read only once.
     #[arg(skip)]
     pub stdin: OnceCell<Vec<u8>>,
+    /// Whether it is one of many, whose command has a bar of its own: two bars on a line leave pieces behind.
+    #[arg(skip)]
+    pub one_of_many: bool,
 }
 
-/// Values that arrays for inputs fix when an ONNX file is imported.
+/// Values that arrays for inputs determine when an ONNX file is imported.
 #[derive(Clone, Debug, Default)]
 pub struct Decided {
-    /// The inputs with a default that are given.
+    /// The inputs with a default that receive a value.
     pub given: BTreeSet<String>,
-    /// Values of inputs that may decide about shapes. They are compiled in where they do.
+    /// Values of inputs that may decide shapes. Those that do become constants.
     pub known: NamedTensors,
 }
 
-/// In which ops a built-in model is written.
+/// The form of a built-in model's ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FormName {
-    /// linear, layernorm, attention: as people write models.
+    /// linear, layernorm, attention, as in hand-written models.
     #[default]
     Composite,
-    /// matmul, add, exp, reductions: as exporters do.
+    /// matmul, add, exp, reductions, as in exported models.
     Primitive,
 }
 
-/// What a built-in model computes.
+/// The result of a built-in model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ResultName {
     /// The hidden state after the last layer.
     #[default]
     Hidden,
-    /// The mean of the hidden state over the tokens, at length 1.
+    /// The mean of the hidden state over the tokens, scaled to length 1.
     Embedding,
 }
 
-/// A built-in model that takes images, and the file that its parameters are in.
-pub struct Opened {
-    /// The model.
-    pub model: VisionModel,
-    weights: Option<(PathBuf, Weights)>,
-}
-
-/// Recognises files of other kinds by their first bytes; returns the kind, and what to do with such a file.
+/// Recognizes other kinds of files by their first bytes. Returns the kind, and advice.
 fn recognised(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
-    // Eight bytes hold the length of the JSON that follows them.
+    // The first eight bytes are the length of the JSON after them.
     let header = |bytes: &[u8]| {
         let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
         Some(length <= bytes.len() as u64 && bytes.get(8) == Some(&b'{'))
@@ -151,7 +154,12 @@ fn recognised(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
 }
 
 impl ProgramArgs {
-    /// A program that is run on random numbers, as it stands.
+    /// Shows an activity, unless the program is one of many.
+    pub fn progress(&self, what: &'static str) -> ProgressBar {
+        if self.one_of_many { ProgressBar::hidden() } else { progress(what, None) }
+    }
+
+    /// Returns one program of many, with default options and random parameters.
     pub fn random(model: PathBuf) -> ProgramArgs {
         let (form, result) = (FormName::default(), ResultName::default());
         ProgramArgs {
@@ -170,31 +178,32 @@ impl ProgramArgs {
             decided: Decided::default(),
             ops: OnceCell::new(),
             stdin: OnceCell::new(),
+            one_of_many: true,
         }
     }
 
-    /// The files that are read, by what names them.
+    /// Returns the files that the command reads, each with the argument that names it.
     pub fn reads(&self) -> impl Iterator<Item = (String, &Path)> {
         let params = self.params.iter().map(|(name, path)| (format!("--param {name}"), path.as_path()));
         std::iter::once(("MODEL".into(), self.model.as_path())).chain(params)
     }
 
-    /// Whether it is a model that is built in.
+    /// Returns whether it is a built-in model.
     pub fn is_built_in(&self) -> bool {
         self.builtin().is_some() || self.vision().is_some()
     }
 
-    /// The built-in model of that name, if it is one.
+    /// Returns the built-in model of that name, if it is one.
     pub fn builtin(&self) -> Option<&'static Builtin> {
         builtin::named(self.model.to_str()?)
     }
 
-    /// How to get the model's files, if it is a sentence embedding model.
+    /// Returns the instructions to get the files of a sentence embedding model.
     pub fn published(&self) -> Option<&'static str> {
         PUBLISHED.iter().find(|(name, _)| Path::new(name) == self.model).map(|(_, help)| *help)
     }
 
-    /// The ops in which a built-in model is written.
+    /// Returns the form of a built-in model's ops.
     pub fn form(&self) -> Form {
         match self.form {
             FormName::Composite => Form::Composite,
@@ -202,10 +211,10 @@ impl ProgramArgs {
         }
     }
 
-    /// The graph, its symbols bound.
+    /// Returns the graph with bound symbols.
     ///
     /// # Errors
-    /// When there is no such model or file, the file holds no graph, or a symbol stays unbound.
+    /// If there is no such model or file, the file has no graph, or a symbol is unbound.
     pub fn graph(&self) -> Result<Graph, Fault> {
         let graph = match (self.builtin(), self.opened()?) {
             (Some(builtin), _) => self.built(builtin)?,
@@ -228,96 +237,10 @@ impl ProgramArgs {
         Ok(graph)
     }
 
-    /// The kind of built-in model that takes images, if it is one.
-    pub fn vision(&self) -> Option<Vision> {
-        Vision::named(self.model.to_str()?)
-    }
-
-    /// Images of a batch.
-    pub fn images(&self) -> usize {
-        self.batch.unwrap_or(1)
-    }
-
-    /// The model that takes images, if it is one: from a preset, or as the folder of its weights says.
-    ///
-    /// # Errors
-    /// When there is no such preset, or the files cannot be read or contradict the arguments.
-    pub fn opened(&self) -> Result<Option<Opened>, Fault> {
-        let Some(kind) = self.vision() else {
-            return match &self.preset {
-                None => Ok(None),
-                Some(name) => {
-                    let problem = format!("--preset {name}: {} comes in one size only", self.model.display());
-                    Err(input(problem, "leave it out; sam has presets"))
-                }
-            };
-        };
-        let presets = kind.presets().join(", ");
-        let for_texts = [("--seq", self.seq.is_some()), ("--shape", !self.shape.is_empty())];
-        if let Some((flag, _)) = for_texts.iter().find(|(_, given)| *given) {
-            let problem = format!("{flag}: {} takes images of the size that it was made for", kind.name());
-            return Err(input(problem, "--batch sets the number of images"));
-        }
-        if self.batch == Some(0) {
-            return Err(input("--batch 0: there is no image", "give at least one"));
-        }
-        let folder = self.weights.as_ref().filter(|path| path.is_dir());
-        let mut model = match (folder, &self.preset) {
-            (Some(folder), None) => kind.open(folder).map_err(|e| {
-                input(
-                    e,
-                    format!("a folder as Hugging Face lays it out is wanted, or a file and one of --preset {presets}"),
-                )
-            })?,
-            (Some(folder), Some(name)) => {
-                let problem = format!("--preset {name}: {} says itself what the model is", folder.display());
-                return Err(input(problem, "leave out --preset, or let --weights name the file in the folder"));
-            }
-            (None, None) if self.weights.is_some() => {
-                let help = format!("add --preset, one of {presets}, or let --weights name a folder with config.json");
-                return Err(input("--weights: a file does not say which model it is for", help));
-            }
-            (None, name) => {
-                let name = name.as_deref().unwrap_or(kind.presets()[0]);
-                let unknown = || {
-                    let help = suggestion(name, "it has", kind.presets().iter().copied());
-                    input(format!("--preset {name}: {} has none of that name", kind.name()), help)
-                };
-                kind.preset(name).ok_or_else(unknown)?
-            }
-        };
-        let path = folder.map(|folder| folder.join("model.safetensors")).or(self.weights.clone());
-        let weights = path.map(|path| {
-            let weights = model.weights(&path).map_err(|e| self.unusable(e))?;
-            Ok::<_, Fault>((path, weights))
-        });
-        Ok(Some(Opened { weights: weights.transpose()?, model }))
-    }
-
-    /// The parameters of a graph of a model that takes images, and where they come from; `ignored` are names in the file that
-    /// the graph may do without.
-    ///
-    /// # Errors
-    /// When the file's tensors do not fit.
-    pub fn image_params(
-        &self,
-        opened: &Opened,
-        graph: &Graph,
-        ignored: &[&str],
-    ) -> Result<(NamedTensors, String), Fault> {
-        let Some((path, weights)) = &opened.weights else {
-            let source = format!("random, from seed {}: the numbers mean nothing", self.seed);
-            return Ok((self.random_params(graph), source));
-        };
-        let wanted = graph.named("param").map(|(name, id)| (name, graph.ty(id)));
-        let bound = weights.bind(wanted, ignored).map_err(|e| self.unusable(e))?;
-        Ok((bound.tensors, format!("from {}", path.display())))
-    }
-
     fn built(&self, builtin: &Builtin) -> Result<Graph, Fault> {
         if let Some((name, _)) = self.shape.first() {
-            let help = "give --batch and --seq; --shape is for graph files";
-            return Err(input(format!("--shape {name}: {} is a built-in model", builtin.name), help));
+            let help = "give --batch and --seq instead";
+            return Err(input(format!("--shape {name} is for files, and {} is a built-in model", builtin.name), help));
         }
         let config = self.config(builtin)?;
         let output = match self.result {
@@ -329,15 +252,15 @@ impl ProgramArgs {
         bind(&graph, &config, batch, seq).map_err(Fault::input)
     }
 
-    /// Texts and tokens of each.
+    /// Returns the number of texts, and of tokens in each.
     pub fn extents(&self, builtin: &Builtin) -> (usize, usize) {
         (self.batch.unwrap_or(builtin.batch), self.seq.unwrap_or(builtin.sequence))
     }
 
-    /// The sizes of a built-in model: as its folder says, or as it was published.
+    /// Returns the sizes of a built-in model, from its folder or as published.
     ///
     /// # Errors
-    /// When the file in the folder cannot be read.
+    /// If the file in the folder cannot be read.
     pub fn config(&self, builtin: &Builtin) -> Result<BertConfig, Fault> {
         match &self.weights {
             Some(dir) => BertConfig::open(dir.join("config.json")).map_err(|e| self.unusable(e)),
@@ -345,25 +268,25 @@ impl ProgramArgs {
         }
     }
 
-    /// An error about the model's files, with the way to get right ones where there is one.
+    /// Returns an error about the model's files, with instructions to get valid ones if there are any.
     fn unusable(&self, error: impl std::fmt::Display) -> Fault {
         match self.published() {
             Some(help) => input(error, help),
-            None => input(error, "--weights takes what the model was trained to; --random needs no files"),
+            None => input(error, "--weights names trained weights; --random needs no files"),
         }
     }
 
-    /// Whether it is an ONNX file, by its name.
+    /// Returns whether it is an ONNX file, by its name.
     pub fn is_onnx(&self) -> bool {
         self.model.extension().is_some_and(|e| e == "onnx")
     }
 
-    /// Whether it is a GGUF file, by its name.
+    /// Returns whether it is a GGUF file, by its name.
     pub fn is_gguf(&self) -> bool {
         Gguf::is_named(&self.model)
     }
 
-    /// The options that are given and say nothing to a language model.
+    /// Returns the given options that do not apply to a language model.
     pub fn for_other_models(&self) -> impl Iterator<Item = &'static str> {
         let flags = [
             ("--preset", self.preset.is_some()),
@@ -377,14 +300,14 @@ impl ProgramArgs {
         flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
     }
 
-    /// The program by which a language model reads and continues texts; `--shape` fixes its extents `tokens` and `cached`, or bounds them.
+    /// Returns the program of a language model. `--shape` sets or bounds its extents `tokens` and `cached`.
     ///
     /// # Errors
-    /// When the file holds no language model that can be built, or has no such extent.
+    /// If the file is not a supported language model, or has no such extent.
     pub fn decoder(&self) -> Result<Graph, Fault> {
         let given = self.for_other_models().filter(|flag| *flag != "--shape").collect::<Vec<_>>().join(", ");
         if !given.is_empty() {
-            let problem = format!("{given}: {} is a language model", self.model.display());
+            let problem = format!("{given} does not apply to the language model {}", self.model.display());
             return Err(input(problem, "leave them out; --shape tokens=N and --shape cached=N set its extents"));
         }
         let gguf = Gguf::open(&self.model).map_err(Fault::input)?;
@@ -405,7 +328,7 @@ impl ProgramArgs {
         };
         options.fixed.clone_from(known);
         let mut imported = model.import_as(&options).map_err(|_| onnx_fault(first))?;
-        // An array on which no shape depends stays an input.
+        // An array that decides no shape stays an input.
         for name in known.keys() {
             let value = options.fixed.remove(name);
             match model.import_as(&options) {
@@ -416,26 +339,26 @@ impl ProgramArgs {
         Ok(imported)
     }
 
-    /// The numbers given for dimensions.
+    /// Returns the extents that `--shape` gives to dimensions, by name.
     ///
     /// # Errors
-    /// When a dimension is given two numbers.
+    /// If `--shape` gives a dimension two different extents.
     fn shapes(&self) -> Result<BTreeMap<String, Dim>, Fault> {
         let mut shapes = BTreeMap::new();
         for (name, number) in &self.shape {
             if let Some(other) = shapes.insert(name.clone(), number.clone()).filter(|other| other != number) {
                 let [other, number] = [&other, number].map(length);
-                let problem = format!("--shape {name}: it is {other} in one place and {number} in another");
+                let problem = format!("cannot set {name} to both {other} and {number} (--shape)");
                 return Err(input(problem, "give each dimension once"));
             }
         }
         Ok(shapes)
     }
 
-    /// The dimensions of a file that have no number of their own, and its extents at run time.
+    /// Returns the dimensions of a file without a number, and its run-time extents.
     ///
     /// # Errors
-    /// When there is no such file, or it holds no graph.
+    /// If there is no such file, or it has no graph.
     pub fn symbols(&self) -> Result<Vec<String>, Fault> {
         if self.is_onnx() {
             return Ok(onnx::Model::open(&self.model).map_err(onnx_fault)?.symbols());
@@ -456,7 +379,7 @@ impl ProgramArgs {
         }
     }
 
-    /// The text of a graph, from a file or from stdin.
+    /// Returns the text of a graph, from a file or from stdin.
     fn bytes(&self) -> Result<Vec<u8>, Fault> {
         if !output::is_standard(&self.model) {
             return files::read(&self.model).map_err(|e| {
@@ -464,14 +387,17 @@ impl ProgramArgs {
                 let guess = suggestion(&self.model.to_string_lossy(), "built-in models are", known);
                 let help = format!("{guess}; anything else is the path of an ONNX model or a graph");
                 let place = self.model.display();
-                input(format!("no built-in model is named `{place}`, and as a file it cannot be read: {e}"), help)
+                input(
+                    format!("no built-in model is named `{place}`, and there is no readable file of that name: {e}"),
+                    help,
+                )
             });
         }
         if let Some(bytes) = self.stdin.get() {
             return Ok(bytes.clone());
         }
         let read = files::read(&self.model);
-        let bytes = read.map_err(|e| input(format!("stdin cannot be read: {e}"), "name a file instead"))?;
+        let bytes = read.map_err(|e| input(format!("cannot read stdin: {e}"), "name a file instead"))?;
         Ok(self.stdin.get_or_init(|| bytes).clone())
     }
 
@@ -479,20 +405,23 @@ impl ProgramArgs {
         self.ops.get().cloned().unwrap_or_default()
     }
 
-    /// The graph of a file in text form; symbols stay open.
+    /// Returns the graph of a file in text form. Symbols stay unbound.
     pub fn parsed(&self) -> Result<Graph, Fault> {
         let place = self.model.display();
         let bytes = self.bytes()?;
         self.only_for_builtin()?;
         if self.is_gguf() {
             let help = "`eutectic run MODEL.gguf --prompt TEXT` continues a text, and `eutectic opt MODEL.gguf` shows the program that does";
-            return Err(input(format!("{place}: a language model is no graph"), help));
+            return Err(input(format!("{place} is a language model, not a graph"), help));
         }
         if let Some((what, help)) = recognised(&bytes) {
-            return Err(input(format!("{place}: this is {what}, and no graph in text form"), help));
+            return Err(input(format!("{place} is {what}, not a graph in text form"), help));
         }
         let text = String::from_utf8(bytes).map_err(|e| {
-            input(format!("{place}: not a graph in text form: {e}"), "a graph file is UTF-8 text: (graph \"name\" …)")
+            input(
+                format!("cannot read {place} as a graph in text form: {e}"),
+                "a graph file is UTF-8 text: (graph \"name\" …)",
+            )
         })?;
         read_graph(&Source::new(place.to_string(), text), &self.ops()).map_err(|e| Fault::Input(e.into()))
     }
@@ -508,11 +437,14 @@ impl ProgramArgs {
         for (name, number) in self.shape.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
             let Some(extent) = extents.iter().find(|extent| *extent.name == **name) else {
                 let help = suggestion(name, "it has", known.iter().copied().chain(extents.iter().map(|e| &*e.name)));
-                return Err(input(format!("--shape {name}: {place} has no such dimension"), help));
+                return Err(input(format!("--shape {name}: {place} has no dimension of that name"), help));
             };
             let (least, most) = extent.bounds.unwrap_or_default();
             if !number.range().is_some_and(|(from, to)| least <= from && to <= most) {
-                let problem = format!("--shape {name}={}: in {place}, {name} is {least} to {most}", length(number));
+                let problem = format!(
+                    "cannot set --shape {name}={} because in {place}, {name} is {least} to {most}",
+                    length(number)
+                );
                 return Err(input(problem, "give a number within these bounds, or leave it out"));
             }
         }
@@ -520,80 +452,14 @@ impl ProgramArgs {
         let open: Vec<_> = known.into_iter().filter(|name| !values.contains_key(*name)).collect();
         if !open.is_empty() {
             let flags: Vec<_> = open.iter().map(|name| format!("--shape {name}=N")).collect();
-            let problem = format!("{place}: these dimensions have no number yet: {}", open.join(", "));
+            let problem = format!("{place}: these dimensions have no number: {}", open.join(", "));
             return Err(input(problem, format!("add {}", flags.join(" "))));
         }
         graph.bind_dims(&values).map_err(|e| Fault::input(format!("{place}: {e}")))
     }
-
-    /// The parameters that are given each in a file.
-    ///
-    /// # Errors
-    /// When a file is no usable `.npy` file, or a name is there twice.
-    pub fn given_params(&self) -> Result<NamedTensors, Fault> {
-        read_named("--param", &self.params)
-    }
-
-    /// The parameters of the graph, and where they come from, in a few words.
-    ///
-    /// # Errors
-    /// When the weights cannot be read or do not fit, or are missing for a model whose weights can be had.
-    pub fn params(&self, graph: &Graph) -> Result<(NamedTensors, String), Fault> {
-        let given = self.given_params()?;
-        let types: BTreeMap<&str, &eutectic::Type> =
-            graph.named("param").map(|(name, id)| (name, graph.ty(id))).collect();
-        for (name, value) in &given {
-            let Some(ty) = types.get(name.as_str()) else {
-                let help = suggestion(name, "the parameters are", types.keys().copied());
-                return Err(input(format!("--param {name}: there is no parameter of that name"), help));
-            };
-            if value.ty() != **ty {
-                let help = "give an array of exactly this element type and shape";
-                return Err(input(format!("parameter `{name}` is {ty}, but {} was given", value.ty()), help));
-            }
-        }
-        if !types.is_empty() && given.len() == types.len() {
-            return Ok((given, "each from its file".into()));
-        }
-        let (mut params, mut source) = self.other_params(graph)?;
-        if !given.is_empty() {
-            source = format!("{source}; {} from files of their own", given.len());
-        }
-        params.extend(given);
-        Ok((params, source))
-    }
-
-    fn other_params(&self, graph: &Graph) -> Result<(NamedTensors, String), Fault> {
-        if let Some(opened) = self.opened()? {
-            return self.image_params(&opened, graph, opened.model.ignored());
-        }
-        match &self.weights {
-            Some(path) => {
-                let file = if path.is_dir() { path.join("model.safetensors") } else { path.clone() };
-                let weights = Weights::open(&file).map_err(|e| self.unusable(e))?;
-                let wanted: Vec<_> = graph.named("param").map(|(name, id)| (name, graph.ty(id))).collect();
-                let ignored = if self.builtin().is_some() { IGNORED } else { &[] };
-                let bound = weights.bind(wanted, ignored).map_err(|e| self.unusable(e))?;
-                Ok((bound.tensors, format!("from {}", file.display())))
-            }
-            None if self.published().is_some() && !self.random => {
-                Err(self.unusable(format!("{} needs --weights DIR, or --random", self.model.display())))
-            }
-            None if self.is_onnx() && !self.random => {
-                let params = self.import()?.params().map_err(onnx_fault)?;
-                Ok((params, format!("from {}", self.model.display())))
-            }
-            None => Ok((self.random_params(graph), format!("random, from seed {}", self.seed))),
-        }
-    }
-
-    fn random_params(&self, graph: &Graph) -> NamedTensors {
-        let _bar = progress("making random parameters", None);
-        random_weights(graph, self.seed)
-    }
 }
 
-/// An error about an ONNX file, with what to do about it.
+/// Returns an error about an ONNX file, with advice.
 pub fn onnx_fault(error: OnnxError) -> Fault {
     let help = match &error {
         OnnxError::Unbound { open, .. } => {
@@ -601,11 +467,9 @@ pub fn onnx_fault(error: OnnxError) -> Fault {
         }
         OnnxError::NoSuchDim { known, .. } if known.is_empty() => "all its dimensions are numbers".into(),
         OnnxError::NoSuchDim { name, known, .. } => suggestion(name, "it has", known.iter().map(String::as_str)),
-        OnnxError::Unsupported { .. } => "`eutectic inspect` shows what is in the file".into(),
-        OnnxError::Tensors { .. } => {
-            "external data lies beside the model, in its folder; --random needs no values".into()
-        }
-        _ => "name an .onnx file that is whole; onnx.checker says more".into(),
+        OnnxError::Unsupported { .. } => "`eutectic inspect` shows the contents of the file".into(),
+        OnnxError::Tensors { .. } => "put external data into the model's folder, or use --random".into(),
+        _ => "name a complete .onnx file; onnx.checker shows details".into(),
     };
     input(error, help)
 }

@@ -1,10 +1,11 @@
-//! What is said of a compiled program: its graph's size, its kernels, and what was fused into each.
+//! Reports on a compiled program: the size of its graph, its kernels, and their fused ops.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use eutectic::{
-    Compiler, Graph, NodeId, Planned,
+    Backend, Compiler, Graph, NodeId, Planned,
     engine::{
+        backend::costs::{MeasuredBy, Provenance},
         ir::Class,
         lowering::report::{FusedOp, KernelReport},
     },
@@ -15,25 +16,25 @@ use serde_json::{Value, json};
 
 use crate::table::{Table, bytes, count, faint, seconds, several, table, thousands};
 
-/// The size of a graph as it was given.
+/// The size of a graph before rewriting.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {
-    /// Nodes, leaves included.
+    /// The number of nodes, including leaves.
     pub nodes: usize,
-    /// Parameters.
+    /// The number of parameters.
     pub params: usize,
-    /// Elements of all parameters.
+    /// The number of elements of all parameters.
     pub weights: usize,
-    /// Bytes of all parameters.
+    /// The size of all parameters in bytes.
     pub weight_bytes: usize,
-    /// Floating-point operations of a run, op by op.
+    /// The floating-point operations of a run, op by op.
     pub flops: f64,
-    /// Bytes of the results of all ops together.
+    /// The total size of all ops' results in bytes.
     pub intermediate_bytes: usize,
 }
 
 impl Size {
-    /// Of a graph without open symbols.
+    /// Measures a graph without open symbols.
     pub fn of(graph: &Graph) -> Size {
         let params: Vec<NodeId> = graph.named("param").map(|(_, id)| id).collect();
         let of_params = |f: fn(&eutectic::Type) -> usize| params.iter().map(|id| f(graph.ty(*id))).sum();
@@ -52,7 +53,7 @@ impl Size {
         }
     }
 
-    /// In a line.
+    /// Returns the size in one line.
     pub fn describe(&self) -> String {
         format!(
             "{} nodes, {} parameters ({} numbers, {}), {}flop a run",
@@ -65,7 +66,7 @@ impl Size {
     }
 }
 
-/// The tables of a program's kernels: one for each stretch, with a title.
+/// Returns the tables of a program's kernels, one for each stretch of equal layers, with titles.
 pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
     let blocks = compiler.describe(planned);
     let numbers = Numbers::of(planned);
@@ -93,7 +94,7 @@ pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
     tables
 }
 
-/// The part of the model to which all kernels belong, or the parts.
+/// Returns the part of the model, or the parts, that contain all kernels.
 fn place(kernels: &[KernelReport]) -> String {
     let paths: Vec<Vec<&str>> =
         kernels.iter().filter(|k| !k.load).map(|k| k.origin.path().split('.').collect()).collect();
@@ -107,13 +108,13 @@ fn place(kernels: &[KernelReport]) -> String {
     if name.is_empty() { "the program".into() } else { name }
 }
 
-/// The op that a kernel is built around, with the name of the way in which it is computed.
+/// Returns the anchor of a kernel, with the name of the method that computes it.
 fn computed(kernel: &KernelReport) -> String {
     let way = kernel.candidates.first().map(|first| faint(format!("by {}", first.name)));
     [Some(kernel.anchor.to_string()), way].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// What a kernel computes besides its anchor: ops with what fusing them gains, then views.
+/// Returns the ops of a kernel in addition to its anchor: ops with the gain of fusing them, then views.
 fn fused(kernel: &KernelReport) -> String {
     let (ops, views): (Vec<&FusedOp>, Vec<&FusedOp>) =
         kernel.fused.iter().partition(|f| !matches!(f.op.def().class, Class::View(_) | Class::Leaf(_)));
@@ -135,7 +136,7 @@ fn fused(kernel: &KernelReport) -> String {
     lines.join("\n")
 }
 
-/// `add x 3, mul`: each op once, in the order in which they are computed first.
+/// Returns `add x 3, mul`: each op once, in the order of first occurrence.
 fn counted(ops: &[&FusedOp]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for name in ops.iter().map(|f| f.op.name()) {
@@ -148,7 +149,7 @@ fn counted(ops: &[&FusedOp]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// The kernels for programs.
+/// Returns the kernels as JSON.
 pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
     let blocks = compiler.describe(planned);
     let numbers = Numbers::of(planned);
@@ -168,30 +169,30 @@ pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
     stretches(planned).into_iter().map(stretch).collect()
 }
 
-/// The ways in which a kernel can be computed, the one that is taken first.
+/// Returns the methods that can compute a kernel, the chosen one first.
 pub fn candidates_json(kernel: &KernelReport) -> Vec<Value> {
     kernel.candidates.iter().map(|c| json!({ "name": c.name, "predicted_s": c.cost.seconds })).collect()
 }
 
-/// What a rule did in a whole compilation.
+/// The effect of a rule in a whole compilation.
 pub struct RuleReport {
     /// Its name.
     pub name: String,
-    /// What it says: the first line of its comment.
+    /// Its documentation: the first line of its comment.
     pub doc: String,
-    /// Matches, all blocks together.
+    /// The number of matches in all blocks.
     pub matches: usize,
-    /// Those that were new.
+    /// The number of new matches.
     pub applications: usize,
-    /// Those that changed something.
+    /// The number of applications that changed the e-graph.
     pub changes: usize,
-    /// Nodes of the program at which it met the limit of its applications.
+    /// The number of nodes of the program where the limit on applications was reached.
     pub held: usize,
-    /// Time of searching and applying.
+    /// The time of searching and applying.
     pub time: Duration,
 }
 
-/// The rules that changed something, those that did most first.
+/// Returns the rules that changed the e-graph, the most active first.
 pub fn rules(compiler: &Compiler, planned: &Planned) -> Vec<RuleReport> {
     let mut by_name: BTreeMap<&str, RuleReport> = BTreeMap::new();
     for statistics in planned.rewritten.iter().flat_map(|r| &r.statistics) {
@@ -216,4 +217,17 @@ pub fn rules(compiler: &Compiler, planned: &Planned) -> Vec<RuleReport> {
     let mut fired: Vec<_> = by_name.into_values().filter(|r| r.changes > 0).collect();
     fired.sort_by(|a, b| b.changes.cmp(&a.changes).then_with(|| a.name.cmp(&b.name)));
     fired
+}
+
+/// Describes the source of a backend's costs: built-in, or measured.
+pub fn origin_of_costs(backend: &dyn Backend) -> String {
+    match backend.costs().and_then(|sheet| sheet.provenance) {
+        Some(Provenance { date, kernels, by: MeasuredBy::Tune, .. }) => {
+            format!("tuned on {date} to {}", several(kernels, "kernel"))
+        }
+        Some(Provenance { date, kernels, by: MeasuredBy::Calibration, .. }) => {
+            format!("calibrated on {date} by {}; `eutectic tune` measures more", several(kernels, "kernel"))
+        }
+        None => "default; `eutectic tune` measures this device".into(),
+    }
 }

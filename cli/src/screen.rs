@@ -1,4 +1,4 @@
-//! What a terminal is told: how wide it is, whether it shows colours, and tables and paragraphs that fit into it.
+//! Terminal output: the terminal's width and colours, and tables and paragraphs that fit.
 
 use std::{
     fmt,
@@ -8,27 +8,28 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 use unicode_width::UnicodeWidthChar;
 
-/// Columns of a terminal that does not say how many it has.
+/// The assumed number of columns if the terminal does not report it.
 const UNKNOWN: usize = 80;
 
-/// Below this, columns of words are not made narrower.
+/// The width down to which columns of words may shrink.
 const NARROW: usize = 12;
 
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// How many columns there are for a line; none where the output is no terminal.
+/// Returns the number of columns of the terminal, or `None` if the output is not a terminal.
 pub fn width() -> Option<usize> {
     let out = stdout();
     out.is_terminal().then(|| terminal_size::terminal_size_of(&out).map_or(UNKNOWN, |(width, _)| width.0.into()))
 }
 
-/// Whether stdout shows colours: a terminal that is not `dumb`, unless the user's environment says otherwise (`NO_COLOR`, `CLICOLOR`).
+/// Returns whether stdout shows colours: it is a terminal other than `dumb`, and the environment does not forbid it
+/// (`NO_COLOR`, `CLICOLOR`).
 pub fn colour() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
 
-/// A text in a style of ANSI's (`1` is bold, `2` faint), where colours are shown; each line for itself.
+/// Applies an ANSI style (`1` is bold, `2` faint) to each line of a text, if colours are shown.
 pub fn styled(style: &str, text: &str) -> String {
     if !colour() {
         return text.into();
@@ -36,20 +37,20 @@ pub fn styled(style: &str, text: &str) -> String {
     text.split('\n').map(|line| format!("\x1b[{style}m{line}\x1b[0m")).collect::<Vec<_>>().join("\n")
 }
 
-/// What stands between two places where a line may end: a word, with what follows it on the same line.
+/// The text between two possible line breaks: a word, with everything that stays on its line.
 struct Word<'a> {
     text: &'a str,
     width: usize,
-    /// Whether a space follows, which goes where the line ends.
+    /// Whether a space follows. It is dropped at a line break.
     space: bool,
 }
 
-/// The length of the escape sequence that a text begins with, if it does.
+/// Returns the length of the escape sequence at the start of a text, if there is one.
 fn escape(text: &str) -> Option<usize> {
     text.starts_with("\x1b[").then(|| text.find('m').map_or(text.len(), |end| end + 1))
 }
 
-/// The columns that a text takes: escape sequences take none.
+/// Returns the number of columns that a text takes. Escape sequences take none.
 pub fn columns(text: &str) -> usize {
     let (mut rest, mut columns) = (text, 0);
     while let Some(c) = rest.chars().next() {
@@ -60,7 +61,7 @@ pub fn columns(text: &str) -> usize {
     columns
 }
 
-/// The words of a line. Names of model parts and of rules may be broken behind their dots and slashes.
+/// Returns the words of a line. Names of model parts and rules may be broken after dots and slashes.
 fn words(line: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -81,8 +82,8 @@ fn words(line: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// A text whose lines are no longer than a width, broken between words; a word that is longer stays whole. Lines that it makes
-/// anew are indented. A style that is on where a line ends goes on in the next.
+/// Returns a text whose lines are at most a width long, broken between words; longer words stay whole. New lines are
+/// indented. A style that is active at a line break continues on the next line.
 pub fn fit(text: &str, width: Option<usize>, indent: usize) -> String {
     let Some(width) = width else { return text.into() };
     let mut lines = Vec::new();
@@ -120,31 +121,31 @@ pub fn fit(text: &str, width: Option<usize>, indent: usize) -> String {
     lines.join("\n")
 }
 
-/// What a column holds.
+/// The contents of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
-    /// Numbers: to the right, in one line.
+    /// Numbers, right-aligned on one line.
     Numbers,
-    /// Words: to the left, in as many lines as it takes.
+    /// Words, left-aligned on one or more lines.
     Words,
 }
 
 struct Column {
     title: String,
     holds: Holds,
-    /// Whether it may be left out where there is no room for all.
+    /// Whether the column may be omitted if there is too little room.
     spare: bool,
 }
 
-/// Rows of cells under titles. Where a terminal is too narrow, columns of words are broken between words, then those that can be spared
-/// are left out, from the right.
+/// Rows of cells under titles. On a narrow terminal, columns of words are first broken between words. Then optional
+/// columns are omitted, starting from the right.
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
-/// An empty table. A title that starts with `>` is that of numbers, which are aligned to the right; one that starts with `?` of a column
-/// that can be spared.
+/// Returns an empty table. A title that starts with `>` is for numbers, which are right-aligned. One that starts with
+/// `?` is for an optional column.
 pub fn table(titles: &[&str]) -> Table {
     let column = |title: &&str| {
         let (spare, title) = title.strip_prefix('?').map_or((false, *title), |title| (true, title));
@@ -163,7 +164,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The table in so many columns of a terminal, in colour or not.
+    /// Formats the table for a terminal of this width, with or without colour.
     fn render(&self, width: Option<usize>, colour: bool) -> String {
         let cell = |row: &[String], at: usize| row.get(at).cloned().unwrap_or_default();
         let title = |at: usize| self.columns[at].title.clone();
@@ -238,12 +239,12 @@ impl Table {
     }
 }
 
-/// How many lines the titles take.
+/// Returns the number of lines of a row.
 fn row_count(texts: &[String], widths: &[usize]) -> usize {
     texts.iter().zip(widths).map(|(text, &width)| fit(text, Some(width), 0).split('\n').count()).max().unwrap_or(0)
 }
 
-/// The width of each column that is shown: the widest give until all fit, none more than its longest word allows.
+/// Returns the width of each shown column. The widest ones shrink until all fit, but not below their longest word.
 fn share(shown: &[usize], natural: &[usize], least: &[usize], width: Option<usize>, mut total: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = shown.iter().map(|&at| natural[at]).collect();
     let least: Vec<usize> = shown.iter().map(|&at| least[at]).collect();

@@ -1,4 +1,4 @@
-//! How results are shown: numbers with units, headings, and text that fits.
+//! Formats results: numbers with units, headings, and text that fits.
 
 use std::{fmt::Display, time::Duration};
 
@@ -7,7 +7,7 @@ use eutectic::engine::ir::lang::sexp::is_unseen;
 use crate::screen;
 pub use crate::screen::{Table, table};
 
-/// A text from a file as a terminal may have it: control characters, which it would obey, are written as escapes.
+/// Escapes control characters in a text from a file, because a terminal would execute them.
 pub fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,36 +16,37 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// A heading, bold where colours are shown.
+/// Returns a heading, bold where colours are shown.
 pub fn heading(text: impl Display) -> String {
     screen::styled("1;36", &prose(text))
 }
 
-/// Something of less interest, dimmed where colours are shown.
+/// Returns a dimmed text, if colours are shown.
 pub fn faint(text: impl Display) -> String {
     screen::styled("2", &text.to_string())
 }
 
-/// A paragraph, broken between words where the terminal ends; later lines are indented as the first one is.
+/// Returns a paragraph that is broken between words at the terminal's width. Later lines have the indentation of the
+/// first.
 pub fn prose(text: impl Display) -> String {
     let text = text.to_string();
     let indent = text.len() - text.trim_start_matches(' ').len();
     hanging(text, indent)
 }
 
-/// A paragraph whose later lines are indented by so much.
+/// Returns a paragraph whose later lines are indented.
 pub fn hanging(text: impl Display, indent: usize) -> String {
     screen::fit(&text.to_string(), screen::width(), indent)
 }
 
-/// Lines, each broken between words where the terminal ends, and indented by four more than it was.
+/// Returns lines, each broken between words at the terminal's width; continuation lines are indented by four more.
 pub fn lines(text: impl Display) -> String {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let text = text.to_string();
     text.lines().map(|line| hanging(line, indent(line) + 4)).collect::<Vec<_>>().join("\n")
 }
 
-/// `12,345`.
+/// Returns `12,345`.
 pub fn thousands(n: usize) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -58,7 +59,7 @@ pub fn thousands(n: usize) -> String {
     text
 }
 
-/// `1 kernel`, `2,000 kernels`, `3 matches`.
+/// Returns `1 kernel`, `2,000 kernels`, `3 matches`.
 pub fn several(n: usize, what: &str) -> String {
     let ending = match (n, what.ends_with("ch")) {
         (1, _) => "",
@@ -68,7 +69,7 @@ pub fn several(n: usize, what: &str) -> String {
     format!("{} {what}{ending}", thousands(n))
 }
 
-/// Three significant digits and a prefix: `1.23 M`, `45.6 k`, `789`.
+/// Returns three significant digits and a prefix: `1.23 M`, `45.6 k`, `789`.
 fn scaled(x: f64, step: f64, prefixes: &[&str]) -> String {
     let (mut x, mut prefixes) = (x, prefixes.iter());
     let mut prefix = "";
@@ -87,30 +88,30 @@ fn scaled(x: f64, step: f64, prefixes: &[&str]) -> String {
     format!("{x:.digits$} {prefix}")
 }
 
-/// A number of things: `1.23 M`.
+/// Returns a number of things: `1.23 M`.
 pub fn count(n: f64) -> String {
     scaled(n, 1000.0, &["k", "M", "G", "T"]).trim_end().to_string()
 }
 
-/// A number of bytes: `1.50 MiB`.
+/// Returns a number of bytes: `1.50 MiB`.
 pub fn bytes(n: f64) -> String {
     scaled(n, 1024.0, &["Ki", "Mi", "Gi", "Ti"]) + "B"
 }
 
-/// A time: `1.50 ms`.
+/// Returns a time: `1.50 ms`.
 pub fn seconds(s: f64) -> String {
     match s {
         s if !s.is_finite() => "–".into(),
         s if s.abs() >= 0.9995 => format!("{s:.2} s"),
         s => {
-            // No times together are −0.
+            // The sum of no times is −0; adding 0 makes it 0.
             let number = scaled(s * 1e9 + 0.0, 1000.0, &["µ", "m"]);
             if number.ends_with(' ') { number + "ns" } else { number + "s" }
         }
     }
 }
 
-/// A time that was measured by a clock.
+/// Returns a time that was measured by a clock.
 pub fn duration(time: Duration) -> String {
     seconds(time.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! Measured times: runs of several contenders in turn, and what is reported of them.
+//! Measures runs of several contenders alternately, and computes statistics.
 
 use std::{
     io::{IsTerminal, stderr},
@@ -14,21 +14,21 @@ use crate::fault::Fault;
 #[derive(Clone, Debug, Default)]
 pub struct Times(pub Vec<f64>);
 
-/// What is said of times: the middle, and where most lie; in milliseconds.
+/// Statistics of times: percentiles, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
     /// The median.
     pub p50_ms: f64,
-    /// A tenth is faster.
+    /// The 10th percentile: a tenth of the runs is faster.
     pub p10_ms: f64,
-    /// A tenth is slower.
+    /// The 90th percentile: a tenth of the runs is slower.
     pub p90_ms: f64,
-    /// A hundredth is slower.
+    /// The 99th percentile: a hundredth of the runs is slower.
     pub p99_ms: f64,
 }
 
 impl Times {
-    /// The time that a share of the runs did not exceed, between neighbours in proportion; NaN where there is no run.
+    /// Returns a quantile of the times, with linear interpolation. It is NaN without runs.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -37,33 +37,33 @@ impl Times {
         of(at.floor()) + (of(at.ceil()) - of(at.floor())) * at.fract()
     }
 
-    /// The median.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// Median and spread.
+    /// Returns the median and the spread.
     pub fn spread(&self) -> Spread {
         let ms = |share| self.quantile(share) * 1e3;
         Spread { p50_ms: ms(0.5), p10_ms: ms(0.1), p90_ms: ms(0.9), p99_ms: ms(0.99) }
     }
 }
 
-/// One of several things that are timed against each other.
+/// One of several subjects whose times are compared.
 pub type Contender<'a> = Box<dyn FnMut() -> Result<(), Fault> + 'a>;
 
-/// Rounds that are not counted: so many, and for so long, unless there are none.
+/// The warm-up: at least this number of rounds, and at least this time. Zero rounds disable it.
 #[derive(Clone, Copy, Debug)]
 pub struct Warmup {
     pub rounds: usize,
     pub time: Duration,
 }
 
-/// Runs all contenders in turn, `iters` rounds after those of `warmup`, so that a drift of the clock favours none; stops early, but not
-/// before three rounds, once these have taken as long as `limit`.
+/// Runs all contenders alternately, so that a drift of the clock frequency favours none. `iters` rounds follow the
+/// warm-up. If the rounds take longer than `limit`, it stops early, but not before three rounds.
 ///
 /// # Errors
-/// The first that a contender gives.
+/// The first error of a contender.
 pub fn interleaved(
     contenders: &mut [Contender<'_>],
     warmup: Warmup,
@@ -94,7 +94,7 @@ pub fn interleaved(
     Ok(times)
 }
 
-/// Shows on stderr what is being done, if that is a terminal that can show a line anew.
+/// Shows the current activity on stderr if that is a terminal.
 pub fn progress(what: &'static str, steps: Option<u64>) -> ProgressBar {
     if !stderr().is_terminal() || !anstyle_query::term_supports_ansi_color() {
         return ProgressBar::hidden();
@@ -111,6 +111,35 @@ pub fn progress(what: &'static str, steps: Option<u64>) -> ProgressBar {
     bar.set_message(what);
     bar.enable_steady_tick(Duration::from_millis(80));
     bar
+}
+
+/// Progress through steps that take seconds: a bar on a terminal, and a line every two seconds elsewhere.
+pub struct Reported {
+    bar: ProgressBar,
+    what: &'static str,
+    steps: usize,
+    done: usize,
+    begun: Instant,
+    said: Instant,
+}
+
+impl Reported {
+    /// Starts the progress display.
+    pub fn new(what: &'static str, steps: usize) -> Reported {
+        let now = Instant::now();
+        Reported { bar: progress(what, Some(steps as u64)), what, steps, done: 0, begun: now, said: now }
+    }
+
+    /// Ends a step.
+    pub fn step(&mut self) {
+        self.done += 1;
+        self.bar.inc(1);
+        if self.bar.is_hidden() && self.said.elapsed() >= Duration::from_secs(2) && self.done < self.steps {
+            self.said = Instant::now();
+            let left = self.begun.elapsed().mul_f64((self.steps - self.done) as f64 / self.done as f64);
+            anstream::eprintln!("{}: {} of {}, about {} s left", self.what, self.done, self.steps, left.as_secs() + 1);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -17,23 +17,23 @@ use crate::{
 /// Values by name.
 pub type NamedTensors = BTreeMap<String, Tensor>;
 
-/// Parses a number of things, or a seed.
+/// Parses an integer or a seed.
 ///
 /// # Errors
-/// When it is none, or too large.
+/// If it is not an integer, or too large.
 pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     text.parse().map_err(|e: ParseIntError| match e.kind() {
         IntErrorKind::PosOverflow => {
-            format!("it is too large: {} bits hold the largest that is taken", 8 * size_of::<N>())
+            format!("it is too large for {} bits", 8 * size_of::<N>())
         }
         _ => "expected a whole number that is not negative, as in 8".into(),
     })
 }
 
-/// Parses a number by name, `NAME=N`, or an extent at run time, `NAME=A..B`, whose lengths are A to B.
+/// Parses `NAME=N`, or `NAME=A..B` for a run-time extent from A to B.
 ///
 /// # Errors
-/// When it is not of that form.
+/// If it has another form.
 pub fn shape(text: &str) -> Result<(String, Dim), String> {
     let (name, length) =
         text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=N, as in B=8")?;
@@ -49,7 +49,7 @@ pub fn shape(text: &str) -> Result<(String, Dim), String> {
     dim.map(|dim| (name.into(), dim)).ok_or(wanted.into())
 }
 
-/// A length as `--shape` takes it.
+/// Returns a length in the form of `--shape`.
 pub fn length(dim: &Dim) -> String {
     match dim.range() {
         Some((least, most)) if dim.known().is_none() => format!("{least}..{most}"),
@@ -57,10 +57,10 @@ pub fn length(dim: &Dim) -> String {
     }
 }
 
-/// Parses the file of a value by name: `NAME=@FILE.npy`.
+/// Parses the file of a named value: `NAME=@FILE.npy`.
 ///
 /// # Errors
-/// When it is not of that form.
+/// If it has another form.
 pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once("=@") {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
@@ -71,7 +71,7 @@ pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
 /// Reads the arrays of an option that may be repeated.
 ///
 /// # Errors
-/// When a file is no usable `.npy` file, or a name is there twice.
+/// If a file is not a usable `.npy` file, or a name is given twice.
 pub fn read_named(flag: &str, files: &[(String, PathBuf)]) -> Result<NamedTensors, Fault> {
     let mut tensors = NamedTensors::new();
     for (name, path) in files {

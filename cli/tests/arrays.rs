@@ -1,11 +1,8 @@
-//! Arrays: dimensions that follow from them, parameters, stdin and stdout; and names that are misspelt.
+//! Arrays: inferred dimensions, parameters, stdin and stdout, and misspelt names.
 
 mod common;
 
-use std::{
-    io::Write,
-    process::{Command, Stdio},
-};
+use std::{io::Write, process::Stdio};
 
 use common::{Dir, eutectic};
 use serde_json::Value;
@@ -17,7 +14,7 @@ const SCALE: &str = r#"
   (output y (mul x w)))
 "#;
 
-/// A `.npy` file of f32, rows first.
+/// Returns a `.npy` file of f32 in row-major order.
 fn npy(dims: &[usize], values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     let dims: String = dims.iter().map(|d| format!("{d}, ")).collect();
     let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
@@ -42,10 +39,10 @@ fn dimensions_follow_from_arrays() {
     assert_eq!(run["outputs"][0]["type"], "f32[3 4]");
     assert_eq!(run["outputs"][0]["values"][11].as_f64(), Some(44.0));
     assert_eq!(run["parameters"], "each from its file");
-    // What is said has the last word, and arrays may not contradict each other.
+    // Arguments take precedence, and arrays must not contradict each other.
     eutectic(["run", &graph, "--input", &x, "--shape", "B=2"]).refused(&["input `x` is f32[2 4]"]);
     let odd = format!("w=@{}", utf8(dir.file("odd.npy", npy(&[6], [0.0; 6]))));
-    eutectic(["run", &graph, "--input", &x, "--param", &odd]).refused(&["`H` is 2 by `x` and 3 by `w`"]);
+    eutectic(["run", &graph, "--input", &x, "--param", &odd]).refused(&["`H` is 2 in `x`, but 3 in `w`"]);
     eutectic(["run", &graph, "--shape", "B=1", "--shape", "H=1", "--param", &w]).refused(&["parameter `w` is f32[2]"]);
 
     let onnx = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/onnx/mlp-new.onnx");
@@ -84,7 +81,7 @@ fn an_extent_at_run_time_is_that_of_the_arrays() {
             let last = 2.0 * (8 * length - 1) as f64 + 100.0 * (length - 1) as f64;
             assert_eq!(output["values"][8 * length - 1].as_f64(), Some(last), "{args:?}");
         }
-        // Extents that are not given are equal to those that are.
+        // Extents without an array take those of the given arrays.
         assert_eq!(json(&["--input", &keys])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
         assert_eq!(json(&["--shape", &shape])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
         eutectic(["bench", &graph, "--input", &keys, "--iters", "1"]).good();
@@ -101,7 +98,7 @@ fn an_extent_at_run_time_is_that_of_the_arrays() {
         .refused(&["input `keys` is f32[2 S 4], but f32[2 10 4]", "S is 2 to 9"]);
     eutectic(["run", &graph, "--input", &keys, "--input", &mask]).refused(&["input `mask` is f32[7], but f32[3]"]);
     eutectic(["run", &graph, "--shape", "S=10"]).refused(&["--shape S=10", "S is 2 to 9"]);
-    eutectic(["run", &graph, "--shape", "T=3"]).refused(&["--shape T", "no such dimension", "it has S"]);
+    eutectic(["run", &graph, "--shape", "T=3"]).refused(&["--shape T", "no dimension of that name", "it has S"]);
 }
 
 #[test]
@@ -111,7 +108,7 @@ fn a_dimension_has_one_number() {
     let onnx = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/onnx/mlp-new.onnx");
     for (file, dim) in [(graph.as_str(), "B"), (onnx, "batch")] {
         let of = |number: usize| format!("{dim}={number}");
-        let contradiction = format!("--shape {dim}: it is 3 in one place and 4 in another");
+        let contradiction = format!("cannot set {dim} to both 3 and 4 (--shape)");
         eutectic(["opt", file, "--shape", &of(3), "--shape", &of(4), "--shape", "H=2"]).refused(&[&contradiction]);
     }
     eutectic(["opt", &graph, "--shape", "B=3", "--shape", "H=2", "--shape", "B=3"]).good();
@@ -126,7 +123,7 @@ fn files_are_what_they_end_in() {
         for file in ["y.npz", "y.csv"] {
             let path = dir.path(file);
             let run = [&[command, &graph, "--output", path.to_str().expect("UTF-8")], &bound[..]].concat();
-            eutectic(run).refused(&[&format!("no .{} files are written", &file[2..]), "name a .npy file"]);
+            eutectic(run).refused(&[&format!("cannot write .{} files", &file[2..]), "name a .npy file"]);
             assert!(!path.exists(), "{file}");
         }
     }
@@ -144,12 +141,8 @@ fn arrays_and_graphs_come_and_go_by_pipes() {
     let graph = path(dir.file("scale.graph", SCALE));
     let w = format!("w=@{}", path(dir.file("w.npy", npy(&[2], [10.0, 100.0]))));
     let piped = |args: &[&str], stdin: &[u8]| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_eutectic"))
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut child =
+            common::command().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         child.stdin.take().expect("a pipe").write_all(stdin).expect("it reads");
         let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success());

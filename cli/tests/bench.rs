@@ -1,4 +1,4 @@
-//! `bench`: sweeps, durations, files of times, references, and plans that are kept.
+//! `bench`: sweeps, durations, files of times, references, and saved plans.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn sweeps_measure_each_combination() {
     let fields = |line: &str| line.split(',').count();
     assert!(lines.iter().all(|line| fields(line) == fields(lines[0])), "{text}");
     assert!(eutectic(args).good().contains("threads"));
-    // `-` is stdout, and nothing else comes there.
+    // `-` is stdout, which receives nothing else.
     let stdout = eutectic(["bench", &graph, "--shape", "B=4", "--iters", "2", "--csv", "-"]).good();
     assert!(stdout.starts_with("runs,predicted_ms,") && stdout.lines().count() == 2, "{stdout}");
     eutectic(["bench", &graph, "--sweep", "B"]).refused(&["--sweep", "threads=1,2,4"]);
@@ -66,7 +66,7 @@ fn a_result_is_held_against_a_reference() {
     assert_eq!(of(&["--reference", &y])["largest_error"]["absolute"], 0.0);
     let other = of(&["--reference", &y, "--seed", "2"]);
     assert!(other["largest_error"]["relative"].as_f64() > Some(1e-3), "{other}");
-    eutectic(["bench", &graph, "--shape", "B=5", "--reference", &y]).refused(&["--reference is f32[4 64]"]);
+    eutectic(["bench", &graph, "--shape", "B=5", "--reference", &y]).refused(&["--reference has type f32[4 64]"]);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_plan_is_kept_and_runs_without_a_search() {
     let of = |extra: &[&str]| {
         json(&[&["bench", &graph, "--shape", "B=4", "--iters", "1", "--format", "json"], extra].concat())
     };
-    // A plan that the search would not take: op by op.
+    // An op-by-op plan, which the search would not choose.
     let saved = of(&["--strategy", "unfused", "--save-plan", &plan, "--output", &y]);
     let fused = of(&[]);
     assert!(saved["kernels"].as_u64() > fused["kernels"].as_u64(), "{saved} {fused}");
@@ -96,10 +96,10 @@ fn a_plan_is_kept_and_runs_without_a_search() {
         let damaged = utf8(dir.file("damaged.plan", text.replacen(from, to, 1)));
         refused(&["--shape", "B=4", "--plan", &damaged], &["--plan", "--save-plan"]);
     }
-    // The kernels are printed for people, and are those that run.
+    // The listed kernels must be those that run.
     let edited = utf8(dir.file("edited.plan", text.replacen("tanh:f32", "exp:f32", 1)));
-    refused(&["--shape", "B=4", "--plan", &edited], &["edited.plan: line", "exp:f32", "by its choices it is"]);
-    // Numbers that mean nothing are refused, and nothing panics.
+    refused(&["--shape", "B=4", "--plan", &edited], &["edited.plan: line", "exp:f32", "but its choices give"]);
+    // Meaningless numbers are refused without a panic.
     let value: Value = serde_json::from_str(&text).expect("JSON");
     for (field, number) in [("choice", 1_000_000), ("stored", 1_000_000), ("choice", 0)] {
         let mut value = value.clone();
@@ -109,4 +109,64 @@ fn a_plan_is_kept_and_runs_without_a_search() {
         let run = eutectic(["bench", &graph, "--shape", "B=4", "--iters", "1", "--plan", &damaged]);
         assert!(matches!(run.code, Some(0 | 2)) && !run.err.contains("panicked"), "{field}: {}", run.err);
     }
+}
+
+#[test]
+fn settings_are_compared_in_turns() {
+    let dir = Dir::new();
+    let graph = utf8(dir.file("layer.graph", LAYER));
+    let own = ";; −(−x) = x, as the engine knows\n(rule mine/twice (forall (F float) (?x F[A..])) (=> (neg (neg ?x)) ?x) (eq exact))\n";
+    let rules = utf8(dir.file("own.rules", own));
+    let base =
+        ["bench", &graph, "--shape", "B=8", "--rules", &rules, "--iters", "8", "--warmup", "1", "--format", "json"];
+    let settings = ["--against", "--threads 1", "--against", "--rules none --without 'simplify/neg-*'"];
+    let all = json(&[&base[..], &settings].concat());
+    let [settings, against] = ["settings", "against"].map(|name| all[name].as_array().expect("a list").clone());
+    assert_eq!((settings.len(), against.len()), (3, 2), "{all}");
+    assert_eq!(settings[0]["options"], "");
+    assert!(settings.iter().all(|one| one["times_ms"].as_array().map(Vec::len) == Some(8)), "{all}");
+    for one in &against {
+        let [least, most] = [0, 1].map(|end| one["interval"][end].as_f64().expect("an end"));
+        assert!(least <= most && one["confidence"].as_f64() > Some(0.95), "{one}");
+        assert_eq!((one["turns"].as_u64(), one["largest_difference"].as_f64()), (Some(8), Some(0.0)), "{one}");
+    }
+    // Words for people, and what is no setting.
+    let text = |more: &[&str]| eutectic([&["bench", &graph, "--shape", "B=8", "--warmup", "0"], more].concat());
+    let said = text(&["--iters", "6", "--against", "--threads 1"]).good();
+    assert!(said.contains("--threads 1: ") && said.contains("% confidence"), "{said}");
+    let few = text(&["--iters", "5", "--against", "--threads 1"]).good();
+    assert!(few.contains("5 turns are too few for an interval"), "{few}");
+    text(&["--against", "--iters 9"]).refused(&["--iters is of all settings"]);
+    text(&["--against", "--threds 1"]).refused(&["--against \"--threds 1\"", "--threds"]);
+    text(&["--against", "--threads 0"]).refused(&["--threads"]);
+    text(&["--against", "'--threads 1"]).refused(&["a quote is open"]);
+    text(&["--against", ""]).refused(&["there are no options"]);
+    text(&["--against", "--threads 1", "--explain"]).refused(&["--explain"]);
+}
+
+#[test]
+fn a_binary_is_compared_in_processes() {
+    let dir = Dir::new();
+    let graph = utf8(dir.file("layer.graph", LAYER));
+    let other = format!("{} --threads 1", env!("CARGO_BIN_EXE_eutectic"));
+    let args = [
+        "bench",
+        &graph,
+        "--shape",
+        "B=8",
+        "--iters",
+        "3",
+        "--warmup",
+        "0",
+        "--seed",
+        "7",
+        "--format",
+        "json",
+        "--against",
+    ];
+    let all = json(&[&args[..], &[&other]].concat());
+    assert_eq!(all["settings"][1]["times_ms"].as_array().map(Vec::len), Some(10), "{all}");
+    assert!(all["against"][0]["interval"][0].as_f64() > Some(0.0), "{all}");
+    let missing = utf8(dir.path("missing"));
+    eutectic([&args[..], &[&missing]].concat()).refused(&["cannot run", "missing"]);
 }

@@ -1,14 +1,17 @@
-//! What the commands print: help that teaches, JSON that parses, and that rules from a directory change a plan.
+//! Tests the output of commands: help with examples, valid JSON, and rules from a directory that change a plan.
 
 mod common;
 
 use common::{Dir, eutectic};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 16] = [
     &["demo"],
     &["run"],
     &["opt"],
+    &["compare"],
+    &["costs"],
+    &["costs", "diff"],
     &["explain"],
     &["bench"],
     &["tune"],
@@ -84,7 +87,7 @@ fn a_graph_in_text_form_runs() {
     assert_eq!(stored, values[31] as f32);
     assert_eq!(json(&["run", &graph, "--seed", "3", "--format", "json"]), run);
     assert_ne!(json(&["run", &graph, "--seed", "4", "--format", "json"]), run);
-    // The text form reads back as the same graph.
+    // The text form can be parsed again and gives the same graph.
     let printed = eutectic(["opt", &graph, "--print", "graph"]).good();
     let again = dir.file("again.graph", &printed).display().to_string();
     assert_eq!(eutectic(["opt", &again, "--print", "graph"]).good(), printed);
@@ -113,7 +116,7 @@ fn a_rule_from_a_directory_changes_a_plan() {
     let plan = |extra: &[&str]| eutectic(["opt", &graph, "--print", "plan"].iter().chain(extra)).good();
     let before = plan(&[]);
     assert!(before.contains("exp:f32"), "{before}");
-    // Approximations are off unless they are asked for.
+    // Approximations are off by default.
     assert_eq!(plan(&["--rules", &rules]), before);
     let after = plan(&["--rules", &rules, "--fp", "fast"]);
     assert!(!after.contains("exp:f32"), "{after}");
@@ -164,14 +167,10 @@ fn the_gap_to_the_best_plan_is_shown() {
 #[cfg(unix)]
 #[test]
 fn a_reader_that_stops_is_no_failure() {
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
     for args in [&["ops"][..], &["bench", "demo", "--seq", "8", "--iters", "2", "--csv", "-"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_eutectic"))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut child =
+            common::command().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("it ends");
         let err = String::from_utf8_lossy(&output.stderr);
@@ -198,7 +197,7 @@ fn rules_that_never_pay_are_pointed_out() {
     let run = eutectic(["rules", "lint", "mine/*", "--rules", path.to_str().expect("UTF-8"), "--format", "json"]);
     assert_eq!(run.code, Some(1), "{}", run.err);
     let found: Value = serde_json::from_str(&run.out).expect("JSON");
-    // Each of a pair does the same as the other, too; that is another finding.
+    // Two rules that do the same are two findings.
     let says = |l: &&Value, what: &str| l["message"].as_str().is_some_and(|m| m.contains(what));
     let found: Vec<&Value> = found.as_array().expect("a list").iter().filter(|l| says(l, "its right side")).collect();
     assert_eq!(found.len(), 2, "{found:?}");
@@ -224,15 +223,15 @@ fn costs_are_fitted_written_and_read() {
     let dir = Dir::new();
     let utf8 = |path: std::path::PathBuf| path.into_os_string().into_string().expect("UTF-8");
     let (graph, costs) = (utf8(dir.file("half.graph", HALF)), utf8(dir.path("costs.toml")));
-    let fitted = json(&["tune", &graph, "--iters", "2", "--out", &costs, "--format", "json"]);
+    let fitted = json(&["tune", &graph, "--iters", "2", "--anyway", "--out", &costs, "--format", "json"]);
     let off = |which: &str| fitted[which].as_f64().expect("a factor");
     assert!(1.0 <= off("after") && off("after") <= off("before"), "{fitted}");
     let text = std::fs::read_to_string(&costs).expect("it was written");
-    assert!(text.starts_with("# Fitted by `eutectic tune`"), "{text}");
+    assert!(text.starts_with("# Fitted by `eutectic tune`") && text.contains("\n[device]\n"), "{text}");
     eutectic(["opt", &graph, "--costs", &costs]).good();
 
-    let negative = utf8(dir.file("negative.toml", text.replace("launch = ", "launch = -")));
-    eutectic(["opt", &graph, "--costs", &negative]).refused(&["is no cost: it must be positive and finite"]);
+    let negative = utf8(dir.file("negative.toml", text.replace("launch = \"", "launch = \"-")));
+    eutectic(["opt", &graph, "--costs", &negative]).refused(&["as a cost because it is not positive and finite"]);
     let none = utf8(dir.path("none.toml"));
     eutectic(["opt", &graph, "--costs", &none]).refused(&["--costs", "`eutectic tune` writes such a file"]);
 }

@@ -1,4 +1,4 @@
-//! Ops that files declare, on the command line: listed, checked, run, explained, kept in plans.
+//! Declared ops on the command line: listed, checked, run, explained, and in saved plans.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn rules_check_and_lint_take_the_definition() {
     assert!(out.contains("decompose/my/squared-relu"), "{out}");
     let lint = own.with_rules(&["rules", "lint", "decompose/my/*"]);
     assert!(lint.out.contains("1 rule"), "{} {}", lint.out, lint.err);
-    // Each result of the definition is rounded, as in the program that the op becomes.
+    // Each intermediate result of the definition is rounded, as in the decomposed program.
     let scaled = "(op my/scaled (forall (F float) (?x F[A..]) (?k float :default 3.0)) (result F[A..]) (is (mul (mul ?x ?x) ?k)))
 ;; (−x)²·k = x²·k
 (rule my/of-negated (forall (F float) (?x F[A..]) (?k float))
@@ -82,7 +82,7 @@ fn rules_check_and_lint_take_the_definition() {
 fn a_graph_that_names_the_op_runs_and_is_explained() {
     let own = Own::new();
     let out = own.with_rules(&["run", &own.graph, "--verify"]).good();
-    assert!(out.contains("within what rounding may change"), "{out}");
+    assert!(out.contains("agree up to rounding"), "{out}");
     let out = own.with_rules(&["explain", &own.graph]).good();
     assert!(out.contains("decompose/my/squared-relu"), "{out}");
     let out = own.with_rules(&["opt", &own.graph, "--print", "graph"]).good();
@@ -100,7 +100,7 @@ fn a_graph_file_may_declare_the_op_itself() {
     let file = own.dir.file("own.graph", format!("{OWN}{GRAPH}"));
     let file = file.to_str().expect("UTF-8");
     let out = eutectic(["run", file, "--verify"]).good();
-    assert!(out.contains("within what rounding may change"), "{out}");
+    assert!(out.contains("agree up to rounding"), "{out}");
     let out = eutectic(["explain", file]).good();
     assert!(out.contains("decompose/my/squared-relu"), "{out}");
     own.with_rules(&["run", file]).good();

@@ -1,5 +1,5 @@
-//! A build without features, as README's first command makes it: what it lacks it names, with the feature that has it, and all the rest
-//! works. Other builds have none of these tests.
+//! A build without features, as from README's first command. It names the feature that it lacks, and all other commands
+//! work. Other builds skip these tests.
 
 #![cfg(not(any(feature = "cuda", feature = "text", feature = "vision", feature = "vulkan")))]
 
@@ -14,9 +14,9 @@ fn what_is_left_out_is_named_with_its_feature() {
     let (bert, sam) = (format!("{GOLDEN}/tiny-bert"), format!("{GOLDEN}/sam/model"));
     let (image, language) = (format!("{GOLDEN}/sam/images/wide.png"), format!("{GOLDEN}/gguf/llama.gguf"));
     for (args, what, feature) in [
-        (vec!["opt", "demo", "--backend", "cuda"], "no backend `cuda`", "cuda"),
-        (vec!["bench", "demo", "--backend", "vulkan"], "no backend `vulkan`", "vulkan"),
-        (vec!["rules", "check", "--backend", "none,cuda"], "no backend `cuda`", "cuda"),
+        (vec!["opt", "demo", "--backend", "cuda"], "the backend `cuda`", "cuda"),
+        (vec!["bench", "demo", "--backend", "vulkan"], "the backend `vulkan`", "vulkan"),
+        (vec!["rules", "check", "--backend", "none,cuda"], "the backend `cuda`", "cuda"),
         (vec!["run", "minilm", "--weights", &bert, "--text", "a cat"], "--text", "text"),
         (vec!["run", &language, "--prompt", "a cat"], "--prompt", "text"),
         (vec!["chat", &language], "chat", "text"),
@@ -25,7 +25,7 @@ fn what_is_left_out_is_named_with_its_feature() {
     ] {
         eutectic(args).refused(&["this build", what, &format!("`--features {feature}`"), "--features full"]);
     }
-    // What is wrong with the arguments is said all the same.
+    // Wrong arguments are still reported.
     eutectic(["run", "demo", "--text", "hello"]).refused(&["takes no texts"]);
     eutectic(["opt", "demo", "--backend", "vulcan"]).refused(&["did you mean `vulkan`?"]);
 }

@@ -1,12 +1,12 @@
-//! Damaged files and arguments of all kinds: each run ends in time, with a result or with an error of one screen that says
-//! what is wrong, where, and what to do; never with a panic.
+//! Runs the command on damaged files and arguments: each run must end in time, with a result or with an error of one
+//! screen that names the problem, its position and a correction; never with a panic.
 
 mod common;
 
 use std::{
     ffi::{OsStr, OsString},
     path::Path,
-    process::{Command, Stdio},
+    process::Stdio,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
@@ -42,7 +42,7 @@ const RULE: &str = "\
   (eq (ulp 2)))
 ";
 
-/// One run: what it is about, its arguments, what an error has to name, and whether it may go well.
+/// One run: its subject, its arguments, the names that an error must contain, and whether it may succeed.
 struct Case {
     what: String,
     args: Vec<OsString>,
@@ -59,7 +59,8 @@ impl Random {
         (self.0 >> 33) as usize % n
     }
 
-    /// A copy with some damage among the first `within` bytes: bits or bytes changed, parts cut out, doubled, or cut off.
+    /// Returns a damaged copy, among the first `within` bytes: bits or bytes changed, parts removed, doubled, or
+    /// truncated.
     fn damaged(&mut self, bytes: &[u8], within: usize) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..1 + self.below(3) {
@@ -87,7 +88,7 @@ fn case<A: AsRef<OsStr>>(what: impl Into<String>, args: &[A], names: &'static st
     Case { what: what.into(), args, names, may_pass }
 }
 
-/// A directory with the tiny model, one of its files replaced.
+/// Returns a directory with the tiny model, one of its files replaced.
 fn model(dir: &Dir, name: &str, file: &str, content: &[u8]) -> OsString {
     for other in ["config.json", "model.safetensors", "tokenizer.json"] {
         let path = format!("{name}/{other}");
@@ -270,10 +271,10 @@ fn arguments(dir: &Dir) -> Vec<Case> {
     cases
 }
 
-/// What is wrong with how a run ended.
+/// Returns the problem of a run's result, if there is one.
 fn problem(case: &Case) -> Option<String> {
     let start = Instant::now();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_eutectic"))
+    let mut child = common::command()
         .args(&case.args)
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())

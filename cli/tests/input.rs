@@ -1,4 +1,4 @@
-//! Bad input gives an error that says what, where and what to do, and exit code 2; never a panic.
+//! Tests bad input: an error with the problem, its position and a correction, and exit code 2; never a panic.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn unknown_words() {
     eutectic(["ops", "a{"]).refused(&["a{"]);
     for (args, wanted) in [
         (&["run", "demo", "--threads", "-1"][..], "expected a whole number that is not negative"),
-        (&["run", "demo", "--threads", "18446744073709551616"], "it is too large: 64 bits"),
+        (&["run", "demo", "--threads", "18446744073709551616"], "it is too large for 64 bits"),
         (&["run", "demo", "--threads", "1,2"], "--sweep threads=1,2"),
         (&["run", "demo", "--seed", "-1"], "expected a whole number"),
         (&["rules", "check", "--seed", "-3"], "expected a whole number"),
@@ -74,7 +74,7 @@ fn a_place_that_cannot_be_written_to_is_named() {
         &["explain", "demo", "1", "--seq", "8", "--quick", "--iters", "0", "--html"],
         &["tune", "--out"],
     ] {
-        eutectic([args, &[&nowhere]].concat()).refused(&["nowhere", "cannot be written"]);
+        eutectic([args, &[&nowhere]].concat()).refused(&["nowhere", "cannot write"]);
     }
 }
 
@@ -130,7 +130,7 @@ fn sweeps_over_what_a_model_does_not_have() {
 fn texts_that_are_none() {
     eutectic(["run", "minilm", "--text", "hello"]).refused(&["--weights DIR"]);
     eutectic(["run", "minilm"]).refused(&["--text"]);
-    eutectic(["run", "demo", "--text", "hello"]).refused(&["takes no texts"]);
+    eutectic(["run", "demo", "--text", "hello"]).refused(&["which takes no texts"]);
     #[cfg(unix)]
     {
         use std::{ffi::OsStr, os::unix::ffi::OsStrExt};

@@ -2,10 +2,7 @@
 
 mod common;
 
-use std::{
-    io::Write,
-    process::{Command, Stdio},
-};
+use std::{io::Write, process::Stdio};
 
 use common::{Dir, Run, eutectic};
 use serde_json::Value;
@@ -37,7 +34,7 @@ fn a_prompt_is_continued() {
 
 /// Runs the command with a text on stdin, and returns the JSON values that it prints.
 fn with_stdin(args: &[&str], text: &str) -> Vec<Value> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_eutectic"));
+    let mut command = common::command();
     command.args(args).args(["--format", "json"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -61,7 +58,7 @@ fn a_prompt_may_come_from_stdin_and_be_a_message() {
 #[test]
 fn options_that_do_not_go_together_are_refused() {
     let with = |more: &[&str]| -> Run { eutectic([&["run", MODEL], more].concat()) };
-    with(&[]).refused(&["continues texts, and no --prompt was given", "--prompt \""]);
+    with(&[]).refused(&["continues texts, but no --prompt was given", "--prompt \""]);
     with(&["--prompt", "a", "--top-k", "3"]).refused(&["--top-k", "--temperature"]);
     with(&["--prompt", "a", "--top-p", "0.5", "--temperature", "0"]).refused(&["--top-p", "--temperature"]);
     with(&["--prompt", "a", "--temperature", "-1"]).refused(&["the temperature is -1"]);
@@ -69,9 +66,9 @@ fn options_that_do_not_go_together_are_refused() {
     with(&["--prompt", "a", "--text", "b", "--seq", "3", "--random"])
         .refused(&["--text, --seq, --random", "language model"]);
     with(&["--prompt", &"a b ".repeat(200)]).refused(&["tokens", "was trained for 128", "a shorter one"]);
-    eutectic(["run", "demo", "--prompt", "a"]).refused(&["--prompt", "no language model", "*.gguf"]);
-    eutectic(["run", "demo", "--text", "a", "--max-tokens", "3"]).refused(&["--max-tokens", "no language model"]);
-    eutectic(["explain", MODEL]).refused(&["a language model is no graph", "--prompt"]);
+    eutectic(["run", "demo", "--prompt", "a"]).refused(&["--prompt", "not a language model", "*.gguf"]);
+    eutectic(["run", "demo", "--text", "a", "--max-tokens", "3"]).refused(&["--max-tokens", "not a language model"]);
+    eutectic(["explain", MODEL]).refused(&["is a language model, not a graph", "--prompt"]);
     eutectic(["run", "no-such.gguf", "--prompt", "a"]).refused(&["no-such.gguf"]);
     let dir = Dir::new();
     let damaged = dir.file("damaged.gguf", b"GGUF\x03\0\0\0\xff");
@@ -107,13 +104,13 @@ fn a_bench_measures_a_prompt_and_a_continuation() {
         assert_eq!(printed[phase]["tokens"], tokens);
         assert_eq!(printed[phase]["times_ms"].as_array().map(Vec::len), Some(2));
     }
-    // Halfway, the cache has 2 tokens more. A token takes 8 keys and 8 values of 4 bytes, for each of 2 heads in 2 layers.
+    // Halfway, the cache has 2 tokens more. A token takes 8 keys and 8 values of 2 bytes, for each of 2 heads in 2 layers.
     let read = |generate: &str| {
         let args = ["bench", MODEL, "--prompt", "8", "--generate", generate, "--iters", "1", "--format", "json"];
         let printed: Value = serde_json::from_str(&eutectic(args).good()).expect("JSON");
         printed["bytes_per_token"].as_u64().expect("a number")
     };
-    assert_eq!(read("6") - read("2"), 2 * (8 + 8) * 4 * 2 * 2);
+    assert_eq!(read("6") - read("2"), 2 * (8 + 8) * 2 * 2 * 2);
     assert!(eutectic(args).good().contains("A generated token reads"));
 }
 

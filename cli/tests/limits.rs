@@ -1,4 +1,4 @@
-//! Input that asks for more than there is, or for nothing: refused at once with the reason, and nothing is lost by it.
+//! Tests input that asks for too much, or for nothing: it is refused at once with the reason, and nothing is lost.
 
 mod common;
 
@@ -11,11 +11,15 @@ fn on(command: &str, file: &Path, more: &[&str]) -> Run {
     eutectic([&[command, file][..], more].concat())
 }
 
-/// With so many bytes of address space.
+/// Runs the command with this number of bytes of address space.
 #[cfg(target_os = "linux")]
 fn with_memory(bytes: u64, command: &str, file: &Path) -> Run {
     let mut limited = std::process::Command::new("prlimit");
-    limited.arg(format!("--as={bytes}")).args([env!("CARGO_BIN_EXE_eutectic"), command]).arg(file);
+    limited
+        .env("HOME", common::home())
+        .arg(format!("--as={bytes}"))
+        .args([env!("CARGO_BIN_EXE_eutectic"), command])
+        .arg(file);
     Run::of(&mut limited)
 }
 
@@ -30,7 +34,7 @@ fn more_memory_than_the_machine_has_is_refused() {
         let text = format!("(graph \"e\" (input x f32[1]) (output y (expand x :shape [{count}])))");
         on("run", &dir.file("large.graph", text), &[]).refused(&["memory"]);
     }
-    // Below what a graph may hold, beyond what machines have.
+    // Below the limit of graphs, but beyond the memory of machines.
     let text = "(graph \"e\" (input x f32[1]) (output y (expand x :shape [60000000000])))";
     on("run", &dir.file("large.graph", text), &[]).refused(&["bytes of memory"]);
 }
@@ -57,7 +61,7 @@ fn more_steps_than_a_program_may_have_are_refused() {
     let dir = Dir::new();
     let text = "(graph \"g\" (input x f32[4]) (sub s (input s f32[4]) (output s (mul s (const f32[] { 0.5 }))))
                 (let r (loop x :body s :times 1000000000000 :carried 1)) (output y (get r :index 0)))";
-    on("run", &dir.file("loop.graph", text), &[]).refused(&["take fewer times"]);
+    on("run", &dir.file("loop.graph", text), &[]).refused(&["use fewer iterations"]);
 }
 
 #[test]
@@ -85,10 +89,10 @@ fn numbers_that_no_extent_can_be_are_no_names() {
 fn results_that_do_not_fit_into_what_is_left_are_refused() {
     let dir = Dir::new();
     let graph = dir.file("large.graph", "(graph \"e\" (input x f32[1]) (output y (expand x :shape [700000000])))");
-    // What the session has for the output, and what the caller gets, do not fit: the first of them, then both.
+    // The session's output and the caller's copy do not fit: the first, then both.
     for (bytes, says) in [
         (2_500_000_000, "no 2800000000 bytes of memory are left"),
-        (5_000_000_000, "2800000000 bytes of memory, which are not free here"),
+        (5_000_000_000, "cannot allocate 2800000000 bytes of memory"),
     ] {
         with_memory(bytes, "run", &graph).refused(&[says]);
     }
@@ -102,7 +106,7 @@ fn what_has_no_room_is_refused_before_its_inputs_are_made() {
     let graph = dir.file("large.graph", text);
     for command in ["run", "bench"] {
         // The input alone would take 1.6 GB.
-        with_memory(1_000_000_000, command, &graph).refused(&["a session takes"]);
+        with_memory(1_000_000_000, command, &graph).refused(&["a session needs"]);
     }
 }
 
@@ -133,12 +137,12 @@ fn terminals_get_no_control_characters_of_files() {
     let refused = on("run", &dir.file("evil.graph", text), &[]);
     assert!(!refused.err.contains("[2J") || !refused.err.contains("\u{1b}[2J"), "{:?}", refused.err);
     refused.refused(&["U+001B"]);
-    // Of what is long in a file, the ends are quoted.
+    // Only the ends of long texts in a file are quoted.
     let long = [&b"\x93NUMPY\x01\x00\x60\xea{'descr':"[..], &[b'('; 59_991]].concat();
     let given = format!("x=@{}", dir.file("long.npy", long).display());
     let refused = on("run", &small(&dir), &["--input", &given]);
     assert!(refused.err.len() < 1500, "{}", refused.err.len());
-    refused.refused(&["long.npy", "characters …", "is wanted"]);
+    refused.refused(&["long.npy", "characters …", "supported are"]);
     let costs = dir.file("costs.toml", "\u{1b}]0;evil\u{7} = 1");
     let refused = on("run", &small(&dir), &["--costs", costs.to_str().unwrap()]);
     assert!(!refused.err.contains('\u{7}'), "{:?}", refused.err);

@@ -8,7 +8,7 @@ fn fixture(name: &str) -> String {
     format!("{}/../models/golden/onnx/{name}.onnx", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An f32 array in the format of NumPy.
+/// Returns an f32 array in the format of NumPy.
 fn npy(dims: &str, values: &[f32]) -> Vec<u8> {
     let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({dims}), }}\n");
     let length = (header.len() as u16).to_le_bytes();
@@ -90,7 +90,7 @@ fn arrays_decide_about_a_model() {
         let (input, _) = name.split_once('-').expect("NAME-NUMBER");
         format!("{input}=@{}", dir.file(&format!("{name}.npy"), bytes).display())
     };
-    // A default counts where nothing is given.
+    // A default applies if no value is given.
     let (x, w) = (file("x-1", npy("2,", &[1.0, 2.0])), file("w-1", npy("2,", &[-1.0, 0.5])));
     assert_eq!(form("default", &["--input", &x]).1, [11.0, 22.0]);
     assert_eq!(form("default", &["--input", &x, "--input", &w]).1, [0.0, 2.5]);
@@ -106,7 +106,7 @@ fn arrays_decide_about_a_model() {
     assert_eq!(form("branch", &["--input", &x, "--input", &truth(1)]), ("f32[]".into(), vec![3.0]));
     assert_eq!(form("branch", &["--input", &x, "--input", &truth(0)]), ("f32[2 3]".into(), vec![0.5; 6]));
     let unknown = eutectic(["run", &fixture("forms/branch"), "--input", &x]);
-    unknown.refused(&["If (opset 17) at y", "f32[] where its condition holds, else f32[2 3]", "--input"]);
+    unknown.refused(&["If (opset 17) at y", "f32[] if its condition holds, and f32[2 3] otherwise", "--input"]);
     // A condition ends the loop.
     for (start, end) in [(3.0, 96.0), (100.0, 200.0), (24.5, 98.0)] {
         let x = file("x-3", npy("", &[start]));
@@ -125,7 +125,7 @@ fn what_is_wrong_is_said() {
     eutectic(["run", &mlp, "--shape", "batch=1", "--shape", "width=1"]).refused(&["width", "it has batch"]);
     eutectic(["opt", &mlp, "--seq", "1"]).refused(&["--seq", "built-in"]);
     eutectic(["inspect", "nowhere.onnx"]).refused(&["nowhere.onnx"]);
-    eutectic(["inspect", "demo"]).refused(&["demo is a built-in model", "eutectic opt demo"]);
+    eutectic(["inspect", "demo"]).refused(&["demo because it is a built-in model", "eutectic opt demo"]);
     let text = dir.file("text.onnx", "(graph \"no protobuf\")");
     eutectic(["inspect".as_ref(), text.as_os_str()]).refused(&["not a valid ONNX model"]);
     let mut unknown = std::fs::read(&mlp).expect("the fixture");
@@ -134,6 +134,10 @@ fn what_is_wrong_is_said() {
     }
     let unknown = dir.file("unknown.onnx", unknown);
     let unknown = unknown.to_str().expect("UTF-8");
-    eutectic(["run", unknown, "--shape", "batch=1"]).refused(&["Softmux (opset 17)", "no mapping", "inspect"]);
+    eutectic(["run", unknown, "--shape", "batch=1"]).refused(&[
+        "Softmux (opset 17)",
+        "this op is not supported",
+        "inspect",
+    ]);
     assert!(eutectic(["inspect", unknown]).good().contains("Softmux (opset 17)"));
 }

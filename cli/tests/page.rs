@@ -1,4 +1,4 @@
-//! The page of `explain --html`: its content, and what a browser makes of it.
+//! Tests the page of `explain --html`: its content, and its behaviour in a browser.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn page(dir: &Dir) -> String {
     std::fs::read_to_string(page).expect("it was written")
 }
 
-/// The data in a page.
+/// Returns the data in a page.
 fn data(page: &str) -> Value {
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").expect("it has data");
     let (json, _) = rest.split_once("</script>").expect("they end");
@@ -47,7 +47,7 @@ fn the_page_says_what_explain_says() {
     );
     let last = kernels.last().expect("one");
     assert!(last["details"]["ops"].is_array(), "{last}");
-    // Each kernel but the first reads another one's result, and what keeps them apart is said.
+    // Each kernel but the first reads another one's result, with a reason why they are separate.
     for kernel in &kernels[1..] {
         let reads = kernel["details"]["reads"].as_array().expect("reads");
         assert!(reads.iter().all(|read| read["why"].as_str().is_some_and(|why| why.len() > 10)), "{reads:?}");
@@ -59,7 +59,7 @@ fn the_page_says_what_explain_says() {
     assert!(rules.iter().any(|r| r["gain_s"].is_number() || r["needed"].is_string()), "{rules:?}");
 }
 
-/// What `browser/page.mjs` finds in a page, in Chromium.
+/// Returns the findings of `browser/page.mjs` in a page, in Chromium.
 fn in_browser(page: &std::path::Path) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/page.mjs");
     let output = Command::new("node").args(["--experimental-websocket", script]).arg(page).output().expect("node runs");

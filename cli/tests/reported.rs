@@ -2,7 +2,12 @@
 
 mod common;
 
-use common::{Dir, eutectic};
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Command, Stdio},
+};
+
+use common::{Dir, Run, command, eutectic};
 
 const OPEN: &str = "(graph \"g\" (input x f32[B 8]) (param w f32[8 4]) (output y (matmul x w)))";
 const VARYING: &str = "(graph \"g\" (dim S :most 64) (input x f32[S 8]) (output y (softmax x :axis -1)))";
@@ -29,11 +34,11 @@ fn tune_binds_dimensions() {
     let out = dir.path("costs.toml");
     let tune = |more: &[&str]| {
         let paths = [file.to_str().expect("UTF-8"), out.to_str().expect("UTF-8")];
-        eutectic([&["tune", paths[0], "--out", paths[1], "--iters", "1", "--shape", "B=4"], more].concat())
+        eutectic([&["tune", paths[0], "--out", paths[1], "--iters", "1", "--anyway", "--shape", "B=4"], more].concat())
     };
     tune(&[]).good();
     assert!(out.exists());
-    tune(&["--shape", "C=4"]).refused(&["--shape C: no file has such a dimension"]);
+    tune(&["--shape", "C=4"]).refused(&["--shape C: no file has a dimension of that name"]);
 }
 
 #[test]
@@ -89,4 +94,100 @@ fn numbers_lie_between_any_two() {
         !out.contains("does not match")
     };
     assert!(fires("-0.0005") && fires("1000.25") && !fires("1001.0"));
+}
+
+#[test]
+fn the_ratio_fits_into_80_columns() {
+    let dir = Dir::new();
+    let file = dir.file("g.graph", OPEN);
+    let args = ["bench", file.to_str().expect("UTF-8"), "--shape", "B=4", "--iters", "2", "--explain"];
+    let shown = Run::of(command().args(args).env("COLUMNS", "80")).good();
+    assert!(shown.lines().any(|line| line.contains("measured") && line.contains("ratio")), "{shown}");
+}
+
+#[test]
+fn greedy_search_alone_is_never_a_little_less() {
+    let dir = Dir::new();
+    let costs = dir.file("fast.toml", "[product]\nf32 = 2.1e12\n");
+    let costs = costs.to_str().expect("UTF-8");
+    let shown = eutectic(["opt", "demo", "--costs", costs, "--print", "kernels"]).good();
+    assert!(shown.contains("greedy alone: ") && !shown.contains("-0.0 %"), "{shown}");
+}
+
+#[test]
+fn counterexamples_are_small() {
+    let dir = Dir::new();
+    let rules = ";; a cast there and back
+(rule mine/there-and-back (forall (?x f32[A..])) (=> (cast (cast ?x :to i8) :to f32) ?x) (eq exact))
+;; the maximum of multiples
+(rule mine/multiples (forall (F float) (?x F[A.. N]) (?c float))
+  (=> (reduce-max (mul ?x ?c) :axes [-1] :keep true) (mul (reduce-max ?x :axes [-1] :keep true) ?c)) (eq reassoc))
+";
+    dir.file("a.rules", rules);
+    let path = dir.path("");
+    let args = ["rules", "check", "--rules", path.to_str().expect("UTF-8"), "--backend", "none", "--format", "json"];
+    let checked = eutectic(args);
+    let reports: serde_json::Value = serde_json::from_str(&checked.out).expect("JSON");
+    let failure = |rule: &str| {
+        let report =
+            reports.as_array().expect("reports").iter().find(|report| report["rule"] == rule).expect("a report");
+        report["failures"][0].clone()
+    };
+    // One element tells a cast there and back from none.
+    let cast = failure("mine/there-and-back");
+    let elements = cast["tensors"]["?x"].to_string();
+    assert!(elements.matches(',').count() == 0, "{cast}");
+    // A small negative factor, and two elements.
+    let factor = failure("mine/multiples");
+    let number = factor["variables"]["?c"].to_string();
+    assert!(["-1.0", "-2.0", "-0.5", "-1", "-2"].iter().any(|plain| number.trim_matches('"') == *plain), "{factor}");
+}
+
+/// Starts `tune`, and stops it by Ctrl-C when it says that it measures.
+#[cfg(unix)]
+fn stopped(args: &[&str], after: std::time::Duration) -> (Option<i32>, String) {
+    let mut tune = command().args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(tune.stderr.take().expect("it is piped"));
+    let mut said = String::new();
+    while !said.contains("Ctrl-C") {
+        assert!(lines.read_line(&mut said).expect("it can be read") > 0, "{said}");
+    }
+    std::thread::sleep(after);
+    let sent = Command::new("kill").args(["-INT", &tune.id().to_string()]).status().expect("kill is there");
+    assert!(sent.success());
+    lines.read_to_string(&mut said).expect("UTF-8");
+    (tune.wait().expect("it ends").code(), said)
+}
+
+#[cfg(unix)]
+#[test]
+fn tune_stops_at_ctrl_c_and_writes_nothing_that_is_not_sound() {
+    let dir = Dir::new();
+    // So large that one run takes longer than it takes to stop.
+    let large = "(graph \"g\" (input x f32[2048 2048]) (param w f32[2048 2048]) (output y (matmul x w)) (output z (exp (exp x))))";
+    let (graph, out) = (dir.file("g.graph", large), dir.path("costs.toml"));
+    let [graph, path] = [&graph, &out].map(|path| path.to_str().expect("UTF-8"));
+    let args = ["tune", graph, "--out", path, "--anyway", "--iters", "5"];
+    let (code, said) = stopped(&args, std::time::Duration::from_millis(300));
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["nothing was written because the measurement is not complete: 0 of 1 program", "--quick"] {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+    assert!(!out.exists() && std::fs::read_dir(dir.path("")).expect("it is there").count() == 1, "it leaves no file");
+}
+
+#[cfg(unix)]
+#[test]
+fn tune_has_one_bar_on_a_terminal() {
+    let dir = Dir::new();
+    let (graph, out) =
+        (dir.file("g.graph", "(graph \"g\" (input x f32[64]) (output y (exp x)))"), dir.path("costs.toml"));
+    let [graph, out] = [&graph, &out].map(|path| path.to_str().expect("UTF-8"));
+    let tune = format!("'{}' tune '{graph}' --out '{out}' --anyway --iters 1", env!("CARGO_BIN_EXE_eutectic"));
+    // The program `script` gives a command a terminal.
+    let Ok(shown) = Command::new("script").args(["-qec", &tune, "/dev/null"]).env("TERM", "xterm").output() else {
+        return;
+    };
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("measuring kernels") && !shown.contains("making random"), "{shown}");
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, process::Command};
 
 use common::{Dir, eutectic};
 
-/// The screens that are looked at; numbers that are measured differ from run to run.
+/// The screens to compare; measured numbers differ from run to run.
 const SCREENS: [&[&str]; 8] = [
     &["demo", "--seq", "8"],
     &["opt", "demo", "--seq", "8"],
@@ -19,7 +19,11 @@ const SCREENS: [&[&str]; 8] = [
     &["rules", "ablate", "demo", "--seq", "8", "--iters", "0"],
 ];
 
-/// What a command shows on a terminal of so many columns, by `script` of util-linux.
+/// Sentences after measured times, which differ from run to run.
+const HINT: &str = "predictions are off by a factor of 2; `eutectic tune` measures this machine, and commands plan by that from then on; \
+     other processes disturbed this: threads waited for a processor 61 % of the time";
+
+/// Returns the output of a command on a terminal of `columns` columns, by `script` of util-linux.
 fn on_terminal(args: &[&str], columns: u16, environment: &[(&str, &str)]) -> String {
     let quoted = |arg: &str| format!("'{arg}'");
     let command: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
@@ -27,7 +31,7 @@ fn on_terminal(args: &[&str], columns: u16, environment: &[(&str, &str)]) -> Str
         format!("stty cols {columns} rows 50 -onlcr; {} {}", quoted(env!("CARGO_BIN_EXE_eutectic")), command.join(" "));
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--echo", "never", "--command", &line, "/dev/null"]);
-    script.env("TERM", "xterm-256color");
+    script.env("TERM", "xterm-256color").env("HOME", common::home());
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
         script.env_remove(name);
     }
@@ -41,7 +45,7 @@ fn on_terminal(args: &[&str], columns: u16, environment: &[(&str, &str)]) -> Str
 fn plain(text: &str) -> String {
     let mut shown = String::new();
     for line in text.lines() {
-        // What comes after the last carriage return is what stays.
+        // The text after the last carriage return stays on the screen.
         let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
         let mut rest = line;
         while let Some(at) = rest.find("\x1b[") {
@@ -55,7 +59,7 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// The words of a screen: what numbers, times and wrapping do not change.
+/// Returns the words of a screen: what numbers, times and wrapping do not change.
 fn words(text: &str) -> BTreeSet<String> {
     let word = |text: &str| text.chars().all(|c| c.is_alphabetic() || c == '-') && text.len() > 2;
     let parts = text.split(|c: char| c.is_whitespace() || "./,:()[]".contains(c));
@@ -74,7 +78,7 @@ fn screens_fit_and_no_word_is_split() {
                 assert!(width <= usize::from(columns), "{args:?} at {columns}: {width} columns: {line}");
             }
             let note = format!("at {columns} columns, are is left out; a wider terminal or a pipe has all");
-            let known = &words(&piped) | &words(&note);
+            let known = &(&words(&piped) | &words(&note)) | &words(HINT);
             let strange: Vec<_> = words(&screen).difference(&known).cloned().collect();
             assert!(strange.is_empty(), "{args:?} at {columns}: {strange:?} in\n{screen}");
         }
@@ -101,7 +105,7 @@ fn a_terminal_without_a_width_has_80_columns() {
     assert!(longest.is_some_and(|width| (60..=80).contains(&width)), "{longest:?}: {screen}");
 }
 
-/// Digits become 9s, and what depends on the machine is left out.
+/// Replaces digits by 9, and removes machine-dependent parts.
 fn masked(screen: &str) -> String {
     screen.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect()
 }

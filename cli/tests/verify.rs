@@ -1,4 +1,4 @@
-//! `run --verify`: exit codes, and what it says of right and of wrong programs.
+//! Tests `run --verify`: exit codes, and its reports on right and wrong programs.
 
 mod common;
 
@@ -14,7 +14,7 @@ const LAYERS: &str = r#"
   (let b (softmax (mul a (const f32[] { 2.0 })) :axis -1) :origin second)
   (output y (matmul b v)))"#;
 
-/// A directory with one wrong rule in it.
+/// Returns a directory with one wrong rule in it.
 fn wrong(dir: &Dir) -> String {
     let rule = r#"
 ;; softmax is not linear
@@ -43,7 +43,7 @@ fn a_right_plan_passes_and_a_wrong_rule_is_named() {
     let (graph, rules) = (dir.file("layers.graph", LAYERS), wrong(&dir));
     let graph = graph.to_str().expect("UTF-8");
     let out = eutectic(["run", graph, "--verify"]).good();
-    assert!(out.contains("within what rounding may change") && out.contains("error bounds"), "{out}");
+    assert!(out.contains("agree up to rounding") && out.contains("error bounds"), "{out}");
 
     let run = eutectic(["run", graph, "--verify", "--rules", &rules]);
     assert_eq!(run.code, Some(1), "{}\n{}", run.out, run.err);

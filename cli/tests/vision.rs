@@ -1,4 +1,4 @@
-//! `run` of models that take images: from a picture to a mask, to an embedding, to numbers; and what it says where that cannot be.
+//! Tests `run` of models that take images: from a picture to a mask, an embedding, or numbers; and its errors.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use common::{Dir, eutectic};
 
-/// A file of the tiny models that `models/golden/make_sam.py` makes.
+/// Returns a file of the tiny models that `models/golden/make_sam.py` makes.
 fn golden(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../models/golden/sam").join(name);
     path.to_str().expect("the path is UTF-8").to_string()
@@ -60,29 +60,29 @@ fn what_does_not_fit_is_said() {
     let refused = |args: &[&str], says: &[&str]| eutectic([&["run"], args].concat()).refused(says);
     refused(
         &["sam", "--weights", &model, "--image", &image, "--point", "83,0"],
-        &["--point 83,0 lies outside", "83x37", "x is from 0 to 82"],
+        &["--point 83,0 is outside", "83x37", "x is from 0 to 82"],
     );
     refused(&["sam", "--preset", "vit-x"], &["vit-x", "vit-b, vit-l, vit-h"]);
     refused(
         &["sam", "--weights", &model, "--image", &golden("model/config.json")],
         &["not a usable PNG or JPEG image"],
     );
-    refused(&["sam", "--weights", &model, "--out", "x.png"], &["a picture shows an image, and there is none"]);
+    refused(&["sam", "--weights", &model, "--out", "x.png"], &["there is no image"]);
     refused(&["sam", "--weights", &model, "--image", &image, "--out", "x.bmp"], &["x.bmp", ".npy", ".png"]);
     refused(
         &["sam", "--weights", &golden("model/original.pt"), "--image", &image],
-        &["does not say which model", "--preset"],
+        &["does not state its model", "--preset"],
     );
     refused(
         &["sam", "--weights", &golden("sam3"), "--image", &image],
-        &["not the configuration of a SAM model", "model_type"],
+        &["the configuration of a SAM model", "model_type"],
     );
     refused(
         &["sam3", "--weights", &golden("sam3"), "--image", &image, "--point", "1,1"],
-        &["--point: sam3 makes no masks"],
+        &["--point does not apply to sam3"],
     );
     refused(
         &["sam3-neck", "--weights", &golden("sam3"), "--image", &image],
-        &["--image: sam3-neck takes no pixels", "--input"],
+        &["--image does not apply to sam3-neck", "--input"],
     );
 }

@@ -1,4 +1,4 @@
-//! What `rules why` says a rule is worth is what `rules ablate` finds when it is left out.
+//! Compares the value of a rule in `rules why` with that of `rules ablate`.
 
 mod common;
 
@@ -59,4 +59,39 @@ fn a_rule_without_which_there_is_no_program_says_what_lacks_one() {
     }
     // The reason stands below the table, which it would make as wide as itself.
     assert!(ablated.lines().take_while(|line| !line.starts_with("without ")).all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn a_rule_that_loses_has_a_price_and_can_be_forced() {
+    let dir = Dir::new();
+    let graph = "(graph \"g\" (input x f32[64 256]) (output y (neg x)))";
+    let rules = ";; −x = log(1/eˣ)
+(rule mine/turned (forall (F float) (?x F[A..])) (=> (neg ?x) (log (reciprocal (exp ?x)))) (canonical) (eq reassoc))
+;; −(−eˣ) = eˣ
+(rule mine/elsewhere (forall (F float) (?x F[A..])) (=> (neg (neg (exp ?x))) (exp ?x)) (eq exact))
+";
+    let (graph, rules) = (dir.file("g.graph", graph), dir.file("a.rules", rules));
+    let [graph, rules] = [graph.to_str().expect("UTF-8"), rules.to_str().expect("UTF-8")];
+    let opt = |more: &[&str]| eutectic([&["opt", graph, "--rules", rules], more].concat());
+    let forced = opt(&["--force", "mine/turned", "--format", "json"]).good();
+    let forced: Value = serde_json::from_str(&forced).expect("it is JSON");
+    let seconds = |name: &str| forced["forced"][name].as_f64().expect("a number");
+    assert!(seconds("predicted_s") > seconds("chosen_s"), "{}", forced["forced"]);
+    assert_eq!(forced["forced"]["predicted_s"], forced["predicted_s"]);
+    let said = opt(&["--force", "mine/turned", "--print", "kernels"]).good();
+    assert!(said.contains("mine/turned is forced") && said.contains("% dearer: "), "{said}");
+    // `why` has the same price.
+    let why = json(&["rules", "why", "mine/turned", graph, "--rules", rules, "--format", "json"]);
+    let ratio = why[0]["with_it"]["predicted_ratio"].as_f64().expect("a number");
+    assert!((ratio - seconds("predicted_s") / seconds("chosen_s")).abs() < 1e-6, "{}", why[0]["with_it"]);
+    let text = eutectic(["rules", "why", "mine/turned", graph, "--rules", rules]).good().replace('\n', " ");
+    assert!(text.contains("the cheapest plan with it is"), "{text}");
+    opt(&["--force", "mine/elsewhere"])
+        .refused(&["cannot force mine/elsewhere because it does not change the program", "rules why"]);
+    opt(&["--force", "mine/tuned"]).refused(&["no rule is named `mine/tuned`", "did you mean"]);
+    // A price that the rule states decides, and predictions stay.
+    let cheap = std::fs::read_to_string(rules).expect("it is there").replace("(canonical)", "(canonical) (price 0.01)");
+    let cheap = dir.file("cheap.rules", cheap);
+    let taken = eutectic(["opt", graph, "--rules", cheap.to_str().expect("UTF-8"), "--force", "mine/turned"]).good();
+    assert!(taken.contains("the chosen plan has kernels of it"), "{taken}");
 }

@@ -1,4 +1,4 @@
-//! The backends that there are: adding one is its folder, and a line here.
+//! The list of backends. A new backend adds its folder and a line here.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use crate::Cpu;
 
 type Open = fn(&Setup) -> Result<Arc<dyn Backend>, BackendError>;
 
-/// A backend that programs can be compiled for, if this build has it and this machine has what it needs.
+/// A backend for which programs can be compiled, if this build contains it and this machine meets its requirements.
 pub struct Listed {
     /// Its name, as [`Backend::name`] gives it.
     pub name: &'static str,
-    /// What it runs programs on.
+    /// The devices on which it runs programs.
     pub about: &'static str,
-    /// None where the feature of its name is off.
+    /// `None` if the feature of its name is off.
     pub(crate) open: Option<Open>,
 }
 
-/// All that there are, in this build or not; the first is the one that runs everywhere.
+/// All backends, including those that are not in this build. The first one runs everywhere.
 pub const BACKENDS: &[Listed] = &[
     Listed { name: "cpu", about: "the processor: threads over cache-sized tiles", open: Some(Cpu::open) },
     Listed { name: "cuda", about: "an NVIDIA GPU: kernels compiled when they are needed", open: CUDA },

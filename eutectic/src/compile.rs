@@ -1,4 +1,4 @@
-//! From a graph to a program: outline, rewrite, plan, lower, compile.
+//! Compiles graphs to programs: outline, rewrite, plan, lower, compile.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use eutectic_lowering::{
     unjoined::{UnjoinedPair, unjoined_pairs},
 };
 use eutectic_rewrites::{
-    Choice, Options as RewriteOptions, Phase, RewriteError, Rewritten, Rule, RuleSet, Why, optimize,
+    Choice, Device, LIMITS, Options as RewriteOptions, Phase, RewriteError, Rewritten, Rule, RuleSet, Why, optimize,
     rule::{AppliedOp, OpTerm, Term},
     why,
 };
@@ -31,18 +31,18 @@ use rustc_hash::FxHasher;
 
 use crate::{
     Error, Session, extract,
-    round::{self, Round},
+    replan::{self, Replan},
     units::{PlanUnits, joined},
 };
 
-/// How to compile.
+/// The options of the compiler.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Limits of the rewriter.
     pub rewrite: RewriteOptions,
-    /// How plans are searched.
+    /// The options of the plan search.
     pub search: SearchOptions,
-    /// Whether repeated layers are optimized once; fusion across the cuts is given up.
+    /// Whether repeated layers are optimized once. Kernels are then not fused across layer boundaries.
     pub outline: bool,
 }
 
@@ -60,89 +60,107 @@ pub struct Compiler {
     options: Options,
 }
 
-/// The rules that programs for a backend are rewritten by: the embedded packs, and those that it brings.
+/// Returns the rules that programs for a backend are rewritten by: the embedded packs, and the backend's own rules.
 ///
 /// # Errors
-/// Everything that is wrong with the backend's rules; a name that both have.
+/// If the backend's rules are wrong, or have the name of a rule in a pack. The error lists all problems.
 pub fn packs(backend: &dyn Backend) -> Result<RuleSet, Error> {
     Ok(RuleSet::embedded()?.and(rules_of(backend)?)?)
 }
 
-/// The rules that a backend brings.
+/// Returns the limits of a backend by the names that rules have for them.
+fn limits(backend: &dyn Backend) -> Vec<(&'static str, u64)> {
+    let limits = backend.limits();
+    let of = |name: &str| match name {
+        "memory" => limits.capacity,
+        "buffer" => limits.binding,
+        "alignment" => limits.alignment,
+        "arguments" => limits.arguments,
+        "instructions" => limits.instrs,
+        "loads" => limits.loads,
+        "stores" => limits.stores,
+        "axes" => limits.rank,
+        "extent" => limits.extent,
+        other => unreachable!("the table has no limit `{other}`"),
+    };
+    LIMITS.iter().map(|(name, _)| (*name, of(name) as u64)).collect()
+}
+
+/// Returns the rules that a backend brings.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// If they are wrong. The error lists all problems.
 pub fn rules_of(backend: &dyn Backend) -> Result<RuleSet, Error> {
     let source = |(name, text): &(&str, &str)| Source::new(format!("{}/rules/{name}", backend.name()), *text);
     Ok(RuleSet::read(&backend.rules().iter().map(source).collect::<Vec<_>>())?)
 }
 
-/// A graph with its plan, lowered: everything short of the device.
+/// The result of all stages except compilation for the device.
 #[derive(Debug)]
 pub struct Planned {
-    /// The blocks and their calls.
+    /// The distinct blocks and their calls.
     pub outlined: Outlined,
-    /// What rewriting each block found.
+    /// The e-graph of each block after rewriting.
     pub rewritten: Vec<Rewritten>,
     /// Each block's plan.
     pub blocks: Vec<PlannedBlock>,
-    /// The program.
+    /// The lowered program.
     pub lowered: Lowered,
-    /// How long each stage took.
+    /// The time of each stage.
     pub times: StageTimes,
 }
 
-/// How long the stages of a compilation took.
+/// The times of the stages of a compilation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
-    /// Finding repeated blocks.
+    /// The time to find repeated blocks.
     pub outline: Duration,
-    /// Saturating the e-graphs.
+    /// The time to saturate the e-graphs.
     pub rewrite: Duration,
-    /// Searching plans.
+    /// The time to search plans.
     pub plan: Duration,
-    /// Lowering, with the memory plan.
+    /// The time to lower the program, including memory planning.
     pub lower: Duration,
 }
 
 impl StageTimes {
-    /// All stages together.
+    /// Returns the sum of all stages.
     pub fn total(&self) -> Duration {
         self.outline + self.rewrite + self.plan + self.lower
     }
 }
 
 impl Compiler {
-    /// A compiler with the [`packs`] for a backend, but for the rules whose contract is `fast`, and default options.
+    /// Returns a compiler with default options and the [`packs`] for a backend, without rules whose contract is `fast`.
     ///
     /// # Errors
-    /// When these rules do not load: a defect of this build, or of the backend.
+    /// If these rules do not load, which is a defect of this build or of the backend.
     pub fn new(backend: impl Backend + 'static) -> Result<Compiler, Error> {
         let rules = packs(&backend)?.choose(&Choice::default())?;
-        Ok(Compiler::of(backend, rules))
+        Ok(Compiler::from_backend(backend, rules))
     }
 
-    /// A compiler with these rules and default options.
-    pub fn of(backend: impl Backend + 'static, rules: RuleSet) -> Compiler {
-        Compiler::on(Arc::new(backend), rules)
+    /// Returns a compiler with these rules and default options.
+    pub fn from_backend(backend: impl Backend + 'static, rules: RuleSet) -> Compiler {
+        Compiler::from_arc(Arc::new(backend), rules)
     }
 
-    /// As [`Compiler::of`], for a backend that others hold too.
-    pub fn on(backend: Arc<dyn Backend>, rules: RuleSet) -> Compiler {
+    /// Returns a compiler like [`Compiler::from_backend`], for a shared backend.
+    pub fn from_arc(backend: Arc<dyn Backend>, rules: RuleSet) -> Compiler {
         Compiler { backend, rules: Arc::new(rules), options: Options::default() }.for_its_backend()
     }
 
-    /// With other rules.
+    /// Replaces the rules.
     pub fn with_rules(mut self, rules: RuleSet) -> Compiler {
         self.rules = Arc::new(rules);
         self
     }
 
-    /// With the rules that say what the declared ops of a graph are made of. Compiling a graph adds them anyway; whoever asks the
-    /// compiler for its rules finds them then.
+    /// Adds the definitions of a graph's declared ops to the rules. Compiling a graph adds them anyway; this makes them
+    /// visible in the compiler's rules.
     ///
     /// # Errors
-    /// When the rules declare another op under the name of one of these.
+    /// If the rules declare another op under the name of one of these.
     pub fn with_ops_of(mut self, graph: &Graph) -> Result<Compiler, Error> {
         let rules = self.rules.with_ops_of(graph).map_err(RewriteError::from)?;
         if let Cow::Owned(rules) = rules {
@@ -151,61 +169,74 @@ impl Compiler {
         Ok(self)
     }
 
-    /// With other options; rules always run for the compiler's own backend.
+    /// Replaces the options. Rules always run for the compiler's own backend.
     pub fn with_options(mut self, options: Options) -> Compiler {
         self.options = options;
         self.for_its_backend()
     }
 
     fn for_its_backend(mut self) -> Compiler {
-        self.options.rewrite.backend = Some(self.backend.name().into());
+        self.options.rewrite.device =
+            Device { backend: Some(self.backend.name().into()), limits: limits(&*self.backend) };
         self
     }
 
-    /// With another plan search.
+    /// Replaces the strategy of the plan search.
     pub fn with_strategy(mut self, strategy: Strategy) -> Compiler {
         self.options.search.strategy = strategy;
         self
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn rules(&self) -> &RuleSet {
         &self.rules
     }
 
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
     }
 
-    /// Rewrites, plans and lowers a graph whose symbolic dims are bound to numbers, or are extents at run time.
+    /// Rewrites, plans and lowers a graph. Its symbolic dims must have numbers or be run-time extents.
     ///
     /// # Errors
-    /// When the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute something or has too
-    /// little memory.
+    /// If the graph is not valid or has unbound dims, a rule breaks a type, or the backend cannot compute a part or has
+    /// too little memory.
     pub fn plan(&self, graph: &Graph) -> Result<Planned, Error> {
-        self.settled(graph, None, |_| Ok(())).map(|(planned, ())| planned)
+        self.replan_until_accepted(graph, None, |_| Ok(())).map(|(planned, ())| planned)
     }
 
-    /// As [`Compiler::compile_planned`], by plans that were found before: one for each distinct block, of a [`Planned`] of the same graph,
-    /// rules and backend. The graph is rewritten, and nothing is searched.
+    /// Compiles with known plans instead of a search: one for each distinct block of a [`Planned`] of the same graph,
+    /// rules and backend. The graph is rewritten again.
     ///
     /// # Errors
-    /// As [`Compiler::compile`]; and when the plans are of something else, as their `fingerprints` ([`Planned::fingerprints`]) say.
+    /// See [`Compiler::compile`]. In addition, if the plans belong to another e-graph, which `fingerprints`
+    /// ([`Planned::fingerprints`]) show.
     pub fn compile_by(&self, graph: &Graph, plans: &[Plan], fingerprints: &[u64]) -> Result<(Planned, Session), Error> {
         let given = GivenPlans { plans, fingerprints };
-        let (planned, executable) = self.settled(graph, Some(given), |program| self.backend.compile(program))?;
+        let (planned, executable) =
+            self.replan_until_accepted(graph, Some(given), |program| self.backend.compile(program))?;
         let session = Session::new(planned.lowered.program.clone(), executable);
         Ok((planned, session))
     }
 
-    /// Plans a graph, and plans it again without what is refused by `build` or by the backend, or for less memory, until nothing is.
-    fn settled<T>(
+    /// Plans a graph by plans that were found before, like [`Compiler::compile_by`], and compiles nothing.
+    ///
+    /// # Errors
+    /// As [`Compiler::compile_by`].
+    pub fn plan_by(&self, graph: &Graph, plans: &[Plan], fingerprints: &[u64]) -> Result<Planned, Error> {
+        let given = GivenPlans { plans, fingerprints };
+        self.replan_until_accepted(graph, Some(given), |_| Ok(())).map(|(planned, ())| planned)
+    }
+
+    /// Plans a graph until `build` and the backend accept the program. Each round excludes kernels that were refused,
+    /// or reduces memory.
+    fn replan_until_accepted<T>(
         &self,
         graph: &Graph,
         given: Option<GivenPlans<'_>>,
@@ -219,20 +250,20 @@ impl Compiler {
             let all: Vec<&Block> = outlined.iter().flat_map(|part| &part.blocks).collect();
             each(&all, |block| optimize(&block.graph, &self.rules, &self.options.rewrite))
         })?;
-        let mut round = Round::default();
+        let mut replan = Replan::default();
         loop {
             let blocks = timed(&mut times.plan, || match given {
                 Some(given) => self.by(given, &rewritten),
-                None => each(&rewritten, |rewritten| self.plan_block(rewritten, &round)),
+                None => each(&rewritten, |rewritten| self.plan_block(rewritten, &replan)),
             })?;
             let lowered = timed(&mut times.lower, || units.lower(&outlined, &blocks, &*self.backend))?;
-            let built = if round.fits(&lowered.program, &*self.backend)? {
-                match round::refusals(&lowered.program, &*self.backend) {
+            let built = if replan.fits(&lowered.program, &*self.backend)? {
+                match replan::refusals(&lowered.program, &*self.backend) {
                     refusals if refusals.is_empty() => build(&lowered.program),
                     problems => Err(BackendError::Unsupported { backend: self.backend.name().into(), problems }),
                 }
             } else {
-                // Another search may find a plan that takes less; one that is given stays what it is.
+                // A new search may find a plan that needs less. A given plan cannot change.
                 if given.is_some() {
                     return Err(Error::Plan("it takes more memory than the device has".into()));
                 }
@@ -243,12 +274,12 @@ impl Compiler {
                     return Ok((Planned { outlined: joined(outlined), rewritten, blocks, lowered, times }, built));
                 }
                 Err(error) if given.is_some() => return Err(error.into()),
-                Err(error) => round.learn(error, &lowered.program)?,
+                Err(error) => replan.learn(error, &lowered.program)?,
             }
         }
     }
 
-    /// The blocks by plans that were found before.
+    /// Plans the blocks by the given plans.
     fn by(&self, given: GivenPlans<'_>, rewritten: &[Rewritten]) -> Result<Vec<PlannedBlock>, Error> {
         let found: Vec<u64> = rewritten.iter().map(|rewritten| fingerprint(&rewritten.classes)).collect();
         if found != given.fingerprints || found.len() != given.plans.len() {
@@ -265,7 +296,7 @@ impl Compiler {
                 && plan.choice.iter().enumerate().all(known)
                 && plan.host.iter().all(|&host| host < count);
             if !fits {
-                return Err(Error::Plan("it names classes or e-nodes that are not there".into()));
+                return Err(Error::Plan("it names classes or e-nodes that do not exist".into()));
             }
             let space = Space::new(&classes, &*self.backend);
             let priced = space.price(plan).map_err(|e| Error::Plan(e.to_string()))?;
@@ -280,15 +311,15 @@ impl Compiler {
         rewritten.iter().zip(given.plans).map(block).collect()
     }
 
-    fn plan_block(&self, rewritten: &Rewritten, round: &Round) -> Result<PlannedBlock, Error> {
+    fn plan_block(&self, rewritten: &Rewritten, replan: &Replan) -> Result<PlannedBlock, Error> {
         let classes = rewritten.classes.clone();
-        let space = Space::within(&classes, &*self.backend, &round.refused, round.short);
+        let space = Space::within(&classes, &*self.backend, &replan.refused, replan.memory_pressure);
         let searched = search(&space, &self.options.search)
             .map_err(|e| Error::unplannable(&space, self.left_out(&classes), &e))?;
         Ok(PlannedBlock { classes, searched })
     }
 
-    /// The rules that say what ops of these classes are made of and were not chosen.
+    /// Returns the rules that define ops of these classes and are not among the compiler's rules.
     fn left_out(&self, classes: &EClasses) -> Vec<String> {
         let there = |op: Op| classes.classes.iter().flat_map(|class| &class.nodes).any(|node| node.op == op);
         let defines = |rule: &&Rule| {
@@ -303,18 +334,18 @@ impl Compiler {
             defines
         };
         let all = packs(&*self.backend).unwrap_or_default();
-        // The rules that define declared ops.
+        // Includes the rules that define declared ops.
         let own: Vec<Op> = classes.classes.iter().flat_map(|class| &class.nodes).map(|node| node.op).collect();
         let own = RuleSet::default().defining(own);
         let left_out = all.iter().chain(own.iter()).filter(defines).filter(|rule| self.rules.get(&rule.name).is_none());
         left_out.map(|rule| rule.name.to_string()).collect()
     }
 
-    /// The program of each block as a phase of rewriting leaves it. Of the equal programs that are known by then it is the one
-    /// that greedy planning takes, or, while part of it has no kernel yet, the one of fewest ops.
+    /// Returns the program of each block after a phase of rewriting. Of all equal programs found so far, it is the one
+    /// that greedy planning selects. While a part has no kernel yet, it is the one with the fewest ops.
     ///
     /// # Errors
-    /// As [`Compiler::plan`], except that the backend need not be able to compute anything.
+    /// See [`Compiler::plan`]. The backend need not support the program.
     pub fn after_phase(&self, graph: &Graph, phase: Phase) -> Result<Vec<Graph>, Error> {
         let graph = &*bound(graph)?;
         let options = RewriteOptions { until: Some(phase), ..self.options.rewrite.clone() };
@@ -328,10 +359,11 @@ impl Compiler {
         self.outlined(&PlanUnits::of(graph)?).iter().flat_map(|part| &part.blocks).map(after).collect()
     }
 
-    /// What became of the `wanted` rules on a graph, and where they nearly match; each block is looked at once.
+    /// Returns the results of the `wanted` rules on a graph, and the positions where they almost match. Each distinct
+    /// block is searched once.
     ///
     /// # Errors
-    /// When the graph is not valid or has unbound dims, or a rule breaks a type.
+    /// If the graph is not valid or has unbound dims, or a rule breaks a type.
     pub fn why(&self, graph: &Graph, wanted: impl Fn(&str) -> bool) -> Result<Vec<Why>, Error> {
         let graph = &*bound(graph)?;
         let mut all: Vec<Why> = Vec::new();
@@ -346,42 +378,60 @@ impl Compiler {
         Ok(all)
     }
 
-    /// Each part, cut into blocks.
+    /// Splits each part into blocks.
     pub(crate) fn outlined(&self, units: &PlanUnits<'_>) -> Vec<Outlined> {
         let of =
             |graph: &Cow<'_, Graph>| if self.options.outline { outline::outline(graph) } else { outline::whole(graph) };
         units.graphs.iter().map(of).collect()
     }
 
-    /// Compiles a graph whose symbolic dims are bound to numbers, or are extents at run time ([`eutectic_ir::Dim::between`]). What the
-    /// device's own compiler refuses is planned in another way.
+    /// Compiles a graph. Its symbolic dims must have numbers or be run-time extents ([`eutectic_ir::Dim::between`]). If
+    /// the device's own compiler refuses a kernel, the graph is planned again without it.
+    ///
+    /// ```
+    /// use eutectic::{Compiler, Cpu, DType, Graph, Tensor, Type};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut graph = Graph::new("sum of rows");
+    /// let x = graph.input("x", Type::tensor(DType::F32, &[2, 3]))?;
+    /// let y = graph.apply("reduce-sum", &[x], &[("axes", [1_i64].as_slice().into()), ("keep", false.into())])?;
+    /// graph.output("y", y)?;
+    ///
+    /// let mut session = Compiler::new(Cpu::default())?.compile(&graph)?;
+    /// session.load(&[])?; // the program has no parameters
+    /// let y = session.run(&[Tensor::from_f32(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?])?;
+    /// assert_eq!(y[0].to_f64(), [6.0, 15.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`Compiler::plan`]; and everything that the backend cannot build in any way that was found.
+    /// See [`Compiler::plan`]. In addition, if the backend cannot build any program that was planned. The error lists
+    /// every refused part.
     pub fn compile(&self, graph: &Graph) -> Result<Session, Error> {
         self.compile_planned(graph).map(|(_, session)| session)
     }
 
-    /// As [`Compiler::compile`], with the plan.
+    /// Compiles as [`Compiler::compile`] does, and also returns the plan.
     ///
     /// # Errors
-    /// As [`Compiler::compile`].
+    /// See [`Compiler::compile`].
     pub fn compile_planned(&self, graph: &Graph) -> Result<(Planned, Session), Error> {
-        let (planned, executable) = self.settled(graph, None, |program| self.backend.compile(program))?;
+        let (planned, executable) = self.replan_until_accepted(graph, None, |program| self.backend.compile(program))?;
         let session = Session::new(planned.lowered.program.clone(), executable);
         Ok((planned, session))
     }
 
-    /// Compiles a program as it is planned.
+    /// Compiles a planned program.
     ///
     /// # Errors
-    /// Everything that the backend cannot build.
+    /// If the backend cannot build a part. The error lists all such parts.
     pub fn build(&self, planned: &Planned) -> Result<Session, Error> {
         let executable = self.backend.compile(&planned.lowered.program)?;
         Ok(Session::new(planned.lowered.program.clone(), executable))
     }
 
-    /// The kernels of each distinct block's plan, for people.
+    /// Returns the kernels of each distinct block's plan, for people.
     pub fn describe(&self, planned: &Planned) -> Vec<Vec<KernelReport>> {
         planned
             .blocks
@@ -390,21 +440,22 @@ impl Compiler {
             .collect()
     }
 
-    /// For each distinct block, the pairs of kernels of which one reads what the other stores, and why they are not one.
+    /// Returns, for each distinct block, the pairs of a kernel and a reader of its results, with the reason why they
+    /// were not joined.
     pub fn unjoined_pairs(&self, planned: &Planned) -> Vec<Vec<UnjoinedPair>> {
         let pairs = |block: &PlannedBlock| unjoined_pairs(&Space::new(&block.classes, &*self.backend), &block.searched);
         planned.blocks.iter().map(pairs).collect()
     }
 }
 
-/// Plans that were found before, and what they were found in.
+/// Plans that were found before, with the fingerprints of their e-graphs.
 #[derive(Clone, Copy)]
 struct GivenPlans<'a> {
     plans: &'a [Plan],
     fingerprints: &'a [u64],
 }
 
-/// What tells one saturated e-graph from another: a plan means nothing in another one.
+/// Returns a fingerprint of a saturated e-graph. A plan is meaningless in any other e-graph.
 fn fingerprint(classes: &EClasses) -> u64 {
     let mut hasher = FxHasher::default();
     for class in &classes.classes {
@@ -419,35 +470,36 @@ fn fingerprint(classes: &EClasses) -> u64 {
 }
 
 impl Planned {
-    /// For each distinct block, what tells its e-graph from others: plans are of one e-graph.
+    /// Returns the fingerprint of each distinct block's e-graph, to which its plan belongs.
     pub fn fingerprints(&self) -> Vec<u64> {
         self.blocks.iter().map(|block| fingerprint(&block.classes)).collect()
     }
 
-    /// The program that the plan computes: the graph that was planned as rules have rewritten it and the search has chosen.
-    /// Outputs, inputs and parameters keep their names; inputs and parameters that nothing reads any more are left out.
+    /// Returns the program that the plan computes: the planned graph as rewritten by the rules and chosen by the
+    /// search. Outputs, inputs and parameters keep their names. Inputs and parameters without readers are left out.
     ///
     /// # Errors
-    /// When the graph has loops, whose bodies are programs of their own; when a plan holds what does not fit its ops: a defect.
+    /// If the graph has loops, whose bodies are separate programs; or if a plan does not fit its ops, which is a
+    /// defect.
     ///
     /// # Panics
-    /// When `graph` is not the one that was planned.
+    /// If `graph` is not the planned graph.
     pub fn chosen(&self, graph: &Graph) -> Result<Graph, Error> {
         if has_loops(graph) {
             return Err(GraphError {
                 op: "loop".into(),
                 operands: String::new(),
                 origin: Origin::default(),
-                problem: "what is chosen for a program with loops is no one graph".into(),
-                help: "look at its blocks".into(),
+                problem: "cannot extract one graph because the program has loops".into(),
+                help: "use its blocks".into(),
             }
             .into());
         }
         Ok(extract::whole(&*bound(graph)?, &self.outlined, &self.blocks)?)
     }
 
-    /// What each step of the run program is predicted to cost; nothing is known of copies between outputs, nor counted of what a kernel stores
-    /// besides for the block after it.
+    /// Returns the predicted cost of each step of the run program; `None` for copies between outputs. Stores that a
+    /// kernel does for the block after it are not counted.
     pub fn step_costs(&self) -> Vec<Option<Cost>> {
         let cost = |(call, kernel): (usize, usize)| {
             self.blocks[self.outlined.calls[call].block].searched.priced.kernels[kernel].1
@@ -455,26 +507,27 @@ impl Planned {
         self.lowered.steps.iter().map(|step| step.map(cost)).collect()
     }
 
-    /// Predicted seconds of a run.
+    /// Returns the predicted time of a run in seconds.
     pub fn seconds(&self) -> f64 {
         self.step_costs().into_iter().flatten().map(|c| c.seconds).sum()
     }
 }
 
-/// A graph without symbols as it is; binding would infer every type anew, and tells of others what is open.
+/// Returns a graph without symbols unchanged, because binding would infer every type again. For other graphs, the error
+/// names the unbound symbols.
 pub(crate) fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
     let fixed = graph.symbols().is_empty() && graph.extents().is_empty();
     let graph = if fixed { Cow::Borrowed(graph) } else { Cow::Owned(graph.bind(&Default::default())?) };
     graph.fits()?;
     graph.computes()?;
-    // Before the graph is cut into parts, which do not see who reads their results.
+    // Observed values are found before the graph is cut, because a part does not know the readers of its results.
     match graph.observed() {
         Cow::Owned(observed) => Ok(Cow::Owned(observed)),
         Cow::Borrowed(_) => Ok(graph),
     }
 }
 
-/// The results for all of some items, computed in parallel; of several errors, the first in order.
+/// Applies a function to all items in parallel. Of several errors, it returns the first in order.
 fn each<T: Sync, R: Send, E: Send>(items: &[T], of: impl Fn(&T) -> Result<R, E> + Send + Sync) -> Result<Vec<R>, E> {
     items.par_iter().map(of).collect::<Vec<_>>().into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a graph and its results.
+//! Errors between a graph and its results.
 
 use eutectic_backend::BackendError;
 use eutectic_ir::{
@@ -15,7 +15,7 @@ use crate::BACKENDS;
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A graph that does not hold together, or has unbound dims.
+    /// A graph that is not valid, or has unbound dims.
     #[error(transparent)]
     Graph(#[from] GraphError),
     /// Rule files that do not load.
@@ -27,38 +27,40 @@ pub enum Error {
     /// A rule that breaks a type, or a graph that cannot be rewritten.
     #[error(transparent)]
     Rewrite(#[from] RewriteError),
-    /// What the backend cannot compute, with its place in the model.
+    /// The parts that the backend cannot compute, with their places in the model.
     #[error("the backend `{backend}` cannot compute this program:\n{}{}", .problems.join("\n"), named(.left_out))]
     Unsupported {
         /// The backend.
         backend: String,
-        /// Each thing that stands in the way.
+        /// Each unsupported part.
         problems: Vec<String>,
-        /// Rules that say what ops of the program are made of, and are not among the compiler's.
+        /// Rules that define ops of the program and are not among the compiler's rules.
         left_out: Vec<String>,
     },
-    /// More memory than the device has, however the program is planned.
-    #[error("a session takes {needed} bytes of memory at least, the backend `{backend}` has {capacity}: {what}")]
+    /// The program needs more memory than the device has, whichever way it is planned.
+    #[error(
+        "cannot run the program because a session needs at least {needed} bytes of memory, and the backend `{backend}` has {capacity}: {what}"
+    )]
     Memory {
         /// The backend.
         backend: String,
-        /// Bytes that the leanest plan takes.
+        /// The number of bytes that the smallest plan needs.
         needed: usize,
-        /// Bytes that the device has.
+        /// The number of bytes that the device has.
         capacity: usize,
-        /// What they are for.
+        /// The contents of the memory.
         what: String,
     },
-    /// A result for which this machine has no memory left.
-    #[error("a result of type {ty} takes {bytes} bytes of memory, which are not free here")]
+    /// There is not enough free memory for a result.
+    #[error("cannot allocate {bytes} bytes of memory for a result of type {ty}")]
     NoRoom {
         /// Its type.
         ty: Type,
-        /// How many it takes.
+        /// Its size in bytes.
         bytes: usize,
     },
-    /// A plan that was found before and is of something else.
-    #[error("the plan does not fit: {0}")]
+    /// A given plan that belongs to another program.
+    #[error("the plan does not fit this program: {0}")]
     Plan(String),
     /// A plan that could not be lowered.
     #[error(transparent)]
@@ -66,7 +68,7 @@ pub enum Error {
     /// The backend.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// A directory that holds no usable model.
+    /// A directory that does not contain a usable model.
     #[cfg(feature = "text")]
     #[error(transparent)]
     Model(#[from] Box<OpenError>),
@@ -74,7 +76,7 @@ pub enum Error {
     #[cfg(feature = "text")]
     #[error(transparent)]
     Batch(#[from] ShapeError),
-    /// A text that has no tokens.
+    /// A text that cannot be tokenized.
     #[cfg(feature = "text")]
     #[error(transparent)]
     Text(#[from] TokensError),
@@ -82,24 +84,24 @@ pub enum Error {
     #[cfg(feature = "text")]
     #[error(transparent)]
     Language(#[from] LanguageError),
-    /// A name that is no backend's.
+    /// No backend has this name.
     #[error("no backend is named `{name}`{}; `eutectic devices` lists them: {}", meant(.name), known().join(", "))]
     NoBackend {
         /// The name.
         name: String,
     },
-    /// A backend that was left out of this build.
-    #[error("this build has no backend `{name}`: it takes the feature `{name}`")]
+    /// A backend that is not part of this build.
+    #[error("cannot open the backend `{name}` because this build lacks it; build with the feature `{name}`")]
     NotBuilt {
         /// Its name, which is that of its feature.
         name: &'static str,
     },
-    /// A backend that does not run here, or not as it was asked to.
-    #[error("the backend `{name}` cannot be opened: {why}")]
+    /// A backend that cannot be opened on this machine or with this setup.
+    #[error("cannot open the backend `{name}`: {why}")]
     Open {
         /// Its name.
         name: &'static str,
-        /// What is missing, or wrong with what was asked for.
+        /// The missing requirement, or the invalid request.
         #[source]
         why: BackendError,
     },
@@ -134,7 +136,8 @@ impl From<LoadError> for Error {
 }
 
 impl Error {
-    /// Every class of a space that no kernel computes although all of its operands could be: what really stands in the way.
+    /// Returns an error that lists every class without a kernel whose operands can be computed. These classes are the
+    /// causes of the failure.
     pub(crate) fn unplannable(space: &Space<'_>, left_out: Vec<String>, error: &PlanError) -> Error {
         let mut problems = eutectic_lowering::search::obstacles(space);
         if problems.is_empty() {

@@ -1,4 +1,4 @@
-//! The lengths of a session's runs: those that its inputs have, or that are set by name.
+//! The lengths of a session's runs. They are taken from the inputs, or set by name.
 
 use eutectic_backend::Program;
 use eutectic_ir::{Dim, Symbol, Tensor, Type};
@@ -10,19 +10,20 @@ use crate::{
 };
 
 impl Session {
-    /// The length of an extent at run time in the runs of this session: at first, the most that it can be.
+    /// Returns the length of a run-time extent in runs of this session. Initially it is the upper bound.
     ///
     /// # Errors
-    /// When the program has no extent of that name, or parameters were not loaded.
+    /// If the program has no extent of that name, or parameters were not loaded.
     pub fn length(&mut self, name: &str) -> Result<usize, Error> {
         let at = self.extent(name)?;
         Ok(self.running()?.lengths[at])
     }
 
-    /// Sets the length of an extent at run time for the runs that follow. Runs on tensors set the lengths that their inputs have.
+    /// Sets the length of a run-time extent for the following runs. Runs on tensors set the lengths of their inputs
+    /// themselves.
     ///
     /// # Errors
-    /// As [`Session::length`], and when the length is out of bounds.
+    /// See [`Session::length`]. In addition, if the length is out of bounds.
     pub fn set_length(&mut self, name: &str, length: usize) -> Result<(), Error> {
         let at = self.extent(name)?;
         let running = self.running()?;
@@ -41,10 +42,10 @@ impl Session {
         position("extent", self.program().extents.iter().map(|symbol| &*symbol.name), name)
     }
 
-    /// Sets the lengths that inputs have, and returns the types of the outputs of such a run, in their order.
+    /// Sets the lengths to those of the inputs, and returns the types of the outputs of such a run.
     ///
     /// # Errors
-    /// When inputs are not of the program's types, or parameters were not loaded.
+    /// If inputs do not have the program's types, or parameters were not loaded.
     pub fn fit(&mut self, inputs: &[Tensor]) -> Result<Vec<Type>, Error> {
         let program = self.program.clone();
         let running = self.running()?;
@@ -65,16 +66,16 @@ impl Session {
 }
 
 impl Running {
-    /// A type of the program at the lengths of this session.
+    /// Returns a type of the program with the lengths of this session.
     pub(crate) fn at(&self, program: &Program, ty: &Type) -> Type {
         ty.bind(&program.lengths(&self.lengths))
     }
 }
 
-/// The lengths that inputs have; those that none tells stay.
+/// Returns the lengths that the inputs determine. Other lengths do not change.
 ///
 /// # Errors
-/// What is out of bounds, and inputs of which each tells another.
+/// Lengths that are out of bounds, and inputs that contradict each other.
 fn lengths(program: &Program, inputs: &[Tensor], current: &[usize]) -> Result<Vec<usize>, Vec<String>> {
     let (mut lengths, mut told) = (current.to_vec(), vec![None; current.len()]);
     let mut problems = Vec::new();
@@ -86,7 +87,7 @@ fn lengths(program: &Program, inputs: &[Tensor], current: &[usize]) -> Result<Ve
             let given = format!("input `{name}` is {ty}, but {} was given", input.ty());
             let (least, most) = symbol.bounds.unwrap_or_default();
             match (length.filter(|n| (least..=most).contains(n)).and_then(|n| usize::try_from(n).ok()), &told[at]) {
-                (None, _) => problems.push(format!("{given}; {symbol} is {least} to {most}")),
+                (None, _) => problems.push(format!("{given}; {symbol} must be from {least} to {most}")),
                 (Some(n), Some(by)) if lengths[at] != n => {
                     problems.push(format!("{given}; {symbol} is {} by input `{by}`", lengths[at]));
                 }
@@ -97,7 +98,8 @@ fn lengths(program: &Program, inputs: &[Tensor], current: &[usize]) -> Result<Ve
     if problems.is_empty() { Ok(lengths) } else { Err(problems) }
 }
 
-/// The only symbol of a dimension that is linear in it, and what it is where the dimension is `extent`, if it can be.
+/// Returns the only symbol of a dim that is linear in it, with the value for which the dim is `extent`. The value is
+/// `None` if there is none.
 fn solve(dim: &Dim, extent: usize) -> Option<(Symbol, Option<i64>)> {
     let [symbol] = <[Symbol; 1]>::try_from(dim.symbols()).ok()?;
     let at = |n: i64| dim.bind(&|_| Some(Dim::Known(n))).known();

@@ -1,4 +1,4 @@
-//! One program out of saturated e-graphs, as a graph: what people look at between phases, and what a plan computes.
+//! Extracts one program from saturated e-graphs as a graph, for inspection between phases and as the program of a plan.
 
 use eutectic_ir::{
     Attr, Class, Graph, GraphError, NodeId, Op, Origin, Tensor,
@@ -9,10 +9,10 @@ use eutectic_ir::{
 use eutectic_lowering::PlannedBlock;
 use rustc_hash::FxHashMap;
 
-/// The program that a choice of e-nodes computes.
+/// Returns the program that a choice of e-nodes computes.
 ///
 /// # Errors
-/// When the e-graph holds what does not fit its ops: a defect.
+/// If a node of the e-graph does not fit its op, which is a defect.
 pub(crate) fn program(name: &str, classes: &EClasses, choice: &[usize]) -> Result<Graph, GraphError> {
     let mut graph = Graph::new(name);
     let (given, made) = (FxHashMap::default(), FxHashMap::default());
@@ -24,10 +24,10 @@ pub(crate) fn program(name: &str, classes: &EClasses, choice: &[usize]) -> Resul
     Ok(graph)
 }
 
-/// The program that the plans of a graph's blocks compute together.
+/// Returns the program that the plans of a graph's blocks compute together.
 ///
 /// # Errors
-/// As [`program`].
+/// See [`program`].
 pub(crate) fn whole(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock]) -> Result<Graph, GraphError> {
     let mut whole = Graph::new(&graph.name);
     let mut made: FxHashMap<NodeId, NodeId> = FxHashMap::default();
@@ -56,7 +56,8 @@ pub(crate) fn whole(graph: &Graph, outlined: &Outlined, blocks: &[PlannedBlock])
     Ok(whole)
 }
 
-/// What a value of the graph is in the program: the blocks before have made it, or it is given.
+/// Returns the value of the extracted program for a value of the graph. An earlier block computed it, or it is an
+/// input, parameter or state.
 fn value(
     graph: &Graph,
     id: NodeId,
@@ -72,12 +73,12 @@ fn value(
     Ok(value)
 }
 
-/// Attributes with their names.
+/// Returns attributes with their names.
 fn named(op: Op, attrs: &[Attr]) -> Vec<(&'static str, Attr)> {
     op.def().attrs.iter().zip(attrs).map(|(def, value)| (def.name, value.clone())).collect()
 }
 
-/// For each class, the e-node that makes its program smallest, counted in ops as a tree.
+/// Returns, for each class, the e-node of its smallest program. The size is the number of ops of the program as a tree.
 pub(crate) fn fewest_ops(classes: &EClasses) -> Vec<usize> {
     let mut best: Vec<(f64, usize)> = vec![(f64::INFINITY, 0); classes.classes.len()];
     loop {
@@ -97,7 +98,7 @@ pub(crate) fn fewest_ops(classes: &EClasses) -> Vec<usize> {
     }
 }
 
-/// A class of which the value is known needs no op.
+/// Returns the size of an operand. A class with a known value needs no op.
 fn operand_size(classes: &EClasses, best: &[(f64, usize)], class: ClassId) -> f64 {
     if classes.classes[class].scalar.is_some() { 1.0 } else { best[class].0 }
 }
@@ -106,7 +107,8 @@ struct Extraction<'a> {
     classes: &'a EClasses,
     choice: &'a [usize],
     graph: &'a mut Graph,
-    /// What inputs, parameters and states of the block are in the graph, by name; the others become its own.
+    /// The graph's values for inputs, parameters and states of the block, by name. Other leaves become leaves of the
+    /// program.
     given: FxHashMap<String, NodeId>,
     made: FxHashMap<ClassId, NodeId>,
 }
@@ -127,7 +129,8 @@ impl Extraction<'_> {
 
     fn node(&mut self, class: ClassId) -> Result<NodeId, GraphError> {
         let c = &self.classes.classes[class];
-        // What is given needs no other way to it, and plans choose none: `x` may be known to be `cast(cast x)`.
+        // A class with a leaf uses that leaf, as in plans. It may also contain ops on itself: `x` may equal `cast(cast
+        // x)`.
         let given = c.nodes.iter().find(|node| matches!(node.op.def().class, Class::Leaf(_)));
         let node = given.unwrap_or(&c.nodes[self.choice[class]]);
         if let (Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State), Some(Attr::Word(name))) =
@@ -140,9 +143,9 @@ impl Extraction<'_> {
         self.graph.apply_at(node.op, &operands, &named(node.op, &node.attrs), origin(c))
     }
 
-    /// The same number everywhere.
+    /// Adds a constant whose elements are all the same number.
     fn scalar(&mut self, c: &EClass, value: f64) -> Result<NodeId, GraphError> {
-        let (dtype, shape) = c.ty.as_tensor().expect("a number is no tuple");
+        let (dtype, shape) = c.ty.as_tensor().expect("a number is a tensor");
         let one = [("value", Attr::Tensor(Tensor::from_f64(dtype, &[], [value])))];
         let one = self.graph.apply_at("const", &[], &one, origin(c))?;
         if shape.rank() == 0 {

@@ -1,4 +1,4 @@
-//! Text that a language model continues: the model of a GGUF file, its vocabulary, and one program for all lengths.
+//! Text generation with a language model from a GGUF file. One program serves all lengths.
 
 use std::{
     ops::ControlFlow,
@@ -15,8 +15,8 @@ use eutectic_models::{
 
 use crate::{Compiler, Error, Session};
 
-/// A language model that is ready to continue texts. It remembers the tokens that it read, so that of a prompt that begins with them only
-/// the rest is read.
+/// A language model that is ready to continue texts. It remembers the tokens that it has read. If a prompt starts with
+/// them, only the rest is read.
 pub struct Generator {
     model: LanguageModel,
     config: DecoderConfig,
@@ -25,56 +25,57 @@ pub struct Generator {
     cached: Vec<u32>,
 }
 
-/// How far and by which choices a text is continued.
+/// The length of a continuation, and the sampling of its tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct GenerateOptions {
-    /// The most tokens that are generated.
+    /// The largest number of generated tokens.
     pub max_tokens: usize,
-    /// How tokens are chosen.
+    /// The choice of tokens.
     pub sampling: Sampling,
 }
 
 /// The result of a generation.
 #[derive(Clone, Debug)]
 pub struct Generated {
-    /// The tokens; one that ends the text is the last of them.
+    /// The tokens. If one of them ends the text, it is the last.
     pub tokens: Vec<u32>,
     /// Their text.
     pub text: String,
-    /// Why there are no more.
+    /// The reason why the text ends.
     pub stop: Stop,
-    /// How long it took to read the prompt.
+    /// The time to read the prompt.
     pub prompt_time: Duration,
-    /// How long it took to generate the tokens after the first one.
+    /// The time to generate the tokens after the first one.
     pub token_time: Duration,
 }
 
-/// Why a text ends.
+/// The reason why a text ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The model ended it.
     End,
-    /// There are as many tokens as were asked for.
+    /// It has the requested number of tokens.
     Limit,
-    /// The cache has no room left.
+    /// The cache is full.
     Room,
     /// The caller stopped it.
     Caller,
 }
 
 impl Generator {
-    /// Compiles a model, with room for `room` tokens, those of prompts included: no more than it was trained for.
+    /// Compiles a model. `room` limits the number of tokens, including those of prompts. It is at most the number that
+    /// the model was trained for.
     ///
     /// # Errors
-    /// When the backend cannot compute the model or has no memory for it.
+    /// If the backend cannot compute the model or has too little memory for it.
     pub fn new(model: LanguageModel, compiler: &Compiler, room: usize) -> Result<Generator, Error> {
         Generator::with_cache(model, compiler, room, CacheType::default())
     }
 
-    /// Compiles a model as [`Generator::new`] does, with keys and values of a type in its cache.
+    /// Compiles a model as [`Generator::new`] does, with a cache of this type.
     ///
     /// # Errors
-    /// As [`Generator::new`].
+    /// See [`Generator::new`].
     pub fn with_cache(
         model: LanguageModel,
         compiler: &Compiler,
@@ -93,18 +94,18 @@ impl Generator {
         &self.model
     }
 
-    /// Returns the most tokens of a text, those of the prompt included.
+    /// Returns the largest number of tokens of a text, including the prompt.
     pub fn room(&self) -> usize {
         self.config.positions
     }
 
-    /// Returns the logits of the token that follows these. Reads only those that were not read before.
+    /// Returns the logits of the token that follows these. Only tokens that have not been read are read.
     ///
     /// # Errors
-    /// When there are no tokens, one is none of the vocabulary's, or there is no room for so many.
+    /// If there are no tokens, one is not in the vocabulary, or the cache has no room for all.
     pub fn logits(&mut self, ids: &[u32]) -> Result<Vec<f32>, Error> {
         self.check(ids)?;
-        // The last token is always read: its logits are the result.
+        // The last token is always read, because its logits are the result.
         let same = self.cached.iter().zip(ids).take_while(|(a, b)| a == b).count().min(ids.len() - 1);
         self.cached.truncate(same);
         let mut logits = Vec::new();
@@ -115,10 +116,11 @@ impl Generator {
         Ok(logits)
     }
 
-    /// Continues a prompt. `each` is told each piece of the text as it comes, and may stop it. Pieces are whole characters.
+    /// Continues a prompt. `each` receives each piece of the text as it is generated, and may stop the generation.
+    /// Pieces are whole characters.
     ///
     /// # Errors
-    /// As [`Generator::logits`]; when the options have no meaning; and when logits are NaN.
+    /// See [`Generator::logits`]. In addition, if the options are invalid, or logits are NaN.
     pub fn generate(
         &mut self,
         prompt: &[u32],
@@ -139,7 +141,7 @@ impl Generator {
                 break Stop::Limit;
             }
             let Some(id) = sampler.choose(&logits, &ids) else {
-                let problem = "the model gives logits that are no numbers; its weights are damaged";
+                let problem = "cannot choose a token because the logits are NaN; the weights are probably damaged";
                 return Err(Error::Arguments(vec![problem.into()]));
             };
             ids.push(id);
@@ -162,7 +164,7 @@ impl Generator {
         let rest = stream.finish();
         if !rest.is_empty() {
             text += &rest;
-            // It is the last piece: there is nothing left to stop.
+            // This is the last piece, so its answer does not matter.
             let _ = each(&rest);
         }
         let tokens = ids.split_off(prompt.len());
@@ -173,18 +175,18 @@ impl Generator {
         let (known, room) = (self.config.vocabulary, self.room());
         let mut problems = Vec::new();
         if ids.is_empty() {
-            problems.push("the prompt has no tokens; give it a text".into());
+            problems.push("the prompt has no tokens; give a text".into());
         }
         if ids.len() > room {
-            problems.push(format!("the text has {} tokens, there is room for {room}", ids.len()));
+            problems.push(format!("the text has {} tokens, but the cache has room for {room}", ids.len()));
         }
         if let Some(id) = ids.iter().find(|id| **id as usize >= known) {
-            problems.push(format!("the token {id} is none of the model's {known}"));
+            problems.push(format!("the token {id} is out of range for the model's {known} tokens"));
         }
         if problems.is_empty() { Ok(()) } else { Err(Error::Arguments(problems)) }
     }
 
-    /// Reads tokens that follow those in the cache, and returns the logits of the last of them.
+    /// Reads tokens that follow those in the cache, and returns the logits of the last one.
     fn step(&mut self, ids: &[u32]) -> Result<Vec<f32>, Error> {
         let (at, count) = (self.cached.len(), ids.len());
         self.session.set_length(CACHED, at + count)?;

@@ -1,4 +1,4 @@
-//! Eutectic makes tensor programs fast by declarative graph rewriting. This crate is what other programs embed.
+//! Eutectic makes tensor programs fast by declarative graph rewriting. Other programs embed this crate.
 //!
 //! # A graph
 //!
@@ -25,7 +25,7 @@
 //!
 //! # An ONNX file
 //!
-//! With the feature `onnx`. Dimensions that the file leaves open get a number; the file's weights are the program's parameters.
+//! With the feature `onnx`. Open dimensions of the file get a number. The weights of the file become parameters.
 //!
 #![cfg_attr(feature = "onnx", doc = "```")]
 #![cfg_attr(not(feature = "onnx"), doc = "```ignore")]
@@ -43,7 +43,7 @@
 //!
 //! # A text model
 //!
-//! With the feature `text`. A folder with `config.json`, `model.safetensors` and `tokenizer.json`, as Hugging Face has them:
+//! With the feature `text`. A folder of Hugging Face contains `config.json`, `model.safetensors` and `tokenizer.json`:
 //!
 #![cfg_attr(feature = "text", doc = "```")]
 #![cfg_attr(not(feature = "text"), doc = "```ignore")]
@@ -61,7 +61,7 @@
 //!
 //! # A language model
 //!
-//! With the feature `text`. A GGUF file holds the model, its vocabulary and the template of its conversations:
+//! With the feature `text`. A GGUF file contains the model, its vocabulary and its chat template:
 //!
 #![cfg_attr(feature = "text", doc = "```")]
 #![cfg_attr(not(feature = "text"), doc = "```ignore")]
@@ -88,11 +88,11 @@
 //!
 //! # Features
 //!
-//! None is on unless it is asked for: graphs, rules, plans and the backend for processors need none.
+//! All features are off by default. Graphs, rules, plans and the CPU backend need none.
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
-//! | `models` | weights from files (safetensors, checkpoints of torch), builders of models |
+//! | `models` | weights from files (safetensors, checkpoints of torch), and builders of models |
 //! | `onnx` | the reader of ONNX files |
 //! | `text` | tokens, text models from a folder, and language models from a GGUF file |
 //! | `vision` | the reader of images (PNG, JPEG) for models that take them |
@@ -100,19 +100,22 @@
 //! | `full` | all of these |
 
 mod backends;
+mod calibrate;
 mod compile;
 mod error;
 mod extents;
 mod extract;
+mod force;
 #[cfg(feature = "text")]
 mod generate;
 mod loaded;
 #[cfg(feature = "onnx")]
 mod model;
+pub mod noise;
 mod open;
 mod ports;
+mod replan;
 pub mod report;
-mod round;
 mod session;
 #[cfg(feature = "text")]
 mod text;
@@ -120,23 +123,26 @@ mod units;
 pub mod verify;
 
 pub use backends::{BACKENDS, Listed};
+pub use calibrate::{Calibration, calibrate};
 pub use compile::{Compiler, Options, Planned, StageTimes, packs, rules_of};
 pub use error::Error;
 pub use eutectic_backend::{Backend, DeviceBuffer, Memory, Port, Program, Setup};
 pub use eutectic_cpu::{Cpu, CpuOptions};
-pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
+pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, TensorElement, Type};
 pub use eutectic_lowering::{SearchOptions, Strategy};
 pub use eutectic_rewrites::{RuleSet, read_graph};
+pub use force::{ForcedPlan, NotForced};
 #[cfg(feature = "text")]
 pub use generate::{GenerateOptions, Generated, Generator, Stop};
 pub use loaded::Loaded;
 #[cfg(feature = "onnx")]
 pub use model::{Model, ModelError, ModelFile, open};
+pub use open::tuned_costs;
 pub use session::Session;
 #[cfg(feature = "text")]
 pub use text::TextEncoder;
 
-/// The crates behind this one, for what the facade does not show.
+/// The crates of the engine, for features that this crate does not expose.
 pub mod engine {
     pub use eutectic_backend as backend;
     pub use eutectic_cpu as cpu;

@@ -1,4 +1,4 @@
-//! A program with its parameters: what sessions on many threads share.
+//! A program with its parameters, which sessions on many threads share.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use eutectic_ir::{Tensor, lang::sexp::did_you_mean};
 
 use crate::Error;
 
-/// A compiled program with its parameters, which are in memory once however many sessions there are. Cheap to clone.
+/// A compiled program with its parameters. They are in memory once, for any number of sessions. Clones are cheap.
 #[derive(Clone)]
 pub struct Loaded {
     pub(crate) program: Arc<Program>,
@@ -16,17 +16,17 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The program, for reports.
+    /// Returns the program, for reports.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// The program with some parameters replaced, by name. Only what depends on them is computed anew; the rest is shared with
-    /// this one, which stays as it is.
+    /// Returns the program with some parameters replaced, by name. Only results that depend on them are recomputed. The
+    /// rest is shared with this program, which stays unchanged.
     ///
     /// # Errors
-    /// When there is no such parameter or its type is another; or every parameter that must be given again, because what is
-    /// computed anew depends on it and it was let go after loading.
+    /// If there is no such parameter or its type differs. If further parameters must be given again because recomputed
+    /// results depend on them and loading freed them, the error names them.
     pub fn replace(&self, parameters: &[(&str, Tensor)]) -> Result<Loaded, Error> {
         let number = |(name, tensor): &(&str, Tensor)| {
             let at = position("parameter", self.program.params.iter().map(|(name, _)| name.as_str()), name)?;
@@ -37,13 +37,13 @@ impl Loaded {
         Ok(Loaded { parameters, ..self.clone() })
     }
 
-    /// Bytes on the device that all sessions share.
+    /// Returns the number of bytes on the device that all sessions share.
     pub fn bytes(&self) -> usize {
         self.parameters.bytes()
     }
 }
 
-/// The number of what is of that name.
+/// Returns the index of the item with that name.
 pub(crate) fn position<'a>(
     what: &str,
     names: impl Iterator<Item = &'a str> + Clone,

@@ -1,4 +1,4 @@
-//! Models from files: opened, compiled and run by name.
+//! Models from files, which are opened, compiled and run by name.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use eutectic_models::onnx::{self, ImportOptions, OnnxError};
 
 use crate::{Compiler, Error, Session, read_graph};
 
-/// Why a model cannot be opened.
+/// The reason why a model cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
@@ -33,7 +33,7 @@ pub enum ModelError {
     /// A graph in text form that is not valid.
     #[error("{}", Listed(.0))]
     Text(#[from] Errors),
-    /// A graph that does not hold together, or has dimensions without a length.
+    /// A graph that is not valid, or has dimensions without a length.
     #[error(transparent)]
     Graph(#[from] GraphError),
     /// The program cannot be compiled or loaded.
@@ -41,7 +41,7 @@ pub enum ModelError {
     Engine(#[from] Error),
 }
 
-/// Lists the errors of a source, with their help.
+/// Formats the errors of a source with their help texts.
 struct Listed<'a>(&'a Errors);
 
 impl fmt::Display for Listed<'_> {
@@ -57,7 +57,7 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-/// A file that is to be opened, and what its dimensions are.
+/// A file to open, and the values of its dimensions.
 pub struct ModelFile {
     path: PathBuf,
     dims: BTreeMap<String, Dim>,
@@ -69,14 +69,14 @@ impl ModelFile {
         ModelFile { path: path.as_ref().to_path_buf(), dims: BTreeMap::new() }
     }
 
-    /// Gives a dimension that the file leaves open a length.
+    /// Sets the length of an open dimension.
     #[must_use]
     pub fn dim(mut self, name: &str, length: i64) -> ModelFile {
         self.dims.insert(name.to_string(), Dim::Known(length));
         self
     }
 
-    /// Gives a dimension that the file leaves open the least and the most that it is: each run decides.
+    /// Sets the least and the largest length of an open dimension. Each run may then have another length.
     #[must_use]
     pub fn dim_between(mut self, name: &str, least: i64, most: i64) -> ModelFile {
         self.dims.insert(name.to_string(), Dim::between(name, least, most));
@@ -86,7 +86,8 @@ impl ModelFile {
     /// Reads, compiles and loads the model.
     ///
     /// # Errors
-    /// When the file cannot be read, is not valid, has unsupported parts or dimensions without a length, or does not fit the device.
+    /// If the file cannot be read, is not valid, has unsupported parts or dimensions without a length, or does not fit
+    /// the device.
     pub fn open(&self, compiler: &Compiler) -> Result<Model, ModelError> {
         let (graph, params) = match self.path.extension().is_some_and(|extension| extension == "onnx") {
             true => self.imported(compiler)?,
@@ -131,10 +132,11 @@ impl Model {
         &self.session.program().outputs
     }
 
-    /// Runs the model once on inputs by name, in any order, and returns the outputs in theirs.
+    /// Runs the model once on inputs by name, in any order. Returns the outputs in the model's order.
     ///
     /// # Errors
-    /// When a name is no input, an input is missing or does not fit, or an index read from an input is out of range.
+    /// If the model has no input of a name, an input is missing or does not fit, or an index in an input is out of
+    /// range.
     pub fn run(&mut self, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>, Error> {
         for (name, _) in inputs {
             self.session.input(name)?;
@@ -143,13 +145,13 @@ impl Model {
             .run_named(|wanted| inputs.iter().find(|(name, _)| *name == wanted).map(|(_, tensor)| tensor.clone()))
     }
 
-    /// Returns the session, for states, extents and buffers of the caller.
+    /// Returns the session, which gives access to states, run-time extents and the caller's buffers.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 }
 
-/// Opens a model that leaves no dimension open, and compiles it for the CPU.
+/// Opens a model without open dimensions, and compiles it for the CPU.
 ///
 /// ```
 /// use eutectic::Tensor;
@@ -165,7 +167,7 @@ impl Model {
 /// ```
 ///
 /// # Errors
-/// As [`ModelFile::open`].
+/// See [`ModelFile::open`].
 pub fn open(path: impl AsRef<Path>) -> Result<Model, ModelError> {
     ModelFile::new(path).open(&Compiler::new(Cpu::default())?)
 }

@@ -1,25 +1,32 @@
-//! Opening a backend by its name.
+//! Opens a backend by its name.
 
-use std::sync::Arc;
+use std::{env, path::PathBuf, sync::Arc};
 
 use eutectic_backend::{Backend, Setup};
 
 use crate::{BACKENDS, Error, Listed};
 
+/// Returns the folder of tuned costs, [`Setup::tuned`]: `~/.config/eutectic/costs`. `None` if the user has no home
+/// folder.
+pub fn tuned_costs() -> Option<PathBuf> {
+    env::home_dir().map(|home| home.join(".config").join("eutectic").join("costs"))
+}
+
 impl Listed {
-    /// The backend of a name.
+    /// Returns the backend with this name.
     ///
     /// # Errors
-    /// When there is none, with the names that there are.
+    /// If there is none. The error lists the names.
     pub fn named(name: &str) -> Result<&'static Listed, Error> {
         let found = BACKENDS.iter().find(|backend| backend.name == name);
         found.ok_or_else(|| Error::NoBackend { name: name.into() })
     }
 
-    /// The backend, if it runs here.
+    /// Opens the backend on this machine.
     ///
     /// # Errors
-    /// The feature that this build lacks; or what this machine lacks, with where it was looked for; or what is wrong with the setup.
+    /// The feature that this build lacks; the requirement that this machine lacks, with the searched places; or the
+    /// error in the setup.
     pub fn open(&self, setup: &Setup) -> Result<Arc<dyn Backend>, Error> {
         let open = self.open.ok_or(Error::NotBuilt { name: self.name })?;
         open(setup).map_err(|why| Error::Open { name: self.name, why })

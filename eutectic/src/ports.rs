@@ -1,4 +1,4 @@
-//! The memory of a session's inputs, outputs and states: buffers, parts of tensors, and runs that are waited for later.
+//! The memory of a session's inputs, outputs and states: buffers, parts of tensors, and asynchronous runs.
 
 use std::ops::Range;
 
@@ -12,53 +12,53 @@ use crate::{
 };
 
 impl Session {
-    /// The input of that name.
+    /// Returns the input with this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn input(&self, name: &str) -> Result<Port, Error> {
         position("input", names(&self.program().inputs), name).map(Port::Input)
     }
 
-    /// The output of that name.
+    /// Returns the output with this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn output(&self, name: &str) -> Result<Port, Error> {
         position("output", names(&self.program().outputs), name).map(Port::Output)
     }
 
-    /// The state of that name.
+    /// Returns the state with this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn state(&self, name: &str) -> Result<Port, Error> {
         position("state", names(&self.program().states), name).map(Port::State)
     }
 
-    /// New memory for inputs, outputs or states, aligned as kernels like it, all zeros.
+    /// Allocates memory for inputs, outputs or states, aligned for kernels and filled with zeros.
     ///
     /// # Errors
-    /// When parameters were not loaded, or the device has no memory left.
+    /// If parameters were not loaded, or the device has too little free memory.
     pub fn buffer(&mut self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, Error> {
         Ok(self.running()?.session.buffer(bytes, memory)?)
     }
 
-    /// The tensor in [`Memory::Host`], where runs read it faster than wherever it is now.
+    /// Returns the tensor in [`Memory::Host`], where runs may read it faster than in its current memory.
     ///
     /// # Errors
-    /// When parameters were not loaded, or the device has no memory left.
+    /// If parameters were not loaded, or the device has too little free memory.
     pub fn placed(&mut self, value: &Tensor) -> Result<Tensor, Error> {
         let mut buffer = self.buffer(value.bytes().len(), Memory::Host)?;
         buffer.write(0, value.bytes())?;
-        Ok(Tensor::new(value.dtype(), value.dims(), HostBuffer(buffer)).expect("as many bytes as the tensor has"))
+        Ok(Tensor::new(value.dtype(), value.dims(), HostBuffer(buffer)).expect("the buffer has the size of the tensor"))
     }
 
-    /// Makes a buffer the memory of a port, or gives the port its own memory back; returns the buffer that was bound. A state's
-    /// contents are those of the buffer; without one, those that it had before.
+    /// Makes a buffer the memory of a port, or with `None` restores the port's own memory. Returns the buffer that was
+    /// bound. A state takes the contents of the buffer; without one, the contents that it had before.
     ///
     /// # Errors
-    /// When the buffer is of another device or not as large as the port.
+    /// If the buffer is of another device or differs in size from the port.
     pub fn bind(
         &mut self,
         port: Port,
@@ -67,10 +67,10 @@ impl Session {
         Ok(self.running()?.session.bind(port, buffer)?)
     }
 
-    /// What is in a port's memory, of the lengths of this session's runs.
+    /// Returns the contents of a port's memory, with the lengths of this session's runs.
     ///
     /// # Errors
-    /// What went wrong in the run that was submitted last.
+    /// If the run that was submitted last failed.
     pub fn read(&mut self, port: Port) -> Result<Tensor, Error> {
         let (ty, place) = self.placed_at(port)?;
         let mut bytes = zeros(&ty)?;
@@ -96,7 +96,7 @@ impl Session {
         Ok(())
     }
 
-    /// A port's type at the lengths of this session, and where such a tensor lies in its memory.
+    /// Returns a port's type at the lengths of this session, and the placement of such a tensor in its memory.
     fn placed_at(&mut self, port: Port) -> Result<(Type, Placement), Error> {
         let (program, ty) = (self.program.clone(), self.port(port)?.1.1.clone());
         let running = self.running()?;
@@ -104,10 +104,10 @@ impl Session {
         Ok((running.at(&program, &ty), place))
     }
 
-    /// Fills a port's memory with zeros: what states are at first.
+    /// Fills a port's memory with zeros, the initial value of states.
     ///
     /// # Errors
-    /// When parameters were not loaded.
+    /// If parameters were not loaded.
     pub fn clear(&mut self, port: Port) -> Result<(), Error> {
         const ZEROS: [u8; 4096] = [0; 4096];
         let bytes = self.port(port)?.1.1.bytes();
@@ -118,10 +118,10 @@ impl Session {
         Ok(())
     }
 
-    /// Some of the rows along an axis of what is in a port's memory: of axes that vary, of all that there is room for.
+    /// Returns some rows, along an axis, of a port's memory. Axes with run-time extents have their largest extents.
     ///
     /// # Errors
-    /// When there are no such rows; and as [`Session::read`].
+    /// See [`Session::read`]. In addition, if there are no such rows.
     pub fn read_rows(&mut self, port: Port, axis: usize, rows: Range<usize>) -> Result<Tensor, Error> {
         let part = self.rows(port, axis, rows)?;
         let mut bytes = zeros(&part.ty)?;
@@ -132,10 +132,11 @@ impl Session {
         Ok(tensor(&part.ty, bytes))
     }
 
-    /// Writes rows along an axis of a port's memory, from row `from` on; other rows stay. Axes are as for [`Session::read_rows`].
+    /// Writes rows along an axis of a port's memory, starting at row `from`. Other rows do not change. See
+    /// [`Session::read_rows`] for axes with run-time extents.
     ///
     /// # Errors
-    /// When the tensor has another type than so many rows have, or they do not fit.
+    /// If the tensor's type is not that of as many rows, or they do not fit.
     pub fn write_rows(&mut self, port: Port, axis: usize, from: usize, value: &Tensor) -> Result<(), Error> {
         let count = value.dims().get(axis).copied().unwrap_or(0);
         let part = self.rows(port, axis, from..from.saturating_add(count))?;
@@ -148,10 +149,11 @@ impl Session {
         Ok(())
     }
 
-    /// Starts a run from and into the memory of the ports that computes the outputs of these names, and may return before it is done.
+    /// Starts a run that reads and writes the memory of the ports. It computes the outputs with these names. It may
+    /// return before the run ends.
     ///
     /// # Errors
-    /// When there is no such output, parameters were not loaded, or what went wrong in the run that was submitted before.
+    /// If there is no such output, parameters were not loaded, or the previously submitted run failed.
     pub fn submit(&mut self, outputs: &[&str]) -> Result<(), Error> {
         let mut wanted = vec![false; self.program().outputs.len()];
         for name in outputs {
@@ -160,18 +162,18 @@ impl Session {
         Ok(self.running()?.session.submit(&wanted)?)
     }
 
-    /// Waits for the run that was submitted last.
+    /// Waits for the last submitted run.
     ///
     /// # Errors
-    /// What went wrong in it.
+    /// The error of that run.
     pub fn wait(&mut self) -> Result<(), Error> {
         Ok(self.running()?.session.wait()?)
     }
 
-    /// As [`Session::run`], but computes and gives only the outputs of these names, in this order.
+    /// Runs once like [`Session::run`], but computes and returns only the outputs of these names, in this order.
     ///
     /// # Errors
-    /// As [`Session::run`]; and when there is no such output.
+    /// See [`Session::run`]. In addition, if there is no such output.
     pub fn run_some(&mut self, inputs: &[Tensor], outputs: &[&str]) -> Result<Vec<Tensor>, Error> {
         let types = self.fit(inputs)?;
         let number = |name: &&str| position("output", names(&self.program().outputs), name);
@@ -184,10 +186,10 @@ impl Session {
         Ok(wanted.iter().map(|&n| tensor(&types[n], results[n].clone())).collect())
     }
 
-    /// As [`Session::run_into`], but computes only the outputs that get bytes.
+    /// Runs once like [`Session::run_into`], but computes only the outputs that receive bytes.
     ///
     /// # Errors
-    /// As [`Session::run_into`].
+    /// See [`Session::run_into`].
     pub fn run_some_into<'o>(
         &mut self,
         inputs: &[&[u8]],
@@ -199,7 +201,7 @@ impl Session {
         Ok(self.running()?.session.execute(&given, &mut places, None)?)
     }
 
-    /// What a port is, its name and its type.
+    /// Returns the kind of a port, with its name and its type.
     fn port(&self, port: Port) -> Result<(&'static str, &(String, Type)), Error> {
         let program = self.program();
         let (what, list, n) = match port {
@@ -207,7 +209,8 @@ impl Session {
             Port::Output(n) => ("output", &program.outputs, n),
             Port::State(n) => ("state", &program.states, n),
         };
-        let missing = || Error::Arguments(vec![format!("the program has {} {what}s, none of number {n}", list.len())]);
+        let missing =
+            || Error::Arguments(vec![format!("the program has {} {what}s, so number {n} does not exist", list.len())]);
         Ok((what, list.get(n).ok_or_else(missing)?))
     }
 
@@ -215,7 +218,7 @@ impl Session {
         let (what, (name, ty)) = self.port(port)?;
         let (dtype, mut dims) = ty.dtype().zip(ty.capacity()).expect("ports are tensors whose dims have bounds");
         let Some(extent) = dims.get(axis).copied().filter(|&n| rows.start <= rows.end && rows.end <= n) else {
-            let problem = format!("{what} `{name}` is {ty}: it has no rows {rows:?} along axis {axis}");
+            let problem = format!("{what} `{name}` of type {ty} has no rows {rows:?} along axis {axis}");
             return Err(Error::Arguments(vec![problem]));
         };
         let row = dims[axis + 1..].iter().product::<usize>() * dtype.size();
@@ -229,7 +232,7 @@ impl Session {
     }
 }
 
-/// A buffer that the host reaches.
+/// A buffer that the host can access.
 struct HostBuffer(Box<dyn DeviceBuffer>);
 
 impl AsRef<[u8]> for HostBuffer {
@@ -238,7 +241,7 @@ impl AsRef<[u8]> for HostBuffer {
     }
 }
 
-/// Rows along an axis of a dense tensor: chunks of bytes that are a stride apart.
+/// Rows along an axis of a dense tensor: chunks of bytes at a constant stride.
 struct AxisRows {
     ty: Type,
     from: usize,

@@ -1,4 +1,4 @@
-//! Names the kernels of a planned program: their numbers, the layers that repeat, and the rules that led to each.
+//! Numbers the kernels of a planned program, and reports repeated layers and the rules that led to each kernel.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,15 +10,15 @@ use eutectic_rewrites::Applied;
 
 use crate::Planned;
 
-/// Groups consecutive calls of one block: a layer that repeats.
+/// Consecutive calls of one block: a repeated layer.
 pub struct Repeat {
-    /// The block, as an index of [`Planned::blocks`].
+    /// The block, as an index into [`Planned::blocks`].
     pub block: usize,
-    /// The calls, as indices of [`Planned::outlined`]'s calls.
+    /// The calls, as indices into the calls of [`Planned::outlined`].
     pub calls: Range<usize>,
 }
 
-/// Returns the calls of a program in order, repetitions together.
+/// Returns the calls of a program in order. Consecutive repetitions form one group.
 pub fn stretches(planned: &Planned) -> Vec<Repeat> {
     let mut first = 0;
     let calls = planned.outlined.calls.chunk_by(|a, b| a.block == b.block);
@@ -31,8 +31,8 @@ pub fn stretches(planned: &Planned) -> Vec<Repeat> {
         .collect()
 }
 
-/// Numbers the kernels of a program, in the same way for all reports. Kernels of a run have the numbers of its steps, from 1 on; kernels
-/// that run once, when parameters are loaded, are `L1`, `L2` and so on.
+/// The numbers of a program's kernels, which are the same in all reports. Kernels of a run have the numbers of their
+/// steps, starting at 1. Kernels of the load program are `L1`, `L2` and so on.
 pub struct Numbers(HashMap<(usize, usize), String>);
 
 impl Numbers {
@@ -52,13 +52,13 @@ impl Numbers {
         Numbers(numbers)
     }
 
-    /// Returns the number of a call's kernel, or `–` where it has no step of its own.
+    /// Returns the number of a call's kernel, or `–` if it has no separate step.
     pub fn get(&self, call: usize, kernel: usize) -> &str {
         self.0.get(&(call, kernel)).map_or("–", String::as_str)
     }
 }
 
-/// Returns the model part that a part of a block is in one of its calls.
+/// Returns the part of the model for an origin within a block, in one of its calls.
 pub fn origin_in(planned: &Planned, call: usize, origin: &Origin) -> Origin {
     let known = &planned.outlined.calls[call].origins;
     known.iter().find(|(from, _)| from == origin).map_or_else(|| origin.clone(), |(_, to)| to.clone())

@@ -1,4 +1,4 @@
-//! A compiled program with its parameters: what runs.
+//! Sessions: run a compiled program with its parameters.
 
 use std::sync::Arc;
 
@@ -7,9 +7,10 @@ use eutectic_ir::{Tensor, Type};
 
 use crate::{Error, Loaded};
 
-/// A compiled program. `Send`, reusable, and free of allocation once it has run.
+/// A compiled program with memory for its runs. It is `Send`, reusable, and does not allocate after its first run.
 ///
-/// Sessions of one [`Loaded`] program share its parameters; each has its own states, and memory for inputs and outputs.
+/// Sessions of one [`Loaded`] program share its parameters. Each has its own states and its own memory for inputs and
+/// outputs.
 pub struct Session {
     pub(crate) program: Arc<Program>,
     executable: Arc<dyn Executable>,
@@ -20,15 +21,15 @@ pub struct Session {
 pub(crate) struct Running {
     pub(crate) loaded: Loaded,
     pub(crate) session: Box<dyn eutectic_backend::Session>,
-    /// Of [`Program::extents`].
+    /// The lengths of [`Program::extents`].
     pub(crate) lengths: Vec<usize>,
 }
 
 impl Loaded {
-    /// Opens a session, whose states are all zeros.
+    /// Opens a session. Its states are zeros.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has too little free memory.
     pub fn session(&self) -> Result<Session, Error> {
         Ok(Session::on(self.clone(), self.parameters.clone().session()?))
     }
@@ -45,15 +46,15 @@ impl Session {
         Session { program, executable, running: Some(Running { loaded, session, lengths }) }
     }
 
-    /// The program, for reports.
+    /// Returns the program, for reports.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Takes the parameters, in the order of [`Program::params`], and runs the load program. States stay.
+    /// Loads the parameters, in the order of [`Program::params`], and runs the load program. States do not change.
     ///
     /// # Errors
-    /// When their number or types are not the program's.
+    /// If their number or types differ from the program's.
     pub fn load(&mut self, params: &[Tensor]) -> Result<(), Error> {
         check("parameter", &self.program.params, params)?;
         let parameters = self.executable.clone().load(params)?;
@@ -66,26 +67,26 @@ impl Session {
         Ok(())
     }
 
-    /// As [`Session::load`], with the parameters by name.
+    /// Loads the parameters by name, as [`Session::load`] does.
     ///
     /// # Errors
-    /// As [`Session::load`]; and every parameter that has no value.
+    /// See [`Session::load`]. In addition, every parameter that has no value.
     pub fn load_named(&mut self, value: impl Fn(&str) -> Option<Tensor>) -> Result<(), Error> {
         self.load(&named("parameter", &self.program.params, value)?)
     }
 
-    /// What it runs on, for more sessions.
+    /// Returns the loaded program, for more sessions.
     ///
     /// # Errors
-    /// When parameters were not loaded.
+    /// If parameters were not loaded.
     pub fn loaded(&self) -> Result<&Loaded, Error> {
         self.running.as_ref().map(|r| &r.loaded).ok_or_else(|| not_loaded(&self.program))
     }
 
-    /// From now on runs on other parameters of the same compiled program; states stay.
+    /// Replaces all parameters by those of another load of the same compiled program. States do not change.
     ///
     /// # Errors
-    /// When parameters were not loaded, or those given are another program's.
+    /// If parameters were not loaded, or the given ones belong to another program.
     pub fn adopt(&mut self, loaded: &Loaded) -> Result<(), Error> {
         let running = self.running()?;
         running.session.adopt(loaded.parameters.clone())?;
@@ -93,19 +94,19 @@ impl Session {
         Ok(())
     }
 
-    /// Replaces some parameters by name, for this session; see [`Loaded::replace`]. States stay.
+    /// Replaces some parameters by name, for this session; see [`Loaded::replace`]. States do not change.
     ///
     /// # Errors
-    /// As [`Loaded::replace`].
+    /// See [`Loaded::replace`].
     pub fn replace(&mut self, parameters: &[(&str, Tensor)]) -> Result<(), Error> {
         let loaded = self.loaded()?.replace(parameters)?;
         self.adopt(&loaded)
     }
 
-    /// An independent session on the same parameters, whose states are copies of this one's.
+    /// Returns an independent session on the same parameters. Its states are copies of this session's.
     ///
     /// # Errors
-    /// When parameters were not loaded, or the device has no memory left.
+    /// If parameters were not loaded, or the device has too little free memory.
     pub fn fork(&mut self) -> Result<Session, Error> {
         let running = self.running()?;
         let mut twin = Session::on(running.loaded.clone(), running.session.fork()?);
@@ -113,35 +114,36 @@ impl Session {
         Ok(twin)
     }
 
-    /// As [`Session::run`], with the inputs by name.
+    /// Runs once with inputs by name, as [`Session::run`] does.
     ///
     /// # Errors
-    /// As [`Session::run`]; and every input that has no value.
+    /// See [`Session::run`]. In addition, every input that has no value.
     pub fn run_named(&mut self, value: impl Fn(&str) -> Option<Tensor>) -> Result<Vec<Tensor>, Error> {
         self.run(&named("input", &self.program.inputs, value)?)
     }
 
-    /// Runs once and gives new tensors.
+    /// Runs once and returns new tensors.
     ///
     /// # Errors
-    /// When inputs do not fit, parameters were not loaded, or an index read from an input is out of range.
+    /// If inputs do not fit, parameters were not loaded, or an index in an input is out of range.
     pub fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         Ok(self.with_outputs(inputs, |session, inputs, outputs| session.run(inputs, outputs))?.1)
     }
 
-    /// Runs once, from and into the caller's bytes (dense, row-major, little-endian), of the lengths that were set last; allocates
-    /// nothing.
+    /// Runs once on the caller's bytes, which are dense, row-major and little-endian. The lengths are those that were
+    /// set last. It does not allocate.
     ///
     /// # Errors
-    /// As [`Session::run`].
+    /// See [`Session::run`].
     pub fn run_into(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         Ok(self.running()?.session.run(inputs, outputs)?)
     }
 
-    /// Seconds of each step, for each of some runs. All of them write to the same buffers: the first one meets new pages.
+    /// Returns the time of each step in seconds, for each of several runs. All runs write to the same buffers, so only
+    /// the first one has page faults.
     ///
     /// # Errors
-    /// As [`Session::run`].
+    /// See [`Session::run`].
     pub fn profile(&mut self, inputs: &[Tensor], runs: usize) -> Result<Vec<Vec<f64>>, Error> {
         let runs = |session: &mut dyn eutectic_backend::Session, inputs: &[&[u8]], outputs: &mut [&mut [u8]]| {
             (0..runs).map(|_| session.profile(inputs, outputs)).collect()
@@ -153,7 +155,7 @@ impl Session {
         self.running.as_mut().ok_or_else(|| not_loaded(&self.program))
     }
 
-    /// Runs into new tensors.
+    /// Runs once and writes to new tensors.
     fn with_outputs<T>(
         &mut self,
         inputs: &[Tensor],
@@ -172,29 +174,32 @@ impl Session {
 
 fn not_loaded(program: &Program) -> Error {
     let count = program.params.len();
-    Error::Arguments(vec![format!("the program has {count} parameters; call `load` with them before it runs")])
+    Error::Arguments(vec![format!(
+        "cannot run the program because its {count} parameters are not loaded; call `load` first"
+    )])
 }
 
-/// The bytes of a tensor of this type, all 0.
+/// Returns the bytes of a tensor of this type, all 0.
 ///
 /// # Errors
-/// When there is no memory for them.
+/// If there is not enough memory.
 pub(crate) fn zeros(ty: &Type) -> Result<Vec<u8>, Error> {
     let bytes = ty.bytes();
-    // Asked for before it is taken, for zeroed pages come from the system without being touched.
+    // `try_reserve` reports a lack of memory. `vec![0; n]` then gets zeroed pages from the system without touching
+    // them.
     let mut room: Vec<u8> = Vec::new();
     room.try_reserve_exact(bytes).map_err(|_| Error::NoRoom { ty: ty.clone(), bytes })?;
     drop(room);
     Ok(vec![0; bytes])
 }
 
-/// A tensor of a type whose bytes are there.
+/// Returns a tensor of this type with the given bytes.
 pub(crate) fn tensor(ty: &Type, bytes: Vec<u8>) -> Tensor {
     let (dtype, dims) = (ty.dtype().expect("ports are tensors"), ty.dims().expect("dims are bound"));
-    Tensor::new(dtype, &dims, bytes).expect("as many bytes as the type asks for")
+    Tensor::new(dtype, &dims, bytes).expect("the bytes have the size of the type")
 }
 
-/// The tensors that are wanted, in order.
+/// Returns the wanted tensors, in order.
 fn named(what: &str, wanted: &[(String, Type)], value: impl Fn(&str) -> Option<Tensor>) -> Result<Vec<Tensor>, Error> {
     let mut missing = Vec::new();
     let mut find = |(name, ty): &(String, Type)| {
@@ -217,7 +222,12 @@ pub(crate) fn check(what: &'static str, wanted: &[(String, Type)], given: &[Tens
         .collect();
     if wanted.len() != given.len() {
         let names: Vec<_> = wanted.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
-        problems.push(format!("{} {what}s are wanted ({}), {} given", wanted.len(), names.join(", "), given.len()));
+        problems.push(format!(
+            "the program needs {} {what}s ({}), but {} were given",
+            wanted.len(),
+            names.join(", "),
+            given.len()
+        ));
     }
     if problems.is_empty() { Ok(()) } else { Err(Error::Arguments(problems)) }
 }

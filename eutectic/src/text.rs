@@ -1,4 +1,4 @@
-//! Sentence embeddings: texts of different lengths in one call, by one program.
+//! Sentence embeddings: one program for texts of different lengths.
 
 use std::path::Path;
 
@@ -6,14 +6,13 @@ use eutectic_models::{Batch, Form, TextModel, minilm};
 
 use crate::{Compiler, Error, Session};
 
-/// How many texts run together at most.
+/// The default number of texts in a batch.
 const MAX_BATCH: usize = 32;
 
-/// A text model with a compiler. Texts are batched by length; one program, which is compiled for the first of them, serves batches of
-/// any shape.
+/// A text model with a compiler. Texts are batched by length. One program, which is compiled for the first text, serves
+/// batches of any shape.
 ///
-/// Padding is masked out of everything that a text's embedding depends on, so the embedding does not depend on the
-/// other texts of a call, beyond the order of a sum.
+/// Padding is masked. So the embedding of a text depends on the other texts of a call only through the order of sums.
 pub struct TextEncoder {
     model: TextModel,
     compiler: Compiler,
@@ -23,39 +22,40 @@ pub struct TextEncoder {
 }
 
 impl TextEncoder {
-    /// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json` of all-MiniLM-L6-v2, or of another
-    /// sentence embedding model with a BERT encoder.
+    /// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json` of all-MiniLM-L6-v2, or of
+    /// another sentence embedding model with a BERT encoder.
     ///
     /// # Errors
-    /// Everything that is missing or wrong in the directory, and how to get the files.
+    /// If something in the directory is missing or wrong. The error lists everything, and says how to get the files.
     pub fn open(dir: impl AsRef<Path>, compiler: Compiler) -> Result<TextEncoder, Error> {
         Ok(TextEncoder::new(minilm::open(dir)?, compiler))
     }
 
-    /// An encoder for a model that is open already.
+    /// Returns an encoder for an opened model.
     pub fn new(model: TextModel, compiler: Compiler) -> TextEncoder {
         TextEncoder { model, compiler, form: Form::default(), program: None, max_batch: MAX_BATCH }
     }
 
-    /// With the model written in other ops; results are the same, up to rounding.
+    /// Selects the form of the model's ops. Results are the same, up to rounding.
     pub fn with_form(self, form: Form) -> TextEncoder {
         TextEncoder { form, program: None, ..self }
     }
 
-    /// With at most so many texts in a batch, at least one.
+    /// Sets the largest number of texts in a batch, at least one.
     pub fn with_batch(self, max_batch: usize) -> TextEncoder {
         TextEncoder { max_batch: max_batch.max(1), program: None, ..self }
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &TextModel {
         &self.model
     }
 
-    /// The embedding of each text, in the order of the texts; each has length 1. Texts that are too long for the model are cut off.
+    /// Returns the embedding of each text, in the order of the texts. Each has length 1. Texts that are too long for
+    /// the model are truncated.
     ///
     /// # Errors
-    /// When the tokenizer gives up on a text, or the program for a batch cannot be compiled.
+    /// If the tokenizer fails on a text, or the program for a batch cannot be compiled.
     pub fn encode(&mut self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>, Error> {
         let mut embeddings = vec![Vec::new(); texts.len()];
         for batch in self.model.batches(texts, self.max_batch)? {
@@ -69,10 +69,10 @@ impl TextEncoder {
         Ok(embeddings)
     }
 
-    /// The batches in which [`TextEncoder::encode`] runs texts.
+    /// Returns the batches in which [`TextEncoder::encode`] runs texts.
     ///
     /// # Errors
-    /// When the tokenizer gives up on a text.
+    /// If the tokenizer fails on a text.
     pub fn batches(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Batch>, Error> {
         Ok(self.model.batches(texts, self.max_batch)?)
     }

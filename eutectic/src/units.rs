@@ -1,4 +1,5 @@
-//! The parts of a graph that are planned each by itself: all of it, or the stages between its loops and the bodies of these.
+//! The parts of a graph that are planned separately: the whole graph, or the stages between its loops and the bodies of
+//! the loops.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ use eutectic_lowering::{
 
 use crate::Error;
 
-/// A graph in parts without loops.
+/// A graph that is divided into parts without loops.
 pub(crate) struct PlanUnits<'g> {
     /// The parts.
     pub graphs: Vec<Cow<'g, Graph>>,
@@ -24,39 +25,39 @@ pub(crate) struct PlanUnits<'g> {
 }
 
 pub(crate) enum UnitTree<'g> {
-    /// A part.
+    /// A single part.
     Whole(usize),
-    /// Stages, and what runs between them.
+    /// Stages with loops between them.
     Cut(Box<CutGraph<'g>>),
 }
 
 /// A graph with loops.
 pub(crate) struct CutGraph<'g> {
     pub graph: Cow<'g, Graph>,
-    /// Where it is cut.
+    /// The cuts.
     pub staged: Staged,
-    /// The part of each stage that computes something.
+    /// The part of each stage, or `None` if the stage computes nothing.
     pub stages: Vec<Option<usize>>,
     /// The bodies of its loops.
     pub bodies: Vec<UnitTree<'g>>,
 }
 
 impl<'g> PlanUnits<'g> {
-    /// Of a graph.
+    /// Divides a graph into parts.
     ///
     /// # Errors
-    /// When a graph with loops has extents at run time.
+    /// If a graph with loops has run-time extents.
     pub fn of(graph: &'g Graph) -> Result<PlanUnits<'g>, Error> {
         let mut graphs = Vec::new();
         let tree = UnitTree::of(Cow::Borrowed(graph), &mut graphs)?;
         Ok(PlanUnits { graphs, tree })
     }
 
-    /// The program: that of the only part, or those of all of them linked. Each part has its outlined form; `blocks` are the planned
-    /// ones of all parts, one after the other.
+    /// Lowers the program: the only part, or all parts, which are then linked. Each part has its outlined form.
+    /// `blocks` are the planned blocks of all parts, in order.
     ///
     /// # Errors
-    /// As [`lower`] and [`link`].
+    /// See [`lower`] and [`link`].
     pub fn lower(
         &self,
         outlined: &[Outlined],
@@ -94,7 +95,7 @@ impl<'g> UnitTree<'g> {
         Ok(UnitTree::Cut(Box::new(CutGraph { graph, staged, stages: parts, bodies })))
     }
 
-    /// The program of this part of the tree; each piece is taken once.
+    /// Links the program of this part of the tree. Each piece is used once.
     fn link(&self, pieces: &mut [Option<LinkUnit>], limits: &Limits) -> Result<LinkUnit, Error> {
         match self {
             UnitTree::Whole(part) => Ok(pieces[*part].take().expect("each part is in one place of the tree")),
@@ -109,7 +110,7 @@ impl<'g> UnitTree<'g> {
     }
 }
 
-/// The outlined forms of all parts as one. Ids are those of the parts.
+/// Concatenates the outlined forms of all parts. Ids still refer to a part.
 pub(crate) fn joined(outlined: Vec<Outlined>) -> Outlined {
     let mut all = Outlined { blocks: Vec::new(), calls: Vec::new(), cuts: Vec::new() };
     for part in outlined {

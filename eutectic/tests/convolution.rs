@@ -1,4 +1,4 @@
-//! Convolutions, poolings and norms of images against PyTorch (`convolution/make.py`): in the interpreter, and compiled.
+//! Convolutions, poolings and norms of images, compared with PyTorch (`convolution/make.py`), interpreted and compiled.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Graph, Strategy, Type,

@@ -1,5 +1,5 @@
-//! Decoding with a state: a program of one token whose keys and values are states gives, token by token, what a program of the whole
-//! sequence gives, writes one row of each cache a step, and allocates nothing.
+//! Decoding with states. A program of one token, whose keys and values are states, gives the same logits as a program
+//! of the whole sequence. Each step writes one row of each cache and does not allocate.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -12,23 +12,23 @@ use eutectic::{
 use eutectic_backend::{Kernel, Place, Step};
 use eutectic_ir::interp::interpret;
 
-/// Counts the allocations of each thread by itself: tests run beside each other.
+/// Counts the allocations of each thread separately, because tests run in parallel.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: passes everything on.
+// SAFETY: forwards to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: passed on.
+        // SAFETY: forwarded.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
+        // SAFETY: forwarded.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -48,7 +48,7 @@ const DECODER: LlamaConfig = LlamaConfig {
     theta: 1e4,
 };
 
-/// The value of a parameter: the same for the same name.
+/// Returns the value of a parameter, which depends on its name only.
 fn param(graph: &Graph, name: &str) -> Tensor {
     let (_, id) = graph.named("param").find(|(n, _)| *n == name).expect("a parameter of the graph");
     let dims = graph.ty(id).dims().unwrap();
@@ -58,7 +58,7 @@ fn param(graph: &Graph, name: &str) -> Tensor {
         (state >> 40) as f64 / (1 << 24) as f64 - 0.5
     };
     let count = dims.iter().product::<usize>();
-    // Angles are those of the graph's own sizes.
+    // The angles have the sizes of the graph.
     let rotation = || LlamaConfig { positions: dims[0], depth: 2 * dims[1], ..DECODER }.rotation();
     if let Some((_, table)) = ["cos", "sin"].contains(&name).then(rotation).into_iter().flatten().find(|t| t.0 == name)
     {
@@ -82,14 +82,14 @@ fn ids(tokens: usize) -> Vec<i64> {
     (0..tokens as i64).map(|i| (i * i * 7 + i * 3 + 5) % DECODER.words as i64).collect()
 }
 
-/// The logits of each token, in a program of the whole sequence.
+/// Returns the logits of each token from a program of the whole sequence.
 fn at_once(tokens: usize) -> Vec<f64> {
     let graph = DECODER.whole(tokens).unwrap();
     let input = Tensor::from_i64(DType::I64, &[tokens], ids(tokens));
     session(&graph).run(&[input]).unwrap()[0].to_f64()
 }
 
-/// Bytes that a step writes to buffers of a kind of place.
+/// Returns the number of bytes that a step writes to places of a kind.
 fn written(program: &Program, counts: impl Fn(&Place) -> bool) -> usize {
     let of_step = |step: &Step| {
         let kernel: &Kernel = &program.kernels[step.kernel];
@@ -133,7 +133,7 @@ fn token_by_token_is_the_whole_sequence() {
     }
 }
 
-/// Logits of a token at a place, and how many allocations that took.
+/// Returns the logits of a token at a position, and the number of allocations.
 fn step(session: &mut Session, id: i64, at: usize) -> (Vec<f64>, usize) {
     let mut logits = vec![0_u8; DECODER.words * 4];
     let inputs = [id.to_le_bytes(), (at as i64).to_le_bytes()];
@@ -163,7 +163,7 @@ fn one_program_serves_every_length_of_the_caches() {
         assert!(near(&logits, &want[at * DECODER.words..][..DECODER.words]), "token {at}");
         steps.push(logits);
     }
-    // Programs of fixed lengths, with the rows that this one has.
+    // Programs of fixed lengths, with the cache rows of this one.
     for tokens in [1, 2, 7, 64, 301] {
         let fixed = DECODER.step(tokens, false).unwrap();
         let mut one = self::session(&fixed);
@@ -176,11 +176,17 @@ fn one_program_serves_every_length_of_the_caches() {
         let logits = step(&mut one, ids(tokens)[tokens - 1], tokens - 1).0;
         assert!(near(&logits, &steps[tokens - 1]), "{tokens} tokens");
     }
-    // Lengths that there were take no memory any more.
+    // Lengths that occurred before need no more memory.
     for length in [3, 512, 100] {
         let before = ALLOCATIONS.with(Cell::get);
         session.set_length("S", length).unwrap();
         assert_eq!(ALLOCATIONS.with(Cell::get), before, "to set {length}");
+    }
+    // Changing lengths gives the same bits as ascending ones.
+    for tokens in [301, 7, 301, 512, 7, 64, 301] {
+        session.set_length("S", tokens).unwrap();
+        let again = step(&mut session, ids(tokens)[tokens - 1], tokens - 1).0;
+        assert_eq!(again, steps[tokens - 1], "{tokens} tokens again");
     }
     assert!(session.set_length("S", DECODER.positions + 1).is_err() && session.set_length("S", 0).is_err());
 }
@@ -219,11 +225,11 @@ fn a_fork_goes_on_by_itself() {
     (0..5).for_each(|at| drop(step(&mut session, 3 * at, at)));
     let mut twin = session.fork().unwrap();
     let one = step(&mut session, 7, 5);
-    // The twin takes another way first, and goes back to the same place.
+    // The copy first reads other tokens, and then returns to the same position.
     step(&mut twin, 30, 5);
     step(&mut twin, 31, 6);
     assert!(step(&mut twin, 7, 5) == one);
-    // Rows of a cache, as the host sees them; a cleared state is that of a new session.
+    // Reads rows of a cache on the host. A cleared state equals that of a new session.
     let keys = session.state("2.keys").unwrap();
     let rows = session.read_rows(keys, 1, 4..6).unwrap();
     assert_eq!(rows.dims(), [DECODER.groups, 2, DECODER.depth]);
@@ -243,7 +249,8 @@ fn a_fork_goes_on_by_itself() {
     assert!(session.read_rows(keys, 1, 1020..1025).is_err());
 }
 
-/// Prints what a step takes in the program of every length beside one of that length, in turns; to be run on an idle machine.
+/// Prints the time of a step for the program of every length and for a program of one length, alternately. Run it on an
+/// idle machine.
 #[test]
 #[ignore = "it measures"]
 fn step_times() {

@@ -1,4 +1,4 @@
-//! Folded constants have the bits that kernels give: each op of numbers, and programs of several.
+//! Constant folding gives the bits that kernels compute, for single ops and for programs of several.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Graph, NodeId, RuleSet, Strategy, Tensor, Type,
@@ -26,7 +26,7 @@ fn run(compiler: &Compiler, graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
     session.run(inputs).unwrap()
 }
 
-/// Numbers of an element type that are special, and some that are not.
+/// Returns special numbers of an element type, and some ordinary ones.
 fn numbers(dtype: DType) -> Vec<f64> {
     if dtype == DType::Bool {
         return vec![0.0, 1.0];
@@ -40,7 +40,7 @@ fn numbers(dtype: DType) -> Vec<f64> {
     let special =
         [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 7.0, -3.0, 41.0, 0.1, -0.3, 1e-3, 65504.0, 300.0, 1e10, -1e-10];
     let ends = [1e-40, 3e-45, 1e38, 3e38, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 2147483648.0, -129.0, 255.7];
-    // Just beyond the middle of two elements of a shorter type.
+    // Just beyond the middle between two elements of a narrower type.
     let middles = [11, 8, 24].map(|bits| 1.0 + 2_f64.powi(-bits) + 2_f64.powi(-50));
     let odd = (1..12).map(|n| (f64::from(n) * 12.9898).sin() * 43.758);
     let all: Vec<f64> = special.into_iter().chain(ends).chain(middles).chain(odd).collect();
@@ -50,7 +50,7 @@ fn numbers(dtype: DType) -> Vec<f64> {
 /// The element types of the operands, and the attributes.
 type Call = (Vec<DType>, Vec<(&'static str, Attr)>);
 
-/// The element types and attributes with which an op may be asked for.
+/// Returns the operand types and attributes with which an op is tested.
 fn calls(op: Op, dtype: DType) -> Vec<Call> {
     let count = op.signature().operands.len();
     let mut types = vec![dtype; count];
@@ -70,7 +70,7 @@ fn calls(op: Op, dtype: DType) -> Vec<Call> {
     }
 }
 
-/// The same bits, where all NaN are one.
+/// Returns whether the bits are equal. All NaN count as equal.
 fn same(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
@@ -122,7 +122,7 @@ fn numbers_are_folded_to_the_bits_that_kernels_give() {
     assert!(compared > 50_000, "{compared}");
 }
 
-/// A generator of numbers without an order (xorshift).
+/// A generator of pseudorandom numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -136,9 +136,9 @@ impl Random {
 
 const FLOATS: [&str; 14] =
     ["add", "sub", "mul", "div", "max", "sqrt", "floor", "round", "neg", "reciprocal", "exp", "tanh", "abs", "mod"];
-const WHOLES: [&str; 9] = ["add", "sub", "mul", "div", "max", "min", "mod", "abs", "neg"];
+const INTEGERS: [&str; 9] = ["add", "sub", "mul", "div", "max", "min", "mod", "abs", "neg"];
 
-/// A program of some ops, the last results its outputs; its leaves are constants or inputs.
+/// Returns a program of a few ops whose last results are outputs. Its leaves are constants or inputs.
 fn program(seed: u64, dims: &[usize], constant: bool) -> (Graph, Vec<Tensor>) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let dtype = [DType::F32, DType::F16, DType::Bf16, DType::F64, DType::I8, DType::I64][random.below(6)];
@@ -155,7 +155,7 @@ fn program(seed: u64, dims: &[usize], constant: bool) -> (Graph, Vec<Tensor>) {
         })
         .collect();
     for _ in 0..8 {
-        let ops: &[&str] = if dtype.is_float() { &FLOATS } else { &WHOLES };
+        let ops: &[&str] = if dtype.is_float() { &FLOATS } else { &INTEGERS };
         let op = Op::named(ops[random.below(ops.len())]).unwrap();
         let operands: Vec<NodeId> = op.signature().operands.iter().map(|_| known[random.below(known.len())]).collect();
         known.push(graph.apply(op.name(), &operands, &[]).unwrap());
@@ -230,7 +230,8 @@ fn wide_integers_become_floats_by_one_rounding() {
     }
 }
 
-/// Compares some elements of x w with sums, for parameters of these numbers of rows, terms and columns and weights of a type.
+/// Compares some elements of x w with sums, for parameters with these numbers of rows, terms and columns, and weights
+/// of a type.
 fn product_of_parameters([rows, terms, columns]: [usize; 3], dtype: DType) {
     let mut g = Graph::new("product");
     let x = g.param("x", Type::tensor(DType::F32, &[rows, terms])).unwrap();
@@ -246,7 +247,7 @@ fn product_of_parameters([rows, terms, columns]: [usize; 3], dtype: DType) {
     let x = Tensor::from_f64(DType::F32, &[rows, terms], a.iter().copied());
     session.load(&[x, Tensor::from_f64(dtype, &[terms, columns], b.iter().copied())]).unwrap();
     let y = session.run(&[]).unwrap()[0].to_f64();
-    // Sums of small whole numbers are exact.
+    // Sums of small integers are exact.
     for at in (0..rows * columns).step_by(1 + rows * columns / 500) {
         let (row, column) = (at / columns, at % columns);
         let want: f64 = (0..terms).map(|k| a[row * terms + k] * b[k * columns + column]).sum();

@@ -1,4 +1,4 @@
-//! Programs with loops, compiled and run, against the reference interpreter; and what planning them once means.
+//! Programs with loops, compiled and run, compared with the reference interpreter. Their plans are shared.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,7 +32,7 @@ fn repeat(g: &mut Graph, body: Graph, times: usize, [carried, scanned]: [i64; 2]
     (0..count).map(|at| g.get(all, at).unwrap()).collect()
 }
 
-/// h' = tanh(x + h·r), and as what is collected h' − h.
+/// Returns the body h' = tanh(x + h·r), which collects h' − h.
 fn step(rows: usize, width: usize) -> Graph {
     let mut g = Graph::new("step");
     let (h, x, r) =
@@ -52,7 +52,7 @@ fn noise(dims: &[usize], seed: usize) -> Tensor {
     Tensor::from_f64(F, dims, (0..count).map(value))
 }
 
-/// Values for all inputs, parameters and states.
+/// Returns values for all inputs, parameters and states.
 fn given(graph: &Graph) -> BTreeMap<String, Tensor> {
     let leaves = ["input", "param", "state"].into_iter().flat_map(|kind| graph.named(kind).collect::<Vec<_>>());
     let value =
@@ -70,7 +70,7 @@ fn agrees_by(compiler: &Compiler, graph: &Graph) {
     let mut session = compiler.compile(graph).unwrap_or_else(|e| panic!("{}: {e}", graph.name));
     let values = given(graph);
     session.load_named(|name| values.get(name).cloned()).unwrap();
-    // Twice: nothing of a run is left for the next one.
+    // Twice, because a run must not affect the next one.
     for _ in 0..2 {
         let got = session.run_named(|name| values.get(name).cloned()).unwrap();
         let want = interpret::<f64>(graph, &|name| values.get(name).cloned()).unwrap();
@@ -83,7 +83,8 @@ fn agrees_by(compiler: &Compiler, graph: &Graph) {
     }
 }
 
-/// A loop over x [times rows width], of which product, a result that is read later and outputs hang.
+/// Returns a loop over x [times rows width]. It contains a product, a result that is read later, and outputs that
+/// depend on it.
 fn sequence(times: usize, rows: usize, width: usize) -> Graph {
     let mut g = Graph::new(format!("sequence of {times} times {rows}×{width}"));
     let x = input(&mut g, "x", &[times, rows, width]);
@@ -92,7 +93,7 @@ fn sequence(times: usize, rows: usize, width: usize) -> Graph {
     let projected = g.matmul(x, w).unwrap();
     let zero = g.scalar(0.0, x).unwrap();
     let start = g.expand(zero, [rows, width].into_iter().collect()).unwrap();
-    // A constant expression that only the body reads.
+    // A constant expression that only the body uses.
     let turned = g.transpose(r, &[1, 0]).unwrap();
     let results = repeat(&mut g, step(rows, width), times, [1, 1], &[start, projected, turned]);
     let sum = g.reduce_sum(results[1], &[0], false).unwrap();
@@ -124,7 +125,7 @@ fn results_feed_loops_that_follow() {
         .apply("slice", &[first[1]], &[("axis", 0.into()), ("at", 3.into()), ("len", 4.into()), ("step", (-1).into())])
         .unwrap();
     let second = repeat(&mut g, step(rows, width), 4, [1, 1], &[first[0], back, r]);
-    // An input, a parameter and a loop's result as what is scanned.
+    // An input, a parameter and the result of a loop as scanned values.
     let p = g.param("p", Type::tensor(F, &[4, rows, width])).unwrap();
     let third = repeat(&mut g, step(rows, width), 4, [1, 1], &[start, p, r]);
     let fourth = repeat(&mut g, step(rows, width), 4, [1, 1], &[second[0], first[1], r]);
@@ -165,7 +166,7 @@ fn what_stays_the_same_may_be_constant_or_not() {
     agrees(&g);
 }
 
-/// (a, b) becomes (b, a + b): both are carried, and one takes the other's place.
+/// Returns the body (a, b) → (b, a + b). Each carried value moves to the place of the other.
 fn exchange(width: usize) -> Graph {
     let mut g = Graph::new("exchange");
     let (a, b) = (input(&mut g, "a", &[width]), input(&mut g, "b", &[width]));
@@ -184,7 +185,7 @@ fn carried_values_exchange_places() {
     for (at, value) in results.iter().enumerate() {
         g.output(&format!("out{at}"), *value).unwrap();
     }
-    // One of the starts for both.
+    // Both carried values start with the same value.
     let again = repeat(&mut g, exchange(3), 3, [2, 0], &[a, a]);
     g.output("again", again[1]).unwrap();
     agrees(&g);
@@ -241,7 +242,7 @@ fn a_body_is_planned_once_and_its_weights_are_prepared_once() {
     let planned = |times| compiler.plan(&sequence(times, 2, 16)).unwrap();
     let (few, many) = (planned(3), planned(300));
     let (few, many) = (&few.lowered.program, &many.lowered.program);
-    // Only shapes of whole sequences differ.
+    // The kernels differ only in the shapes of whole sequences.
     assert_eq!(few.kernels.len(), many.kernels.len());
     assert_eq!(few.load.len(), many.load.len());
     let per_step = (many.run.len() - few.run.len()) / 297;
@@ -249,7 +250,7 @@ fn a_body_is_planned_once_and_its_weights_are_prepared_once() {
     assert!(many.problems().is_empty(), "{:?}", many.problems());
 }
 
-/// h' = tanh(x + h·r), which is carried on and collected; `change`: h' − h is collected too.
+/// Returns the body h' = tanh(x + h·r), which is carried and collected. If `change`, h' − h is also collected.
 fn collected(times: usize, rows: usize, width: usize, change: bool) -> Graph {
     let mut body = Graph::new("collected");
     let [h, x] = ["h", "x"].map(|name| input(&mut body, name, &[rows, width]));
@@ -291,7 +292,7 @@ fn too_many_steps_are_refused() {
     assert!(error.contains("a program has at most 262144 steps"), "{error}");
 }
 
-/// The processor, if its buffers started at whole cache lines only.
+/// The CPU backend with a requirement: buffers must be aligned to cache lines.
 struct Aligned(Cpu);
 
 impl Backend for Aligned {

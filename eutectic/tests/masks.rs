@@ -1,5 +1,5 @@
-//! Scores of infinity under a finite number that stands for −∞: attention hides them, and a sum that a program states does not, at
-//! `exact`.
+//! Infinite scores under a finite number that stands for −∞. Attention hides them, and a sum in the program does not,
+//! at `exact`.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, Graph, RuleSet, Strategy, Tensor,
@@ -13,7 +13,8 @@ const OPERANDS: &str = "(input q f32[2 4]) (input k f32[3 4]) (input v f32[3 5])
 const OF_OPS: &str = "(output y (matmul (softmax (add (matmul q (transpose k :perm [1 0])) m) :axis -1) v))";
 const OF_ATTENTION: &str = "(output y (attention q k v m :scale 1.0 :softcap 0.0 :empty nan))";
 
-/// The least number of `f32` hides a key of which the score is ∞ or NaN for the first query; the second one has ordinary scores.
+/// Returns operands whose mask contains the least number of `f32`. It hides a key whose score is ∞ or NaN for the first
+/// query, and a key with an ordinary score for the second one.
 fn inputs(key: f64) -> [Tensor; 4] {
     let of = |dims: &[usize], numbers: &mut dyn FnMut(usize) -> f64| {
         let all: Vec<f64> = (0..dims.iter().product()).map(numbers).collect();
@@ -77,7 +78,7 @@ fn a_sum_with_a_score_of_infinity_is_kept_at_exact() {
     assert!(want[..5].iter().all(|x| x.is_nan()) && want[5..].iter().all(|x| x.is_finite()), "{want:?}");
     let exact = run(&of_ops, &inputs, Fp::Exact, None);
     assert!(exact.iter().zip(&want).all(|(a, b)| same(*a, *b)), "{exact:?}, not {want:?}");
-    // Otherwise a row is that of the primitives, or that of attention.
+    // At other levels, a row is that of the primitives or that of attention.
     let hidden = interpreted(&graph(OF_ATTENTION), &inputs);
     for fp in [Fp::Reassoc, Fp::Fast] {
         let got = run(&of_ops, &inputs, fp, None);

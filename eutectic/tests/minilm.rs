@@ -1,4 +1,4 @@
-//! The embeddings of the real model, where it has been fetched (`models/scripts/fetch-minilm.sh`).
+//! The embeddings of the real model, if it has been fetched (`models/scripts/fetch-minilm.sh`).
 
 use std::path::PathBuf;
 

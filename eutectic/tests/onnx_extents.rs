@@ -1,4 +1,4 @@
-//! ONNX files as one program for every length: results are those of programs of fixed sizes.
+//! ONNX files as one program for all lengths, compared with programs of fixed sizes.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -6,10 +6,10 @@ use eutectic::{Compiler, Cpu, CpuOptions, DType, Dim, Session, Tensor, Type, eng
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden");
 
-/// A dimension, and the least and the most that it is.
+/// The name of a dimension, and its least and largest length.
 type Bounds = (&'static str, i64, i64);
 
-/// Files, and the dimensions that they leave open.
+/// The files, with their open dimensions.
 const FILES: &[(&str, &[Bounds])] = &[
     ("onnx/mlp-old", &[("batch", 1, 9)]),
     ("onnx/mlp-new", &[("batch", 1, 9)]),
@@ -19,7 +19,8 @@ const FILES: &[(&str, &[Bounds])] = &[
     ("extents/pooling", &[("batch", 1, 4), ("seq", 1, 16)]),
     ("extents/masks", &[("seq", 1, 16)]),
     ("extents/parts", &[("batch", 1, 4), ("seq", 1, 8)]),
-    // Windows of one signal: a product has a row for each, and no kernel walks rows along two axes that vary.
+    // Windows of a single signal. A product has a row for each window. No kernel iterates over rows along two axes with
+    // run-time extents.
     ("extents/signal", &[("batch", 1, 1), ("time", 1, 16)]),
     ("extents/images", &[("batch", 1, 4)]),
     ("extents/integers", &[("batch", 1, 4), ("seq", 1, 8)]),
@@ -34,7 +35,7 @@ fn open(name: &str) -> Model {
     Model::open(Path::new(GOLDEN).join(format!("{name}.onnx"))).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A session for dimensions that are numbers, or vary.
+/// Returns a session for dimensions with numbers or bounds.
 fn session(compiler: &Compiler, model: &Model, dims: &BTreeMap<String, Dim>) -> Session {
     let imported = model.import(dims).unwrap_or_else(|e| panic!("{e}"));
     let params = imported.params().expect("the values are in the file");
@@ -43,7 +44,7 @@ fn session(compiler: &Compiler, model: &Model, dims: &BTreeMap<String, Dim>) -> 
     session
 }
 
-/// Small numbers; ids that every table has, and masks that hide nothing of the first token.
+/// Returns small numbers, ids that are in range for every table, and masks that never hide the first token.
 fn value(ty: &Type, seed: usize) -> Tensor {
     let (dtype, dims) = (ty.dtype().expect("a tensor"), ty.dims().expect("numbers"));
     let count: usize = dims.iter().product();

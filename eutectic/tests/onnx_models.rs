@@ -1,4 +1,4 @@
-//! Tiny models as torch's exporters write them, compiled and run, against what torch computes (`models/golden/make_onnx.py`).
+//! Tiny models from torch's exporters, compiled and run, compared with torch (`models/golden/make_onnx.py`).
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,7 +9,7 @@ use eutectic::{
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/onnx");
 
-/// The largest difference between our outputs and torch's.
+/// Returns the largest difference between our outputs and torch's.
 fn difference(compiler: &Compiler, name: &str) -> f64 {
     let golden = Weights::open(Path::new(GOLDEN).join(format!("{name}.safetensors"))).expect("the golden values");
     let model = Model::open(Path::new(GOLDEN).join(format!("{name}.onnx"))).unwrap_or_else(|e| panic!("{e}"));
@@ -44,7 +44,7 @@ fn exported_models_compute_what_torch_computes() {
     for path in names {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         let worst = difference(&compiler, &name);
-        // Values are around 1, and go through a few dozen roundings of f32.
+        // Values are around 1 and are rounded to `f32` a few dozen times.
         assert!(worst < 2e-5, "{name}: {worst:e}");
     }
 }

@@ -1,6 +1,7 @@
-//! MiniLM and SAM come out as the same kernels, whoever wrote their graphs: our builder, or torch's exporters in their many ways.
+//! MiniLM and SAM become the same kernels, whether our builder or one of torch's exporters wrote the graph.
 //!
-//! The fixtures have no weights (`models/golden/make_minilm_onnx.py`, `make_sam_onnx.py`); plans need none.
+//! The fixtures have no weights (`models/golden/make_minilm_onnx.py`, `make_sam_onnx.py`), because plans do not need
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +29,7 @@ fn kernels(compiler: &Compiler, graph: &Graph) -> String {
     print::kernels(&compiler.plan(graph).unwrap_or_else(|e| panic!("{e}")).lowered.program)
 }
 
-/// Two layers on 128 tokens, as in the fixtures.
+/// Returns a model of two layers and 128 tokens, as in the fixtures.
 fn built() -> Graph {
     let config = BertConfig { layers: 2, ..minilm::config() };
     let graph = bert::graph("minilm", &config, Form::Composite, &[BertOutput::LastHiddenState]).expect("it is built");
@@ -37,19 +38,20 @@ fn built() -> Graph {
 
 #[test]
 fn exports_of_minilm_come_out_as_the_kernels_of_our_builder() {
-    // Two exporters, three opsets, two kinds of attention; torch refuses one of them.
+    // Two exporters, three opsets and two kinds of attention. torch refuses one combination.
     assert_same_kernels("minilm", 11, &built(), ids_from_the_start);
 }
 
-/// A block that attends in windows, one that attends to the whole image, and the neck. The old exporter looks relative positions up by
-/// arithmetic on ranges; the new one stores what is looked up, as weights; our builder has a view.
+/// A block with attention to windows, one with attention to the whole image, and the neck. The old exporter computes
+/// the indices of relative positions by arithmetic on ranges. The new one stores the indexed positions as weights. Our
+/// builder uses a view.
 #[test]
 fn exports_of_sam_come_out_as_the_kernels_of_our_builder() {
     let preset = Preset::VitB.config();
     let config = SamConfig { vision: VisionConfig { layers: 2, global: vec![1], ..preset.vision }, ..preset };
     let built = sam::encoder(&config, Form::Composite, 1).expect("it is built");
     assert_same_kernels("sam", 4, &built, str::to_string);
-    // The comparison sees what a kernel computes in all that hang on it.
+    // The comparison includes the expressions that a kernel computes.
     let compiler = Compiler::new(Cpu::new(CpuOptions { threads: 2, ..CpuOptions::default() })).expect("the rules load");
     let text = kernels(&compiler, &built);
     let (want, got) = (by_content(&text), by_content(&text.replacen("rsqrt", "sqrt", 1)));
@@ -60,10 +62,11 @@ fn exports_of_sam_come_out_as_the_kernels_of_our_builder() {
     );
 }
 
-/// Eager or fused attention, by either exporter: the kernels are the same, in kind and extents, with one attention a layer. Not so where
-/// semantics differ: scales that are roots of roots, rounded, and zeros for rows without keys, which eager attention does not give.
-/// Maps are left out: T5's relative positions are as good before heads as after, and how the halves of Llama's rotated queries and keys
-/// are bundled still depends on the spelling.
+/// Eager or fused attention, by either exporter, gives kernels of the same kinds and extents, with one attention for
+/// each layer. Exceptions are spellings with other semantics: scales that are rounded roots of roots, and zeros for
+/// rows without keys, which eager attention does not give. Index maps are not compared. T5's relative positions can
+/// equally well precede or follow the heads. The bundling of the halves of Llama's rotated queries and keys still
+/// depends on the spelling.
 #[test]
 fn every_spelling_of_an_architecture_comes_out_as_the_same_kernels() {
     const LAYERS: usize = 2;
@@ -90,7 +93,7 @@ fn every_spelling_of_an_architecture_comes_out_as_the_same_kernels() {
     }
 }
 
-/// The exports in a folder of the fixtures.
+/// Returns the exports in a folder of the fixtures.
 fn exports(folder: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(format!("{FIXTURES}/{folder}")).expect("the fixtures");
     let mut files: Vec<_> = files.map(|f| f.expect("a file").path()).collect();
@@ -99,12 +102,13 @@ fn exports(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a line of the print says what kind a kernel is, and its extents.
+/// Returns whether a line of the print states the kind and the extents of a kernel.
 fn is_header(line: &str) -> bool {
     line.starts_with("  ") && !line.starts_with("   ")
 }
 
-/// Asserts that a graph and the exports in a folder come out as the same kernels; `part` says what of their print counts.
+/// Asserts that a graph and the exports in a folder give the same kernels. `part` selects the part of the print to
+/// compare.
 #[track_caller]
 fn assert_same_kernels(folder: &str, count: usize, built: &Graph, part: impl Fn(&str) -> String) {
     let compiler = Compiler::new(Cpu::new(CpuOptions { threads: 2, ..CpuOptions::default() })).expect("the rules load");
@@ -127,10 +131,10 @@ fn assert_same_kernels(folder: &str, count: usize, built: &Graph, part: impl Fn(
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
-/// Kernels, sorted, each with what it reads named by the kernel that made it: the same for programs that run them in another order.
-/// Where weights lie is the exporter's choice ([in out] for a linear layer, which torch and our builder have as [out in]; tables of
-/// relative positions as they are looked up): of those it is left open. Numbers are rounded: fused attention scales queries and keys
-/// by f32 roots of what others scale the scores by.
+/// Returns the kernels, sorted. Operands are named by the kernel that computes them, so the order of execution does not
+/// matter. The layout of weights is not compared, because exporters choose it: a linear layer is [in out] or [out in],
+/// and the same holds for tables of relative positions. Numbers are rounded, because fused attention scales queries and
+/// keys by `f32` roots of the scale.
 fn by_content(kernels: &str) -> Vec<String> {
     let steps: Vec<(Vec<&str>, Vec<&str>)> = kernels
         .split("\n\n")
@@ -173,7 +177,7 @@ fn by_content(kernels: &str) -> Vec<String> {
     texts
 }
 
-/// A word, with six digits if it is a number with a point.
+/// Rounds a word to six digits if it is a number with a point.
 fn rounded(word: &str) -> String {
     let (number, ty) = word.split_once(':').unwrap_or((word, ""));
     match number.parse::<f64>() {
@@ -182,7 +186,8 @@ fn rounded(word: &str) -> String {
     }
 }
 
-/// ONNX's ids may count from the end, those of our builder do not: the range of the check is that of the builder's.
+/// Replaces the range of an id check by that of our builder. ONNX's ids may count from the end; those of our builder
+/// may not.
 fn ids_from_the_start(kernels: &str) -> String {
     let line = |line: &str| match line.split_once("within:i64 -") {
         Some((before, range)) => {

@@ -1,5 +1,5 @@
-//! Tiny models whose results depend on how numbers are rounded (`models/golden/make_rounding.py`). The reference and the kernels give the
-//! right bits, whether inputs are given at run time or are constants that the importer folds.
+//! Tiny models whose results depend on rounding (`models/golden/make_rounding.py`). Reference and kernels give the
+//! right bits. It makes no difference whether inputs are given at run time or are constants that the importer folds.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -23,7 +23,7 @@ fn compiler(fp: Fp) -> Compiler {
     Compiler::new(cpu).expect("the rules load").with_rules(rules.expect("the rules load"))
 }
 
-/// Returns whether the bits of two results are the same; all NaN are one.
+/// Returns whether the bits of two results are equal. All NaN count as equal.
 fn same(got: &Tensor, want: &Tensor) -> bool {
     let elements = |t: &Tensor| -> Vec<u64> {
         let float = |x: f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
@@ -35,9 +35,9 @@ fn same(got: &Tensor, want: &Tensor) -> bool {
     got.ty() == want.ty() && elements(got) == elements(want)
 }
 
-/// A model of the folder, imported in one way.
+/// A model of the folder with one way to import it.
 struct Case<'a> {
-    /// Its name, and whether its inputs were constants.
+    /// Its name, and whether its inputs are constants.
     about: String,
     imported: Imported,
     inputs: BTreeMap<String, Tensor>,
@@ -46,7 +46,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Returns the outputs that are not right.
+    /// Describes the outputs that are wrong.
     fn wrong(&self, by: &str, results: &[Tensor]) -> Vec<String> {
         let outputs = self.imported.graph.outputs();
         let pairs = outputs.iter().zip(results).map(|((output, _), got)| (output, got, (self.want)(output)));
@@ -57,7 +57,7 @@ impl Case<'_> {
     }
 }
 
-/// Imports each model with its inputs as constants and as inputs, and fails where outputs are not right.
+/// Imports each model with its inputs as constants and as inputs, and fails if outputs are wrong.
 #[track_caller]
 fn all_right(wrong: impl Fn(&Case<'_>) -> Vec<String>) {
     let values = Weights::open(Path::new(GOLDEN).join("values.safetensors")).expect("the golden values");
@@ -87,7 +87,7 @@ fn all_right(wrong: impl Fn(&Case<'_>) -> Vec<String>) {
             let about = format!("{name}, folded {folded},");
             let imported = match model.import_with(&shapes, &if folded { inputs.clone() } else { BTreeMap::new() }) {
                 Ok(imported) => imported,
-                // The length of a range must be known when the model is read.
+                // The length of a range must be known during the import.
                 Err(_) if !folded && name.contains("range_") => continue,
                 Err(error) => {
                     all.push(format!("{about} {error}"));

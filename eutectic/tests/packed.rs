@@ -1,4 +1,5 @@
-//! Products with packed weights: in each format of GGUF files, on the CPU, the weights stay packed, and the product is that of the decoded ones.
+//! Products with packed weights. In each format of GGUF files, weights stay packed on the CPU, and the product equals
+//! that with decoded weights.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Dim, Graph, Tensor, Type,
@@ -10,10 +11,10 @@ use eutectic::{
 
 const ROWS: usize = 768;
 const COLUMNS: usize = 1024;
-/// The most tokens of a run.
+/// The largest number of tokens in a run.
 const TOKENS: usize = 20;
 
-/// Numbers that look random, the same in each run.
+/// A generator of pseudorandom numbers.
 struct Bytes(u64);
 
 impl Bytes {
@@ -26,7 +27,7 @@ impl Bytes {
         f64::from(self.next() % most)
     }
 
-    /// Fills a parameter: any codes, and finite numbers.
+    /// Returns a parameter with random codes and finite numbers.
     fn tensor(&mut self, name: &str, dtype: DType, dims: &[usize]) -> Tensor {
         let count = dims.iter().product();
         let numbers: Vec<f64> = match dtype {
@@ -40,7 +41,7 @@ impl Bytes {
     }
 }
 
-/// x wᵀ, with a parameter for each field of w.
+/// Returns x wᵀ, with a parameter for each field of w.
 fn product(format: &Format, tokens: Dim) -> Graph {
     let mut g = Graph::new(format.name);
     let shape: Shape = [tokens, COLUMNS.into()].into_iter().collect();
@@ -74,14 +75,14 @@ fn weights_of_every_format_stay_packed() {
                 })
                 .collect()
         };
-        // Reads a prompt in runs of many tokens, and generates one token at a time.
+        // One run reads a prompt of many tokens, the others one token each.
         let varying = product(format, Dim::between("T", 1, TOKENS as i64));
         let planned = compiler.plan(&varying).unwrap();
         assert_eq!(planned.lowered.program.run.len(), 1, "{}", format.name);
         let weights = fields(&varying, &mut bytes);
         let mut session = compiler.compile(&varying).unwrap();
         session.load_named(|name| weights.iter().find(|(of, _)| of == name).map(|(_, tensor)| tensor.clone())).unwrap();
-        // Codes take half a byte or a whole one, and scales of scales are kept as `f32`.
+        // A code takes half a byte or a byte. Scales of scales are stored as `f32`.
         let most = ((format.bytes as f64 / format.block as f64 + 0.7) * (ROWS * COLUMNS) as f64) as usize;
         let kept = session.loaded().unwrap().bytes();
         assert!(kept <= most, "{}: {kept} bytes are kept, {most} at most", format.name);

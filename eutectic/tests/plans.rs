@@ -1,4 +1,4 @@
-//! What the plans of the built-in models come to, whose graphs need no weights.
+//! The plans of the built-in models whose graphs need no weights.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Graph, Program, RuleSet, Type,
@@ -21,7 +21,7 @@ use eutectic::{
     },
 };
 
-/// Two threads, whatever the machine has: the plan depends on it.
+/// Returns a compiler for two threads, because plans depend on the number of threads.
 fn compiler() -> Compiler {
     Compiler::new(Cpu::new(CpuOptions { threads: 2, ..CpuOptions::default() })).expect("the embedded rules load")
 }
@@ -63,7 +63,7 @@ fn memory_is_an_eighth_of_the_intermediates() {
     }
 }
 
-/// What each kernel of a run is built around, and what else is computed in it, views aside.
+/// Returns the anchor of each kernel of a run, and the ops that are fused into it, without views.
 fn kernels(graph: &Graph) -> Vec<String> {
     let compiler = compiler();
     let planned = compiler.plan(graph).expect("it is planned");
@@ -76,12 +76,16 @@ fn kernels(graph: &Graph) -> Vec<String> {
     compiler.describe(&planned).into_iter().flatten().filter(|report| !report.load).map(line).collect()
 }
 
-/// A block that attends in windows, and one that attends to the whole image: nothing is stored but what products, attention and norms
-/// give. Queries, keys and values are products of the image's rows alone: attention and relative positions read windows of them where they
-/// lie, give padding 0, and add what the product would have added to all rows (so `add` stands there). Relative positions are two small
-/// products, added in the tiles of scores; what attention gives for padding is read by nobody, so that the product after it has the rows of
-/// the image, to which it adds what the block starts from. The neck's convolution of 3 × 3 is Winograd's;
-/// the last norm stores its rows as they are, because stores of rows a plane apart take longer than a pass that transposes.
+/// A block with attention to windows, and one with attention to the whole image. Only results of products, attention
+/// and norms are stored.
+///
+/// - Queries, keys and values are products of the image's rows alone. Attention and relative positions read windows of
+///   them in place, with 0 for padding, and add the bias of the product to all rows (hence `add`).
+/// - Relative positions are two small products, added in the tiles of scores.
+/// - Nothing reads the results of attention for padding. So the next product has the rows of the image, and adds the
+///   block's input to them.
+/// - The neck's convolution of 3 × 3 is Winograd's. The last norm stores its rows contiguously, because stores of rows
+///   a plane apart in memory take longer than a transposing pass.
 #[test]
 fn blocks_of_sam_take_nine_kernels() {
     let preset = Preset::VitB.config();
@@ -109,18 +113,21 @@ fn blocks_of_sam_take_nine_kernels() {
         "layers.1.mlp.lin1: matmul [add act]",
         "layers.1.mlp.lin2: matmul [add add]",
         "neck.conv1: matmul []",
-        "neck.layer_norm1: reduce-sum [mul sub mul mul add rsqrt]",
-        "neck.conv2: pad [mul sub mul mul add]",
+        "neck.conv1: matmul [mul]",
+        "neck.layer_norm1: reduce-sum [sub mul mul add rsqrt mul mul]",
+        "neck.conv2: pad [add]",
         "neck.conv2: add [mul add mul]",
         "neck.conv2: matmul []",
-        "neck.layer_norm2: reduce-sum [mul add add mul add add mul sub mul mul add rsqrt mul mul add]",
+        "neck.layer_norm2: reduce-sum [mul add add mul add add mul sub]",
+        "neck.layer_norm2: reduce-sum [mul mul add rsqrt mul mul add]",
         "neck: transpose []",
     ];
     assert_eq!(kernels(&graph), expected);
 }
 
-/// A weighted sum over windows of 25 places would take four times as long as a product for each channel, whose operand is read where the
-/// windows lie. Nothing but that choice needs most of the product's views, so they have to settle with it.
+/// A weighted sum over windows of 25 elements would take four times as long as a product for each channel whose operand
+/// reads the windows in place. Most of the product's views are needed for this choice only, so they must be chosen
+/// together with it.
 #[test]
 fn depthwise_convolutions_of_small_images_are_products() {
     let text = "(graph small (input x f32[1 1152 3 3]) (param w f32[1152 1 5 5]) (param b f32[1152])
@@ -130,7 +137,8 @@ fn depthwise_convolutions_of_small_images_are_products() {
     assert!(kernels.contains(&String::from("(top): matmul [add]")), "{kernels:?}");
 }
 
-/// A product whose matrices lie in memory element by element, those of the batch side by side, took 9 ms where these two take 2.6.
+/// A product whose matrices are interleaved in memory element by element, with the batch innermost, took 9 ms. These
+/// two kernels take 2.6 ms.
 #[test]
 fn matrices_of_a_batch_that_lie_interleaved_are_transposed_first() {
     let text = "(graph apart (input x f32[64 64 256]) (param w f32[128 64])
@@ -139,8 +147,8 @@ fn matrices_of_a_batch_that_lie_interleaved_are_transposed_first() {
     assert_eq!(kernels(&graph), ["(top): transpose []", "(top): matmul []"]);
 }
 
-/// Rows of a table of half a MiB, which caches hold: of a parameter, nothing has read them since the last run, and each of its 128 pages waits
-/// for memory; what came with the run has just been written.
+/// A table of half a MiB fits in caches. If it is a parameter, other data has evicted it since the last run, and each
+/// of its 128 pages has a cache miss. If it is an input, it has just been written.
 #[test]
 fn rows_of_parameters_wait_for_memory() {
     let seconds = |table: &str, rows: usize| {
@@ -166,14 +174,14 @@ fn what_is_written_by_index_is_not_compared_with_each_place() {
         let graph = text::parse(&Source::new("edges.graph", text)).unwrap_or_else(|e| panic!("{e:?}"));
         let program = program(&graph);
         let points = |step: &backend::Step| program.kernels[step.kernel].body.domain.iter().product::<usize>();
-        // The numbers that are there before, and the updates.
+        // The old contents, and the updates.
         assert_eq!(program.run.iter().map(points).collect::<Vec<_>>(), [900 * 16, 5000 * 16]);
         let last = &program.kernels[program.run[1].kernel];
         assert!(last.stores.iter().all(|store| store.writes == Writes::Combined(Reduction::Sum)));
     }
 }
 
-/// Each element goes where its rank says, so that nothing is left of what was there before.
+/// Each element is stored at its rank, so all old contents are overwritten.
 #[test]
 fn rows_are_ranked_and_stored_in_order_by_one_kernel() {
     for (n, k) in [(1000, 10), (300, 300)] {
@@ -207,8 +215,8 @@ fn long_rows_are_split_where_threads_would_wait() {
     assert_eq!(kernels(2), [1, 1]);
 }
 
-/// Weights that are constant stay as they are where a product has few rows: a run reads them in a shorter type than it computes in, and the
-/// scale, which is the same along the sums, is for the result.
+/// Constant weights keep their element type in a product of few rows: a run reads fewer bytes than the type of the
+/// computation has. The scale, which is constant along the sums, is applied to the result.
 #[test]
 fn weights_of_a_few_rows_stay_short() {
     let one = |rows: usize, weights: &str, product: &str| {
@@ -248,7 +256,7 @@ fn weights_of_a_few_rows_stay_short() {
 fn the_order_of_rule_files_does_not_matter() {
     let mut sources = Vec::new();
     for pack in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../rewrites/rules")).unwrap() {
-        // Beside the packs there is the file of verdicts.
+        // The folder also contains the file of verdicts.
         let Ok(files) = std::fs::read_dir(pack.unwrap().path()) else { continue };
         for file in files {
             let path = file.unwrap().path();

@@ -1,4 +1,4 @@
-//! SAM's and SAM 3's graphs, compiled and run, against what transformers computes (`models/golden/make_sam.py`).
+//! SAM's and SAM 3's graphs, compiled and run, compared with transformers (`models/golden/make_sam.py`).
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use eutectic::{
     },
 };
 
-/// The largest difference that is admitted, in relation to the largest value.
+/// The largest allowed difference, relative to the largest value.
 const TOLERANCE: f64 = 1e-4;
 
 fn golden(name: &str) -> PathBuf {
@@ -22,7 +22,7 @@ fn compiler() -> Compiler {
     Compiler::new(Cpu::new(CpuOptions { threads: 2, ..CpuOptions::default() })).expect("the rules load")
 }
 
-/// The results of a graph, with its weights from a file.
+/// Evaluates a graph with weights from a file.
 fn run(
     compiler: &Compiler,
     graph: &Graph,
@@ -42,7 +42,7 @@ fn assert_close(what: &str, got: &Tensor, want: &Tensor) {
     assert_eq!(got.ty(), want.ty(), "{what}");
     let (got, want) = (got.to_f64(), want.to_f64());
     let largest = want.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-    // A NaN is no small difference.
+    // A NaN fails this comparison.
     let close = got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= TOLERANCE * largest);
     let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs() / largest).fold(0.0, f64::max);
     assert!(close, "{what}: {worst:e}");
@@ -70,7 +70,7 @@ fn points_give_the_masks_of_transformers() {
     let weights = sam::open_weights(folder.join("original.pt"), &mut config).expect("the fixture");
     let expected = Weights::open(folder.join("expected.safetensors")).expect("the fixture");
     let value = |name: &str| expected.get(name).unwrap_or_else(|| panic!("no {name}")).clone();
-    // Each prompt ends with what is no point.
+    // Each prompt ends with padding instead of a point.
     let (points, labels) = (value("points").to_f64(), value("labels").to_i64());
     let points = points.chunks(6).flat_map(|p| [p, &[0.0, 0.0]].concat());
     let labels = labels.chunks(3).flat_map(|l| [l, &[Label::None as i64]].concat());
@@ -84,7 +84,7 @@ fn points_give_the_masks_of_transformers() {
     });
     assert_close("embedding", &results[0], &value("embedding"));
     for (result, name) in [(&results[1], "masks"), (&results[2], "scores")] {
-        // The first of each prompt's masks is the one for prompts that mean one thing.
+        // The first mask of each prompt is the one for unambiguous prompts.
         let size: usize = result.dims()[3..].iter().product();
         let (one, three): (Vec<_>, Vec<_>) =
             result.to_f64().chunks(4 * size).map(|p| (p[..size].to_vec(), p[size..].to_vec())).unzip();
@@ -118,7 +118,7 @@ fn sam_3_is_that_of_transformers() {
     }
 }
 
-/// The position of each pixel [D n n], from those of rows or columns [D/2 n].
+/// Returns the position of each pixel [D n n] from those of rows or columns [D/2 n].
 fn unfactored(table: &Tensor) -> Tensor {
     let &[half, n] = table.dims() else { panic!("{}", table.ty()) };
     let values = table.to_f64();

@@ -1,4 +1,4 @@
-//! Sessions: arguments by position and by name, reuse, and errors that name what does not fit.
+//! Sessions: arguments by position and by name, reuse, and errors that name arguments that do not fit.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Error, Graph, Session, Strategy, Tensor, Type,
@@ -100,7 +100,7 @@ fn what_is_looked_up_by_arithmetic_on_ranges_is_read_where_it_lies() {
         );
         parse(&Source::new("distances", text)).unwrap_or_else(|e| panic!("{e}"))
     };
-    // Whether ids are evaluated, in the one kernel that looks them up when parameters are loaded.
+    // Whether ids are evaluated in the one kernel that looks them up when parameters are loaded.
     let evaluates = |graph: &Graph| {
         let program = compiler().plan(graph).unwrap().lowered.program;
         assert_eq!(program.load.len(), 1, "ranges are not computed for nobody");
@@ -175,7 +175,7 @@ fn what_no_memory_holds_is_refused_before_it_is_planned() {
     for dims in [&[usize::MAX, usize::MAX][..], &[usize::MAX], &[1 << 40, 1 << 40]] {
         let mut graph = Graph::new("huge");
         let x = graph.input("x", Type::tensor(DType::F32, dims)).unwrap();
-        // Where no op can tell what it makes of them, the builder refuses it.
+        // The builder may refuse the op itself, because the size of its result overflows.
         let Ok(y) = graph.apply("exp", &[x], &[]) else { continue };
         graph.output("y", y).unwrap();
         let compiler = compiler();
@@ -192,7 +192,7 @@ fn what_no_memory_holds_is_refused_before_it_is_planned() {
     }
 }
 
-/// A table of rank 2, which the op reads as one of rank 3, and a sum of its rows after the update.
+/// Returns a table of rank 2, which the op reads as one of rank 3, and a sum of its rows after the update.
 fn counting(table: &str) -> Graph {
     let text = format!(
         "(graph \"count\" {table} (input u f32[6 8]) (input ids i64[6])

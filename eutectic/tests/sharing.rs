@@ -1,11 +1,11 @@
-//! One loaded program, many sessions: weights are in memory once, and results are the same bits.
+//! One loaded program and many sessions. Weights are in memory once, and all results have the same bits.
 
 use eutectic::{Compiler, Cpu, CpuOptions, DType, Error, Graph, Loaded, Memory, Tensor, Type, engine::models::Weights};
 
 const WIDTH: usize = 1536;
 const LAYERS: usize = 3;
 
-/// Bytes of the weights.
+/// The size of the weights in bytes.
 const WEIGHTS: usize = LAYERS * WIDTH * WIDTH * 4;
 
 fn graph() -> Graph {
@@ -38,14 +38,14 @@ fn input(seed: usize) -> Tensor {
     Tensor::from_f64(DType::F32, &[4, WIDTH], (0..4 * WIDTH).map(|i| ((i * 7 + seed) % 97) as f64 / 48.5 - 1.0))
 }
 
-/// Bytes of the process that are in memory and stem from no file, where the system says so.
+/// Returns the number of resident bytes of the process that are not mapped from a file, if the system reports it.
 fn resident() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<usize>().ok()? * 1024)
 }
 
-/// One test: another would take memory meanwhile.
+/// There is a single test, because another one would allocate memory at the same time.
 #[test]
 fn eight_sessions_on_eight_threads_take_the_memory_of_one_set_of_weights() {
     for threads in [1, 2] {
@@ -75,7 +75,7 @@ fn eight_sessions_on_eight_threads_take_the_memory_of_one_set_of_weights() {
     (0..2).for_each(a_mapped_file_is_packed_without_another_copy);
 }
 
-/// A file of weights whose first byte is so many bytes behind an aligned one.
+/// Writes a file of weights whose first byte is `misaligned` bytes after an aligned one.
 fn write_weights(path: &std::path::Path, misaligned: usize) {
     let tensor = |n: usize| {
         let from = n * WIDTH * WIDTH * 4;

@@ -1,4 +1,4 @@
-//! Sentence embeddings of a small BERT with trained-like weights, against those of the transformers library.
+//! Sentence embeddings of a small BERT (`models/golden/tiny-bert`), compared with those of the transformers library.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use eutectic::{
 };
 use serde_json::Value;
 
-/// Largest difference that is admitted, as for the real model.
+/// The largest allowed difference, as for the real model.
 const TOLERANCE: f32 = 2e-5;
 
 fn golden(name: &str) -> PathBuf {

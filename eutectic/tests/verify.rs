@@ -1,4 +1,4 @@
-//! Compares plans with the program as written: right ones pass, and wrong rules and wrong kernels are named.
+//! Compares plans with the program as written. Right plans pass. Wrong rules and wrong kernels are named.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,30 +17,30 @@ fn cpu() -> Cpu {
     Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })
 }
 
-/// A graph in text form; `<2.0>` is that number.
+/// Parses a graph in which `<2.0>` stands for a constant.
 fn graph(text: &str) -> Graph {
     let text = text.replace('<', "(const f32[] { ").replace('>', " })");
     text::parse(&Source::new("test", text)).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
-/// The packs, with these rules of `proptests/tests/wrong`.
+/// Returns the packs, plus these rules of `proptests/tests/wrong`.
 fn with_wrong(names: &[&str], fp: Fp) -> Compiler {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../proptests/tests/wrong");
-    let wrong = RuleSet::load_dir(directory.as_ref()).unwrap();
+    let wrong = RuleSet::load(directory.as_ref()).unwrap();
     let only: Vec<String> = names.iter().map(|name| name.to_string()).collect();
     let wrong = match only.is_empty() {
         true => RuleSet::default(),
         false => wrong.choose(&Choice { only, fp: Fp::Fast, ..Choice::default() }).unwrap(),
     };
     let rules = packs(&cpu()).unwrap().choose(&Choice { fp, ..Choice::default() }).unwrap();
-    Compiler::of(cpu(), rules.and(wrong).unwrap())
+    Compiler::from_backend(cpu(), rules.and(wrong).unwrap())
 }
 
 fn right() -> Compiler {
     with_wrong(&[], Fp::Reassoc)
 }
 
-/// Numbers between −1 and 1 that have all their bits, or whole numbers below 4.
+/// Returns numbers between −1 and 1 with full significands, or integers below 4.
 fn values(graph: &Graph) -> BTreeMap<String, Tensor> {
     let named = ["input", "param"].into_iter().flat_map(|kind| graph.named(kind));
     let value = |(seed, (name, id)): (usize, (&str, eutectic::NodeId))| {
@@ -79,7 +79,7 @@ fn passes(compiler: &Compiler, graph: &Graph, judge: Judge) -> Verified {
     verified
 }
 
-/// The rule is named, alone or with others that it needs, and a kernel that stores another value of the program.
+/// Asserts that the report names the rule, alone or with others that it needs, and a kernel that stores another value.
 #[track_caller]
 fn names(rule: &str, graph: &Graph) -> Verified {
     let verified = verify(&with_wrong(&[rule], Fp::Reassoc), graph);
@@ -142,7 +142,7 @@ fn wrong_rules_are_named() {
 
 #[test]
 fn the_rule_is_found_in_a_network_and_its_kernel_is_the_first_that_differs() {
-    // In the middle layer, behind kernels that are right.
+    // The error is in the middle layer, after kernels that are right.
     let layers = r#"
           (let a (tanh (matmul x w)))
           (let b (softmax (mul a <2.0>) :axis -1))
@@ -206,7 +206,7 @@ fn states_are_compared_too() {
     assert!(!verified.results[1].comparison.is_right());
 }
 
-/// h' = tanh(x + h·r), five times; the loop stacks `stacked` of h.
+/// Returns five iterations of h' = tanh(x + h·r). The loop stacks the expression `stacked` of h.
 fn looped(stacked: &str) -> Graph {
     let body = graph(&format!(
         r#"(graph "body" (input h f32[2 6]) (input x f32[2 6]) (input r f32[6 6])
@@ -264,7 +264,7 @@ fn a_precision_that_was_asked_for_is_allowed() {
     let g = graph(NETWORK);
     let values = values(&g);
     let choice = Choice { precision: Precision::Bf16, ..Choice::default() };
-    let compiler = Compiler::of(cpu(), packs(&cpu()).unwrap().choose(&choice).unwrap());
+    let compiler = Compiler::from_backend(cpu(), packs(&cpu()).unwrap().choose(&choice).unwrap());
     let verified = |precision| {
         let checked = Checked { precision, exact: false };
         compiler.verify(&g, |name| values.get(name).cloned(), checked).unwrap()
@@ -286,7 +286,7 @@ fn a_cast_to_a_narrower_type_is_rounding_unless_every_bit_is_promised() {
     assert_eq!(strict.blame.unwrap().cause, Cause::Rules(vec![vec!["wrong/cast-there-and-back".into()]]));
 }
 
-/// Negates products whose result has a given number of columns.
+/// A backend that negates products whose result has a given number of columns.
 struct WrongProducts {
     cpu: Cpu,
     columns: usize,
@@ -336,7 +336,7 @@ impl Backend for WrongProducts {
 fn a_wrong_kernel_is_named_and_no_rule() {
     let compiler = |columns| {
         let rules = packs(&cpu()).unwrap().choose(&Choice::default()).unwrap();
-        Compiler::of(WrongProducts { cpu: cpu(), columns }, rules)
+        Compiler::from_backend(WrongProducts { cpu: cpu(), columns }, rules)
     };
     let g = graph(NETWORK);
     passes(&compiler(7), &g, Judge::Bound);

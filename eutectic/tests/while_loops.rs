@@ -1,4 +1,5 @@
-//! Loops that a condition ends, compiled and run, against steps by hand, on a backend that skips the remaining steps and on another.
+//! Loops that end by a condition, compiled and run, compared with manual iteration. One backend skips the remaining
+//! iterations, the other one does not.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ fn cpu() -> Cpu {
     Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })
 }
 
-/// The processor, if it ran all steps.
+/// The CPU backend with a change: it runs all iterations.
 struct Stubborn(Cpu);
 
 impl Backend for Stubborn {
@@ -46,7 +47,7 @@ fn of(g: &mut Graph, op: &str, operands: &[NodeId]) -> NodeId {
     g.apply(op, operands, &[]).unwrap()
 }
 
-/// v' = 2·v + table[n], n' = n + 1, while the largest of v' is below a limit.
+/// Returns the body v' = 2·v + table[n], n' = n + 1, which continues while the maximum of v' is below a limit.
 fn body(width: usize, table: usize) -> Graph {
     let mut g = Graph::new("step");
     let going = g.input("going", Type::tensor(DType::Bool, &[])).unwrap();
@@ -86,7 +87,7 @@ fn looped(width: usize, table: usize, times: usize) -> Graph {
         let value = g.get(all, at as i64).unwrap();
         g.output(name, value).unwrap();
     }
-    // Something is computed behind it.
+    // An op after the loop.
     let last = g.get(all, 2).unwrap();
     let twice = of(&mut g, "add", &[last, last]);
     g.output("twice", twice).unwrap();
@@ -102,7 +103,7 @@ fn a_condition_ends_a_loop() {
         let mut sessions: Vec<_> = compilers.iter().map(|compiler| compiler.compile(&graph).unwrap()).collect();
         sessions.iter_mut().for_each(|session| session.load(&[]).unwrap());
         let rows: Vec<f64> = (0..table).map(|i| (i % 3) as f64 - 1.0).collect();
-        // A table of as many rows as are read: skipped steps read nothing beyond.
+        // The table has as many rows as are read. Skipped iterations do not read beyond it.
         for (going, limit) in [(true, 6.0), (false, 6.0), (true, 0.5), (true, 1e3), (true, f64::NAN), (true, 6.0)] {
             let start: Vec<f64> = (0..width).map(|i| 1.0 - (i % 4) as f64 * 0.25).collect();
             let (mut v, mut n, mut on) = (start.clone(), 0, going);
@@ -115,7 +116,7 @@ fn a_condition_ends_a_loop() {
                 on = v.iter().copied().fold(f64::NEG_INFINITY, f64::max) < limit;
             }
             if on && n < times {
-                // It would read beyond the table.
+                // This case would read beyond the table.
                 continue;
             }
             let given = |name: &str| {

@@ -14,7 +14,8 @@ pub type Attrs = SmallVec<[Attr; 2]>;
 pub enum Attr {
     /// An integer, or an axis counted from the end (−1 is the last).
     Int(i64),
-    /// A number; compared by its bits, so that nodes can be hashed. An integer that no `f64` holds is kept as an `Int`.
+    /// A number. Its bits are compared, so that nodes can be hashed. An integer that no `f64` represents is kept as an
+    /// `Int`.
     Float(FloatBits),
     /// A truth value.
     Bool(bool),
@@ -39,7 +40,7 @@ pub enum Attr {
 pub struct FloatBits(u64);
 
 impl FloatBits {
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> f64 {
         f64::from_bits(self.0)
     }
@@ -125,7 +126,7 @@ impl From<Number> for Attr {
 }
 
 impl Attr {
-    /// The number of a `Float` or an `Int`, exactly.
+    /// Returns the number of a `Float` or an `Int`, exactly.
     pub fn number(&self) -> Option<Number> {
         match self {
             Attr::Float(x) => Some(Number::Float(*x)),
@@ -134,7 +135,7 @@ impl Attr {
         }
     }
 
-    /// The integer, if it is one.
+    /// Returns the integer, if it is one.
     pub fn int(&self) -> Option<i64> {
         match self {
             Attr::Int(n) => Some(*n),
@@ -142,7 +143,7 @@ impl Attr {
         }
     }
 
-    /// The number of a `Float` or an `Int`.
+    /// Returns the number of a `Float` or an `Int`.
     pub fn float(&self) -> Option<f64> {
         match self {
             Attr::Float(x) => Some(x.get()),
@@ -151,7 +152,7 @@ impl Attr {
         }
     }
 
-    /// The word, if it is one.
+    /// Returns the word, if it is one.
     pub fn word(&self) -> Option<&str> {
         match self {
             Attr::Word(w) => Some(w),
@@ -159,7 +160,7 @@ impl Attr {
         }
     }
 
-    /// The truth value, if it is one.
+    /// Returns the truth value, if it is one.
     pub fn bool(&self) -> Option<bool> {
         match self {
             Attr::Bool(b) => Some(*b),
@@ -167,7 +168,7 @@ impl Attr {
         }
     }
 
-    /// The integers, if it is a list.
+    /// Returns the integers, if it is a list.
     pub fn ints(&self) -> Option<&[i64]> {
         match self {
             Attr::Ints(n) => Some(n),
@@ -175,7 +176,7 @@ impl Attr {
         }
     }
 
-    /// The shape, if it is one.
+    /// Returns the shape, if it is one.
     pub fn shape(&self) -> Option<&Shape> {
         match self {
             Attr::Shape(s) => Some(s),
@@ -183,7 +184,7 @@ impl Attr {
         }
     }
 
-    /// The body, if it is one.
+    /// Returns the body, if it is one.
     pub fn graph(&self) -> Option<&SubGraph> {
         match self {
             Attr::Graph(g) => Some(g),
@@ -191,7 +192,7 @@ impl Attr {
         }
     }
 
-    /// The element type, if it is one.
+    /// Returns the element type, if it is one.
     pub fn dtype(&self) -> Option<DType> {
         match self {
             Attr::DType(d) => Some(*d),
@@ -201,7 +202,7 @@ impl Attr {
 }
 
 impl Attr {
-    /// The number of axes, of a shape (which may be written as a list of integers).
+    /// Returns the number of axes, of a shape (which may be written as a list of integers).
     pub(crate) fn rank(&self) -> Option<usize> {
         match self {
             Attr::Shape(s) => Some(s.rank()),

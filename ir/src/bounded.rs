@@ -2,12 +2,13 @@
 //!
 //! The bound of a result is the tolerance against which a kernel is judged. It assumes that each operation is rounded
 //! to the computing type (f32 for f16 and bf16, which are rounded again when a tensor is stored), that elementary
-//! functions are right to the units in the last place that [`Scalar`](crate::Scalar) states for them, that sums and products are taken
-//! in any order, and that subnormal results may be flushed to zero. The analysis is the usual one of the first order, with
-//! the products of errors kept: N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., §§ 3.1, 4.2.
+//! functions are right to the units in the last place that [`Scalar`](crate::Scalar) states for them, that sums and
+//! products are taken in any order, and that subnormal results may be flushed to zero. The analysis is the usual one of
+//! the first order, with the products of errors kept: N. J. Higham, *Accuracy and Stability of Numerical Algorithms*,
+//! 2nd ed., §§ 3.1, 4.2.
 //!
-//! It is the worst case, in which all errors add up: it grows by a factor with each layer of a network. It judges kernels, rules
-//! and small graphs; for a whole model, judge it part by part.
+//! It is the worst case, in which all errors add up: it grows by a factor with each layer of a network. It judges
+//! kernels, rules and small graphs; for a whole model, judge it part by part.
 
 mod functions;
 mod product;
@@ -21,10 +22,10 @@ pub use sum::BoundedSum;
 
 use crate::DType;
 
-/// A real number, and how far from it a kernel's result may lie.
+/// A real number, with a bound on the error of a kernel's result.
 ///
-/// An infinite bound means that the result cannot be judged: something before it was too near to a jump or to a pole, or
-/// overflowed, which it may not have done in another order of operations. NaN and the infinities are exact (bound 0) where
+/// An infinite bound means that the result cannot be judged: an operand was too close to a jump or a pole, or
+/// overflowed, which it might not do in another order of operations. NaN and the infinities are exact (bound 0) if
 /// every kernel gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
@@ -36,16 +37,16 @@ pub struct Bounded {
     unit: f64,
 }
 
-/// The type in which elements of a type are computed.
+/// Returns the type in which elements of a type are computed.
 fn computing(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// What rounding to a type does to numbers of that size: relative, flushed below the normal range.
+/// Returns the error of rounding numbers of this magnitude: relative, and flushed below the normal range.
 fn rounding(magnitude: f64, unit: f64, smallest_normal: f64) -> f64 {
     // The reference's own rounding is in it, which matters where the type is f64.
     let relative = (unit + f64::EPSILON / 2.0) * magnitude;
-    // What is computed a little too small is flushed as well.
+    // A result slightly below the normal range may be flushed as well.
     if magnitude - relative < smallest_normal { relative + magnitude } else { relative }
 }
 
@@ -58,35 +59,36 @@ fn range(unit: f64) -> (f64, f64) {
     }
 }
 
-/// Whether a number is rounded to a finite one: it lies within half a unit in the last place of the largest.
+/// Returns whether a number is rounded to a finite one: it exceeds the largest number by less than half a unit in the
+/// last place.
 fn is_rounded_to_finite(magnitude: f64, unit: f64, largest: f64) -> bool {
     magnitude <= largest * (1.0 + unit / 2.0)
 }
 
-/// x·y, where nothing times anything is nothing.
+/// Returns x·y, with 0·∞ = 0.
 fn times(x: f64, y: f64) -> f64 {
     if x == 0.0 || y == 0.0 { 0.0 } else { x * y }
 }
 
-/// Whether the computing type holds the number.
+/// Returns whether the computing type holds the number.
 fn representable(x: f64, unit: f64) -> bool {
     unit <= f64::EPSILON || f64::from(x as f32) == x || x.is_nan()
 }
 
-/// Whether the result of one correctly rounded operation on exact operands is exact.
+/// Returns whether the result of one correctly rounded operation on exact operands is exact.
 fn is_exact(result: f64, unit: f64) -> bool {
-    // That the `f64` result was not rounded itself shows where it is short.
+    // A short significand shows that the `f64` result was not rounded.
     let short = result.abs() < 2_f64.powi(40) && (result * 2_f64.powi(10)).fract() == 0.0;
     if unit > f64::EPSILON { representable(result, unit) } else { short }
 }
 
 impl Bounded {
-    /// A number of which a bound is known, computed in the computing type of `dtype`.
+    /// Returns a number with a known error bound, computed in the computing type of `dtype`.
     pub fn new(value: f64, err: f64, dtype: DType) -> Bounded {
         Bounded { value, err, unit: computing(dtype).unit_roundoff() }
     }
 
-    /// The result of an operation that is right to `roundings` unit roundoffs, with the errors of its operands
+    /// Returns the result of an operation that is right to `roundings` unit roundoffs, with the errors of its operands
     /// propagated already.
     fn computed(value: f64, propagated: f64, unit: f64, roundings: f64) -> Bounded {
         if !value.is_finite() {
@@ -105,20 +107,20 @@ impl Bounded {
         }
     }
 
-    /// Not to be judged where it may overflow, or where the bound itself did.
+    /// Marks the result as not judgeable if it, or its bound, may overflow.
     fn checked(self) -> Bounded {
         let (_, largest) = range(self.unit);
         let judged = self.value.abs() + self.err <= largest;
         Bounded { err: if judged { self.err } else { f64::INFINITY }, ..self }
     }
 
-    /// The interval in which a kernel's result lies.
+    /// Returns the interval that contains a kernel's result.
     fn ends(self) -> (f64, f64) {
         // An exact infinity has no neighbours.
         if self.err == 0.0 { (self.value, self.value) } else { (self.value - self.err, self.value + self.err) }
     }
 
-    /// Whether every kernel gives NaN.
+    /// Returns whether every kernel gives NaN.
     fn is_nan(self) -> bool {
         self.value.is_nan() && self.err == 0.0
     }
@@ -138,7 +140,7 @@ impl Bounded {
         (settle(a), settle(b), unit)
     }
 
-    /// Whether a kernel's result is good; `None` where it cannot be judged.
+    /// Returns whether a kernel's result is good; `None` where it cannot be judged.
     pub fn admits(self, result: f64) -> Option<bool> {
         if self.err.is_infinite() {
             None
@@ -169,7 +171,7 @@ impl Add for Bounded {
             false if sum.is_infinite() && a.value.is_finite() && b.value.is_finite() => f64::INFINITY,
             false => a.err + b.err,
         };
-        // What the reference itself lost, as where a large summand absorbs a small one (Knuth's TwoSum).
+        // The rounding error of the reference, for example if a large summand absorbs a small one (Knuth's TwoSum).
         let kept = sum - a.value;
         let lost = (a.value - (sum - kept)) + (b.value - kept);
         let lost = if sum.is_finite() { lost.abs() } else { 0.0 };
@@ -195,7 +197,7 @@ impl Mul for Bounded {
     }
 }
 
-/// What the reference itself rounds off a product.
+/// Returns the rounding error of the reference's product.
 fn lost_in_product(a: f64, b: f64) -> f64 {
     let value = a * b;
     if value.is_finite() { a.mul_add(b, -value).abs() + vanished(value, a != 0.0 && b != 0.0) } else { 0.0 }
@@ -206,7 +208,7 @@ fn vanished(value: f64, exact_is_not_zero: bool) -> f64 {
     if value == 0.0 && exact_is_not_zero { f64::MIN_POSITIVE } else { 0.0 }
 }
 
-/// How far a product is off for factors that are off.
+/// Returns how far a product is off for factors that are off.
 fn product_error(a: Bounded, b: Bounded) -> f64 {
     if a.is_nan() || b.is_nan() {
         return 0.0;
@@ -218,7 +220,7 @@ fn product_error(a: Bounded, b: Bounded) -> f64 {
         return if open(a) || open(b) { f64::INFINITY } else { 0.0 };
     }
     if !known {
-        // What may have overflowed is NaN even where it meets a zero.
+        // A factor that may have overflowed gives NaN even with a zero.
         return f64::INFINITY;
     }
     if (a.value * b.value).is_infinite() {
@@ -227,7 +229,7 @@ fn product_error(a: Bounded, b: Bounded) -> f64 {
     times(a.value.abs(), b.err) + times(b.value.abs(), a.err) + times(a.err, b.err)
 }
 
-/// How far a quotient is off for operands that are off.
+/// Returns how far a quotient is off for operands that are off.
 fn quotient_error(a: Bounded, b: Bounded) -> f64 {
     let exact_if = |sure: bool| if sure { 0.0 } else { f64::INFINITY };
     if a.is_nan() || b.is_nan() {
@@ -251,8 +253,8 @@ impl Div for Bounded {
     fn div(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
         let (value, propagated) = (a.value / b.value, quotient_error(a, b));
-        // Devices divide to within 2.5 units in the last place, or multiply by the reciprocal; but whole results come out whole,
-        // and a power of two divides exactly.
+        // Devices divide to within 2.5 units in the last place, or multiply by the reciprocal. Whole results are exact,
+        // and so are divisions by a power of two.
         let exponent_only = b.value.is_normal() && b.value.to_bits() << 12 == 0;
         let short = is_exact(value, unit) && (exponent_only || value.fract() == 0.0);
         let whole = propagated == 0.0 && short && (-value).mul_add(b.value, a.value) == 0.0;

@@ -1,11 +1,12 @@
-//! Dimensions: integers, or integer polynomials over named symbols, which get a number before compilation or at each run.
+//! Dimensions: integers, or integer polynomials over named symbols, which get a number before compilation or at each
+//! run.
 
 use std::{collections::BTreeMap, fmt, ops, sync::Arc};
 
 /// A name for an extent that is not known yet.
 ///
-/// A symbol without bounds gets its number before compilation. One with bounds is an *extent at run time*: what is compiled
-/// serves every length between them, and each run has its own.
+/// A symbol without bounds gets its number before compilation. One with bounds is an *extent at run time*: what is
+/// compiled serves every length between them, and each run has its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol {
     /// Its name.
@@ -20,7 +21,8 @@ impl fmt::Display for Symbol {
     }
 }
 
-/// The most terms of a dimension, and of a shape's number of elements: what is written with few brackets may multiply out to millions.
+/// The most terms of a dimension, and of a shape's number of elements: what is written with few brackets may multiply
+/// out to millions.
 pub(crate) const MOST_TERMS: usize = 256;
 
 /// A product of symbols, sorted; the empty product is 1.
@@ -39,22 +41,22 @@ pub enum Dim {
 }
 
 impl Dim {
-    /// The dimension named `name`.
+    /// Returns the dimension named `name`.
     pub fn symbol(name: &str) -> Dim {
         Dim::of(Symbol { name: Arc::from(name), bounds: None })
     }
 
-    /// The extent at run time named `name`, of any length between two.
+    /// Returns the extent at run time named `name`, of any length between two.
     pub fn between(name: &str, least: i64, most: i64) -> Dim {
         Dim::of(Symbol { name: Arc::from(name), bounds: Some((least.max(0), most.max(0))) })
     }
 
-    /// A symbol as a dimension.
+    /// Returns a symbol as a dimension.
     pub fn of(symbol: Symbol) -> Dim {
         Dim::Symbolic(Arc::new(BTreeMap::from([(vec![symbol], 1)])))
     }
 
-    /// The number, if no symbol is left.
+    /// Returns the number, if no symbol is left.
     pub fn known(&self) -> Option<i64> {
         match self {
             Dim::Known(n) => Some(*n),
@@ -78,7 +80,7 @@ impl Dim {
         }
     }
 
-    /// The exact quotient, or `None` where the division leaves a rest (or by zero).
+    /// Returns the exact quotient, or `None` where the division leaves a rest (or by zero).
     ///
     /// The divisor must be a single term (`2`, `H`, `2*H`); that is all that shapes need.
     pub fn checked_div(&self, by: &Dim) -> Option<Dim> {
@@ -105,7 +107,7 @@ impl Dim {
         Some(Dim::from_terms(quotient))
     }
 
-    /// Replaces every symbol by what `value` gives for its name; symbols without a value stay.
+    /// Replaces every symbol by the result of `value` for its name. Symbols without a result stay.
     pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         let Dim::Symbolic(terms) = self else { return self.clone() };
         terms.iter().fold(Dim::Known(0), |sum, (monomial, c)| {
@@ -114,7 +116,7 @@ impl Dim {
         })
     }
 
-    /// How many products of symbols it is the sum of.
+    /// Returns the number of terms, that is, of summed products of symbols.
     pub fn count_terms(&self) -> usize {
         match self {
             Dim::Known(_) => 1,
@@ -122,7 +124,7 @@ impl Dim {
         }
     }
 
-    /// The symbols in it, sorted, each once.
+    /// Returns the symbols in it, sorted, each once.
     pub fn symbols(&self) -> Vec<Symbol> {
         let Dim::Symbolic(terms) = self else { return Vec::new() };
         let mut symbols: Vec<_> = terms.keys().flatten().cloned().collect();
@@ -131,8 +133,8 @@ impl Dim {
         symbols
     }
 
-    /// The least and the most that it can be while its extents at run time are anything within their bounds; `None` while a
-    /// symbol without bounds is in it. No narrower than what it can be, and exact for a single term.
+    /// Returns the least and the largest value while each extent at run time stays within its bounds. Returns `None` if
+    /// it has a symbol without bounds. The range contains all possible values, and is exact for a single term.
     pub fn range(&self) -> Option<(i64, i64)> {
         let terms = match self {
             Dim::Known(n) => return Some((*n, *n)),
@@ -147,12 +149,13 @@ impl Dim {
         })
     }
 
-    /// The most that it can be: how much room an axis takes in memory. `None` while a symbol without bounds is in it.
+    /// Returns the most that it can be: how much room an axis takes in memory. `None` while a symbol without bounds is
+    /// in it.
     pub fn capacity(&self) -> Option<i64> {
         self.range().map(|(_, most)| most)
     }
 
-    /// The terms that have symbols, each as a product of symbols and its coefficient, and the constant.
+    /// Returns the terms that have symbols, each as a product of symbols and its coefficient, and the constant.
     pub fn split_constant(&self) -> (Vec<(Dim, i64)>, i64) {
         let terms = match self {
             Dim::Known(n) => return (Vec::new(), *n),
@@ -163,7 +166,7 @@ impl Dim {
         (open.map(|(monomial, c)| (product(monomial), *c)).collect(), terms.get(&Vec::new()).copied().unwrap_or(0))
     }
 
-    /// Whether an extent at run time is in it.
+    /// Returns whether an extent at run time is in it.
     pub fn varies(&self) -> bool {
         let Dim::Symbolic(terms) = self else { return false };
         terms.keys().flatten().any(|symbol| symbol.bounds.is_some())

@@ -21,7 +21,7 @@ impl fmt::Display for DotLabel {
     }
 }
 
-/// The graph in DOT, for `dot -Tsvg`.
+/// Returns the graph in DOT, for `dot -Tsvg`.
 pub fn dot(graph: &Graph) -> String {
     let mut boxes = DiGraph::<DotLabel, &str>::new();
     let ids: Vec<_> = graph.nodes().map(|(id, _)| boxes.add_node(DotLabel(label(graph, id)))).collect();

@@ -73,7 +73,8 @@ pub struct DTypeDef {
     pub bits: u32,
     /// The kind of numbers.
     pub kind: Kind,
-    /// Whether ops compute with such elements. Elements of other types are stored: they are moved, chosen, compared and cast.
+    /// Whether ops compute with such elements. Elements of other types are stored: they are moved, chosen, compared and
+    /// cast.
     pub computes: bool,
     /// The names in file formats.
     pub names: FormatNames,
@@ -150,27 +151,28 @@ impl DType {
         }
     }
 
-    /// Whether this is one of the floating-point types.
+    /// Returns whether this is one of the floating-point types.
     pub const fn is_float(self) -> bool {
         self.float().is_some()
     }
 
-    /// Whether ops compute with elements of the type, rather than move and cast them only.
+    /// Returns whether ops compute with elements of the type, rather than move and cast them only.
     pub const fn computes(self) -> bool {
         self.def().computes
     }
 
-    /// Whether this is a floating-point type of 16 bits.
+    /// Returns whether this is a floating-point type of 16 bits.
     pub const fn is_half(self) -> bool {
         self.is_float() && self.bits() == 16
     }
 
-    /// Whether this is an integer type (`bool` is not).
+    /// Returns whether this is an integer type (`bool` is not).
     pub const fn is_int(self) -> bool {
         matches!(self.def().kind, Kind::Int { .. })
     }
 
-    /// Returns the type in which elements are computed with, and sums of them accumulated: `f32` for shorter floats, others their own.
+    /// Returns the type in which elements are computed and sums accumulated: `f32` for narrower floats, and otherwise
+    /// the type itself.
     pub const fn register(self) -> DType {
         if self.is_float() && self.bits() < 32 { DType::F32 } else { self }
     }
@@ -191,7 +193,7 @@ impl DType {
         }
     }
 
-    /// The least and the greatest positive normal number of a floating type; zeros otherwise.
+    /// Returns the least and the greatest positive normal number of a floating type; zeros otherwise.
     pub fn normal_range(self) -> (f64, f64) {
         self.float().map_or((0.0, 0.0), |format| (format.least_normal(), format.greatest()))
     }
@@ -206,7 +208,8 @@ impl DType {
         }
     }
 
-    /// Returns the low bits of an integer, as the type reads them: 1 for `bool` where it is not 0, the integer itself for a floating type.
+    /// Returns the low bits of an integer, as the type reads them: 1 for `bool` where it is not 0, the integer itself
+    /// for a floating type.
     pub const fn wrap(self, n: i64) -> i64 {
         let beyond = 64 - self.bits();
         match self.def().kind {
@@ -226,12 +229,12 @@ impl DType {
         }
     }
 
-    /// The name used in text: `f32`, `bf16`, `bool`, …
+    /// Returns the name used in text: `f32`, `bf16`, `bool`, …
     pub const fn name(self) -> &'static str {
         self.def().name
     }
 
-    /// The names of all.
+    /// Returns the names of all.
     pub fn names() -> impl Iterator<Item = &'static str> {
         DType::ALL.iter().map(|dtype| dtype.name())
     }

@@ -1,7 +1,7 @@
-//! A saturated e-graph as plain data: what the rewriter hands to the plan search.
+//! A saturated e-graph as plain data, the input of the plan search.
 //!
-//! Classes are numbered by structure (a stable order that does not depend on the e-graph's own ids), so that whatever
-//! is decided by order is decided the same way on every run.
+//! Classes are numbered by structure. This order does not depend on the e-graph's own ids, so that every decision by
+//! order repeats on every run.
 
 use smallvec::SmallVec;
 
@@ -26,16 +26,26 @@ pub struct ENode {
 pub struct EClass {
     /// Its type; all dims are known.
     pub ty: Type,
-    /// The ways to compute it, in structural order. Those whose form no backend takes (not legal) are left out.
+    /// The ways to compute it, in structural order. Forms that no backend takes (not legal) are left out.
     pub nodes: Vec<ENode>,
     /// Whether it depends on parameters and constants only.
     pub constant: bool,
-    /// The value of all its elements, where they are known to be equal.
+    /// The common value of all elements, if it is known.
     pub scalar: Option<f64>,
-    /// The discontinuous op that observes its rounding, where one does: kernels round it to its type even where they do not store it.
+    /// The discontinuous op that observes its rounding, where one does: kernels round it to its type even where they do
+    /// not store it.
     pub observer: Option<Op>,
     /// The model parts that it stems from: the first is the one that made it.
     pub origins: Vec<Origin>,
+}
+
+/// The choice of an e-node of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeChoice {
+    /// The class.
+    pub class: ClassId,
+    /// The number of the e-node in the class.
+    pub node: usize,
 }
 
 /// Choices that one rule application made possible and that only pay together.
@@ -43,8 +53,19 @@ pub struct EClass {
 pub struct Bundle {
     /// The rule.
     pub rule: String,
-    /// The node to choose for each class.
-    pub choices: Vec<(ClassId, usize)>,
+    /// The e-node to choose for each class.
+    pub choices: Vec<NodeChoice>,
+}
+
+/// A factor by which a rule corrects the predicted time of kernels that compute its result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PriceHint {
+    /// The class.
+    pub class: ClassId,
+    /// The node.
+    pub node: usize,
+    /// The factor: positive and finite.
+    pub factor: f64,
 }
 
 /// A saturated e-graph.
@@ -54,16 +75,19 @@ pub struct EClasses {
     pub classes: Vec<EClass>,
     /// The program's results, in order: outputs, then what states become. A class may occur twice.
     pub outputs: Vec<ClassId>,
-    /// What can be flipped together.
+    /// The choices that one rule application made together.
     pub bundles: Vec<Bundle>,
-    /// How many nodes the program has that anything depends on.
+    /// The factors that rules give for kernels with their results.
+    pub hints: Vec<PriceHint>,
+    /// The number of the program's nodes that a result depends on.
     pub program: usize,
-    /// Whether kernels round every 16-bit value to its type, even where they do not store it; else only those that are observed.
+    /// Whether kernels round every 16-bit value to its type, even if they do not store it; otherwise only observed
+    /// values are rounded.
     pub rounds_all: bool,
 }
 
 impl EClasses {
-    /// The e-graph of a graph as it stands, nothing rewritten: one class a node; a class is empty where the node's form is not
+    /// Returns the e-graph of a graph without rewriting: one class per node. A class is empty if the node's form is not
     /// legal.
     pub fn of(graph: &Graph) -> EClasses {
         let mut classes: Vec<EClass> = Vec::with_capacity(graph.len());
@@ -87,6 +111,6 @@ impl EClasses {
             });
         }
         let outputs = graph.results().map(|(_, id)| id.0 as usize).collect();
-        EClasses { program: classes.len(), classes, outputs, bundles: Vec::new(), rounds_all: false }
+        EClasses { program: classes.len(), classes, outputs, bundles: Vec::new(), hints: Vec::new(), rounds_all: false }
     }
 }

@@ -5,8 +5,8 @@
 pub enum Specials {
     /// Infinities, and NaNs by their significands: the greatest exponent has no other numbers.
     Ieee,
-    /// One NaN for each sign, all bits of the exponent and the significand. There are no infinities: a number that is too large rounds
-    /// to NaN, as in PyTorch and in the OCP specification of 8-bit floats without saturation.
+    /// One NaN for each sign, all bits of the exponent and the significand. There are no infinities: a number that is
+    /// too large rounds to NaN, as in PyTorch and in the OCP specification of 8-bit floats without saturation.
     NanOnly,
 }
 
@@ -37,12 +37,12 @@ impl FloatFormat {
         FloatFormat { exponent, mantissa, specials: Specials::NanOnly }
     }
 
-    /// Whether it has infinities.
+    /// Returns whether it has infinities.
     pub const fn has_infinities(self) -> bool {
         matches!(self.specials, Specials::Ieee)
     }
 
-    /// Whether another format has all of its numbers.
+    /// Returns whether another format has all of its numbers.
     pub const fn fits(self, other: FloatFormat) -> bool {
         self.exponent <= other.exponent
             && self.mantissa <= other.mantissa
@@ -69,12 +69,12 @@ impl FloatFormat {
         self.decode(self.beyond() - 1)
     }
 
-    /// The bits of the sign.
+    /// Returns the bits of the sign.
     const fn sign(self) -> u64 {
         1 << (self.exponent + self.mantissa)
     }
 
-    /// The least bits without a sign that are no finite number: infinity, or the only NaN.
+    /// Returns the least bits without a sign that are no finite number: infinity, or the only NaN.
     const fn beyond(self) -> u64 {
         match self.specials {
             Specials::Ieee => self.sign() - (1 << self.mantissa),
@@ -82,7 +82,7 @@ impl FloatFormat {
         }
     }
 
-    /// Returns the number of some bits. A NaN becomes quiet, and keeps its sign and the other bits of its significand.
+    /// Decodes the bits of a number. A NaN becomes quiet, and keeps its sign and the other bits of its significand.
     pub const fn decode(self, bits: u64) -> f64 {
         if self.mantissa == DIGITS {
             return f64::from_bits(bits);
@@ -104,8 +104,9 @@ impl FloatFormat {
         f64::from_bits(sign | (widened + (((least - 1 + BIAS) as u64) << DIGITS)))
     }
 
-    /// Returns the bits of the nearest number, that with an even significand where two are. A number beyond the greatest becomes infinite,
-    /// or NaN where the format has no infinities; a NaN becomes quiet, and keeps its sign and the first bits of its significand.
+    /// Returns the bits of the nearest number; of two, the one with an even significand. A number beyond the greatest
+    /// becomes infinite, or NaN in formats without infinities. A NaN becomes quiet, and keeps its sign and the first
+    /// bits of its significand.
     pub fn encode(self, x: f64) -> u64 {
         if self.mantissa == DIGITS {
             return x.to_bits();
@@ -119,7 +120,8 @@ impl FloatFormat {
         }
         let exponent = (x.to_bits() >> DIGITS & 0x7ff) as i32 - BIAS;
         let above = exponent - self.least_exponent();
-        // Numbers below the least normal one lose more bits of their significands, all of which `f64` makes normal but for its own.
+        // Numbers below the least normal one lose more bits of their significand. In `f64` all of them are normal,
+        // except `f64`'s own subnormal numbers.
         let shift = shorter + above.min(0).unsigned_abs();
         if shift > DIGITS + 1 {
             return sign;
@@ -196,7 +198,8 @@ mod tests {
 
     #[test]
     fn numbers_without_infinities_end_in_nan() {
-        // The 8-bit format of the OCP specification: 448 is the greatest, and 464 the middle to the next number, which is NaN.
+        // The 8-bit format of the OCP specification: 448 is the greatest, and 464 the middle to the next number, which
+        // is NaN.
         let format = FloatFormat::finite(4, 3);
         assert_eq!((format.least(), format.least_normal(), format.greatest()), (1.0 / 512.0, 1.0 / 64.0, 448.0));
         for bits in 0..=0xff_u64 {

@@ -4,11 +4,15 @@
 //! views is substituting one map into the next. Affine parts stay a linear combination; what reshapes add is floor
 //! division and remainder, which vanish wherever the range of the operand shows that they do.
 
-use std::{fmt, ops::Range};
+mod places;
+mod text;
+
+use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::{Dim, Shape, Symbol};
+pub use self::places::{flatten, same_places, strides, unflatten};
+use crate::{Dim, Symbol};
 
 /// `constant + Σ coefficient · atom`, atoms sorted and distinct, no coefficient zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,7 +23,7 @@ pub struct Index {
     pub constant: i64,
 }
 
-/// What a linear combination is made of.
+/// The atoms of a linear combination.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Atom {
     /// The coordinate along axis `n` of the iteration domain.
@@ -34,33 +38,33 @@ pub enum Atom {
     Extent(Dim),
 }
 
-/// Wider than any coordinate or extent, with room for arithmetic: the range of what nothing is known of.
+/// A range wider than any coordinate or extent, with room for arithmetic: that of maps without known bounds.
 pub const ANYTHING: Range<i64> = -(1 << 40)..1 << 40;
 
 impl Index {
-    /// The constant `n`.
+    /// Returns the constant `n`.
     pub fn constant(n: i64) -> Index {
         Index { terms: SmallVec::new(), constant: n }
     }
 
-    /// The coordinate along axis `n`.
+    /// Returns the coordinate along axis `n`.
     pub fn coord(n: usize) -> Index {
         Index::atom(Atom::Coord(n))
     }
 
-    /// A dimension without open symbols.
+    /// Returns a dimension without open symbols.
     pub fn extent(dim: &Dim) -> Index {
         let (terms, constant) = dim.split_constant();
         let sum = |sum: Index, (product, c)| sum.plus_times(&Index::atom(Atom::Extent(product)), c);
         terms.into_iter().fold(Index::constant(constant), sum)
     }
 
-    /// One atom.
+    /// Returns one atom.
     pub fn atom(atom: Atom) -> Index {
         Index { terms: smallvec![(atom, 1)], constant: 0 }
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub fn plus(&self, other: &Index) -> Index {
         self.clone().plus_times(other, 1)
     }
@@ -98,7 +102,7 @@ impl Index {
         }
     }
 
-    /// Whether ⌊self / by⌋ is kept as this atom, where nothing of it simplifies.
+    /// Returns whether ⌊self / by⌋ is kept as this atom because nothing simplifies.
     fn is_div_atom(&self, by: i64, atom: &Atom) -> bool {
         let Atom::Div(of, whole) = atom else { return false };
         match (self.terms.as_slice(), self.constant) {
@@ -107,7 +111,7 @@ impl Index {
         }
     }
 
-    /// The product with a number.
+    /// Returns the product with a number.
     pub fn times(&self, factor: i64) -> Index {
         if factor == 0 {
             return Index::default();
@@ -118,17 +122,18 @@ impl Index {
         }
     }
 
-    /// The values that it can take over a domain: `start..end`. Values read from tensors are unbounded.
+    /// Returns the values that it can take over a domain: `start..end`. Values read from tensors are unbounded.
     pub fn range(&self, domain: &[usize]) -> Range<i64> {
         self.bounds(&|n| 0..(domain[n] as i64).max(1))
     }
 
-    /// The values that it can take where each coordinate lies in a range that is not empty: `start..end`.
+    /// Returns the range of its values if each coordinate is in a non-empty range `start..end`.
     pub fn bounds(&self, coord: &dyn Fn(usize) -> Range<i64>) -> Range<i64> {
         Index::sum_bounds(self.constant, self.terms.iter(), coord, &|inner| inner.bounds(coord))
     }
 
-    /// As [`Index::bounds`], of some terms and a constant, where maps within the terms lie `within` ranges.
+    /// Returns the bounds like [`Index::bounds`], for some terms and a constant. `within` gives the ranges of maps
+    /// within the terms.
     fn sum_bounds<'a>(
         constant: i64,
         terms: impl Iterator<Item = &'a (Atom, i64)>,
@@ -161,7 +166,7 @@ impl Index {
         low..high + 1
     }
 
-    /// How many times another map this contains, beside other terms.
+    /// Returns how many times another map is contained in this one, among other terms.
     fn times_of(&self, other: &Index) -> Option<i64> {
         let coefficient =
             |atom: &Atom| self.terms.binary_search_by(|(a, _)| a.cmp(atom)).ok().map(|at| self.terms[at].1);
@@ -170,19 +175,19 @@ impl Index {
         other.terms.iter().all(|(atom, c)| coefficient(atom) == Some(times * c)).then_some(times)
     }
 
-    /// The part that `by` divides, divided by it.
+    /// Returns the part that `by` divides, divided by it.
     fn whole(&self, by: i64) -> Index {
         let terms = self.terms.iter().filter(|(_, c)| c % by == 0);
         Index { terms: terms.map(|(a, c)| (a.clone(), c / by)).collect(), constant: self.constant.div_euclid(by) }
     }
 
-    /// The part that `by` does not divide.
+    /// Returns the part that `by` does not divide.
     fn rest(&self, by: i64) -> Index {
         let terms = self.terms.iter().filter(|(_, c)| c % by != 0);
         Index { terms: terms.cloned().collect(), constant: self.constant.rem_euclid(by) }
     }
 
-    /// The range of the part that `by` does not divide.
+    /// Returns the range of the part that `by` does not divide.
     fn rest_range(&self, by: i64, known: &Known<'_>) -> Range<i64> {
         if !known.guards.is_empty() {
             return known.range(&self.rest(by));
@@ -192,7 +197,7 @@ impl Index {
         Index::sum_bounds(self.constant.rem_euclid(by), terms, &coord, &|inner| inner.bounds(&coord))
     }
 
-    /// A proper divisor `g` of `by` and a number `n`, with self = g·x + y and y always in `g·n..g·(n + 1)`.
+    /// Returns a proper divisor `g` of `by` and a number `n`, with self = g·x + y and y always in `g·n..g·(n + 1)`.
     fn factor(&self, by: i64, known: &Known<'_>) -> Option<(i64, i64)> {
         self.terms.iter().map(|(_, c)| gcd(c.abs(), by)).find_map(|g| {
             let r = if g > 1 && g < by { self.rest_range(g, known) } else { return None };
@@ -217,7 +222,7 @@ impl Index {
             return whole.plus(&Index::constant(steps));
         }
         let rest = self.rest(by);
-        // ⌊(g·x + y) / (g·n)⌋ = ⌊x/n⌋ where y lies in 0..g
+        // ⌊(g·x + y) / (g·n)⌋ = ⌊x/n⌋ for y in 0..g
         if let Some((g, steps)) = rest.factor(by, known) {
             return whole.plus(&rest.whole(g).plus(&Index::constant(steps)).div_where(by / g, known));
         }
@@ -243,7 +248,7 @@ impl Index {
         if steps == (r.end - 1).div_euclid(by) {
             return rest.plus(&Index::constant(-steps * by));
         }
-        // (g·x + y) mod (g·n) = g·(x mod n) + y where y lies in 0..g
+        // (g·x + y) mod (g·n) = g·(x mod n) + y for y in 0..g
         if let Some((g, steps)) = rest.factor(by, known) {
             let (x, y) = (rest.whole(g).plus(&Index::constant(steps)), rest.rest(g).plus(&Index::constant(-steps * g)));
             return x.modulo_where(by / g, known).times(g).plus(&y);
@@ -263,14 +268,15 @@ impl Index {
         self.replace(&|n| at[n].clone(), values, &|dim| Index::atom(Atom::Extent(dim.clone())), &known)
     }
 
-    /// The same over a domain wherever each of some maps lies in its range, and anything elsewhere: what a padded image reads need
-    /// not be right in the padding.
+    /// Returns a map with the same values over a domain, at points where each of some maps is in its range. Elsewhere
+    /// it may have any value: loads of a padded image need not be right in the padding.
     pub fn under(&self, guards: &[(Index, Range<i64>)], domain: &[usize]) -> Index {
         let (value, extent) = (|v| Index::atom(Atom::Value(v)), |dim: &Dim| Index::atom(Atom::Extent(dim.clone())));
         self.replace(&Index::coord, &value, &extent, &Known { domain, guards })
     }
 
-    /// Replaces extents at run time by what `value` gives for the names of their symbols, over a domain of such lengths.
+    /// Replaces extents at run time by the values that `value` gives for the names of their symbols, over a domain of
+    /// these lengths.
     pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>, domain: &[usize]) -> Index {
         let stays = |n| Index::atom(Atom::Value(n));
         let known = Known { domain, guards: &[] };
@@ -297,7 +303,7 @@ impl Index {
         })
     }
 
-    /// Whether it is another map in each run.
+    /// Returns whether it is another map in each run.
     pub fn varies(&self) -> bool {
         self.terms.iter().any(|(atom, _)| match atom {
             Atom::Extent(_) => true,
@@ -306,7 +312,7 @@ impl Index {
         })
     }
 
-    /// The extents at run time in it.
+    /// Returns the extents at run time in it.
     pub fn symbols(&self) -> Vec<Symbol> {
         let of = |atom: &Atom| match atom {
             Atom::Extent(dim) => dim.symbols(),
@@ -316,7 +322,7 @@ impl Index {
         self.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
     }
 
-    /// The stride along each axis of a domain of `rank` axes, if the map is affine.
+    /// Returns the stride along each axis of a domain of `rank` axes, if the map is affine.
     pub fn affine(&self, rank: usize) -> Option<Vec<i64>> {
         let mut strides = vec![0; rank];
         for (atom, c) in &self.terms {
@@ -328,7 +334,7 @@ impl Index {
         Some(strides)
     }
 
-    /// Whether it depends on the coordinate of an axis.
+    /// Returns whether it depends on the coordinate of an axis.
     pub fn mentions(&self, axis: usize) -> bool {
         self.terms.iter().any(|(atom, _)| match atom {
             Atom::Coord(n) => *n == axis,
@@ -337,7 +343,7 @@ impl Index {
         })
     }
 
-    /// The values read from tensors on which it depends.
+    /// Returns the values read from tensors on which it depends.
     pub fn values(&self) -> Vec<usize> {
         let of = |atom: &Atom| match atom {
             Atom::Value(n) => vec![*n],
@@ -347,7 +353,7 @@ impl Index {
         self.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
     }
 
-    /// The value at a point, given the values read from tensors.
+    /// Returns the value at a point, given the values read from tensors.
     ///
     /// # Panics
     /// When an extent at run time is in it.
@@ -364,7 +370,7 @@ impl Index {
     }
 }
 
-/// What is known of maps: over which domain they are, and in which ranges some of them lie.
+/// The known facts about maps: their domain, and the ranges of some of them.
 struct Known<'a> {
     domain: &'a [usize],
     guards: &'a [(Index, Range<i64>)],
@@ -396,97 +402,6 @@ impl Known<'_> {
 
 fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// Row-major strides of a dense tensor.
-pub fn strides(dims: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; dims.len()];
-    for i in (1..dims.len()).rev() {
-        strides[i - 1] = strides[i] * dims[i];
-    }
-    strides
-}
-
-/// The flat row-major offset of `at` in a tensor of extents `dims`.
-pub fn flatten(at: &[Index], dims: &[usize]) -> Index {
-    at.iter().zip(strides(dims)).fold(Index::default(), |sum, (i, s)| sum.plus_times(i, s as i64))
-}
-
-/// The coordinates in `dims` of a flat row-major offset; the inverse of [`flatten`].
-pub fn unflatten(offset: &Index, dims: &[usize], domain: &[usize]) -> Vec<Index> {
-    let strides = strides(dims);
-    (0..dims.len())
-        .map(|i| match dims[i] {
-            0 | 1 => Index::default(),
-            d => {
-                let quotient = offset.div(strides[i].max(1) as i64, domain);
-                if i == 0 { quotient } else { quotient.modulo(d as i64, domain) }
-            }
-        })
-        .collect()
-}
-
-/// Whether elements in row-major order are the same ones in two shapes, whatever the lengths of extents at run time, where both
-/// are laid out at the bounds: reading one shape as the other then moves nothing.
-///
-/// Both are cut into the shortest stretches of axes that have the same number of elements. In each, only the outermost axis may
-/// vary, for what lies within it has its place by its offset; or it is one and the same axis.
-pub fn same_places(a: &Shape, b: &Shape) -> bool {
-    if !a.varies() && !b.varies() {
-        return true;
-    }
-    let strip = |s: &Shape| s.iter().filter(|d| **d != Dim::Known(1)).cloned().collect::<Vec<_>>();
-    let (a, b) = (strip(a), strip(b));
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        let products = |dims: &[Dim]| -> Vec<Dim> {
-            let next = |product: &mut Dim, d: &Dim| {
-                *product = &*product * d;
-                Some(product.clone())
-            };
-            dims.iter().scan(Dim::Known(1), next).collect()
-        };
-        let (p, q) = (products(&a[i..]), products(&b[j..]));
-        let Some((m, n)) = p.iter().enumerate().find_map(|(m, x)| Some((m, q.iter().position(|y| x == y)?))) else {
-            return false;
-        };
-        let inner_vary = a[i + 1..=i + m].iter().chain(&b[j + 1..=j + n]).any(Dim::varies);
-        if inner_vary {
-            return false;
-        }
-        (i, j) = (i + m + 1, j + n + 1);
-    }
-    i == a.len() && j == b.len()
-}
-
-impl Index {
-    /// The map for people, with names for the values that it mentions.
-    pub fn text(&self, value: &dyn Fn(usize) -> String) -> String {
-        let mut parts: Vec<String> = self
-            .terms
-            .iter()
-            .map(|(atom, c)| {
-                let atom = match atom {
-                    Atom::Coord(n) => format!("i{n}"),
-                    Atom::Div(inner, by) => format!("({})/{by}", inner.text(value)),
-                    Atom::Mod(inner, by) => format!("({})%{by}", inner.text(value)),
-                    Atom::Value(n) => value(*n),
-                    Atom::Extent(dim) => dim.to_string(),
-                };
-                if *c == 1 { atom } else { format!("{c}*{atom}") }
-            })
-            .collect();
-        if self.constant != 0 || parts.is_empty() {
-            parts.push(self.constant.to_string());
-        }
-        parts.join("+")
-    }
-}
-
-impl fmt::Display for Index {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text(&|n| format!("v{n}")))
-    }
 }
 
 #[cfg(test)]
@@ -524,20 +439,6 @@ mod tests {
         assert!(index.varies() && index.affine(1).is_none());
         let known = &s.bind(&|_| Some(Dim::Known(5))) - &Dim::Known(3);
         assert_eq!(Index::extent(&known), Index::constant(2));
-    }
-
-    #[test]
-    fn axes_that_vary_stay_outermost() {
-        let (s, two, six) = (Dim::between("S", 0, 8), Dim::Known(2), Dim::Known(6));
-        let shape = |dims: &[&Dim]| dims.iter().map(|d| (*d).clone()).collect::<Shape>();
-        let twice = &s * &two;
-        assert!(same_places(&shape(&[&s, &two]), &shape(&[&twice])));
-        assert!(!same_places(&shape(&[&two, &s]), &shape(&[&twice])));
-        assert!(!same_places(&shape(&[&two, &s]), &shape(&[&s, &two])));
-        // Axes split and merged on both sides of one that varies.
-        let merged = shape(&[&six, &s, &six]);
-        assert!(same_places(&shape(&[&two, &Dim::Known(3), &s, &Dim::Known(1), &two, &Dim::Known(3)]), &merged));
-        assert!(!same_places(&merged, &shape(&[&two, &s, &Dim::Known(18)])));
     }
 
     #[test]

@@ -15,13 +15,13 @@ use crate::{
 /// Why a graph could not be interpreted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InterpError {
-    /// Inputs or parameters without a value, or with one of another type; each with what is wanted and what was given.
+    /// Inputs or parameters without a value, or with a value of another type. Each has the wanted and the given type.
     #[error("{}", list(.0))]
     Given(Vec<(String, Type, Option<Type>)>),
     /// A dimension has no number yet.
     #[error("dimension {0} has no value; bind the graph's symbols first")]
     Unbound(String),
-    /// An index that was read from a tensor lies outside the axis that it indexes.
+    /// An index that was read from a tensor is outside the axis that it indexes.
     #[error("cannot compute `{op}` (value {}) at {origin}: {problem}", .node.0)]
     IndexOutOfRange {
         /// The index, and the legal ones.
@@ -33,7 +33,7 @@ pub enum InterpError {
         /// The model part that made it.
         origin: Origin,
     },
-    /// The definition of a declared op has no value for the operands at hand, although it has one for other lengths.
+    /// The definition of a declared op has no value for these operands, although it has one for other lengths.
     #[error("cannot compute `{op}` at {origin} because {why}")]
     Undefined {
         /// The op.
@@ -53,11 +53,11 @@ fn list(given: &[(String, Type, Option<Type>)]) -> String {
     given.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
-/// The results of a graph, in order: outputs, then what states become. `given` has inputs, parameters and states by name; what it has for a name that the
-/// graph does not use is not asked for.
+/// Returns the results of a graph in order: outputs, followed by the new values of states. `given` has inputs,
+/// parameters and states by name; names that the graph does not use are ignored.
 ///
 /// # Errors
-/// When an input is missing or of the wrong type, a dimension is unbound, or an index read from a tensor is out of range.
+/// If an input is missing or of the wrong type, a dimension is unbound, or an index read from a tensor is out of range.
 pub fn interpret<S: Scalar>(
     graph: &Graph,
     given: &dyn Fn(&str) -> Option<Tensor>,
@@ -88,10 +88,10 @@ fn interpret_as<S: Scalar>(
     run(graph, &|id| leaves[id.0 as usize].as_ref().map(Value::from_tensor), keep)
 }
 
-/// How the result of an op is rounded before others read it.
+/// Rounds the result of an op before others read it.
 type Keep<S> = fn(Value<S>) -> Value<S>;
 
-/// The results of a graph, whose leaves have the values that `leaf` gives; nothing for what is computed.
+/// Returns the results of a graph, given the values of leaves by `leaf`, which is `None` for computed nodes.
 fn run<S: Scalar>(
     graph: &Graph,
     leaf: &dyn Fn(NodeId) -> Option<Value<S>>,
@@ -123,7 +123,7 @@ fn run<S: Scalar>(
     Ok(graph.results().map(|(_, id)| values[id.0 as usize][0].clone()).collect())
 }
 
-/// The tensor of each input, parameter, state and constant.
+/// Returns the tensor of each input, parameter, state and constant.
 fn leaves(graph: &Graph, given: &dyn Fn(&str) -> Option<Tensor>) -> Result<Vec<Option<Tensor>>, InterpError> {
     let (mut leaves, mut wrong) = (vec![None; graph.len()], Vec::new());
     for (id, node) in graph.nodes() {
@@ -143,7 +143,7 @@ fn leaves(graph: &Graph, given: &dyn Fn(&str) -> Option<Tensor>) -> Result<Vec<O
     if wrong.is_empty() { Ok(leaves) } else { Err(InterpError::Given(wrong)) }
 }
 
-/// The last node that reads each value: `usize::MAX` for results, 0 for what nothing needs.
+/// Returns the last node that reads each value: `usize::MAX` for results, 0 for unneeded values.
 fn last_uses(graph: &Graph) -> Vec<usize> {
     let mut last = vec![0; graph.len()];
     for (_, id) in graph.results() {
@@ -172,7 +172,7 @@ pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> R
     evaluate_as(id, node, operands, |value| value)
 }
 
-/// As [`evaluate`], with each result rounded to its element type, those of ops in bodies included.
+/// Evaluates like [`evaluate`], and rounds each result to its element type, including those of ops in bodies.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -209,7 +209,7 @@ fn evaluate_as<S: Scalar>(
     Ok(results.into_iter().map(keep).collect())
 }
 
-/// The result of a declared op: that of its definition.
+/// Returns the result of a declared op: that of its definition.
 fn defined<S: Scalar>(
     id: NodeId,
     node: &Node,
@@ -235,7 +235,7 @@ fn defined<S: Scalar>(
     })
 }
 
-/// The value of a constant.
+/// Returns the value of a constant.
 fn constant<S: Scalar>(node: &Node) -> Option<Value<S>> {
     match (node.op.def().class, node.attrs.first()) {
         (Class::Leaf(Leaf::Const), Some(Attr::Tensor(tensor))) => Some(Value::from_tensor(tensor)),
@@ -243,7 +243,7 @@ fn constant<S: Scalar>(node: &Node) -> Option<Value<S>> {
     }
 }
 
-/// The results of a loop: the body, so many times.
+/// Returns the results of a loop, by repeating its body.
 fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Result<Vec<Value<S>>, InterpError> {
     let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
     let (times, carried, scanned) = (of.times, of.carried, of.scanned);
@@ -256,7 +256,7 @@ fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Re
     let mut last: Vec<Value<S>> = operands[..carried].iter().map(|value| (*value).clone()).collect();
     let mut all: Vec<Vec<Value<S>>> = vec![Vec::with_capacity(times); body.outputs().len() - carried];
     for time in 0..times {
-        // Where it is not certain whether the loop goes on, the frozen body decides value by value.
+        // If rounding may decide whether the loop continues, the frozen body decides for each value.
         if of.condition.is_some_and(|condition| last[condition].get(0).int() == Some(0)) {
             break;
         }
@@ -283,7 +283,7 @@ fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Re
     Ok(last)
 }
 
-/// What is at a place of the outermost axis.
+/// Returns one slice along the outermost axis.
 fn part<S: Scalar>(x: &Value<S>, at: usize) -> Value<S> {
     let dims = &x.dims[1..];
     let count = dims.iter().product::<usize>();

@@ -1,7 +1,7 @@
-//! Intervals: what a value can be where only ranges of coordinates are known.
+//! Intervals of possible values, given ranges of coordinates.
 //!
-//! Ops say in the op table how they take intervals ([`OpDef::interval`](crate::ops::OpDef)). Results hold every value that a kernel may
-//! compute: rounded to the element type after each op, or not.
+//! The op table says how each op maps intervals ([`OpDef::interval`](crate::ops::OpDef)). Results contain every value
+//! that a kernel may compute, whether it rounds to the element type after each op or not.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,7 @@ impl Interval {
         Interval { low, high, nan: false }
     }
 
-    /// One number.
+    /// Returns one number.
     pub fn exact(x: f64) -> Interval {
         if x.is_nan() { Interval::any(DType::F64) } else { Interval::new(x, x) }
     }
@@ -38,7 +38,7 @@ impl Interval {
         Interval::new(low as f64, high as f64)
     }
 
-    /// Whether it is this number and nothing else.
+    /// Returns whether it is this number and nothing else.
     pub fn is(&self, x: f64) -> bool {
         self.low == x && self.high == x && !self.nan
     }
@@ -48,7 +48,7 @@ impl Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high), nan: self.nan || other.nan }
     }
 
-    /// As elements of a type: integers that wrap may be anything.
+    /// Returns the interval for elements of a type. Integers that may wrap can have any value.
     pub fn of(self, dtype: DType) -> Interval {
         let any = Interval::any(dtype);
         if !dtype.is_float() {
@@ -57,12 +57,13 @@ impl Interval {
             return if held && !self.nan && self.low >= any.low && self.high <= any.high { self } else { any };
         }
         let (low, high) = (dtype.rounded(self.low), dtype.rounded(self.high));
-        // A format without infinities has NaN for what is too large. The others of the interval are as they were.
+        // Formats without infinities have NaN for numbers that are too large. The rest of the interval is unchanged.
         let nan = self.nan || low.is_nan() || high.is_nan();
         Interval { low: self.low.min(low), high: self.high.max(high), nan }
     }
 
-    /// A function of two numbers whose extremes are at the corners; where it is NaN at one, the others bound what else it can be.
+    /// Returns the interval of a function of two numbers whose extremes are at the corners. A corner that is NaN adds
+    /// NaN, and the others give the bounds.
     fn corners(self, other: Interval, f: impl Fn(f64, f64) -> f64, dtype: DType) -> Interval {
         let ends = [f(self.low, other.low), f(self.low, other.high), f(self.high, other.low), f(self.high, other.high)];
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -75,7 +76,8 @@ impl Interval {
     }
 }
 
-/// How an op takes intervals: from those of its operands and the element type of the result. It may give more than can be.
+/// Maps the intervals of an op's operands to that of its result, given the result's element type. The interval may be
+/// too wide.
 pub type IntervalFn = fn(&[Interval], DType) -> Interval;
 
 pub(crate) fn any(_: &[Interval], dtype: DType) -> Interval {
@@ -103,7 +105,7 @@ pub(crate) fn mul(x: &[Interval], dtype: DType) -> Interval {
     x[0].corners(x[1], |a, b| a * b, dtype)
 }
 
-/// Of integers, by a positive number: truncated towards 0, which is monotone.
+/// Divides integers by a positive number. The quotient is truncated towards 0, which is monotone.
 pub(crate) fn div(x: &[Interval], dtype: DType) -> Interval {
     if dtype.is_float() || x[1].low <= 0.0 {
         return Interval::any(dtype);
@@ -136,7 +138,8 @@ pub(crate) fn bit_and(x: &[Interval], dtype: DType) -> Interval {
     if high.is_finite() { Interval::new(0.0, high) } else { Interval::any(dtype) }
 }
 
-/// Of integers that are not negative, the bits of one or of both, or of one alone: no result has more bits than the larger operand.
+/// Returns the interval of bitwise `or` and `xor` of non-negative integers: no result has more bits than the larger
+/// operand.
 pub(crate) fn bit_or(x: &[Interval], dtype: DType) -> Interval {
     let (low, high) = (x[0].low.min(x[1].low), x[0].high.max(x[1].high));
     match low >= 0.0 && high < 2_f64.powi(53) {
@@ -145,7 +148,7 @@ pub(crate) fn bit_or(x: &[Interval], dtype: DType) -> Interval {
     }
 }
 
-/// a · 2ᵇ of integers, which wraps; 0 where b is no number of bits.
+/// Returns the interval of a · 2ᵇ of integers, which wraps; 0 if b is no valid shift.
 pub(crate) fn shift_left(x: &[Interval], dtype: DType) -> Interval {
     let of_bits = x[1].low >= 0.0 && x[1].high < dtype.bits() as f64;
     if of_bits { x[0].corners(x[1], |a, b| a * b.exp2(), dtype) } else { Interval::any(dtype) }
@@ -179,7 +182,8 @@ pub(crate) fn or(x: &[Interval], _: DType) -> Interval {
     Interval::new(x[0].low.max(x[1].low), x[0].high.max(x[1].high))
 }
 
-/// A comparison, by which orders it holds for (`None`: one is NaN): it is settled where all possible orders agree.
+/// Returns the interval of a comparison, given the orders for which it holds (`None`: one is NaN). It is constant if
+/// all possible orders agree.
 pub(crate) fn compare(x: &[Interval], holds: impl Fn(Option<Ordering>) -> bool) -> Interval {
     let [a, b] = [x[0], x[1]];
     let orders = [

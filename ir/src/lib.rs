@@ -1,7 +1,7 @@
 //! The tensor-program IR: types, attributes, the op table, graphs and the reference interpreter.
 //!
-//! Everything else in Eutectic speaks in the terms that are defined here. An op is declared once, in
-//! [`ops`]; its type signature is written in the same little language ([`lang`]) as the rewrite rules.
+//! All other crates of Eutectic use the terms that are defined here. An op is declared once, in [`ops`]; its type
+//! signature is written in the same little language ([`lang`]) as the rewrite rules.
 
 pub mod attr;
 pub mod bounded;
@@ -35,5 +35,5 @@ pub use interp::{InterpError, interpret};
 pub use interval::Interval;
 pub use ops::{Class, Op, OpDef, Ops};
 pub use scalar::Scalar;
-pub use tensor::Tensor;
+pub use tensor::{Tensor, TensorElement};
 pub use types::{Shape, Type};

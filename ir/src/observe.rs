@@ -1,9 +1,10 @@
 //! Marks the values whose rounding a discontinuous op can observe.
 //!
-//! `floor(x / 7)` shows by a whole 1 whether the quotient was rounded once or twice. A value is *observed* where an op with
-//! [`OpDef::observes`](crate::ops::OpDef::observes) reads it, directly or through ops that hand rounding on ([`Op::hands_on`]). Those are pointwise
-//! ops, views, updates and extrema. Sums, products, attention and norms end this *cone*, because the order in which they round is open anyway.
-//! States and the values that a loop carries hand marks on from one run, or one turn, to the next.
+//! `floor(x / 7)` may change by 1 if the quotient is rounded twice instead of once. A value is *observed* where an op
+//! with [`OpDef::observes`](crate::ops::OpDef::observes) reads it, directly or through ops that hand rounding on
+//! ([`Op::hands_on`]). Those are pointwise ops, views, updates and extrema. Sums, products, attention and norms end
+//! this *cone*, because the order in which they round is open anyway. States and the values that a loop carries hand
+//! marks on from one run, or one turn, to the next.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,7 @@ use crate::{
 type Marks = Vec<Option<Op>>;
 
 impl Op {
-    /// Whether the rounding of its floating operands shows in its result without being mixed into a sum.
+    /// Returns whether the rounding of its floating operands shows in its result without being mixed into a sum.
     pub fn hands_on(self) -> bool {
         match &self.def().class {
             Class::Pointwise | Class::View(_) | Class::Update(_, Writes::Apart | Writes::InOrder) => true,
@@ -33,7 +34,8 @@ impl Op {
 }
 
 impl Graph {
-    /// Returns the graph with the observer of each observed value in [`Node::observer`], in the bodies of its loops too.
+    /// Returns the graph with the observer of each observed value in [`Node::observer`], in the bodies of its loops
+    /// too.
     pub fn observed(&self) -> Cow<'_, Graph> {
         if !has_observer(self) {
             return Cow::Borrowed(self);
@@ -43,7 +45,7 @@ impl Graph {
     }
 }
 
-/// Whether a graph or the body of one of its loops has an op that observes an operand.
+/// Returns whether a graph or the body of one of its loops has an op that observes an operand.
 fn has_observer(graph: &Graph) -> bool {
     graph.nodes().any(|(_, node)| {
         node.observer.is_some()
@@ -52,7 +54,7 @@ fn has_observer(graph: &Graph) -> bool {
     })
 }
 
-/// Whether a node shows the rounding of an operand in full.
+/// Returns whether a node shows the rounding of an operand in full.
 fn observes(graph: &Graph, node: &Node, operand: NodeId) -> bool {
     let dtypes = graph.ty(operand).dtype().zip(node.ty.dtype());
     dtypes.is_some_and(|(from, to)| from.is_float() && node.op.observes(from, to))
@@ -77,7 +79,7 @@ fn observed(mut graph: Graph, outputs: &[Option<Op>]) -> Graph {
 
 /// The observed values of a graph.
 struct Observers {
-    /// For each node.
+    /// For each node, its mark.
     values: Marks,
     /// For each loop, the observers of its body's outputs.
     bodies: FxHashMap<NodeId, Marks>,
@@ -161,7 +163,7 @@ impl Observers {
     }
 }
 
-/// For each node the first one that computes the same: they become one value, and so have one mark.
+/// For each node, the first node that computes the same value. Both become one value, and so share a mark.
 fn equal_values(graph: &Graph) -> Vec<usize> {
     let mut known: FxHashMap<(Op, &Attrs, SmallVec<[usize; 3]>), usize> = FxHashMap::default();
     let mut first: Vec<usize> = Vec::with_capacity(graph.len());
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
     use crate::{lang::Source, text};
 
-    /// The ops of the observed values of a graph, in order; the observer behind each.
+    /// Returns the ops of the observed values of a graph, in order; the observer behind each.
     fn marks(text: &str) -> Vec<String> {
         let graph = text::parse(&Source::new("test", text)).unwrap();
         let graph = graph.observed();

@@ -1,10 +1,9 @@
-//! Outlining: cuts a graph into blocks, so that a layer that repeats is optimized once and stamped out.
+//! Outlining: cuts a graph into blocks, so that a repeated layer is optimized once and reused.
 //!
-//! The cuts are values that everything later hangs on, such as the output of a layer. They are found by walking two
-//! candidates backwards at once (`chain`): where the cone of one layer's output matches the cone of the output before
-//! it, down to that very value, a layer repeats. Equal values are one throughout,
-//! however often they are written. What lies between two cuts becomes a block's body (`body`); calls whose
-//! bodies are equal share the block.
+//! The cuts are values on which everything later depends, such as the output of a layer. They are found by walking back
+//! from two candidates at once (`chain`). A layer repeats if the cone of its output matches the cone of the output
+//! before it, down to that very value. Equal values count as one, however often they are written. The nodes between two
+//! cuts become a block's body (`body`), and calls with equal bodies share the block.
 
 mod body;
 mod chain;
@@ -29,7 +28,8 @@ pub struct Outlined {
 /// A body that one or more calls share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Its inputs are named `in0`…, its parameters `p0`…, its states `s0`…, its outputs `out0`…. A value that an op with an
+    /// Its inputs are named `in0`…, its parameters `p0`…, its states `s0`…, its outputs `out0`…. A value that an op
+    /// with an
     /// [`along`](crate::ops::OpDef::along) reads across a cut goes in and out with that axis last.
     pub graph: Graph,
 }
@@ -37,9 +37,9 @@ pub struct Block {
 /// One use of a block. All ids are those of the graph that was outlined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockCall {
-    /// Which of [`Outlined::blocks`].
+    /// The index into [`Outlined::blocks`].
     pub block: usize,
-    /// What goes in: inputs of the graph, and outputs of earlier calls.
+    /// The inputs of the call: inputs of the graph, and outputs of earlier calls.
     pub inputs: Vec<NodeId>,
     /// The parameters, and constants of more than 64 elements.
     pub params: Vec<NodeId>,
@@ -47,7 +47,7 @@ pub struct BlockCall {
     pub states: Vec<NodeId>,
     /// The values that come out.
     pub outputs: Vec<NodeId>,
-    /// For each model part that the body remembers: the part that it is in this call.
+    /// For each model part that the body remembers: the corresponding part of this call.
     pub origins: Vec<(Origin, Origin)>,
 }
 
@@ -63,7 +63,7 @@ pub fn outline(graph: &Graph) -> Outlined {
     if outlined.calls.len() == outlined.blocks.len() { assemble(graph, Partition::one(&analysis)) } else { outlined }
 }
 
-/// The whole graph as one block.
+/// Returns the whole graph as one block.
 pub fn whole(graph: &Graph) -> Outlined {
     assemble(graph, Partition::one(&Analysis::new(graph)))
 }

@@ -1,14 +1,15 @@
-//! Numbers as 16-bit elements, rounded once: as kernels do it, faster than [`FloatFormat`](crate::FloatFormat) for any format.
+//! Numbers as 16-bit elements, rounded once: as kernels do it, faster than [`FloatFormat`](crate::FloatFormat) for any
+//! format.
 //!
-//! The crate `half` rounds an `f64` to `f16` by way of `f32` where the processor has F16C, and to `bf16` without the lower half of
-//! the significand: just above the middle of two elements both give the lower one.
+//! The crate `half` rounds an `f64` to `f16` by way of `f32` where the processor has F16C, and to `bf16` without the
+//! lower half of the significand: just above the middle of two elements both give the lower one.
 
 use half::{bf16, f16};
 
 use crate::DType;
 
-/// Returns a number that rounds to the element of a floating type that is nearest to an integer. An `f64` nearest to the integer would be
-/// rounded twice.
+/// Returns a number that rounds to the element of a floating type that is nearest to an integer. An `f64` nearest to
+/// the integer would be rounded twice.
 pub fn of_integer(n: i64, dtype: DType) -> f64 {
     let near = n as f64;
     if dtype == DType::F64 || near as i128 == i128::from(n) {
@@ -18,18 +19,19 @@ pub fn of_integer(n: i64, dtype: DType) -> f64 {
     f64::from_bits((near.to_bits() - u64::from(away)) | 1)
 }
 
-/// The `f16` nearest to a number, that with an even significand where two are.
+/// Returns the `f16` nearest to a number, that with an even significand where two are.
 pub fn to_f16(x: f64) -> f16 {
     f16::from_f32(to_odd(x))
 }
 
-/// The `bf16` nearest to a number, that with an even significand where two are.
+/// Returns the `bf16` nearest to a number, that with an even significand where two are.
 pub fn to_bf16(x: f64) -> bf16 {
     bf16::from_f32(to_odd(x))
 }
 
-/// A number in `f32`, rounded to odd: towards zero, the last bit set where anything was lost. Rounding that to a type with at
-/// least two bits less is rounding the number itself (Boldo and Melquiond, When double rounding is odd, 2005).
+/// Returns a number in `f32`, rounded to odd: towards zero, with the last bit set if any bits were lost. Rounding the
+/// result to a type with at least two bits less equals rounding the number itself (Boldo and Melquiond, When double
+/// rounding is odd, 2005).
 fn to_odd(x: f64) -> f32 {
     let near = x as f32;
     if x.is_nan() || f64::from(near) == x {
@@ -43,7 +45,8 @@ fn to_odd(x: f64) -> f32 {
 mod tests {
     use super::*;
 
-    /// The nearest of some elements by their distance, the even one of two. Infinity lies where the next element would.
+    /// Returns the nearest element by distance; of two, the even one. Infinity counts as the next element beyond the
+    /// largest.
     fn nearest(x: f64, all: &[(u16, f64)]) -> u16 {
         let apart = |&(bits, value): &(u16, f64)| ((value - x.abs()).abs(), bits & 1);
         let least = all.iter().min_by(|a, b| apart(a).partial_cmp(&apart(b)).unwrap()).unwrap();

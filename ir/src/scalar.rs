@@ -1,4 +1,4 @@
-//! What the reference evaluation computes with: plain `f64`, or any other carrier of real numbers.
+//! The scalars of reference evaluation: `f64`, or another carrier of real numbers.
 
 use std::{
     cmp::Ordering,
@@ -13,8 +13,8 @@ use crate::{
 
 /// A carrier of floating-point elements.
 ///
-/// Results are those of real arithmetic: nothing is rounded to the element type on the way, [`Scalar::store`] only
-/// tells a carrier that keeps track of errors where a kernel would round.
+/// Results are those of real arithmetic, without intermediate rounding to the element type. [`Scalar::store`] tells a
+/// carrier with error bounds where a kernel would round.
 pub trait Scalar:
     Copy
     + fmt::Debug
@@ -29,38 +29,39 @@ pub trait Scalar:
     /// Sums many terms.
     type Sum: ExactSum<Self>;
 
-    /// A constant of a formula: exact, and rounded to the type that it meets.
+    /// Returns a constant of a formula: exact, and rounded to the type that it meets.
     fn exact(x: f64) -> Self;
-    /// An element that is read from a tensor of that type.
+    /// Returns an element that is read from a tensor of that type.
     fn element(x: f64, dtype: DType) -> Self;
-    /// The number that it stands for.
+    /// Returns the number that it stands for.
     fn value(self) -> f64;
     /// It as an element of a stored tensor.
     fn store(self, dtype: DType) -> Self;
 
-    /// A function that is monotone over short intervals, right to so many units in the last place, and to
-    /// `absolute` unit roundoffs where the result is small.
+    /// Applies a function that is monotone over short intervals. It is right to `ulps` units in the last place, and to
+    /// `absolute` unit roundoffs if the result is small.
     fn monotone(self, f: fn(f64) -> f64, ulps: f64, absolute: f64) -> Self;
-    /// A function whose slope is nowhere steeper than 1; accuracy as for [`Scalar::monotone`].
+    /// Returns a function whose slope is nowhere steeper than 1; accuracy as for [`Scalar::monotone`].
     fn gentle(self, f: fn(f64) -> f64, ulps: f64, absolute: f64) -> Self;
-    /// A function that is constant but for jumps; what is too near to a jump cannot be judged.
+    /// Returns a function that is constant but for jumps; what is too near to a jump cannot be judged.
     fn step(self, f: impl Fn(f64) -> f64) -> Self;
-    /// The power.
+    /// Returns the power.
     fn pow(self, exponent: Self) -> Self;
     /// a − b·⌊a/b⌋, which has the sign of b.
     fn modulo(self, divisor: Self) -> Self;
-    /// The larger; NaN if one is NaN. Which of two zeros is open.
+    /// Returns the larger; NaN if one is NaN. Of two zeros it may return either.
     fn larger(self, other: Self) -> Self;
-    /// One of the two: rounding decides which.
+    /// Returns one of the two: rounding decides which.
     fn either(self, other: Self) -> Self;
-    /// Whether a comparison holds, given what it says of an order (`None` if one is NaN); `None` where rounding decides.
+    /// Returns whether a comparison holds, given its result for each order (`None` if one is NaN); `None` if rounding
+    /// decides.
     fn judge(self, other: Self, holds: fn(Option<Ordering>) -> bool) -> Option<bool>;
-    /// The number, unless rounding could make it another.
+    /// Returns the number, unless rounding could make it another.
     fn certain(self) -> Option<f64>;
 
-    /// The evaluation of one element for this carrier.
+    /// Returns the evaluation of one element for this carrier.
     fn elements(of: &Elements) -> ElementFn<Self>;
-    /// The evaluation of tensors for this carrier.
+    /// Returns the evaluation of tensors for this carrier.
     fn tensors(of: &Tensors) -> TensorFn<Self>;
 
     /// eˣ.
@@ -68,7 +69,7 @@ pub trait Scalar:
         self.monotone(f64::exp, 4.0, 0.0)
     }
 
-    /// The natural logarithm.
+    /// Returns the natural logarithm.
     fn ln(self) -> Self {
         self.monotone(f64::ln, 4.0, 0.0)
     }
@@ -83,27 +84,27 @@ pub trait Scalar:
         self.monotone(|x| 1.0 / x.sqrt(), 3.0, 0.0)
     }
 
-    /// The sine.
+    /// Returns the sine.
     fn sin(self) -> Self {
         self.gentle(f64::sin, 4.0, 2.0)
     }
 
-    /// The cosine.
+    /// Returns the cosine.
     fn cos(self) -> Self {
         self.gentle(f64::cos, 4.0, 2.0)
     }
 
-    /// The arc tangent.
+    /// Returns the arc tangent.
     fn atan(self) -> Self {
         self.gentle(f64::atan, 4.0, 0.0)
     }
 
-    /// The hyperbolic tangent.
+    /// Returns the hyperbolic tangent.
     fn tanh(self) -> Self {
         self.monotone(f64::tanh, 4.0, 0.0)
     }
 
-    /// The error function.
+    /// Returns the error function.
     fn erf(self) -> Self {
         self.monotone(functions::erf, 4.0, 0.0)
     }
@@ -113,29 +114,30 @@ pub trait Scalar:
         self.monotone(functions::sigmoid, 4.0, 0.0)
     }
 
-    /// The same, from a kernel whose formula is another one and off by up to so many units in the last place.
+    /// Returns the number with the error of a kernel that uses another formula, which is off by up to `ulps` units in
+    /// the last place.
     fn plus_ulps(self, ulps: f64) -> Self {
         self.gentle(|x| x, ulps, 0.0)
     }
 
-    /// The smaller; NaN if one is NaN. Which of two zeros is open.
+    /// Returns the smaller; NaN if one is NaN. Of two zeros it may return either.
     fn smaller(self, other: Self) -> Self {
         -(-self).larger(-other)
     }
 
-    /// The sum of all.
+    /// Returns the sum of all.
     fn sum(terms: impl IntoIterator<Item = Self>) -> Self {
         let mut sum = Self::Sum::default();
         terms.into_iter().for_each(|x| sum.add(x));
         sum.total()
     }
 
-    /// The product of all.
+    /// Returns the product of all.
     fn product(factors: impl IntoIterator<Item = Self>) -> Self {
         factors.into_iter().fold(Self::exact(1.0), Self::mul)
     }
 
-    /// The probabilities of a row of scores: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
+    /// Returns the probabilities of a row of scores: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
     fn probabilities(row: &[Self]) -> Vec<Self> {
         crate::ops::probabilities(row)
     }
@@ -149,7 +151,7 @@ pub trait ExactSum<S>: Copy + Default {
     fn add_product(&mut self, a: S, b: S);
     /// Multiplies the sum by a factor, which its terms may be multiplied by one by one.
     fn scale(&mut self, factor: S);
-    /// The sum.
+    /// Returns the sum.
     fn total(self) -> S;
 }
 
@@ -221,7 +223,8 @@ impl Scalar for f64 {
         if self.is_nan() || other.is_nan() {
             f64::NAN
         } else if self == other {
-            // `f64::max` leaves open which of two zeros it gives; a reference gives the same one whatever it is compiled to.
+            // `f64::max` leaves open which of two zeros it gives; a reference gives the same one whatever it is
+            // compiled to.
             if self.is_sign_negative() { other } else { self }
         } else {
             self.max(other)

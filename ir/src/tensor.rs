@@ -1,6 +1,6 @@
-//! Host tensors: what constants hold and what programs are fed with.
+//! Host tensors: the values of constants, and the inputs of programs.
 
-use std::{fmt, hash, sync::Arc};
+use std::{borrow::Cow, fmt, hash, sync::Arc};
 
 use crate::{DType, FloatFormat, Type, dtype::Kind, round::of_integer};
 
@@ -26,8 +26,31 @@ pub struct WrongSize {
     pub got: usize,
 }
 
+#[cfg(target_endian = "big")]
+compile_error!("tensors are views of little-endian memory, and numbers of this target are big-endian");
+
+/// A number of Rust that is an element type.
+///
+/// Elements are little-endian in memory, as numbers of the machine must be.
+pub trait TensorElement: bytemuck::Pod {
+    /// The element type.
+    const DTYPE: DType;
+}
+
+macro_rules! tensor_elements {
+    ($($rust:ty: $dtype:ident),*) => {
+        $(
+            impl TensorElement for $rust {
+                const DTYPE: DType = DType::$dtype;
+            }
+        )*
+    };
+}
+
+tensor_elements!(f32: F32, f64: F64, half::f16: F16, half::bf16: Bf16, i8: I8, u8: U8, i16: I16, u16: U16, i32: I32, u32: U32, i64: I64);
+
 impl Tensor {
-    /// A tensor over little-endian bytes, which may be a memory-mapped file. The address need not be aligned.
+    /// Returns a tensor over little-endian bytes, which may be a memory-mapped file. The address need not be aligned.
     ///
     /// # Errors
     /// When the number of bytes is not the one that type and extents ask for.
@@ -45,7 +68,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of numbers, each rounded (floats) or truncated and saturated (integers) to the element type.
+    /// Returns a tensor of numbers, each rounded (floats) or truncated and saturated (integers) to the element type.
     ///
     /// # Panics
     /// If the number of values is not the product of the extents: both come from the same code, never from a user.
@@ -67,7 +90,8 @@ impl Tensor {
         Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
     }
 
-    /// A tensor of integers, each wrapped to the element type's width (`bool`: nonzero is 1) or rounded once to a floating type.
+    /// Returns a tensor of integers, each wrapped to the element type's width (`bool`: nonzero is 1) or rounded once to
+    /// a floating type.
     ///
     /// # Panics
     /// As [`Tensor::from_f64`].
@@ -82,12 +106,12 @@ impl Tensor {
         Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
     }
 
-    /// An `f32` tensor.
+    /// Returns an `f32` tensor.
     ///
     /// # Errors
     /// When the number of values is not the product of the extents.
     pub fn from_f32(dims: &[usize], values: &[f32]) -> Result<Tensor, WrongSize> {
-        Tensor::new(DType::F32, dims, bytemuck::cast_slice::<f32, u8>(values).to_vec())
+        Tensor::from_values(dims, values)
     }
 
     /// Element type.
@@ -105,14 +129,41 @@ impl Tensor {
         self.dims.iter().product()
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn ty(&self) -> Type {
         Type::tensor(self.dtype, &self.dims)
     }
 
-    /// The elements, little-endian, row-major.
+    /// Returns the elements, little-endian, row-major.
     pub fn bytes(&self) -> &[u8] {
         (*self.bytes).as_ref()
+    }
+
+    /// Returns the elements as numbers of Rust: without a copy where the memory is aligned for them, as that of results is; `None` where
+    /// `T` is not the element type.
+    ///
+    /// ```
+    /// use eutectic_ir::{DType, Tensor};
+    ///
+    /// let x = Tensor::from_f32(&[2], &[1.0, 2.5]).unwrap();
+    /// assert_eq!(*x.values::<f32>().unwrap(), [1.0, 2.5]);
+    /// assert!(x.values::<f64>().is_none());
+    /// ```
+    pub fn values<T: TensorElement>(&self) -> Option<Cow<'_, [T]>> {
+        if T::DTYPE != self.dtype {
+            return None;
+        }
+        let bytes = self.bytes();
+        let copied = || bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect::<Vec<T>>();
+        Some(bytemuck::try_cast_slice(bytes).map_or_else(|_| Cow::Owned(copied()), Cow::Borrowed))
+    }
+
+    /// Returns a tensor of numbers of Rust.
+    ///
+    /// # Errors
+    /// When the number of values is not the product of the extents.
+    pub fn from_values<T: TensorElement>(dims: &[usize], values: &[T]) -> Result<Tensor, WrongSize> {
+        Tensor::new(T::DTYPE, dims, bytemuck::cast_slice::<T, u8>(values).to_vec())
     }
 
     /// The elements as `f64` (an `i64` beyond 2⁵³ is rounded).
@@ -120,7 +171,7 @@ impl Tensor {
         if self.dtype.is_float() { self.floats() } else { self.to_i64().into_iter().map(|n| n as f64).collect() }
     }
 
-    /// The elements of an integer or `bool` tensor; floats are truncated and saturated.
+    /// Returns the elements of an integer or `bool` tensor; floats are truncated and saturated.
     pub fn to_i64(&self) -> Vec<i64> {
         match self.dtype.float() {
             Some(_) => self.floats().into_iter().map(|x| x as i64).collect(),
@@ -195,8 +246,8 @@ impl fmt::Debug for Tensor {
 }
 
 impl fmt::Display for Tensor {
-    /// The type and the elements. Floats print as the shortest text that reads back as the same value, NaNs other than
-    /// the usual one by their bits; `...` stands for more of the last one.
+    /// Prints the type and the elements. Floats print as the shortest text that reads back as the same value, and
+    /// unusual NaNs by their bits; `...` repeats the last element.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {{", self.ty())?;
         let elements: Vec<_> = self.bytes().chunks_exact(self.dtype.size()).collect();
@@ -210,7 +261,7 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// The bytes of a usual NaN.
+/// Returns the bytes of a usual NaN.
 fn usual_nan(dtype: DType) -> Vec<u8> {
     Tensor::from_f64(dtype, &[], [f64::NAN]).bytes().to_vec()
 }
@@ -232,7 +283,7 @@ fn write_element(f: &mut fmt::Formatter<'_>, dtype: DType, element: &[u8]) -> fm
     }
 }
 
-/// The element of a floating type that is nearest to a number in text.
+/// Returns the element of a floating type that is nearest to a number in text.
 fn read_float(dtype: DType, format: FloatFormat, text: &str) -> Option<Vec<u8>> {
     let bits = match dtype {
         DType::F32 => text.parse::<f32>().ok()?.to_bits().into(),
@@ -242,7 +293,7 @@ fn read_float(dtype: DType, format: FloatFormat, text: &str) -> Option<Vec<u8>> 
 }
 
 impl Tensor {
-    /// The bytes of an element as [`Tensor`]'s `Display` writes it; `None` where the type does not hold it.
+    /// Returns the bytes of an element as [`Tensor`]'s `Display` writes it; `None` where the type does not hold it.
     pub(crate) fn element_bytes(dtype: DType, text: &str) -> Option<Vec<u8>> {
         if let Some(bits) = text.strip_prefix("nan:") {
             let bits = u64::from_str_radix(bits, 16).ok()?.to_le_bytes();
@@ -263,5 +314,35 @@ impl Tensor {
         };
         let one = Tensor::from_i64(dtype, &[], [n]);
         (one.to_i64()[0] == n).then(|| one.bytes().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes from the second one on, so that no element is aligned.
+    struct Unaligned(Vec<u8>);
+
+    impl AsRef<[u8]> for Unaligned {
+        fn as_ref(&self) -> &[u8] {
+            &self.0[1..]
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_the_bytes_at_any_address() {
+        for n in [0, 1, 5] {
+            let values: Vec<i64> = (0..n).map(|n| n * 7 - 3).collect();
+            let tensor = Tensor::from_values(&[values.len()], &values).unwrap();
+            assert_eq!(*tensor.values::<i64>().unwrap(), values);
+            let bytes = [&[0], tensor.bytes()].concat();
+            let unaligned = Tensor::new(DType::I64, &[values.len()], Unaligned(bytes)).unwrap();
+            assert_eq!(*unaligned.values::<i64>().unwrap(), values);
+            assert!(tensor.values::<f64>().is_none());
+        }
+        let half = Tensor::from_f64(DType::F16, &[2], [0.5, -2.0]);
+        assert_eq!(*half.values::<half::f16>().unwrap(), [half::f16::from_f32(0.5), half::f16::from_f32(-2.0)]);
+        assert!(Tensor::from_values::<u8>(&[3], &[1, 2]).is_err());
     }
 }

@@ -16,22 +16,22 @@ impl Shape {
         self.0.len()
     }
 
-    /// The extents as numbers, or `None` while a symbol is unbound or an extent is negative.
+    /// Returns the extents as numbers, or `None` while a symbol is unbound or an extent is negative.
     pub fn known(&self) -> Option<Vec<usize>> {
         self.0.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok())).collect()
     }
 
-    /// The extents at their bounds: how a buffer is laid out. `None` while a symbol without bounds is in it.
+    /// Returns the extents at their bounds: how a buffer is laid out. `None` while a symbol without bounds is in it.
     pub fn capacity(&self) -> Option<Vec<usize>> {
         self.0.iter().map(|d| d.capacity().and_then(|n| usize::try_from(n).ok())).collect()
     }
 
-    /// Whether an extent at run time is in it.
+    /// Returns whether an extent at run time is in it.
     pub fn varies(&self) -> bool {
         self.0.iter().any(Dim::varies)
     }
 
-    /// How many terms [`Shape::count`] may have.
+    /// Returns how many terms [`Shape::count`] may have.
     pub(crate) fn count_terms(&self) -> usize {
         self.0.iter().map(Dim::count_terms).fold(1, usize::saturating_mul)
     }
@@ -78,12 +78,12 @@ impl fmt::Display for Shape {
 pub enum Type {
     /// A tensor.
     Tensor(DType, Shape),
-    /// The results of an op with several; taken apart by `get`.
+    /// The results of an op with several; `get` selects one.
     Tuple(Vec<Type>),
 }
 
 impl Type {
-    /// A tensor type of known extents.
+    /// Returns a tensor type of known extents.
     pub fn tensor(dtype: DType, dims: &[usize]) -> Type {
         Type::Tensor(dtype, dims.iter().copied().collect())
     }
@@ -101,17 +101,17 @@ impl Type {
         self.as_tensor().map(|t| t.0)
     }
 
-    /// Extents as numbers; `None` for a tuple or while a symbol is in one.
+    /// Returns extents as numbers; `None` for a tuple or while a symbol is in one.
     pub fn dims(&self) -> Option<Vec<usize>> {
         self.as_tensor().and_then(|(_, shape)| shape.known())
     }
 
-    /// Extents at their bounds; `None` for a tuple or while a symbol without bounds is in one.
+    /// Returns extents at their bounds; `None` for a tuple or while a symbol without bounds is in one.
     pub fn capacity(&self) -> Option<Vec<usize>> {
         self.as_tensor().and_then(|(_, shape)| shape.capacity())
     }
 
-    /// Whether an extent at run time is in it.
+    /// Returns whether an extent at run time is in it.
     pub fn varies(&self) -> bool {
         match self {
             Type::Tensor(_, shape) => shape.varies(),
@@ -119,8 +119,8 @@ impl Type {
         }
     }
 
-    /// Number of elements (all results together for a tuple), saturating, at the bounds of extents at run time; zero while a
-    /// symbol has no bounds.
+    /// Returns the number of elements (of all results together for a tuple), saturating, at the bounds of extents at
+    /// run time; zero if a symbol has no bounds.
     pub fn count(&self) -> usize {
         match self {
             Type::Tensor(_, shape) => {
@@ -130,7 +130,7 @@ impl Type {
         }
     }
 
-    /// Bytes of all elements; as [`Type::count`].
+    /// Returns bytes of all elements; as [`Type::count`].
     pub fn bytes(&self) -> usize {
         match self {
             Type::Tensor(dtype, _) => self.count().saturating_mul(dtype.size()),

@@ -1,4 +1,5 @@
-//! The error bounds hold for plain f32 arithmetic, are not much wider than that, and say what cannot be judged.
+//! Tests that error bounds hold for plain f32 arithmetic, are not much wider than its errors, and mark results that
+//! cannot be judged.
 
 use eutectic_ir::{
     Attr, Bounded, DType, Graph, NodeId, Tensor,
@@ -8,7 +9,7 @@ use eutectic_ir::{
     scalar::ExactSum,
 };
 
-/// What a kernel computes.
+/// The function that a kernel computes.
 type Function = fn(f32) -> f32;
 
 /// Evenly spread numbers in −2..2, in no order.
@@ -17,7 +18,7 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count as u64).map(|i| step(i) as f32 / (1 << 24) as f32 * 4.0 - 2.0).collect()
 }
 
-/// The bounds of what a graph over f32 constants computes.
+/// Returns the bounds of the results of a graph over f32 constants.
 fn bounds(operands: &[(&[usize], &[f32])], build: impl FnOnce(&mut Graph, &[NodeId]) -> NodeId) -> Vec<Bounded> {
     let mut graph = Graph::new("bounds");
     let ids: Vec<_> =
@@ -89,7 +90,7 @@ fn what_a_large_summand_absorbs_is_lost() {
 
 #[test]
 fn what_the_reference_rounds_off_a_product_is_lost() {
-    // Both factors are next to 1 and so is the product, which is 1 in f64 and not in the reals.
+    // Both factors are close to 1. Their product rounds to 1 in f64, but is not exactly 1.
     let (x, y) = (1.0 - f64::EPSILON / 2.0, 1.0 + f64::EPSILON);
     let [x, y] = [x, y].map(|n| Bounded::new(n, 0.0, DType::F64));
     for product in [x * y, y / (y * y)] {
@@ -125,7 +126,7 @@ fn sums_in_any_order() {
     }
 }
 
-/// The bound of a product of all, and what f32 arithmetic makes of it from either end.
+/// Returns the bound of a product of all numbers, and the results of f32 arithmetic from either end.
 fn products(x: &[f32]) -> (Bounded, [f32; 2]) {
     let bound = bounds(&[(&[x.len()], x)], |g, x| {
         g.apply("reduce-prod", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
@@ -157,14 +158,14 @@ fn what_hides_takes_up_every_score() {
         assert!(hides(low, DType::F64) && [most, -most].iter().all(|score| low + score == low), "{low}");
     }
     assert!(DType::ALL.into_iter().filter(|d| d.is_float()).all(|d| hides(f64::NEG_INFINITY, d)));
-    // 10¹⁸ is not lost beside it in `f64`; in `f32` products of moderate numbers are not.
+    // 10¹⁸ is not absorbed by it in `f64`; in `f32`, products of moderate numbers are not.
     assert!(!hides(-1e30, DType::F64) && !hides(-1e30, DType::F32) && -1e30 + 1e18 > -1e30);
     assert!(!hides(f64::from(f32::MIN), DType::F64) && !hides(-65504.0, DType::F16));
 }
 
 #[test]
 fn a_row_that_large_scores_decide_is_judged() {
-    // Masked throughout with −10³⁰, and not: in f32 the scores of 10²⁷ are not lost beside it.
+    // Rows fully masked by −10³⁰, and others. In f32, scores of 10²⁷ are not absorbed by it.
     let (scores, low) = ([1e27, 3e27, 2e27], [-1e30; 3]);
     let sum = bounds(&[(&[3], &scores), (&[3], &low)], |g, x| {
         let sum = g.add(x[0], x[1]).unwrap();
@@ -181,7 +182,7 @@ fn products_in_any_order() {
         &[1e-20, 3.3e-20, 1.7e20, 1.3e20],
         &[1.3e20, 1.7e20, 1e-20, 3.3e-20],
         &[1e-19, 3.3e-19, 1e-4, 1.7],
-        // What overflows on the way meets a zero, or comes back.
+        // An intermediate overflow meets a zero, or is undone.
         &[0.0, 3e38, 3e38],
         &[3e38, 3e38, -0.0],
         &[3e38, 3e38, 1e-38, 1e-38],
@@ -224,7 +225,7 @@ fn rows() {
 
 #[test]
 fn jumps_cannot_be_judged() {
-    // The square of a root is 2 but for rounding: what is 2 exactly and what is less cannot be told apart.
+    // The square of √2 is 2 up to rounding, so that 2 itself and smaller numbers cannot be distinguished.
     let near = bounds(&[(&[2], &[2.0, 3.3])], |g, x| {
         let root = g.sqrt(x[0]).unwrap();
         let square = g.mul(root, root).unwrap();
@@ -282,10 +283,10 @@ fn what_may_overflow_on_the_way_is_not_judged() {
         g.apply("reduce-sum", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
     }));
     unsure(bounds(&[(&[1, 2], &[3e38, 3e38]), (&[2, 1], &[2.0, -2.0])], |g, x| g.apply("matmul", x, &[]).unwrap()));
-    // What overflowed without being fused with its addition meets an infinity.
+    // A product that overflowed without being fused with its addition meets an infinity.
     let (one, large) = ([f32::INFINITY, 3e38], [1.0, -2.0]);
     unsure(bounds(&[(&[1, 2], &one), (&[2, 1], &large)], |g, x| g.apply("matmul", x, &[]).unwrap()));
-    // A hidden key is left out, whatever its score is; query 0 sees no key.
+    // A hidden key is skipped, whatever its score is; query 0 sees no key.
     let hidden = |k: f32| {
         bounds(&[(&[1, 2, 1], &[1.0, 1.0]), (&[1, 1, 1], &[k]), (&[1, 1, 1], &[1.0])], |g, x| {
             g.apply("sdpa", x, &[("scale", Attr::from(2.0)), ("mask", Attr::from("causal"))]).unwrap()

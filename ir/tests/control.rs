@@ -6,12 +6,12 @@ fn parse(source: &str) -> Graph {
     text::parse(&Source::new("test.graph", source)).unwrap_or_else(|e| panic!("{:?}", e.0))
 }
 
-/// A body from its statements.
+/// Returns a body from its statements.
 fn body(name: &str, statements: &str) -> Graph {
     parse(&format!("(graph {name} {statements})"))
 }
 
-/// The outputs of a graph whose inputs have these values, in their order.
+/// Returns the outputs of a graph whose inputs have these values, in their order.
 fn run(graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
     let names: Vec<&str> = graph.named("input").map(|(name, _)| name).collect();
     let given = |name: &str| names.iter().position(|n| *n == name).map(|at| inputs[at].clone());
@@ -26,7 +26,7 @@ fn inputs(graph: &mut Graph, types: &[Type]) -> Vec<NodeId> {
     types.iter().enumerate().map(|(at, ty)| graph.input(&format!("x{at}"), ty.clone()).unwrap()).collect()
 }
 
-/// A loop as a graph, and as Rust: the carried values after it.
+/// Returns a loop as a graph, and as Rust: the carried values after it.
 fn both(condition: &Graph, body: &Graph, start: &[Tensor], captured: &[Tensor], most: usize) -> [Vec<Tensor>; 2] {
     let given = [start, captured].concat();
     let mut graph = Graph::new("loop");
@@ -81,7 +81,7 @@ fn conditions_may_be_numbers() {
 
 #[test]
 fn steps_after_the_last_are_given_the_start() {
-    // 1/n is infinite in the step after the last; nothing of that is computed.
+    // 1/n is infinite in the step after the last one, which must not be computed.
     let mut graph = Graph::new("gated");
     let x = graph.input("x", Type::tensor(DType::F64, &[])).unwrap();
     let condition = body("positive", "(input n f64[]) (output p (gt n (const f64[] { 0 })))");
@@ -194,7 +194,7 @@ fn general_products() {
         (state >> 33) % n
     };
     for _ in 0..60 {
-        // Labels of axes: batch, contracted, left, right; each operand has them in an order of its own.
+        // Labels of axes: batch, contracted, left, right. Each operand has them in its own order.
         let mut extents =
             |count: u64| (0..random(count)).map(|_| [0, 1, 2, 3, 5][random(5) as usize]).collect::<Vec<usize>>();
         let (batch, contract, left, right) = (extents(3), extents(3), extents(3), extents(3));

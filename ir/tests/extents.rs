@@ -1,4 +1,4 @@
-//! Extents at run time in graphs: types keep them, and what does not hold at every length is refused.
+//! Tests extents at run time in graphs: types keep them, and conditions that fail at some length are refused.
 
 use std::collections::BTreeMap;
 

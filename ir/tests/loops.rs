@@ -1,4 +1,4 @@
-//! The op `loop`: types, values against steps by hand, the text form, and what is refused.
+//! Tests the op `loop`: types, values compared with explicit steps, the text form, and errors.
 
 use eutectic_ir::{
     Attr, Bounded, DType, Graph, GraphError, NodeId, Tensor, Type, graph::SubGraph, interpret, lang::Source, text,

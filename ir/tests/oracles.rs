@@ -2,7 +2,7 @@
 
 use eutectic_ir::{Attr, DType, Graph, InterpError, Tensor, Type, interpret};
 
-/// The result of one op on constants.
+/// Returns the result of one op on constants.
 fn eval(op: &str, operands: &[(&[usize], &[f64])], attrs: &[(&str, Attr)]) -> Vec<f64> {
     let mut graph = Graph::new("oracle");
     let ids: Vec<_> = operands
@@ -45,7 +45,7 @@ fn elements_are_written_where_ids_say() {
     assert_close(&scattered("scatter-min"), &[1.0, 2.0, 3.0, nan, -30.0, nan]);
 }
 
-/// Each update is added in turn: −0 + −0 is −0, −0 + 0 is 0, and a place without updates is kept.
+/// Updates are added one by one: −0 + −0 is −0, −0 + 0 is 0, and positions without updates are kept.
 #[test]
 fn adding_by_index_keeps_the_sign_of_zeros() {
     let (x, part, ids) =
@@ -134,7 +134,7 @@ fn attention_of_one_query() {
     assert_close(&got, &[1.66047690, 2.66047690]);
 }
 
-/// Which keys each query sees: values are the keys' numbers as powers of two, scores are all equal.
+/// Returns which keys each query sees: values are the keys' numbers as powers of two, scores are all equal.
 fn visible(queries: usize, keys: usize, attrs: &[(&str, Attr)]) -> Vec<Vec<usize>> {
     let v: Vec<f64> = (0..keys).flat_map(|j| (0..keys).map(move |e| f64::from(u8::from(e == j)))).collect();
     let (q, k) = (vec![0.0; queries], vec![0.0; keys]);

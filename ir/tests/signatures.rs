@@ -1,4 +1,5 @@
-//! Every op evaluates whatever its signature admits, to what its signature says, within the bounds that it states.
+//! Tests that every op evaluates all operands that its signature admits, to results of its signature, within its error
+//! bounds.
 
 use eutectic_ir::{
     Attr, Bounded, DType, Graph, Op, Tensor, Type, interpret,
@@ -32,12 +33,12 @@ impl Random {
     }
 }
 
-/// How many ids are legal, where an op checks them.
+/// Returns how many ids are legal, where an op checks them.
 fn legal_ids(op: Op, attrs: &[Attr]) -> Option<i64> {
     op.def().ids.map(|ids| ids(attrs).extent)
 }
 
-/// A graph of one op on inputs, all its results being outputs, and tensors for the inputs.
+/// Returns a graph of one op on inputs, all its results being outputs, and tensors for the inputs.
 fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
     // No id names an element of an axis without any.
     let (attrs, types) = std::iter::repeat_with(|| op.sample(&mut |n| random.below(n)))
@@ -90,7 +91,8 @@ fn every_op_evaluates_to_what_its_signature_says() {
     }
 }
 
-/// Both carriers stand for the same numbers, and what is stored lies within the bound.
+/// Asserts that evaluation in f64 and evaluation with error bounds give the same numbers, and that each result, rounded
+/// to its element type, is within its bound.
 fn assert_same(op: Op, value: &Value<f64>, bound: &Value<Bounded>) {
     match (&value.data, &bound.data) {
         (Data::Real(x), Data::Real(y)) => {
@@ -108,7 +110,7 @@ fn assert_same(op: Op, value: &Value<f64>, bound: &Value<Bounded>) {
     }
 }
 
-/// A graph of many ops; operands are values that are there, where one has the type, else inputs.
+/// Returns a graph of many ops. Operands are existing values of the type, or inputs if there is none.
 fn graph(random: &mut Random) -> Graph {
     let mut graph = Graph::new(["", "a \"graph\"", "g"][random.below(3)]);
     let ops: Vec<_> = Op::all().collect();

@@ -1,4 +1,4 @@
-//! The text form: what it reads, what it prints, and what it says of mistakes.
+//! Tests the text form: reading, printing, and error messages.
 
 use eutectic_ir::{
     DType, Dim, Graph, Tensor, Type,

@@ -1,4 +1,4 @@
-//! Type signatures: what they solve, in which order, and what they say where nothing fits.
+//! Tests type signatures: solutions, their order, and error messages.
 
 use eutectic_ir::{
     Attr, DType, Dim, Op, Shape, Type,
@@ -13,7 +13,7 @@ fn f32s(dims: &[usize]) -> Type {
     Type::tensor(DType::F32, dims)
 }
 
-/// The result type, or what is wrong.
+/// Returns the result type, or the error.
 fn infer(signature: &Signature, attrs: &[Attr], operands: &[Type]) -> Result<String, String> {
     let operands: Vec<_> = operands.iter().collect();
     signature.infer(attrs, &operands).map(|t| t.to_string()).map_err(|m| m.describe(&signature.scope))
@@ -33,6 +33,16 @@ fn expressions_are_solved() {
 }
 
 #[test]
+fn floors_and_remainders_are_computed_and_never_solved() {
+    let parts = signature("(F float) F[N] -> F[(floor N 4) (mod N 4)]", &[]);
+    assert_eq!(infer(&parts, &[], &[f32s(&[11])]), Ok("f32[2 3]".into()));
+    let solved = signature("(F float) F[(floor N 4)] -> F[N]", &[]);
+    assert!(infer(&solved, &[], &[f32s(&[2])]).is_err());
+    let symbolic = Type::Tensor(DType::F32, [Dim::symbol("N")].into_iter().collect());
+    assert!(infer(&parts, &[], &[symbolic]).is_err());
+}
+
+#[test]
 fn two_unknowns_are_put_off() {
     // Neither (* G R) nor A.. B.. can be solved before what comes after them.
     let grouped = signature("(F float) F[(* G R) D] F[G D] -> F[R]", &[]);
@@ -42,7 +52,7 @@ fn two_unknowns_are_put_off() {
     let joined = signature("(F float) F[A.. B..] F[B..] -> F[A..]", &[]);
     assert_eq!(infer(&joined, &[], &[f32s(&[2, 3, 4]), f32s(&[4])]), Ok("f32[2 3]".into()));
     let never = signature("(F float) F[A.. B..] -> F[A..]", &[]);
-    assert_eq!(infer(&never, &[], &[f32s(&[2])]), Err("a shape cannot be solved from what is known".into()));
+    assert_eq!(infer(&never, &[], &[f32s(&[2])]), Err("cannot solve a shape from the bound variables".into()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The kernels that copy a buffer, or fill one.
+//! Builds the kernels that copy or fill a buffer.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Slot, Store};
 use eutectic_ir::{
@@ -7,17 +7,17 @@ use eutectic_ir::{
     ops::Writes,
 };
 
-/// Copies what there is of a tensor.
+/// Returns a kernel that copies a tensor, up to its extents at run time.
 pub fn copy(ty: &Type) -> Kernel {
     written(ty, |at, dtype| Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype }), 1)
 }
 
-/// Writes a number to each element that there is of a tensor.
+/// Returns a kernel that fills a tensor with a number, up to its extents at run time.
 pub fn fill(ty: &Type, value: f64) -> Kernel {
     written(ty, |_, dtype| Instr::Constant { value: value.into(), dtype }, 0)
 }
 
-/// Writes an instruction's value to each element that there is of a tensor, in the buffer `slot`.
+/// Returns a kernel that writes an instruction's value to each element of the tensor in the buffer `slot`.
 fn written(ty: &Type, value: impl FnOnce(Index, DType) -> Instr, slot: usize) -> Kernel {
     let (dtype, count) = (ty.dtype().unwrap_or(DType::F32), ty.count());
     let flat = || [Dim::from(count)].into_iter().collect();
@@ -39,7 +39,8 @@ fn written(ty: &Type, value: impl FnOnce(Index, DType) -> Instr, slot: usize) ->
     kernel
 }
 
-/// Copies rows of `count` elements that start `from` elements apart to where they start `to` elements apart.
+/// Returns a kernel that copies rows of `count` elements. Rows start `from` elements apart in the source and `to`
+/// elements apart in the target.
 pub fn copy_rows(dtype: DType, [rows, count]: [usize; 2], [from, to]: [usize; 2]) -> Kernel {
     let at = |stride: usize| flatten(&[Index::coord(0), Index::coord(1)], &[rows, stride]);
     let load = Load { slot: 0, at: at(from), guards: Vec::new(), dtype };
@@ -54,8 +55,8 @@ pub fn copy_rows(dtype: DType, [rows, count]: [usize; 2], [from, to]: [usize; 2]
     kernel
 }
 
-/// Returns the slot of the tensor that a store of a kernel copies whole, each element to the place that it has; `None` if the store does something
-/// else. A view that only changes the shape is such a copy.
+/// Returns the slot that a store copies in whole and in order, or `None` if the store computes something else. A
+/// reshape is such a copy.
 pub fn copied(kernel: &Kernel, store: usize) -> Option<Slot> {
     let Store { slot, at, guards, value, writes } = &kernel.stores[store];
     let Instr::Load(load) = kernel.body.instrs.get(*value)? else { return None };
@@ -64,7 +65,7 @@ pub fn copied(kernel: &Kernel, store: usize) -> Option<Slot> {
     (is_whole && is_same).then_some(load.slot)
 }
 
-/// Returns a kernel without one of its several stores. Slots after that of the store move up by one.
+/// Returns a kernel without one of its stores. The numbers of slots above the store's slot decrease by one.
 pub fn without_store(kernel: &Kernel, store: usize) -> Kernel {
     let mut kernel = kernel.clone();
     let slot = kernel.stores.remove(store).slot;

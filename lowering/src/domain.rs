@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use eutectic_backend::axes::places_to_split;
+use eutectic_backend::axes::{AxisSplit, places_to_split};
 use eutectic_ir::{
     Dim, Shape,
     index::{Atom, Index, same_places},
 };
 
-/// A domain with axes split, and what the old coordinates are in the new ones.
+/// A domain whose axes were split, with the old coordinates in terms of the new ones.
 struct Refined {
     /// Extents of the new domain.
     domain: Vec<usize>,
@@ -19,7 +19,7 @@ struct Refined {
 }
 
 impl Refined {
-    /// A map over the old domain as one over the new.
+    /// Expresses a map over the old domain over the new domain.
     fn map<'m>(&self, map: &'m Index) -> Cow<'m, Index> {
         if self.is_same() {
             return Cow::Borrowed(map);
@@ -27,7 +27,7 @@ impl Refined {
         Cow::Owned(map.substitute(&self.coords, &|v| Index::atom(Atom::Value(v)), &self.domain))
     }
 
-    /// Whether no axis was split.
+    /// Returns whether no axis was split.
     fn is_same(&self) -> bool {
         self.domain.len() == self.coords.len()
     }
@@ -40,11 +40,11 @@ fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: &[usize]) -
         coords: (0..domain.len()).map(Index::coord).collect(),
         part_of: (0..domain.len()).collect(),
     };
-    // Each round can only make extents smaller, so this ends; two rounds are the most that real views need.
+    // Each round only reduces extents, so that the loop ends. Views of real models need at most two rounds.
     loop {
         let mut places = Vec::new();
         maps.clone().for_each(|map| places_to_split(&refined.map(map), &refined.domain, &mut places));
-        let Some(&(axis, by)) = places.first() else { return refined };
+        let Some(&AxisSplit { axis, by }) = places.first() else { return refined };
         let outer = refined.domain[axis] / by;
         refined.domain.splice(axis..=axis, [outer, by]);
         let owner = refined.part_of[axis];
@@ -64,16 +64,16 @@ fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: &[usize]) -
 
 /// Inverts `at`, a map from a domain of extents `from` to coordinates in extents `to`.
 ///
-/// The result gives each coordinate of `from` over the domain `to`, or over `to` and one more axis of `row` elements, which
-/// runs, in row-major order, over the axes of `from` that `at` does not depend on. `None` where `at` is no such bijection
-/// or is too tangled to tell.
+/// The result gives each coordinate of `from` over the domain `to`. With `row`, the domain has one more axis of `row`
+/// elements, which runs in row-major order over the axes of `from` that `at` does not depend on. Returns `None` if `at`
+/// is not such a bijection, or if the simplifier cannot tell.
 pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usize>) -> Option<Vec<Index>> {
     if at.len() != to.len() {
-        // The map of another anchor or reduction.
+        // The map belongs to another anchor or reduction.
         return None;
     }
     if to.contains(&0) {
-        // There is no point to place.
+        // An empty domain has no point to place.
         return from.contains(&0).then(|| vec![Index::default(); from.len()]);
     }
     let refined = refine(at.iter(), from);
@@ -115,7 +115,7 @@ pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usi
         let end = radix.iter().try_fold(1, |next, (stride, extent)| (*stride == next).then(|| next * *extent as i64));
         end == Some(to[i] as i64)
     });
-    // A value that is the same for the whole row leaves the row axis out altogether.
+    // A value that is constant along the row does not depend on the row axis.
     if !covered || (rest != 1 && Some(rest) != row) {
         return None;
     }
@@ -130,8 +130,9 @@ pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usi
     Some(result)
 }
 
-/// Whether an affine offset into a tensor visits each element exactly once over the axes of a domain that it depends on, at every
-/// length of what varies in either. What is the same along a `row` is visited once for the whole of it, even if it is empty.
+/// Returns whether an affine offset into a tensor visits each element exactly once, at every length of the extents that
+/// vary. Axes that the offset does not depend on must be the `row`: a value that is constant along a row is visited
+/// once, even if the row is empty.
 pub(crate) fn is_bijection(offset: &Index, domain: &Shape, row: Option<usize>, tensor: &Shape) -> bool {
     let (Some(most), Some(count)) = (domain.capacity(), tensor.capacity()) else { return false };
     let count: usize = count.into_iter().product();
@@ -148,7 +149,8 @@ pub(crate) fn is_bijection(offset: &Index, domain: &Shape, row: Option<usize>, t
     offset.constant == 0 && end == i64::try_from(count).ok() && covers(&refined, &strides, domain, row, tensor)
 }
 
-/// Whether what an offset that is a bijection for the longest run visits in a shorter one is what there is of the tensor then.
+/// Returns whether the offset is a bijection onto the tensor at every length, given that it is one at the maximal
+/// lengths.
 fn covers(refined: &Refined, strides: &[i64], domain: &Shape, row: Option<usize>, tensor: &Shape) -> bool {
     if !domain.varies() && !tensor.varies() {
         return true;
@@ -156,14 +158,14 @@ fn covers(refined: &Refined, strides: &[i64], domain: &Shape, row: Option<usize>
     let mut axes: Vec<(i64, usize, Dim)> = Vec::new();
     for (axis, dim) in domain.iter().enumerate() {
         let parts: Vec<usize> = (0..refined.domain.len()).filter(|&part| refined.part_of[part] == axis).collect();
-        // Of an axis that was split, the outermost part varies.
+        // Of an axis that was split, only the outermost part has an extent that varies.
         let inner = parts.iter().skip(1).map(|&part| refined.domain[part]).product::<usize>();
         let Some(outer) = dim.checked_div(&Dim::from(inner)) else { return false };
         for (n, &part) in parts.iter().enumerate() {
             let length = if n == 0 { outer.clone() } else { Dim::from(refined.domain[part]) };
             match (strides[part], length) {
                 (_, Dim::Known(1)) => {}
-                // Of an axis of at most one point, no stride is left.
+                // An axis of at most one point has no stride.
                 (0, length) if length.varies() && length.capacity() == Some(1) => axes.push((1, part, length)),
                 (0, length) if length.varies() && row != Some(axis) => return false,
                 (0, _) => {}
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn merged_heads_invert() {
-        // out[s, h*32+d] reads attention[h, s, d]: 12 heads of 32.
+        // out[s, h·32 + d] reads attention[h, s, d]: 12 heads of 32.
         let from = [128, 384];
         let at = [Index::coord(1).div(32, &from), Index::coord(0), Index::coord(1).modulo(32, &from)];
         let inverse = invert(&at, &from, &[12, 128, 32], None).unwrap();
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn windows_invert_to_a_quasi_affine_map() {
-        // [2 3 5] windows of an image [6 5] read as [2 15].
+        // Windows [2 3 5] of an image [6 5], read as [2 15].
         let from = [6, 5];
         let flat = flatten(&[Index::coord(0), Index::coord(1)], &from);
         let at = unflatten(&flat, &[2, 15], &from);
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn rows_get_an_axis_of_their_own() {
-        // x[i, j] depends on the mean of row i: rows of 7.
+        // x[i, j] depends on the mean of row i. Rows have 7 elements.
         let inverse = invert(&[Index::coord(0)], &[4, 7], &[4], Some(7)).unwrap();
         assert_eq!(inverse, [Index::coord(0), Index::coord(1)]);
         assert!(invert(&[Index::coord(0)], &[4, 7], &[4], Some(8)).is_none());

@@ -1,12 +1,13 @@
-//! Maps that another block's kernel can store besides.
+//! Merges elementwise kernels of one block into kernels of another block.
 //!
-//! Blocks are planned each by itself, so that a block which wants what it is given in another form, as a cast of it, computes that form by a kernel of
-//! its own. Where the kernel that stores the value would store the other form too for less than a kernel takes, it does.
+//! Blocks are planned one by one. A block that needs an input in another form, such as a cast of it, computes that form
+//! by its own kernel. The kernel that stores the input stores the other form too, if this costs less than a second
+//! kernel.
 
 use eutectic_backend::{Backend, Buffer, BufferId, Instr, Kernel, Place, Step, Store, ValueId};
 use rustc_hash::FxHashMap;
 
-/// A kernel that makes each element of a buffer from the element at the same place of another one.
+/// A kernel that computes each element of a buffer from the element at the same index of another buffer.
 struct ElementWise<'a> {
     kernel: &'a Kernel,
     /// Its only load.
@@ -32,7 +33,7 @@ impl<'a> ElementWise<'a> {
         fits.then_some(ElementWise { kernel, load })
     }
 
-    /// A kernel with a store of this besides one of its stores.
+    /// Returns the kernel `first` with one more store: this kernel's result, computed from the value of store `stored`.
     fn beside(&self, first: &Kernel, stored: usize) -> Option<Kernel> {
         let Store { slot, at, guards, value, .. } = &first.stores[stored];
         let is_whole = guards.is_empty() && at.values().is_empty() && first.slots[*slot].1 == self.kernel.slots[0].1;
@@ -41,7 +42,7 @@ impl<'a> ElementWise<'a> {
         }
         let mut joined = first.clone();
         let before = joined.body.instrs.len();
-        // The load is the value that is stored; what comes before it stays before it.
+        // The load becomes the stored value. Instructions before the load keep their order.
         let place = |id: ValueId| if id == self.load { *value } else { before + id - usize::from(id > self.load) };
         for (_, instr) in self.kernel.body.instrs.iter().enumerate().filter(|(id, _)| *id != self.load) {
             let mut instr = instr.clone();
@@ -58,7 +59,7 @@ impl<'a> ElementWise<'a> {
     }
 }
 
-/// Who writes a buffer.
+/// The steps that write a buffer.
 #[derive(Clone, Copy, PartialEq)]
 enum Writer {
     /// A store of a step.
@@ -69,20 +70,22 @@ enum Writer {
     Several,
 }
 
-/// What is known of steps in their order.
+/// Facts about steps in their order.
 struct Joins<'a> {
     kernels: &'a mut Vec<Kernel>,
     buffers: &'a [Buffer],
     backend: &'a dyn Backend,
     writers: FxHashMap<BufferId, Writer>,
-    /// The first step that has a buffer.
+    /// For each buffer, the first step that uses it.
     first: FxHashMap<BufferId, usize>,
-    /// For a kernel, a store of it and a kernel after it, the one that does both.
+    /// The kernel that merges two, by the numbers of the first kernel, its store and the second kernel; `None` if
+    /// merging does not pay.
     known: FxHashMap<[usize; 3], Option<usize>>,
 }
 
-/// Lets steps store what steps of other blocks would make of their results, where that costs less: within a block, the search has decided. `calls` are the
-/// blocks' calls that steps stem from. Gives the numbers of the steps that are left.
+/// Merges elementwise steps into the steps of other blocks that compute their operands, where that costs less. Within a
+/// block, the search has decided. `calls` gives the block call of each step. Returns the numbers of the remaining
+/// steps.
 pub(crate) fn join(
     kernels: &mut Vec<Kernel>,
     buffers: &[Buffer],
@@ -109,12 +112,12 @@ pub(crate) fn join(
 }
 
 impl Joins<'_> {
-    /// Whether a step is left out, an earlier one storing what it would.
+    /// Merges a step into the step that computes its operand, and returns whether it did.
     fn goes(&mut self, steps: &mut [Step], calls: &[Option<usize>], at: usize) -> bool {
         let [from, to] = steps[at].buffers[..] else { return false };
         let is_own = |buffer: BufferId| matches!(self.buffers[buffer].place, Place::Arena(_) | Place::Output(_));
         let Some(&Writer::One { step, store }) = self.writers.get(&from) else { return false };
-        // Nobody has used the place of the result before.
+        // The earlier step may write the result only if no step between them uses the buffer.
         let is_new = self.first[&to] == at && self.writers.get(&to) != Some(&Writer::Several);
         let are_apart = calls[step].zip(calls[at]).is_some_and(|(one, other)| one != other);
         if step >= at || !are_apart || !is_new || !is_own(from) || !is_own(to) {
@@ -127,7 +130,7 @@ impl Joins<'_> {
         true
     }
 
-    /// The number of the kernel that stores both, where it costs less than two.
+    /// Returns the number of the merged kernel, if it costs less than the two kernels.
     fn joined(&mut self, of: [usize; 3]) -> Option<usize> {
         if let Some(&known) = self.known.get(&of) {
             return known;
@@ -157,7 +160,7 @@ mod tests {
 
     const COUNT: usize = 64;
 
-    /// Stores `op` of what it loads, of an element at this distance.
+    /// Returns a kernel that stores `op` of the element at this distance.
     fn kernel(op: &str, distance: i64) -> Kernel {
         let at = Index::coord(0);
         let load =
@@ -177,7 +180,7 @@ mod tests {
         (0..count).map(|n| Buffer { dtype: DType::F32, count: COUNT, place: place(n) }).collect()
     }
 
-    /// The steps that are left of kernels over chained buffers.
+    /// Returns the steps and kernels that remain of kernels over chained buffers.
     fn left(mut kernels: Vec<Kernel>, of: &[[usize; 3]]) -> (Vec<usize>, Vec<Step>, Vec<Kernel>) {
         let step = |&[kernel, from, to]: &[usize; 3]| Step::new(kernel, vec![from, to], Origin::default());
         let mut steps: Vec<_> = of.iter().map(step).collect();

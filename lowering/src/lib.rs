@@ -1,19 +1,21 @@
 //! From a saturated e-graph to a program.
 //!
 //! ```text
-//! e-classes ── planner ── Plan ── build ── kernels ── program ── settle, join, memory ── Program ── loops::link
+//! e-classes ── planner ── Plan ── build ── kernels ── program ── elision, join, memory ── Program ── loops::link
 //!                │                  │
 //!                └── prices ────────┘
 //! ```
 //!
-//! A [`Plan`] says which e-node computes each class, which classes are stored, and which kernel stores them ([`plan`]). The
-//! [planner] looks for a cheap plan. [`build`] turns a kernel of a plan into the description that backends print from.
-//! [`program`] puts the plans of outlined blocks together: it orders the steps, leaves out copies, joins kernels and gives each buffer
-//! its [`memory`]. Graphs with [loops] are cut at them, and the programs of the parts linked.
+//! A [`Plan`] selects the e-node that computes each class, the stored classes, and the kernel that stores each of them
+//! ([`plan`]). The [planner] searches for a cheap plan. [`build`] turns a kernel of a plan into the description from which
+//! backends print code. [`program`] assembles the plans of outlined blocks: it orders the steps, elides copies, joins
+//! kernels and gives each buffer its [`memory`]. Graphs with [loops] are cut at them, and the programs of the parts are
+//! linked.
 
 pub mod build;
 pub mod copy;
 mod domain;
+mod elision;
 mod join;
 pub mod loops;
 pub mod memory;
@@ -22,7 +24,6 @@ pub mod plan;
 pub mod planner;
 pub mod print;
 pub mod program;
-mod settle;
 mod walk;
 
 pub use loops::{link, stages};

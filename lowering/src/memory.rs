@@ -1,11 +1,14 @@
-//! Where the buffers of a run live: one arena, shared over time, with results taking the place of operands where they can.
+//! Places the buffers of a run in one arena: buffers with disjoint live ranges share memory, and results replace
+//! operands in place.
+
+use std::ops::Range;
 
 use eutectic_backend::{Buffer, BufferId, Instr, Kernel, Place, Program, Slot, Step, ValueId};
 
 use crate::order::{Ready, followers, order};
 
-/// Bytes of all buffers of a session: the parameters that runs read, constants, inputs, outputs, states, what the load program keeps,
-/// and the arena.
+/// Returns the bytes of all buffers of a session: the parameters that runs read, constants, inputs, outputs, states,
+/// results of the load program, and the arena.
 pub fn needed(program: &Program, alignment: usize) -> usize {
     let mut read = vec![false; program.buffers.len()];
     program.run.iter().flat_map(|step| &step.buffers).for_each(|&buffer| read[buffer] = true);
@@ -17,59 +20,60 @@ pub fn needed(program: &Program, alignment: usize) -> usize {
     own.map(|(buffer, _)| bytes(buffer, alignment)).sum::<usize>() + program.load_bytes + program.arena_bytes
 }
 
-/// Bytes that a buffer takes.
+/// Returns the bytes that a buffer takes, rounded up to the alignment.
 pub(crate) fn bytes(buffer: &Buffer, alignment: usize) -> usize {
     (buffer.count * buffer.dtype.size()).next_multiple_of(alignment)
 }
 
 /// Gives every arena buffer of `steps` an offset that is a multiple of `alignment`. Returns the bytes of the arena.
 fn plan(kernels: &[Kernel], buffers: &mut [Buffer], steps: &[Step], alignment: usize) -> usize {
-    let lives = lives(kernels, buffers, steps, alignment);
-    let mut placed: Vec<(usize, &Life)> = Vec::new();
-    let mut order: Vec<&Life> = lives.iter().collect();
-    order.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffers[0]));
+    let live_ranges = live_ranges(kernels, buffers, steps, alignment);
+    let mut placed: Vec<(usize, &LiveRange)> = Vec::new();
+    let mut order: Vec<&LiveRange> = live_ranges.iter().collect();
+    order.sort_by_key(|range| (std::cmp::Reverse(range.bytes), range.first, range.buffers[0]));
     let mut peak = 0;
-    for life in order {
+    for range in order {
         let taken = placed
             .iter()
-            .filter(|(_, other)| other.first <= life.last && life.first <= other.last)
-            .map(|(at, other)| (*at, at + other.bytes))
+            .filter(|(_, other)| other.first <= range.last && range.first <= other.last)
+            .map(|(at, other)| *at..at + other.bytes)
             .collect();
-        let at = gap(taken, life.bytes);
-        peak = peak.max(at + life.bytes);
-        placed.push((at, life));
+        let at = gap(taken, range.bytes);
+        peak = peak.max(at + range.bytes);
+        placed.push((at, range));
     }
-    for (at, life) in placed {
-        for &buffer in &life.buffers {
+    for (at, range) in placed {
+        for &buffer in &range.buffers {
             buffers[buffer].place = Place::Arena(at);
         }
     }
     peak
 }
 
-/// The first place of so many bytes between those that are taken.
-pub(crate) fn gap(mut taken: Vec<(usize, usize)>, bytes: usize) -> usize {
-    taken.sort_unstable();
+/// Returns the first offset at which `bytes` bytes are free, given the occupied ranges.
+pub(crate) fn gap(mut taken: Vec<Range<usize>>, bytes: usize) -> usize {
+    taken.sort_unstable_by_key(|range| range.start);
     let mut at = 0;
-    for (start, end) in taken {
-        if at + bytes <= start {
+    for range in taken {
+        if at + bytes <= range.start {
             break;
         }
-        at = at.max(end);
+        at = at.max(range.end);
     }
     at
 }
 
-/// A stretch of the arena: the buffers that take turns in it, from the step that first writes to the one that last reads.
-struct Life {
+/// A live range: buffers that share one allocation by turns, from the step that writes the first one to the step that
+/// reads the last.
+struct LiveRange {
     buffers: Vec<BufferId>,
     bytes: usize,
     first: usize,
     last: usize,
 }
 
-/// Returns the stretches. A step writes over what it reads where these contents are not read again.
-fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usize) -> Vec<Life> {
+/// Returns the live ranges. A step stores its result in place of an operand that no later step reads.
+fn live_ranges(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usize) -> Vec<LiveRange> {
     let mut first = vec![usize::MAX; buffers.len()];
     let mut last = vec![0; buffers.len()];
     for (at, step) in steps.iter().enumerate() {
@@ -78,40 +82,46 @@ fn lives(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment: usiz
             last[buffer] = last[buffer].max(at);
         }
     }
-    let mut life_of: Vec<Option<usize>> = vec![None; buffers.len()];
-    let mut lives: Vec<Life> = Vec::new();
+    let mut range_of: Vec<Option<usize>> = vec![None; buffers.len()];
+    let mut live_ranges: Vec<LiveRange> = Vec::new();
     for (at, step) in steps.iter().enumerate() {
         let kernel = &kernels[step.kernel];
         let reads = step.buffers.len() - kernel.stores.len();
         for (slot, &buffer) in step.buffers.iter().enumerate().skip(reads) {
-            if !matches!(buffers[buffer].place, Place::Arena(_)) || life_of[buffer].is_some() {
+            if !matches!(buffers[buffer].place, Place::Arena(_)) || range_of[buffer].is_some() {
                 continue;
             }
             let bytes = bytes(&buffers[buffer], alignment);
-            let heir = (0..reads).find_map(|read| {
-                let life = life_of[step.buffers[read]]?;
-                let dies = lives[life].last == at && lives[life].bytes == bytes;
-                (dies && can_share(kernel, read, slot)).then_some(life)
+            let reused = (0..reads).find_map(|read| {
+                let range = range_of[step.buffers[read]]?;
+                let dies = live_ranges[range].last == at && live_ranges[range].bytes == bytes;
+                (dies && can_share(kernel, read, slot)).then_some(range)
             });
-            match heir {
-                Some(life) => {
-                    lives[life].buffers.push(buffer);
-                    lives[life].last = last[buffer];
-                    life_of[buffer] = Some(life);
+            match reused {
+                Some(range) => {
+                    live_ranges[range].buffers.push(buffer);
+                    live_ranges[range].last = last[buffer];
+                    range_of[buffer] = Some(range);
                 }
                 None => {
-                    life_of[buffer] = Some(lives.len());
-                    lives.push(Life { buffers: vec![buffer], bytes, first: first[buffer], last: last[buffer] });
+                    range_of[buffer] = Some(live_ranges.len());
+                    live_ranges.push(LiveRange {
+                        buffers: vec![buffer],
+                        bytes,
+                        first: first[buffer],
+                        last: last[buffer],
+                    });
                 }
             }
         }
     }
-    lives
+    live_ranges
 }
 
-/// Whether a kernel may write a slot over one that it reads: each point reads only what the same point writes, and no other one does. Points
-/// that store the same element, as those of a row what the row has one of, read at times of their own. Stores follow each other: none but
-/// that one may take what is read as it lies there.
+/// Returns whether a kernel may write a slot in place of one that it reads. Each point must read only the element that
+/// the same point writes, and no other point may write it. Points that store one element together, such as those of a
+/// row with one result, read at different times. A kernel's stores run one after the other, so that no other store may
+/// read the slot.
 pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
     let Some(store) = kernel.stores.iter().find(|s| s.slot == write) else { return false };
     let reads_elsewhere = |body: &eutectic_backend::Body, allowed: bool| {
@@ -131,7 +141,7 @@ pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
         && !kernel.operands().iter().any(|b| reads_elsewhere(b, false))
 }
 
-/// Whether a value is an element of a slot as it lies there.
+/// Returns whether a value is an unchanged element of a slot.
 fn is_read_from(instrs: &[Instr], value: ValueId, slot: Slot) -> bool {
     match &instrs[value] {
         Instr::Load(load) => load.slot == slot,
@@ -140,10 +150,10 @@ fn is_read_from(instrs: &[Instr], value: ValueId, slot: Slot) -> bool {
     }
 }
 
-/// Reorders steps so that less is alive at once, where that helps. Returns the numbers of the steps in their new order and the bytes of
-/// the arena, in which each buffer gets its place.
+/// Reorders steps if that lowers the peak of the arena. Returns the numbers of the steps in their new order, and the
+/// bytes of the arena. Places each arena buffer.
 ///
-/// The given order stays if the other one makes nothing better.
+/// The given order stays unless the new one is better.
 pub(crate) fn schedule(
     kernels: &[Kernel],
     buffers: &mut [Buffer],
@@ -162,13 +172,13 @@ pub(crate) fn schedule(
     ((0..steps.len()).collect(), bytes)
 }
 
-/// Takes the step that frees most of the arena, or allocates least; the given order breaks ties.
+/// Selects the ready step that frees most bytes of the arena or allocates least. The given order breaks ties.
 struct LeastGrowth<'a> {
     kernels: &'a [Kernel],
     steps: &'a [Step],
     /// For each buffer, its bytes in the arena.
     bytes: Vec<i64>,
-    /// For each buffer, how many reads of it are to come.
+    /// For each buffer, the number of remaining reads.
     readers: Vec<usize>,
     /// Whether a buffer was written.
     alive: Vec<bool>,
@@ -191,12 +201,12 @@ impl<'a> LeastGrowth<'a> {
         growth
     }
 
-    /// The buffers that a step reads, and those that it writes.
+    /// Returns the buffers that a step reads and those that it writes.
     fn split(&self, step: &'a Step) -> (&'a [BufferId], &'a [BufferId]) {
         step.buffers.split_at(step.buffers.len() - self.kernels[step.kernel].stores.len())
     }
 
-    /// The bytes that a step adds to those that are alive.
+    /// Returns the growth of the live bytes by a step.
     fn growth(&self, step: usize) -> i64 {
         let (operands, stores) = self.split(&self.steps[step]);
         let freed: i64 = operands.iter().filter(|&&b| self.readers[b] == 1).map(|&b| self.bytes[b]).sum();

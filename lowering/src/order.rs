@@ -1,4 +1,4 @@
-//! Orders steps so that each comes after those that it waits for.
+//! Topological sorts of steps.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -7,7 +7,7 @@ use eutectic_backend::{
     hazards::{MemoryRange, MemorySpace, Touched, hazards},
 };
 
-/// Returns, for each step, those that must come after it, where no two buffers share memory.
+/// Returns, for each step, the steps that must come after it, for buffers that do not share memory.
 pub(crate) fn followers(kernels: &[Kernel], steps: &[Step]) -> Vec<Vec<usize>> {
     let whole = |&buffer: &BufferId| MemoryRange { space: MemorySpace::Buffer(buffer), bytes: 0..1 };
     let touched = |step: &Step| {
@@ -21,15 +21,15 @@ pub(crate) fn followers(kernels: &[Kernel], steps: &[Step]) -> Vec<Vec<usize>> {
     after
 }
 
-/// Holds the steps that can come next, and chooses one of them.
+/// A set of ready steps, which chooses the next one.
 pub(crate) trait Ready {
     /// Adds a step.
     fn add(&mut self, step: usize);
-    /// Takes the step that comes next; none if there is none.
+    /// Removes and returns the next step; `None` if the set is empty.
     fn take(&mut self) -> Option<usize>;
 }
 
-/// Takes the step with the least number.
+/// Chooses the ready step with the least number.
 #[derive(Default)]
 pub(crate) struct FirstStep(BinaryHeap<Reverse<usize>>);
 
@@ -43,7 +43,7 @@ impl Ready for FirstStep {
     }
 }
 
-/// Orders steps so that each comes before those in its list of `after`. Returns none if steps wait for each other.
+/// Sorts steps so that each comes before the steps in its list `after`. Returns `None` if the lists have a cycle.
 pub(crate) fn order(after: &[Vec<usize>], mut ready: impl Ready) -> Option<Vec<usize>> {
     let mut waiting = vec![0_usize; after.len()];
     after.iter().flatten().for_each(|&step| waiting[step] += 1);

@@ -1,4 +1,4 @@
-//! What a plan is, and when it is valid.
+//! Defines plans and their validity.
 
 use eutectic_ir::{
     Op,
@@ -6,40 +6,41 @@ use eutectic_ir::{
     ops::{Class, Leaf},
 };
 
-/// A choice of what to compute, what to store, and in which kernel.
+/// A plan: the e-node that computes each class, the stored classes, and the kernel that stores each of them.
 ///
-/// Entries of classes that the outputs do not need have no meaning; the search keeps its latest wishes in them.
+/// Entries of classes that no output depends on have no meaning for the program. The search keeps its next choices
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// For each class, the e-node that computes it: an index into its nodes.
     pub choice: Vec<usize>,
-    /// For each class, whether it is stored. A class that is needed and not stored is computed anew in each kernel that
-    /// reads it (it is virtual there).
+    /// For each class, whether it is stored. A needed class that is not stored is virtual: each kernel that reads it
+    /// computes it.
     pub stored: Vec<bool>,
-    /// For each stored class, the class that leads its kernel: kernels with several stores have one leader. A class that
-    /// leads its own kernel names itself.
+    /// For each stored class, the class that leads its kernel. A kernel with several stores has one leader, which names
+    /// itself.
     pub host: Vec<ClassId>,
 }
 
-/// Why a plan is not valid.
+/// The reason why a plan is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A class that is needed has no e-node that a kernel can be built from.
-    #[error("class {0} cannot be computed: no e-node of it has a kernel")]
+    /// No kernel can be built for any e-node of a needed class.
+    #[error("class {0} cannot be computed because none of its e-nodes has a kernel")]
     NoChoice(ClassId),
-    /// The choice runs in a circle.
+    /// The chosen e-nodes have a cycle.
     #[error("the choice is cyclic through class {0}")]
     CyclicChoice(ClassId),
-    /// Kernels wait for each other.
-    #[error("kernels wait for each other around class {0}")]
+    /// Kernels read each other's results in a cycle.
+    #[error("kernels depend on each other in a cycle through class {0}")]
     CyclicKernels(ClassId),
     /// A class names a leader that is not stored or does not lead.
-    #[error("class {0} is hosted by class {1}, which leads no kernel")]
+    #[error("class {0} names class {1} as the leader of its kernel, and that class leads none")]
     NoHost(ClassId, ClassId),
-    /// An anchor that is not stored is computed by several kernels.
+    /// Several kernels compute an anchor that is not stored.
     #[error("the anchor of class {0} is not stored, but {1} kernels compute it")]
     SharedAnchor(ClassId, usize),
-    /// A kernel that no backend could take: two anchors, rows of different lengths, a store at no known place.
+    /// No backend can build the kernel: it has two anchors, rows of different lengths, or a store without an index map.
     #[error("the kernel of class {0} cannot be built: {1}")]
     Kernel(ClassId, String),
 }
@@ -47,30 +48,31 @@ pub enum PlanError {
 /// One kernel of a plan, in terms of classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanKernel {
-    /// What it stores, ascending; never empty.
+    /// The classes that it stores, ascending. There is at least one.
     pub stores: Vec<ClassId>,
-    /// What it computes: the stores and the virtual classes below them, operands before users.
+    /// The classes that it computes, operands before users: the stored classes and the virtual classes that they depend
+    /// on.
     pub interior: Vec<ClassId>,
-    /// What it reads: stored classes of other kernels, and leaves, ascending.
+    /// The classes that it reads, ascending: leaves, and classes that other kernels store.
     pub reads: Vec<ClassId>,
-    /// Whether it belongs to the load program: it stores constants, and reads what is given or what the load program stores. What is
-    /// given and an output is copied in each run.
+    /// Whether it belongs to the load program: it stores constants, and reads leaves or results of the load program. A
+    /// leaf that is an output is copied in each run.
     pub load: bool,
 }
 
-/// Whether a class needs no kernel: it is given, or the same number everywhere.
+/// Returns whether a class needs no kernel, because it is a leaf with a buffer or one number everywhere.
 pub fn is_given(classes: &EClasses, class: ClassId) -> bool {
     let c = &classes.classes[class];
     c.scalar.is_some() || c.nodes.iter().any(|n| is_buffer(n.op))
 }
 
-/// Whether a leaf has a buffer of its own (others, such as iota, are computed where they are wanted).
+/// Returns whether a leaf has a buffer. Kernels compute the other leaves, such as `iota`, where they read them.
 pub fn is_buffer(op: Op) -> bool {
     matches!(op.def().class, Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State | Leaf::Const))
 }
 
 impl Plan {
-    /// Makes a class virtual; if it led a kernel, the kernel's other stores are on their own again.
+    /// Makes a class virtual. If it led a kernel, each other store of that kernel gets a kernel of its own.
     pub fn release(&mut self, class: ClassId) {
         self.stored[class] = false;
         for (c, host) in self.host.iter_mut().enumerate().filter(|(_, h)| **h == class) {
@@ -79,28 +81,29 @@ impl Plan {
         self.host[class] = class;
     }
 
-    /// The class that leads the kernel which stores a class.
+    /// Returns the class that leads the kernel which stores a class.
     pub(crate) fn leader(&self, class: ClassId) -> Result<ClassId, PlanError> {
         let leader = self.host[class];
         let leads = self.stored[leader] && self.host[leader] == leader;
         if leads { Ok(leader) } else { Err(PlanError::NoHost(class, leader)) }
     }
 
-    /// Whether a class that some kernel computes is an anchor.
+    /// Returns whether a class is computed by an anchor.
     pub(crate) fn is_anchor(&self, classes: &EClasses, class: ClassId) -> bool {
         let c = &classes.classes[class];
         c.scalar.is_none() && matches!(c.nodes[self.choice[class]].op.def().class, Class::Anchor(_))
     }
 }
 
-/// What is true of each class under every plan.
+/// Facts about each class that hold under every plan.
 pub(crate) struct ClassFacts {
     /// Whether it needs no kernel ([`is_given`]).
     pub given: Vec<bool>,
     /// Whether it is an output.
     pub output: Vec<bool>,
-    /// Whether it is there before the first run, or could be. That holds for outputs as well: parts of a constant would be computed once and
-    /// others in each run, by a form of it that is less exact than the one that kernels of a run have.
+    /// Whether the load program can compute it. This holds for outputs as well, but only for a whole constant.
+    /// Otherwise the load program would compute one part of it, and each run another part by a kernel of another
+    /// precision.
     pub loadable: Vec<bool>,
 }
 
@@ -114,7 +117,7 @@ impl ClassFacts {
         ClassFacts { given, output, loadable }
     }
 
-    /// Whether a load program may store it.
+    /// Returns whether the load program may store a class.
     pub fn is_made_once(&self, class: ClassId) -> bool {
         self.loadable[class] && !(self.given[class] && self.output[class])
     }

@@ -1,4 +1,4 @@
-//! The canonical print of a program: the same text for the same kernels in the same order, wherever they came from.
+//! Prints programs in a canonical form: equal kernels in equal order give equal text, however they were built.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use eutectic_backend::{Body, Buffer, BufferId, Guard, Instr, Kernel, Place, Prog
 use eutectic_ir::{Attrs, DType, Op, ops::Writes};
 use rustc_hash::FxHashMap;
 
-/// Prints a program: its load steps, its run steps, each with its kernel; provenance is left out.
+/// Prints the load steps and run steps of a program, each with its kernel. Provenance is left out.
 pub fn program(program: &Program) -> String {
     let mut names = Names::default();
     let mut text = String::new();
@@ -18,8 +18,7 @@ pub fn program(program: &Program) -> String {
     text
 }
 
-/// Prints the kernels of a run: the same text for programs whose inputs, outputs and parameters have other names, and that
-/// compute other things when parameters are loaded.
+/// Prints the kernels of a run. Names of inputs, outputs and parameters and the load program do not affect the text.
 pub fn kernels(program: &Program) -> String {
     let mut names = Names { anonymous: true, ..Names::default() };
     let steps = program.run.iter().map(|step| self::step(program, step, &mut names));
@@ -111,7 +110,7 @@ pub fn kernel(kernel: &Kernel) -> String {
     text
 }
 
-/// Extents, with a bar between groups of axes; one that varies with the most that it can be.
+/// Prints extents with a bar between groups of axes. An extent that varies is printed with its maximum.
 fn domain(body: &Body, groups: impl Iterator<Item = usize>) -> String {
     let mut extents = body.domain.iter().enumerate().map(|(axis, extent)| {
         let length = body.lengths.iter().find(|(of, _)| *of == axis);
@@ -121,7 +120,7 @@ fn domain(body: &Body, groups: impl Iterator<Item = usize>) -> String {
     format!("[{}]", groups.map(text).collect::<Vec<_>>().join(" | ").trim())
 }
 
-/// The slots in the order in which the canonical print meets them.
+/// Returns the slots in the order in which the canonical print first uses them.
 fn canonical_slots(kernel: &Kernel) -> Vec<usize> {
     let mut order = Vec::new();
     for (i, body) in kernel.bodies().into_iter().enumerate() {
@@ -156,7 +155,7 @@ fn visit(body: &Body, keys: &[String], value: ValueId, seen: &mut [bool], f: &mu
     f(&body.instrs[value]);
 }
 
-/// The arguments; those of a commutative op in the order of their keys.
+/// Returns the arguments of an instruction. Those of a commutative op are sorted by their keys.
 fn ordered_args(instr: &Instr, keys: &[String]) -> Vec<ValueId> {
     let mut args = instr.args();
     if let Instr::Map { op, .. } = instr
@@ -167,13 +166,13 @@ fn ordered_args(instr: &Instr, keys: &[String]) -> Vec<ValueId> {
     args
 }
 
-/// A text for each value that does not depend on numbering: equal texts, equal values.
+/// Returns a text for each value that does not depend on the numbering. Values with equal texts are equal.
 fn keys(body: &Body) -> Vec<String> {
     let mut keys: Vec<String> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {
         let args: Vec<_> = ordered_args(instr, &keys).into_iter().map(|a| keys[a].clone()).collect();
         let text = format!("{}({})", head(instr, &|v| format!("<{}>", keys[v]), &|_| 0), args.join(","));
-        // A digest keeps the text of deep expressions short.
+        // A digest keeps the texts of deep expressions short.
         keys.push(if text.len() > 80 { format!("#{:016x}", digest(&text)) } else { text });
     }
     keys
@@ -186,7 +185,7 @@ fn digest(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// What an instruction is, its arguments aside.
+/// Returns the text of an instruction without its arguments.
 fn head(instr: &Instr, value: &dyn Fn(ValueId) -> String, slot: &dyn Fn(usize) -> usize) -> String {
     match instr {
         Instr::Anchor { dtype } => format!("anchor:{dtype}"),

@@ -1,4 +1,4 @@
-//! Puts the plans of outlined blocks together: one load program, one run program, buffers, memory.
+//! Assembles the plans of outlined blocks into one program: load steps, run steps, buffers and memory.
 
 use eutectic_backend::{Backend, Buffer, BufferId, Kernel, Place, Program, Step};
 use eutectic_ir::{
@@ -12,10 +12,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     build::{self, KernelOfClasses, Positions},
     copy::{copied, copy, fill, without_store},
+    elision::{CopyElision, DroppedStore, elide_copies},
     join::join,
     memory,
     planner::search::Searched,
-    settle::{Heir, settle},
 };
 
 /// A block of an outlined program with its plan.
@@ -23,34 +23,35 @@ use crate::{
 pub struct PlannedBlock {
     /// The saturated e-graph of the block.
     pub classes: EClasses,
-    /// The plan that was found for it.
+    /// The result of the search.
     pub searched: Searched,
 }
 
-/// A lowered program, and what reports say about it.
+/// A lowered program with provenance for reports.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The program.
     pub program: Program,
-    /// For each step of the run program: which call it belongs to, and which kernel of that block's plan it is; `None` for
-    /// a copy to an output or a state, or of what a part is written anew of.
+    /// For each step of the run program, its call and the kernel's number in that block's plan. `None` for copies: to
+    /// an output, to a state, or of a tensor before an update of a part.
     pub steps: Vec<Option<(usize, usize)>>,
 }
 
-/// Why a plan could not be lowered. Planning prices every kernel of a plan, so this names a defect, not a user's mistake.
+/// The reason why a plan could not be lowered. Planning builds every kernel of a plan, so that this error means a
+/// defect of the compiler.
 #[derive(Debug, thiserror::Error)]
 #[error("in {origin}: {problem}")]
 pub struct LowerError {
     /// The model part.
     pub origin: Origin,
-    /// What does not work.
+    /// The problem.
     pub problem: String,
 }
 
-/// Lowers a program whose blocks are planned for a backend.
+/// Lowers a program whose blocks have plans for a backend.
 ///
 /// # Errors
-/// When a kernel of a plan cannot be built, or a call does not fit its block.
+/// If a kernel of a plan cannot be built, or a call does not fit its block.
 pub fn lower(
     graph: &Graph,
     outlined: &Outlined,
@@ -68,7 +69,7 @@ pub fn lower(
         parts: Vec::new(),
     };
     lowering.interface();
-    // Kernels are built once a block, however often it is called.
+    // Kernels are built once per block, for all its calls.
     let mut built: Vec<Option<BuiltBlock>> = blocks.iter().map(|_| None).collect();
     for (at, call) in outlined.calls.iter().enumerate() {
         let block = &blocks[call.block];
@@ -84,29 +85,29 @@ pub fn lower(
     Ok(lowering.finish(backend))
 }
 
-/// What all calls of a block share.
+/// The data that all calls of a block share.
 struct BuiltBlock {
     kernels: Vec<BuiltKernel>,
-    /// Where a class that has a buffer from outside gets it.
+    /// For each class whose buffer exists outside the block, its source.
     given: FxHashMap<ClassId, Given>,
 }
 
 /// A kernel of a block.
 struct BuiltKernel {
-    /// Its number in the program.
+    /// The number of the kernel in the program.
     kernel: usize,
-    /// The class of each slot; the first `reads` are read.
+    /// The class of each slot. The first `reads` slots are read.
     classes: Vec<ClassId>,
     reads: usize,
-    /// The slots that a part of another class is written to, with that class.
+    /// The slots that an update op writes in part, each with the class of the whole tensor.
     parts: Vec<(usize, ClassId)>,
-    /// The class that asks for each check of ids.
+    /// For each check of ids, the class that asks for it.
     checks: Vec<ClassId>,
-    /// Whether it is part of the load program.
+    /// Whether it belongs to the load program.
     load: bool,
 }
 
-/// A leaf of a block: which of a call's inputs, parameters or states it is, or which buffer.
+/// The source of a block's leaf: one of the call's inputs, a parameter, a state, or a buffer.
 enum Given {
     Input(usize),
     Param(usize),
@@ -121,10 +122,10 @@ struct Lowering<'a> {
     leaves: FxHashMap<NodeId, BufferId>,
     produced: FxHashMap<NodeId, BufferId>,
     run: Vec<(Step, Option<(usize, usize)>)>,
-    /// What states become.
-    updates: Vec<Heir>,
-    /// What is another tensor with a part of it written anew, in runs.
-    parts: Vec<Heir>,
+    /// Copies of new values to their states.
+    updates: Vec<CopyElision>,
+    /// Copies of tensors before updates of a part, in runs.
+    parts: Vec<CopyElision>,
 }
 
 impl Lowering<'_> {
@@ -133,7 +134,7 @@ impl Lowering<'_> {
         self.program.buffers.len() - 1
     }
 
-    /// Inputs, parameters, states and outputs in the graph's order.
+    /// Declares inputs, parameters, states and outputs in the graph's order.
     fn interface(&mut self) {
         for (id, node) in self.graph.nodes() {
             let place = match (node.op.def().class, node.attrs.first()) {
@@ -162,7 +163,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Builds a block's kernels; `call` says where a failure is.
+    /// Builds the kernels of a block. `call` is the model part for errors.
     fn build(&mut self, call: &BlockCall, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
         let (mut kernels, positions) = (Vec::new(), Positions::default());
         for (parts, _) in &block.searched.priced.kernels {
@@ -226,13 +227,13 @@ impl Lowering<'_> {
                     continue;
                 }
                 let given = body.given.get(class).and_then(|g| self.given_to(call, g));
-                // The plan stores it before, or it is given.
+                // The plan stores the class before this kernel, or it is given.
                 if let Some(old) = given.or_else(|| local.get(class).copied()) {
                     let copy = self.copy(old, new, &whole.ty, origin.clone());
                     if built.load {
                         self.program.load.push(copy);
                     } else {
-                        self.parts.push(Heir { old, new, copy: self.run.len(), store: None });
+                        self.parts.push(CopyElision { old, new, copy: self.run.len(), store: None });
                         self.run.push((copy, None));
                     }
                 }
@@ -247,7 +248,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The buffer of what is given to a block, in a call.
+    /// Returns the buffer of a leaf of a block in a call.
     fn given_to(&self, call: &BlockCall, given: &Given) -> Option<BufferId> {
         let value = match given {
             Given::Input(n) => call.inputs[*n],
@@ -258,7 +259,7 @@ impl Lowering<'_> {
         self.leaves.get(&value).or_else(|| self.produced.get(&value)).copied()
     }
 
-    /// Where a class that is an input, parameter, state or constant of its block comes from.
+    /// Returns the source of a class that is an input, parameter, state or constant of its block.
     fn given(&mut self, block: &PlannedBlock, class: ClassId, body: &Graph) -> Option<Given> {
         block.classes.classes[class].nodes.iter().find_map(|node| {
             let position = |op: &str| {
@@ -290,7 +291,7 @@ impl Lowering<'_> {
         at
     }
 
-    /// Makes what the graph's outputs name land in the outputs; a value that is named twice is copied.
+    /// Stores the values of outputs in the buffers of the outputs. A value with several names is copied.
     fn outputs(&mut self) -> Result<(), LowerError> {
         for (at, (name, node)) in self.graph.outputs().iter().enumerate() {
             let from = *self.produced.get(node).ok_or_else(|| LowerError {
@@ -309,7 +310,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Copies what states become to them at the end.
+    /// Copies the new values of states to the states, at the end.
     fn updates(&mut self) -> Result<(), LowerError> {
         for (name, node) in self.graph.updates() {
             let origin = self.graph.node(*node).origin.clone();
@@ -317,10 +318,10 @@ impl Lowering<'_> {
             let (Some(&old), Some(&new)) = (state, self.produced.get(node)) else {
                 return Err(LowerError {
                     origin,
-                    problem: format!("no block computes what the state `{name}` becomes"),
+                    problem: format!("no block computes the new value of the state `{name}`"),
                 });
             };
-            self.updates.push(Heir { old, new, copy: self.run.len(), store: None });
+            self.updates.push(CopyElision { old, new, copy: self.run.len(), store: None });
             let step = self.copy(new, old, self.graph.ty(*node), origin);
             self.run.push((step, None));
         }
@@ -345,9 +346,9 @@ impl Lowering<'_> {
         }
         let (steps, sources): (Vec<Step>, Vec<_>) = self.run.into_iter().unzip();
         self.parts.extend(copies(&program.kernels, &steps, self.parts.iter().chain(&self.updates)));
-        let settled = settle(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
-        let (mut numbers, mut steps): (Vec<usize>, Vec<Step>) = settled.steps.into_iter().unzip();
-        drop_stores(&mut program.kernels, &mut numbers, &mut steps, settled.dropped);
+        let elided = elide_copies(&program.kernels, &program.buffers, &steps, &self.updates, &self.parts);
+        let (mut numbers, mut steps): (Vec<usize>, Vec<Step>) = elided.steps.into_iter().unzip();
+        drop_stores(&mut program.kernels, &mut numbers, &mut steps, elided.dropped);
         let calls: Vec<_> = numbers.iter().map(|&at| sources[at].map(|(call, _)| call)).collect();
         let left = join(&mut program.kernels, &program.buffers, &mut steps, &calls, backend);
         (numbers, steps) = left.into_iter().map(|at| (numbers[at], steps[at].clone())).unzip();
@@ -361,32 +362,32 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the stores of steps that copy a tensor whole, but for the copies that are known.
-fn copies<'a>(kernels: &[Kernel], steps: &[Step], known: impl Iterator<Item = &'a Heir>) -> Vec<Heir> {
-    let known: FxHashSet<usize> = known.map(|heir| heir.copy).collect();
+/// Returns the stores of steps that copy a whole tensor, without the known copies.
+fn copies<'a>(kernels: &[Kernel], steps: &[Step], known: impl Iterator<Item = &'a CopyElision>) -> Vec<CopyElision> {
+    let known: FxHashSet<usize> = known.map(|elision| elision.copy).collect();
     let mut copies = Vec::new();
     for (copy, step) in steps.iter().enumerate().filter(|(at, _)| !known.contains(at)) {
         let kernel = &kernels[step.kernel];
         for store in 0..kernel.stores.len() {
             let Some(slot) = copied(kernel, store) else { continue };
             let (old, new) = (step.buffers[slot], step.buffers[kernel.stores[store].slot]);
-            copies.push(Heir { old, new, copy, store: (kernel.stores.len() > 1).then_some(store) });
+            copies.push(CopyElision { old, new, copy, store: (kernel.stores.len() > 1).then_some(store) });
         }
     }
     copies
 }
 
-/// Takes stores out of the kernels of steps, which have numbers. A step without stores goes.
+/// Removes stores from the steps' kernels. A step without stores is removed.
 fn drop_stores(
     kernels: &mut Vec<Kernel>,
     numbers: &mut Vec<usize>,
     steps: &mut Vec<Step>,
-    mut dropped: Vec<(usize, usize)>,
+    mut dropped: Vec<DroppedStore>,
 ) {
-    // The last store of a kernel goes first, so that the numbers of the others stay.
+    // Remove the last store of a kernel first, so that the numbers of the others stay valid.
     dropped.sort_unstable_by(|a, b| b.cmp(a));
-    for (number, store) in dropped {
-        let Some(at) = numbers.iter().position(|n| *n == number) else { continue };
+    for DroppedStore { step, store } in dropped {
+        let Some(at) = numbers.iter().position(|n| *n == step) else { continue };
         let kernel = &kernels[steps[at].kernel];
         if kernel.stores.len() == 1 {
             numbers.remove(at);
@@ -399,14 +400,14 @@ fn drop_stores(
     }
 }
 
-/// The model part of a class in a call.
+/// Returns the model part of a class in a call.
 fn origin_of(block: &PlannedBlock, class: ClassId, call: &BlockCall) -> Origin {
     let body = block.classes.classes[class].origins.first().cloned().unwrap_or_default();
     call.origins.iter().find(|(from, _)| *from == body).map_or(body, |(_, to)| to.clone())
 }
 
-/// Drops the steps of loading whose results nobody reads, as numbers of rows that went into an index map. Says which buffers the
-/// others read, or write.
+/// Removes load steps whose results no step reads, such as ids that became index maps. Returns, for each buffer,
+/// whether the remaining steps read or write it.
 fn drop_unread<'s>(
     kernels: &[Kernel],
     load: &mut Vec<Step>,
@@ -429,7 +430,8 @@ fn drop_unread<'s>(
     read
 }
 
-/// Drops the kernels of copies that nobody makes, the buffers in the arena whose place another took, and those of steps that were dropped.
+/// Removes unused kernels, and arena buffers that no step uses: those of removed steps, and those that another buffer
+/// replaced.
 fn drop_unused(program: &mut Program) {
     let mut kernels = vec![false; program.kernels.len()];
     let mut buffers: Vec<bool> =
@@ -448,7 +450,7 @@ fn drop_unused(program: &mut Program) {
     program.buffers.retain(|_| buffers.next() == Some(true));
 }
 
-/// The new number of each that is kept.
+/// Returns the new number of each kept element.
 fn numbers(kept: &[bool]) -> Vec<usize> {
     let count = |next: &mut usize, kept: &bool| {
         let number = *next;

@@ -1,21 +1,23 @@
-//! What a kernel computes and reads: a walk down from what it stores to what other kernels store.
+//! Walks from the stores of a kernel down to the stores of other kernels, to find the classes that it computes and
+//! reads.
 
 use eutectic_ir::eclasses::{ClassId, EClasses};
 
 use crate::plan::{Plan, PlanError, PlanKernel};
 
-/// How a class was met in the walk of this turn; marks of earlier turns count for nothing.
+/// Marks of classes, added to the first mark of a turn. Marks of earlier turns are ignored.
 const OPEN: u64 = 0;
 const COMPUTED: u64 = 1;
 const READ: u64 = 2;
 const MARKS: u64 = 3;
 
-/// Finds the parts of kernels; its marks are kept from walk to walk, so that a walk costs what it meets.
+/// Finds the classes of kernels. Marks persist between walks, so that a walk takes time in proportion to the visited
+/// classes.
 pub(crate) struct Walker {
     marks: Vec<u64>,
     /// The first mark of this turn.
     turn: u64,
-    /// Classes that are being computed, with the next operand to look at.
+    /// The classes under construction, each with the next operand to visit.
     path: Vec<(ClassId, usize)>,
 }
 
@@ -24,10 +26,10 @@ impl Walker {
         Walker { marks: vec![0; classes], turn: 0, path: Vec::new() }
     }
 
-    /// The kernel that `leader` leads, with these stores in ascending order.
+    /// Returns the kernel that `leader` leads, with these stores in ascending order.
     ///
     /// # Errors
-    /// When a class that it needs has no e-node, or is computed from itself.
+    /// If a needed class has no e-node, or depends on itself.
     pub fn kernel(
         &mut self,
         classes: &EClasses,

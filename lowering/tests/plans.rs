@@ -1,4 +1,4 @@
-//! Plans of small graphs: what is fused, that the search is as good as brute force, and that invalid plans are refused.
+//! Tests plans of small graphs: fusion, agreement with brute force, and the refusal of invalid plans.
 
 mod support;
 
@@ -14,14 +14,14 @@ fn found(graph: &Graph, strategy: Strategy) -> (EClasses, eutectic_lowering::Sea
     (classes, searched)
 }
 
-/// The kernel of a plan that has one.
+/// Returns the kernel of a plan with one kernel.
 fn only_kernel(classes: &EClasses, searched: &eutectic_lowering::Searched) -> eutectic_backend::Kernel {
     let [(kernel, _)] = &searched.priced.kernels[..] else { panic!("{} kernels", searched.priced.kernels.len()) };
     let built = build::kernel(classes, &searched.plan, kernel, &build::Positions::default(), usize::MAX);
     built.expect("it was priced").kernel
 }
 
-/// softmax(x) over the last axis, in primitives.
+/// Adds softmax(x) over the last axis, in primitives.
 fn softmax(g: &mut Graph, dims: &[usize]) {
     let x = g.input("x", Type::tensor(DType::F32, dims)).unwrap();
     let wide = |g: &mut Graph, v| {
@@ -64,7 +64,7 @@ fn unfused_has_a_kernel_for_each_op() {
 
 #[test]
 fn bias_and_activation_are_an_epilogue_through_a_head_split() {
-    // gelu(reshape(x·w) transposed to heads) + r, stored where the transposed result lies.
+    // gelu(reshape(x·w) transposed to heads) + r, stored in the layout of the transposed result.
     let mut g = Graph::new("epilogue");
     let x = g.input("x", Type::tensor(DType::F32, &[128, 384])).unwrap();
     let w = g.param("w", Type::tensor(DType::F32, &[384, 96])).unwrap();
@@ -78,7 +78,7 @@ fn bias_and_activation_are_an_epilogue_through_a_head_split() {
     g.output("y", y).unwrap();
     let (classes, searched) = found(&g, Strategy::Local);
     let kernel = only_kernel(&classes, &searched);
-    // y[h, s, d] lies at h·128·32 + s·32 + d; column h·32 + d of the product is two axes.
+    // y\[h, s, d\] is at offset h·128·32 + s·32 + d. Column h·32 + d of the product is two axes.
     assert_eq!(kernel.body.domain, [128, 3, 32]);
     assert_eq!(kernel.stores[0].at.affine(3), Some(vec![32, 128 * 32, 1]));
 }
@@ -182,7 +182,7 @@ fn exact_search_agrees_with_brute_force() {
 
 #[test]
 fn deep_graphs_have_plans_and_the_work_of_the_search_grows_linearly() {
-    // As a tree, x + sin x doubles with each step.
+    // Counted as a tree, x + sin x doubles with each step.
     let work = |steps: usize| {
         let mut g = Graph::new("deep");
         let mut x = g.input("x", Type::tensor(DType::F32, &[64, 64])).unwrap();
@@ -197,7 +197,8 @@ fn deep_graphs_have_plans_and_the_work_of_the_search_grows_linearly() {
     assert!(growth < 2.2, "{growth}");
 }
 
-/// The price of the cheapest plan with the given choice of nodes (one a class), over every stored set and every host.
+/// Returns the price of the cheapest plan with the given choices (one e-node per class), over every stored set and
+/// every host.
 fn brute_force(classes: &EClasses) -> f64 {
     let space = Space::new(classes, &Roofline);
     let n = classes.classes.len();
@@ -212,7 +213,7 @@ fn brute_force(classes: &EClasses) -> f64 {
             continue;
         }
         let members: Vec<usize> = free.iter().copied().filter(|&c| stored[c]).collect();
-        // Every assignment of a leader to each stored class; wrong ones are refused by the plan's own definition.
+        // Every assignment of leaders to stored classes. The definition of a plan refuses wrong ones.
         let mut host: Vec<usize> = (0..n).collect();
         let total = members.len().pow(members.len() as u32);
         for code in 0..total {

@@ -1,4 +1,5 @@
-//! Lowered programs: buffers that do not trample each other, kernels in order, one print for one meaning.
+//! Tests lowered programs: buffers do not overwrite each other, kernels are in order, and equal programs have one
+//! print.
 
 mod support;
 
@@ -22,7 +23,7 @@ fn lowered(graph: &Graph, strategy: Strategy) -> Lowered {
     lower(graph, &outlined, &blocks, &Roofline).unwrap()
 }
 
-/// The stretch of the arena that a buffer takes.
+/// Returns the byte range of a buffer in the arena.
 fn stretch(program: &Program, id: BufferId) -> Option<std::ops::Range<usize>> {
     let buffer = &program.buffers[id];
     match buffer.place {
@@ -36,7 +37,7 @@ fn a_buffer_is_whole_until_it_is_last_read() {
     for seed in 0..200 {
         for strategy in [Strategy::Unfused, Strategy::Local] {
             let program = lowered(&random_graph(seed, 14, &[16, 64, 200]), strategy).program;
-            // What each byte range of the arena holds, step by step.
+            // The buffer in each byte range of the arena, step by step.
             let mut holds: Vec<(std::ops::Range<usize>, BufferId)> = Vec::new();
             for step in &program.run {
                 let stores = program.kernels[step.kernel].stores.len();

@@ -1,4 +1,4 @@
-//! Compares the reasons why kernels stay two with the price of a plan, made from scratch, in which they are one.
+//! Compares the reported reasons of separate kernels with the price of a plan, built from scratch, that joins them.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn found(classes: &EClasses, strategy: Strategy) -> Searched {
     search(&Space::new(classes, &Roofline), &SearchOptions { strategy, ..SearchOptions::default() }).unwrap()
 }
 
-/// The least that plans cost in which one kernel does what two do, as a difference; none where neither plan is valid.
+/// Returns the difference of the cheapest plan with one kernel in place of two; `None` if no such plan is valid.
 fn joined(space: &Space<'_>, searched: &Searched, [from, to]: [usize; 2]) -> Option<f64> {
     let Plan { stored, host, .. } = &searched.plan;
     let kernels = &searched.priced.kernels;

@@ -10,7 +10,7 @@ import onnxruntime
 
 
 def of_onnx_runtime(model, inputs):
-    """Returns the outputs of a model by name, computed node by node: fused nodes may quantise what the model does not."""
+    """Returns the outputs of a model by name. Nodes are not fused, because fused nodes may quantize additional values."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 2
@@ -22,7 +22,7 @@ def of_onnx_runtime(model, inputs):
 def write(folder, model, inputs, outputs, relative, absolute):
     """Writes a case."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Documentation is most of a small file.
+    # Documentation would be most of a small file.
     model.doc_string = model.graph.doc_string = ""
     onnx.save(model, folder / "model.onnx")
     for kind, arrays in [("in", inputs), ("expected", outputs)]:

@@ -1,4 +1,4 @@
-"""Makes small models whose shapes depend on open dimensions in the ways in which exporters write that.
+"""Makes small models whose shapes depend on open dimensions, as exporters write them.
 
     python models/golden/make_extents.py
 
@@ -67,7 +67,7 @@ MODELS = {
         }""",
         {"table": weights(16, 16), "wq": weights(16, 16), "wk": weights(16, 16)},
     ),
-    # Pooling of tokens: a mean, the largest, the first, the last, and the mean of what a mask keeps.
+    # Pooling of tokens: mean, maximum, first, last, and the mean of visible tokens.
     "pooling": (
         """agraph (float[batch, seq, 4] x, int64[batch, seq] mask)
             => (float[batch, 4] mean, float[batch, 4] largest, float[batch, 4] first, float[batch, 4] last, float[batch, 4] kept) {
@@ -128,7 +128,7 @@ MODELS = {
         }""",
         {},
     ),
-    # A signal: convolutions in steps of 1 along time, a norm of each row, the place of the largest.
+    # A signal: convolutions in steps of 1 along time, a norm of each row, the index of the maximum.
     "signal": (
         """agraph (float[batch, 3, time] x) => (float[batch, 5, time] y, int64[batch, time] place) {
             c = Conv<pads: ints = [1, 1], kernel_shape: ints = [3]>(x, w, b)

@@ -59,7 +59,7 @@ def finish(writer):
 
 
 def models():
-    """One model of each architecture, in sizes that tell all axes apart where shapes would not."""
+    """Writes one model of each architecture. Its sizes distinguish all axes."""
     t = transformers
     half = dict(SIZES, head_dim=16)
     window = dict(sliding_window=9)
@@ -85,7 +85,7 @@ NAMES = {
 
 
 def named(name, architecture):
-    """The name of a tensor in GGUF files."""
+    """Returns the name of a tensor in GGUF files."""
     module, kind = name.rsplit(".", 1)
     if not module.startswith("model.layers."):
         return f"{NAMES[module]}.{kind}"
@@ -115,7 +115,7 @@ TEMPLATE = """{%- if messages[0].role == 'system' -%}
 
 
 def add_vocabulary(writer):
-    """Byte pairs, so small that the model has an embedding for each."""
+    """Adds byte pairs, few enough that each has an embedding."""
     special = ["<unk>", "<s>", "</s>", "<|x|>"]
     tokens = special + ["\u0120", "\u010a", *LETTERS] + [merge.replace(" ", "") for merge in MERGES]
     assert len(tokens) == SIZES["vocab_size"] == len(set(tokens))
@@ -131,7 +131,7 @@ def add_vocabulary(writer):
 
 
 def continued(model, name):
-    """Writes the tokens of a prompt by the tokenizer of the file, and the likeliest tokens after it."""
+    """Writes the tokens of a prompt by the tokenizer of the file, and the most likely next tokens."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(OUT, gguf_file=name)
     text = "The cat and the 12 hats, in on is"
     prompt = ids = [1] + tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -217,7 +217,7 @@ def write(architecture, model):
 
 
 def randomise(model):
-    """Weights that make every part matter, and are numbers of half precision where files have them so."""
+    """Sets weights so that every part has an effect. They are exact in half precision if the file stores that."""
     generator = torch.Generator().manual_seed(SEED)
     for name, value in model.named_parameters():
         noise = torch.randn(value.shape, generator=generator)

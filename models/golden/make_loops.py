@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes models of recurrent layers, loops and branches, with inputs and what ONNX Runtime computes for them: onnx/NAME.onnx and onnx/NAME.safetensors.
+"""Writes models of recurrent layers, loops and branches, with inputs and the results of ONNX Runtime: onnx/NAME.onnx and onnx/NAME.safetensors.
 
     ~/.cache/eutectic-peers/venv/bin/python models/golden/make_loops.py models/golden/onnx
 
-Options that ONNX's own node tests leave out: directions, lengths with them, clipping, activations, resets behind the product, forget gates
+Options that ONNX's own node tests do not cover: directions, lengths with them, clipping, activations, resets behind the product, forget gates
 that follow input gates; scans backwards and along other axes; loops that end early. All results of a model are one vector `y`.
 """
 import pathlib
@@ -52,7 +52,7 @@ class Model:
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         y = session.run(None, self.inputs)[0]
         assert np.isfinite(y).all()
-        # Shapes are for our reader to find.
+        # Our reader must infer the shapes.
         path = folder / self.name
         path.with_suffix(".onnx").write_bytes(model.SerializeToString())
         save_file({"out.y": y} | {f"in.{n}": v for n, v in self.inputs.items()}, path.with_suffix(".safetensors"))

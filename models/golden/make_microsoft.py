@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes models of quantised ops and attention of the domain com.microsoft, and of 4-bit tensors, with their inputs and what ONNX Runtime computes:
+"""Writes models of quantised ops and attention of the domain com.microsoft, and of 4-bit tensors, with their inputs and the results of ONNX Runtime:
 models/golden/microsoft/NAME, as `numbers` has its cases.
 
     pip install numpy onnx==1.22.0 onnxruntime==1.32.0
@@ -166,7 +166,7 @@ def cases(seed):
             model = model_of(nodes, inputs, constants, outputs)
             try:
                 yield name, model, inputs, golden_cases.of_onnx_runtime(model, inputs)
-            except Exception as error:  # What ONNX Runtime cannot do is not compared.
+            except Exception as error:  # Cases that ONNX Runtime refuses are not compared.
                 print(f"{name}: ONNX Runtime: {str(error)[:200]}", file=sys.stderr)
 
 

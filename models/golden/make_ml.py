@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes models of the domain ai.onnx.ml, their inputs, and what ONNX Runtime computes: models/golden/ml/NAME, as `numbers` has its cases.
+"""Writes models of the domain ai.onnx.ml, their inputs, and the results of ONNX Runtime: models/golden/ml/NAME, as `numbers` has its cases.
 
     pip install numpy onnx==1.23.2 onnxruntime==1.32.0 scikit-learn==1.9.1 skl2onnx==1.20.0 lightgbm==4.7.0 xgboost==3.2.0 onnxmltools==1.16.0
     python3 models/golden/make_ml.py                                      # writes the cases
@@ -20,7 +20,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "ml"
 F32 = np.float32
 ML = "ai.onnx.ml"
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
-# Written besides the trained models and each third of the others.
+# Written in addition to the trained models and each third of the others.
 ALWAYS = {"regressor_deep", "regressor_probit", "label_floats", "label_default", "binarizer", "vectorizer", "one_hot_0_int64"}
 
 
@@ -346,7 +346,7 @@ def trained(rng):
 
 
 def walked(model, inputs):
-    """What a TreeEnsemble says, branch by branch. ONNX Runtime numbers its transforms otherwise, and onnx.reference leaves them out."""
+    """Evaluates a TreeEnsemble branch by branch. ONNX Runtime numbers its transforms otherwise, and onnx.reference leaves them out."""
     read = lambda value: numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
     at = {a.name: read(helper.get_attribute_value(a)) for a in model.graph.node[0].attribute}
     members, sets = iter(at.get("membership_values", [])), {}
@@ -385,7 +385,7 @@ def walked(model, inputs):
 
 
 def cases(seed):
-    """Names, models, inputs and outputs; what ONNX Runtime refuses is left out."""
+    """Returns names, models, inputs and outputs. Models that ONNX Runtime refuses are omitted."""
     rng = np.random.default_rng(seed)
     for group in [tree_regressors, tree_classifiers, tree_ensembles, linear, vectors, prepared, trained]:
         for name, model, inputs in group(rng):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports tiny models to ONNX, with inputs and what torch computes for them: onnx/NAME.onnx and onnx/NAME.safetensors.
+"""Exports tiny models to ONNX, with inputs and the results of torch: onnx/NAME.onnx and onnx/NAME.safetensors.
 
     ~/.cache/eutectic-peers/venv/bin/python models/golden/make_onnx.py models/golden/onnx
 
@@ -125,7 +125,7 @@ def make(name, folder):
     model, inputs = build().eval(), inputs()
     with torch.no_grad():
         for parameter in model.parameters():
-            # Away from the initial zeros and ones, which hide mistakes.
+            # The initial zeros and ones would hide errors.
             parameter.add_(0.1 * torch.randn_like(parameter))
         expected = model(*inputs.values())
     path = folder / f"{name}.onnx"
@@ -147,7 +147,7 @@ def make(name, folder):
         )
     small = onnx.load(path)
     for node in small.graph.node:
-        # Source lines of whoever ran the exporter: most of the file otherwise.
+        # Source lines of the exporting script would be most of the file.
         del node.metadata_props[:]
         node.doc_string = ""
     del small.graph.value_info[:], small.graph.metadata_props[:], small.metadata_props[:]

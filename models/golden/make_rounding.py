@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tiny models whose results hang on how numbers are rounded, rounding/NAME.onnx, with inputs and the right results, rounding/values.safetensors.
+"""Writes tiny models whose results depend on rounding, rounding/NAME.onnx, with inputs and the right results, rounding/values.safetensors.
 
     python models/golden/make_rounding.py models/golden/rounding
 

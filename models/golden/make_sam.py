@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes sam/: tiny SAM and SAM 3 models with random weights, inputs, and what transformers computes with them.
+"""Makes sam/: tiny SAM and SAM 3 models with random weights, inputs, and the results of transformers.
 
     ~/.cache/eutectic-peers/venv/bin/python models/golden/make_sam.py
 
 The venv is that of benches/peers/setup.sh (torch 2.15, torchvision, transformers 5.23). Each model is a folder as
-Hugging Face lays it out (config.json, model.safetensors) with expected.safetensors beside it; some are also stored under the
+Hugging Face lays it out (config.json, model.safetensors) with expected.safetensors; some are also stored under the
 names of the original releases (original.pt, original.safetensors). Results are computed in float64 and stored as float32.
 """
 import json
@@ -33,7 +33,7 @@ OUT = pathlib.Path(__file__).resolve().parent / "sam"
 
 
 def randomise(model, seed):
-    """Weights that make every part matter: transformers' own initialisation leaves tables and biases at zero."""
+    """Sets weights so that every part has an effect: transformers' own initialization leaves tables and biases at zero."""
     generator = torch.Generator().manual_seed(seed)
     for name, value in model.named_parameters():
         noise = torch.randn(value.shape, generator=generator)

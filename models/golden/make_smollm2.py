@@ -44,7 +44,7 @@ def read_tokenizer(folder):
 
 
 def greedy(model, ids):
-    """The likeliest tokens, with the distance of each to the second one; end tokens do not end it."""
+    """Returns the most likely tokens, with the distance of each to the second one. End tokens do not stop it."""
     tokens, margins, past = [], [], None
     step = torch.tensor([ids])
     for _ in range(TOKENS):

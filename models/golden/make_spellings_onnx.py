@@ -20,7 +20,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benches/peers
 import architectures  # noqa: E402
 import zoo  # noqa: E402
 
-# What is smaller than there: two layers, and few tokens, for whose distances exporters write tables.
+# Smaller sizes: two layers, and few tokens, because exporters write tables of their distances.
 TEXT = ({"num_hidden_layers": 2}, lambda: zoo.text(1, 24))
 MODELS = {
     "bert": TEXT,
@@ -31,7 +31,7 @@ MODELS = {
 
 
 def without_names(model):
-    """Values are numbered: what they were called is most of a small file."""
+    """Numbers the values, because names would be most of a small file."""
     graph = model.graph
     kept = {value.name for value in [*graph.input, *graph.output]} | {""}
     number = {}

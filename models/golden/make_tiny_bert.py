@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny-bert/: a two-layer BERT with random weights, its tokenizer, and what transformers computes with it in float64.
+"""Makes tiny-bert/: a two-layer BERT with random weights, its tokenizer, and the results of transformers in float64.
 
 Run once, by hand, in the environment of benches/peers/setup.sh:
     ~/.cache/eutectic-peers/venv/bin/python models/golden/make_tiny_bert.py
@@ -37,7 +37,7 @@ def tokenizer():
 
 
 def randomise(model):
-    """Weights that make every part matter: transformers' own initialisation is nearly the identity."""
+    """Sets weights so that every part has an effect: transformers' own initialization is nearly the identity."""
     generator = torch.Generator().manual_seed(SEED)
     for name, value in model.named_parameters():
         noise = torch.randn(value.shape, generator=generator)

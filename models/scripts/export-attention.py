@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports tiny transformers with random weights to ONNX, in every spelling of attention that torch's exporters have.
+"""Exports tiny transformers with random weights to ONNX, with every form of attention that torch's exporters write.
 
     venv/bin/python models/scripts/export-attention.py FOLDER [GLOB]
 
@@ -24,7 +24,7 @@ GPT = {"vocab_size": 60, "n_positions": 48, "n_embd": 32, "n_layer": 2, "n_head"
 T5 = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
 CLIP = SIZES | {"vocab_size": 60, "max_position_embeddings": 48, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
-# Name: class, configuration, what goes in.
+# Name: class, configuration, inputs.
 MODELS = {
     "bert": (tf.BertModel, tf.BertConfig, SIZES | WORDS, "text"),
     "distilbert": (tf.DistilBertModel, tf.DistilBertConfig, WORDS | {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}, "text"),
@@ -110,7 +110,7 @@ def main():
         try:
             export(name, attention, new, str(path))
             print(f"{label}: written", flush=True)
-        except Exception as error:  # What an exporter cannot do is its business; the others go on.
+        except Exception as error:  # A failing exporter does not stop the others.
             print(f"{label}: {type(error).__name__}: {str(error).strip().splitlines()[0][:160] if str(error).strip() else ''}", flush=True)
 
 

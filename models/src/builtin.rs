@@ -1,4 +1,4 @@
-//! The models that commands know by name: graphs without files, for `demo`, `opt`, `explain` and `bench`.
+//! The models that commands know by name. They are graphs without files, for `demo`, `opt`, `explain` and `bench`.
 
 use crate::{
     bert::{BertConfig, BertOutput},
@@ -10,19 +10,19 @@ use crate::{
 pub struct Builtin {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// One line that describes it.
     pub doc: &'static str,
     /// Its configuration.
     pub config: fn() -> BertConfig,
     /// Its results.
     pub outputs: &'static [BertOutput],
-    /// Number of texts, where a command does not say.
+    /// The default number of texts.
     pub batch: usize,
-    /// Number of tokens of each, where a command does not say.
+    /// The default number of tokens of each text.
     pub sequence: usize,
 }
 
-/// All of them.
+/// All built-in models.
 pub const BUILTINS: &[Builtin] = &[
     Builtin {
         name: "demo",
@@ -50,7 +50,7 @@ pub const BUILTINS: &[Builtin] = &[
     },
 ];
 
-/// The model of that name.
+/// Returns the model of that name.
 pub fn named(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|b| b.name == name)
 }

@@ -1,4 +1,5 @@
-//! Chat templates: messages to the text of a prompt, by the Jinja template of a GGUF file, set up as the transformers library does.
+//! Chat templates: the Jinja template of a GGUF file turns messages into a prompt. The environment is that of the
+//! transformers library.
 
 mod clock;
 
@@ -12,7 +13,7 @@ use crate::{gguf::Gguf, vocabulary::Vocabulary};
 /// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// Who says it: `system`, `user` or `assistant`, in most templates.
+    /// The role: `system`, `user` or `assistant`, in most templates.
     pub role: String,
     /// The text.
     pub content: String,
@@ -34,7 +35,7 @@ pub struct ChatTemplate {
     end: String,
 }
 
-/// Why messages make no prompt.
+/// The reason why messages cannot become a prompt.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot apply the chat template of {}: {problem}", .path.display())]
 pub struct ChatError {
@@ -44,7 +45,7 @@ pub struct ChatError {
     pub problem: String,
 }
 
-/// Steps of a template: conversations take thousands, and a template without an end is stopped.
+/// The limit on steps of a template. Conversations take thousands; the limit ends an infinite loop.
 const MOST_STEPS: u64 = 50_000_000;
 
 impl ChatTemplate {
@@ -59,10 +60,10 @@ impl ChatTemplate {
         })
     }
 
-    /// Returns the prompt of a conversation. With `asks`, it ends where the model's answer begins.
+    /// Returns the prompt of a conversation. If `asks`, it ends where the model's answer begins.
     ///
     /// # Errors
-    /// When the template is wrong, or refuses the messages.
+    /// If the template is wrong or rejects the messages.
     pub fn apply(&self, messages: &[Message], asks: bool) -> Result<String, ChatError> {
         let text = self.rendered(messages, asks);
         text.map_err(|error| ChatError { path: self.path.clone(), problem: format!("{error:#}") })
@@ -73,7 +74,7 @@ impl ChatTemplate {
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_fuel(Some(MOST_STEPS));
-        // Templates call methods of Python's texts and dictionaries.
+        // Templates call methods of Python's strings and dictionaries.
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", |problem: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, problem))
@@ -90,7 +91,7 @@ impl ChatTemplate {
     }
 }
 
-/// As Python's `json.dumps`, without escapes for HTML.
+/// Writes JSON as Python's `json.dumps` does, without escapes for HTML.
 fn json(value: Value) -> Result<Value, Error> {
     let text = serde_json::to_string(&value);
     text.map(Value::from_safe_string).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))

@@ -1,4 +1,4 @@
-//! Reading `config.json` of the transformers library: every field that is missing or wrong is said at once.
+//! Reads `config.json` of the transformers library. Errors list every field that is missing or wrong.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::nn::Activation;
 
-/// Why a configuration cannot be used.
+/// The reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -18,7 +18,7 @@ pub enum ConfigError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It is not a JSON object.
@@ -26,17 +26,17 @@ pub enum ConfigError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The error and its position.
         problem: String,
     },
     /// Fields are missing or wrong.
-    #[error("{}: not the configuration of {of}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    #[error("{}: cannot read the configuration of {of}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
     Fields {
         /// The file.
         path: PathBuf,
         /// The kind of model, as in `a BERT encoder`.
         of: &'static str,
-        /// One line for each field that is missing or wrong, with what is expected.
+        /// One line for each field that is missing or wrong, with the expected value.
         problems: Vec<String>,
     },
 }
@@ -53,10 +53,10 @@ pub(crate) fn read<T>(
     parse(&fields).map_err(|problems| ConfigError::Fields { path: path.into(), of, problems })
 }
 
-/// Reads the fields of an object, and remembers what is wrong with them.
+/// The fields of an object, with a list of problems.
 pub(crate) struct Fields<'a> {
     fields: &'a Map<String, Value>,
-    /// Where the object is, as in `vision_config.`; empty for the file's own.
+    /// The path of the object, such as `vision_config.`. It is empty at the top level.
     place: String,
     problems: Vec<String>,
 }
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
         self.problems.push(format!("{}{name}: expected {expected}, found {found}", self.place));
     }
 
-    /// Whether there is a field of that name that says something.
+    /// Returns whether the object has a field of that name with a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some_and(|v| !v.is_null())
     }
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         read
     }
 
-    /// A field that takes a default where it is missing.
+    /// Returns a field, or the default if it is missing.
     pub(crate) fn optional<T>(
         &mut self,
         name: &str,
@@ -112,17 +112,17 @@ impl<'a> Fields<'a> {
         self.required(name, expected, |v| serde_json::from_value(v.clone()).ok().filter(valid))
     }
 
-    /// An extent. It has a limit, so that a damaged file is an error here and not a lack of memory later.
+    /// Returns an extent. The limit makes a damaged file an error here, not an out-of-memory error later.
     pub(crate) fn size(&mut self, name: &str, limit: usize) -> Option<usize> {
         self.check(name, &format!("an integer from 1 to {limit}"), |n| (1..=limit).contains(n))
     }
 
-    /// An extent that takes a default where it is missing.
+    /// Returns an extent, or the default if it is missing.
     pub(crate) fn size_or(&mut self, name: &str, limit: usize, default: usize) -> Option<usize> {
         if self.has(name) { self.size(name, limit) } else { Some(default) }
     }
 
-    /// Height and width: one number for both, or a list of two.
+    /// Returns height and width: one number for both, or a list of two.
     pub(crate) fn pair_or(&mut self, name: &str, limit: usize, default: usize) -> Option<[usize; 2]> {
         let expected = format!("an integer from 1 to {limit}, or a list of two of these");
         self.optional(name, &expected, [default; 2], |v| {
@@ -133,35 +133,35 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A small positive number that is added where something is divided by.
+    /// Returns the small positive number that is added to divisors.
     pub(crate) fn eps_or(&mut self, name: &str, default: f64) -> Option<f64> {
         self.optional(name, "a number above 0 and below 1", default, |v| v.as_f64().filter(|x| *x > 0.0 && *x < 1.0))
     }
 
-    /// A truth value.
+    /// Returns a truth value.
     pub(crate) fn flag_or(&mut self, name: &str, default: bool) -> Option<bool> {
         self.optional(name, "true or false", default, Value::as_bool)
     }
 
-    /// Numbers of layers.
+    /// Returns a list of layer indices.
     pub(crate) fn indices_or(&mut self, name: &str, default: &[usize]) -> Option<Vec<usize>> {
         let read = |v: &Value| serde_json::from_value(v.clone()).ok();
         self.optional(name, "a list of integers", default.to_vec(), read)
     }
 
-    /// The name of an activation.
+    /// Returns the name of an activation.
     pub(crate) fn activation(&mut self, name: &str) -> Option<Activation> {
         let names: Vec<_> = Activation::names().collect();
         let expected = format!("one of {}", names.join(", "));
         self.required(name, &expected, |v| v.as_str().and_then(Activation::named))
     }
 
-    /// The name of an activation, which takes a default where it is missing.
+    /// Returns the name of an activation, or the default if it is missing.
     pub(crate) fn activation_or(&mut self, name: &str, default: Activation) -> Option<Activation> {
         if self.has(name) { self.activation(name) } else { Some(default) }
     }
 
-    /// A field that may be missing, but only have one value.
+    /// Checks a field that may be missing, but otherwise must have this value.
     pub(crate) fn fixed(&mut self, name: &str, expected: impl Into<Value>) {
         let expected = expected.into();
         match self.fields.get(name) {
@@ -171,7 +171,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads an object within this one; an empty one where it is missing.
+    /// Reads a nested object. A missing one counts as empty.
     pub(crate) fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
         let empty = Map::new();
         let fields = match self.fields.get(name) {
@@ -188,7 +188,7 @@ impl<'a> Fields<'a> {
         result
     }
 
-    /// What was read, unless there were problems.
+    /// Returns the value that was read, unless there were problems.
     pub(crate) fn done<T>(self, read: Option<T>) -> Result<T, Vec<String>> {
         match (read, self.problems.is_empty()) {
             (Some(read), true) => Ok(read),

@@ -1,7 +1,7 @@
-//! Language models of one family, decoders that read a cache of keys and values, configured by the metadata of a GGUF file.
+//! Decoder language models with a cache of keys and values. The metadata of a GGUF file configures them.
 //!
-//! The graph takes a chunk of tokens and appends their keys and values to states, in place; both the chunk's length and the cache's are
-//! extents at run time, so that one program reads a prompt and generates.
+//! The graph takes a chunk of tokens and appends their keys and values to states, in place. The lengths of the chunk
+//! and the cache are run-time extents. So one program reads prompts and generates text.
 
 mod architecture;
 mod config;
@@ -17,20 +17,21 @@ pub use self::{
 };
 use crate::gguf::{Gguf, TensorInfo};
 
-/// The extent of the tokens that a run takes.
+/// The run-time extent of the tokens that a run takes.
 pub const TOKENS: &str = "tokens";
-/// The extent of the tokens that the cache holds after a run.
+/// The run-time extent of the tokens that the cache contains after a run.
 pub const CACHED: &str = "cached";
-/// Tokens of a prompt that run together at most.
+/// The largest number of prompt tokens in one run.
 pub const CHUNK: usize = 64;
 
 /// The element type of the keys and values in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheType {
-    /// 16-bit floats, which take half of the memory.
-    F16,
-    /// What products accumulate in, so that keys and values are not rounded. On the CPU, tokens are faster so.
+    /// 16-bit floats. They halve the memory of the cache and the time to read it. Keys and values beyond ±65,504 become
+    /// infinite.
     #[default]
+    F16,
+    /// The type in which they were computed. Keys and values are not rounded.
     F32,
 }
 
@@ -52,21 +53,35 @@ pub struct Decoder {
     tensors: BTreeMap<String, TensorInfo>,
 }
 
-/// Why a file is no decoder that can be built: everything at once.
+/// The reasons why no decoder can be built from a file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot build a model from {}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
 pub struct DecoderError {
     /// The file.
     pub path: PathBuf,
-    /// Each thing that is missing, wrong or not supported.
+    /// Each problem: a value or a tensor that is missing, wrong or not supported.
     pub problems: Vec<String>,
 }
 
 impl Decoder {
-    /// Makes the decoder of a file, with room for `positions` tokens: no more than it was trained for, and by default as many.
+    /// Returns the decoder of a file. `positions` limits the number of tokens in the cache. The default, and the
+    /// maximum, is the number that the model was trained for.
+    ///
+    /// ```
+    /// use eutectic_models::{decoder::Decoder, gguf::Gguf};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/gguf/llama.gguf");
+    /// let decoder = Decoder::new(&Gguf::open(path)?, Some(64))?;
+    /// let graph = decoder.program(16)?; // for chunks of up to 16 tokens
+    /// let inputs: Vec<&str> = graph.named("input").map(|(name, _)| name).collect();
+    /// assert_eq!(inputs, ["ids", "at", "last"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Every value and tensor that is missing, wrong, or unknown to the architecture's builder.
+    /// If values or tensors are missing, wrong, or unknown to the architecture. The error lists all of them.
     pub fn new(gguf: &Gguf, positions: Option<usize>) -> Result<Decoder, Box<DecoderError>> {
         let fault = |problems: Vec<String>| Box::new(DecoderError { path: gguf.path().into(), problems });
         let config = DecoderConfig::read(gguf, positions).map_err(fault)?;
@@ -86,8 +101,9 @@ impl Decoder {
         &self.config
     }
 
-    /// Returns the bytes that a run of one token has to read, with `cached` tokens in the cache: the weights as the file has them, and the
-    /// keys and values. Of a table of embeddings that is no factor of the logits too, a row is read, which is not counted.
+    /// Returns the number of bytes that a run of one token reads, with `cached` tokens in the cache: the weights in the
+    /// file's formats, and the keys and values. An embedding table that is not also a factor of the logits is not
+    /// counted, because only one row is read.
     pub fn read_bytes(&self, cached: usize) -> usize {
         let is_read = |name: &str| self.config.tied || name != "token_embd.weight";
         let weights = self.tensors.iter().filter(|(name, _)| is_read(name)).map(|(_, tensor)| tensor.bytes());
@@ -96,30 +112,32 @@ impl Decoder {
         weights.sum::<usize>() + cache
     }
 
-    /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache; see [`Decoder::program`].
+    /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache. See [`Decoder::program`]
+    /// for run-time extents.
     ///
-    /// Its inputs are `ids i64[tokens]`; `at i64[]`, the place of the first of them; and `last i64[1]`, the token of the chunk whose
-    /// logits are the output, `logits f32[1 vocabulary]`.
+    /// Its inputs are `ids i64[tokens]`; `at i64[]`, the position of the first of them; and `last i64[1]`, the index of
+    /// the token whose logits are returned. The output is `logits f32[1 vocabulary]`.
     ///
     /// # Errors
-    /// When an extent is 0 or beyond the room of the cache.
+    /// If an extent is 0 or exceeds the capacity of the cache.
     pub fn graph(&self, tokens: impl Into<Dim>, cached: impl Into<Dim>) -> Result<Graph, GraphError> {
         let formats = |name: &str| self.tensors.get(name).map(|tensor| tensor.format);
         graph::build(&self.config, &formats, [tokens.into(), cached.into()], self.cache.dtype())
     }
 
-    /// Builds the program that reads any number of tokens up to `chunk`, and leaves any number in the cache up to
-    /// [`DecoderConfig::positions`]: the extents [`TOKENS`] and [`CACHED`] at run time.
+    /// Builds the program for any number of tokens up to `chunk`, and any cache length up to
+    /// [`DecoderConfig::positions`]. These are the run-time extents [`TOKENS`] and [`CACHED`].
     ///
     /// # Errors
-    /// As [`Decoder::graph`].
+    /// See [`Decoder::graph`].
     pub fn program(&self, chunk: usize) -> Result<Graph, GraphError> {
         let positions = self.config.positions;
         let extent = |name: &str, most: usize| Dim::between(name, 1, most as i64);
         self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, positions))
     }
 
-    /// Returns the value of a parameter of the program: a field of a tensor as the file has it, or a table of the configuration.
+    /// Returns the value of a parameter of the program: a field of a tensor of the file, or a table that the
+    /// configuration determines.
     pub fn param(&self, name: &str) -> Option<Tensor> {
         if let Some(table) = self.config.rotation(name) {
             return Some(table);
@@ -132,10 +150,10 @@ impl Decoder {
     /// Returns a line for each difference between the tensors of the file and those that the program needs.
     fn misfits(&self) -> Vec<String> {
         let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        // It is part of the tables of angles.
+        // The tables of angles include these factors.
         unused.remove(config::FACTORS);
         let mut problems = Vec::new();
-        // Without formats, the program has a parameter for each tensor.
+        // Without formats, the graph has one parameter for each tensor.
         let graph = match graph::build(&self.config, &|_| None, [1_usize, 1].map(Dim::from), DType::F32) {
             Ok(graph) => graph,
             Err(error) => return vec![error.to_string()],
@@ -143,16 +161,16 @@ impl Decoder {
         for (name, id) in graph.named("param").filter(|(name, _)| self.config.rotation_shape(name).is_none()) {
             let expected = graph.ty(id);
             match unused.remove(name) {
-                None => problems.push(format!("the tensor `{name}`, {expected}, is missing")),
+                None => problems.push(format!("the tensor `{name}` of type {expected} is missing")),
                 Some(tensor) if Type::tensor(DType::F32, &tensor.dims) != *expected => {
                     let found = Type::tensor(DType::F32, &tensor.dims);
-                    problems.push(format!("the tensor `{name}` should be {expected}, it is {found}"));
+                    problems.push(format!("the tensor `{name}` should be {expected}, but is {found}"));
                 }
                 Some(_) => {}
             }
         }
         let of = self.config.architecture.name;
-        problems.extend(unused.keys().map(|name| format!("the tensor `{name}` is unknown in the architecture {of}")));
+        problems.extend(unused.keys().map(|name| format!("the architecture {of} has no tensor `{name}`")));
         problems
     }
 }

@@ -1,7 +1,8 @@
 //! GGUF files (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>): metadata and tensors, mapped into memory.
 //!
-//! A format of blocks is a graph in text form (`gguf/formats/`): programs hold it, and have the fields of its blocks as parameters. So
-//! weights stay packed as long as kernels read them so, and decode to the bits that ggml gives.
+//! A format of blocks is a graph in text form (`gguf/formats/`). Programs contain this graph, and its inputs, the
+//! fields of blocks, are their parameters. So weights stay packed until a kernel reads them. They decode to the same
+//! bits as in ggml.
 
 mod error;
 mod file;

@@ -1,5 +1,5 @@
-//! Images as models take them: resized, normalised and padded; and masks brought back to the image's size. Files are read with the
-//! feature `vision`.
+//! Preparation of images for models (resizing, normalization, padding), and resizing of masks to the original image.
+//! The feature `vision` adds the reader of image files.
 
 #[cfg(feature = "vision")]
 mod file;
@@ -9,14 +9,14 @@ use eutectic_ir::Tensor;
 #[cfg(feature = "vision")]
 pub use file::{ImageError, open};
 
-/// What a model expects of an image.
+/// The preprocessing of images for a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preprocessing {
-    /// Whether the sides keep their ratio; then zeros fill up what is left below or to the right, after normalising.
+    /// Whether the aspect ratio is kept. After normalization, zeros then pad the image at the bottom or at the right.
     pub keeps_ratio: bool,
-    /// What is subtracted from the colours, which are in 0..=255.
+    /// The mean of each colour, which is subtracted. Colours are in 0..=255.
     pub mean: [f64; 3],
-    /// What they are divided by then.
+    /// The deviation of each colour, which divides the difference.
     pub deviation: [f64; 3],
 }
 
@@ -32,21 +32,21 @@ pub const SAM3: Preprocessing = Preprocessing { keeps_ratio: false, mean: [127.5
 pub struct Prepared {
     /// `f32[1 3 H W]`.
     pub pixels: Tensor,
-    /// Rows and columns of the image as it was.
+    /// Rows and columns of the original image.
     pub original: [usize; 2],
-    /// Rows and columns of the part of the pixels that shows the image.
+    /// Rows and columns of the pixels that show the image. The rest is padding.
     pub resized: [usize; 2],
 }
 
 impl Prepared {
-    /// Where a point of the original image is in the pixels, x before y.
+    /// Maps a point (x, y) of the original image to the pixels.
     pub fn point(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let scaled = |at: f64, n: usize| at * self.resized[n] as f64 / self.original[n] as f64;
         [scaled(x, 1), scaled(y, 0)]
     }
 
-    /// A mask of a model, in some fraction of the pixels' size, at the size of the original image: scaled up, cropped to what shows the image, and
-    /// scaled again, bilinearly.
+    /// Resizes a mask to the original image. The mask has a fraction of the pixels' size. It is scaled up, cropped to
+    /// the part that shows the image, and scaled again, bilinearly.
     pub fn unprepare(&self, mask: &[f32], [rows, columns]: [usize; 2]) -> Vec<f32> {
         let [height, width] = [2, 3].map(|axis| self.pixels.dims()[axis]);
         let whole = scaled(mask, [rows, columns], [height, width]);
@@ -54,16 +54,16 @@ impl Prepared {
         scaled(&kept.copied().collect::<Vec<_>>(), self.resized, self.original)
     }
 
-    /// The part of the pixels' size that shows the image, of a grid of that many rows and columns; at least one each way.
+    /// Returns the rows and columns of a grid that show the image, at least one of each.
     pub fn shown(&self, [rows, columns]: [usize; 2]) -> [usize; 2] {
         let share = |n: usize, of: usize| (self.resized[n] * of).div_ceil(self.pixels.dims()[n + 2]).clamp(1, of);
         [share(0, rows), share(1, columns)]
     }
 }
 
-/// Bilinear scaling with half-pixel centres and no antialiasing, as torch's `interpolate`.
+/// Resizes an image bilinearly, with half-pixel centres and without antialiasing, as torch's `interpolate` does.
 pub fn scaled(image: &[f32], from: [usize; 2], to: [usize; 2]) -> Vec<f32> {
-    // For each new row or column, the two old ones that it lies between, and the share of the second.
+    // For each new row or column: the two old neighbours, and the weight of the second.
     let places = |n: usize| -> Vec<(usize, usize, f32)> {
         let place = |o: usize| {
             let at = ((o as f64 + 0.5) * from[n] as f64 / to[n] as f64 - 0.5).max(0.0);

@@ -1,4 +1,4 @@
-//! A language model from a GGUF file: the decoder, the vocabulary and the template of conversations, checked together.
+//! A language model from a GGUF file: decoder, vocabulary and chat template, checked together.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{
     vocabulary::{Vocabulary, VocabularyError},
 };
 
-/// A language model that is not compiled yet.
+/// A language model that has not been compiled.
 #[derive(Debug)]
 pub struct LanguageModel {
     gguf: Gguf,
@@ -18,23 +18,23 @@ pub struct LanguageModel {
     trained: usize,
 }
 
-/// Why a language model cannot be used.
+/// The reason why a language model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LanguageError {
     /// The file cannot be read.
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// No decoder can be built of it.
+    /// No decoder can be built from it.
     #[error(transparent)]
     Decoder(#[from] Box<DecoderError>),
-    /// Its vocabulary cannot be used, or a text has no tokens in it.
+    /// Its vocabulary cannot be used, or it cannot tokenize a text.
     #[error(transparent)]
     Vocabulary(#[from] VocabularyError),
-    /// Messages make no prompt.
+    /// The messages cannot become a prompt.
     #[error(transparent)]
     Chat(#[from] ChatError),
     /// The file has more tokens than embeddings.
-    #[error("{}: {tokens} tokens, but embeddings for {embedded}; convert the model again", .path.display())]
+    #[error("{}: the vocabulary has {tokens} tokens, but there are embeddings for {embedded}; convert the model again", .path.display())]
     Embeddings {
         /// The file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum LanguageError {
         /// The number of embeddings.
         embedded: usize,
     },
-    /// The file has no template.
+    /// The file has no chat template.
     #[error("{} has no chat template; give the prompt as plain text", .path.display())]
     NoTemplate {
         /// The file.
@@ -55,7 +55,7 @@ impl LanguageModel {
     /// Opens a GGUF file.
     ///
     /// # Errors
-    /// When the file is damaged; else all that is missing or not supported.
+    /// If the file is damaged, or something is missing or not supported. The error lists everything that is.
     pub fn open(path: impl AsRef<Path>) -> Result<LanguageModel, LanguageError> {
         let gguf = Gguf::open(path)?;
         let decoder = Decoder::new(&gguf, None)?;
@@ -68,10 +68,10 @@ impl LanguageModel {
         Ok(LanguageModel { gguf, vocabulary, template, trained: decoder.config().trained })
     }
 
-    /// Makes the decoder, with room for a number of tokens: no more than it was trained for.
+    /// Creates the decoder, with room for at most `room` tokens, and at most the number that it was trained for.
     ///
     /// # Errors
-    /// As [`Decoder::new`].
+    /// See [`Decoder::new`].
     pub fn decoder(&self, room: usize) -> Result<Decoder, LanguageError> {
         Ok(Decoder::new(&self.gguf, Some(room))?)
     }
@@ -81,7 +81,7 @@ impl LanguageModel {
         &self.gguf
     }
 
-    /// Returns the most tokens of a text that the model was trained for.
+    /// Returns the number of tokens that the model was trained for.
     pub fn trained(&self) -> usize {
         self.trained
     }
@@ -91,7 +91,7 @@ impl LanguageModel {
         &self.vocabulary
     }
 
-    /// Returns the template of conversations, if the file has one.
+    /// Returns the chat template, if the file has one.
     pub fn template(&self) -> Option<&ChatTemplate> {
         self.template.as_ref()
     }
@@ -99,19 +99,19 @@ impl LanguageModel {
     /// Returns the tokens of a prompt.
     ///
     /// # Errors
-    /// When the text has no tokens in this vocabulary.
+    /// If the vocabulary cannot tokenize the text.
     pub fn prompt(&self, text: &str) -> Result<Vec<u32>, LanguageError> {
         Ok(self.vocabulary.encode(text, true)?)
     }
 
-    /// Returns the tokens of a conversation, up to where the model answers.
+    /// Returns the tokens of a conversation, up to the start of the model's answer.
     ///
     /// # Errors
-    /// When the file has no template, or the template refuses the messages.
+    /// If the file has no chat template, or the template rejects the messages.
     pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, LanguageError> {
         let template = self.template.as_ref();
         let template = template.ok_or_else(|| LanguageError::NoTemplate { path: self.gguf.path().into() })?;
-        // A template writes the tokens that begin and end a text itself.
+        // A template itself writes the tokens that begin and end a text.
         Ok(self.vocabulary.encode(&template.apply(messages, true)?, false)?)
     }
 }

@@ -1,7 +1,8 @@
-//! Models: loaders for weights and tokens, and builders that turn a configuration into a graph. Nothing is compiled here.
+//! Loaders for weights and tokens, and builders that turn a model's configuration into a graph. This crate compiles
+//! nothing.
 //!
-//! Features: `onnx` (the reader of ONNX files), `text` (tokens and text models), `vision` (the reader of images); all are
-//! on unless they are switched off.
+//! Features: `onnx` (the reader of ONNX files), `text` (tokens and text models), `vision` (the reader of images). All
+//! are on by default.
 
 pub mod bert;
 pub mod builtin;

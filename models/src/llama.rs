@@ -1,5 +1,5 @@
-//! Decoders in the manner of Llama (Touvron et al. 2023): RMS norms, rotary embeddings, SwiGLU, heads that share keys and values; as a step
-//! of one token whose keys and values are states, or over a whole sequence.
+//! Decoders in the style of Llama (Touvron et al. 2023), with RMS norms, rotary embeddings, SwiGLU and shared heads of
+//! keys and values. A graph computes either one token, with keys and values as states, or a whole sequence.
 
 use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
 
@@ -8,31 +8,32 @@ use crate::nn::Built;
 /// The sizes of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LlamaConfig {
-    /// Layers.
+    /// The number of layers.
     pub layers: usize,
-    /// Heads of the queries.
+    /// The number of query heads.
     pub heads: usize,
-    /// Heads of the keys and values, which divide those of the queries.
+    /// The number of heads of keys and values. It divides the number of query heads.
     pub groups: usize,
-    /// Elements of a head; even.
+    /// The width of a head, which is even.
     pub depth: usize,
-    /// Elements between the two products of a layer's second half.
+    /// The width between the two products of the feed-forward part.
     pub inner: usize,
-    /// Tokens that there are.
+    /// The number of token ids.
     pub words: usize,
-    /// The most tokens of a sequence.
+    /// The largest number of tokens in a sequence.
     pub positions: usize,
-    /// Whether logits are products with the embedding, instead of with a matrix of their own.
+    /// Whether the embedding table is also the matrix of the logits.
     pub tied: bool,
     /// The base of the angles.
     pub theta: f64,
 }
 
-/// What a layer's attention sees of a sequence.
+/// The keys and values that a layer attends to.
 enum Cache {
-    /// The whole sequence at once.
+    /// Those of the whole sequence, which is computed at once.
     None,
-    /// States of so many rows: whether each is the one token's, and, unless it is all of them, whether the token sees it.
+    /// States with these rows. The mask `here` marks the token's own row. The mask `seen` marks visible rows; `None` if
+    /// all are visible.
     Rows { rows: Dim, here: NodeId, seen: Option<NodeId> },
 }
 
@@ -45,7 +46,7 @@ fn shape(dims: &[usize]) -> Shape {
 }
 
 impl LlamaConfig {
-    /// The sizes of Llama 3.2 1B.
+    /// Returns the sizes of Llama 3.2 1B.
     pub fn one_billion(positions: usize) -> LlamaConfig {
         LlamaConfig {
             layers: 16,
@@ -60,21 +61,22 @@ impl LlamaConfig {
         }
     }
 
-    /// Elements of a token between layers.
+    /// Returns the width of the hidden state.
     pub fn width(&self) -> usize {
         self.heads * self.depth
     }
 
-    /// Bytes of a row of a layer's keys, or of its values.
+    /// Returns the number of bytes in a row of a layer's keys, or of its values.
     pub fn row_bytes(&self) -> usize {
         self.groups * self.depth * DType::F32.size()
     }
 
-    /// One token `id i64[1]`, at the place `at i64[]` of a sequence, with states of so many rows for the keys and values of each layer:
-    /// to its logits. A masked one sees the rows up to its own; otherwise it sees all that there are.
+    /// Returns the graph from one token `id i64[1]` at the position `at i64[]` of a sequence to its logits. Each layer
+    /// has states of `rows` rows for keys and values. If `masked`, the token attends to the rows up to its own, and
+    /// otherwise to all rows.
     ///
     /// # Errors
-    /// When sizes do not fit each other.
+    /// If sizes do not fit each other.
     pub fn step(&self, rows: impl Into<Dim>, masked: bool) -> Built<Graph> {
         let rows: Dim = rows.into();
         let mut g = Graph::new("step");
@@ -96,10 +98,10 @@ impl LlamaConfig {
         Ok(g)
     }
 
-    /// A whole sequence of tokens `ids i64[tokens]`: to the logits of each.
+    /// Returns the graph from a whole sequence of tokens `ids i64[tokens]` to the logits of each.
     ///
     /// # Errors
-    /// When sizes do not fit each other.
+    /// If sizes do not fit each other.
     pub fn whole(&self, tokens: usize) -> Built<Graph> {
         let mut g = Graph::new("whole");
         let ids = g.input("ids", Type::tensor(DType::I64, &[tokens]))?;
@@ -111,7 +113,7 @@ impl LlamaConfig {
         Ok(g)
     }
 
-    /// The values of the parameters `cos` and `sin`, `[positions depth/2]`.
+    /// Returns the values of the parameters `cos` and `sin`, `[positions depth/2]`.
     pub fn rotation(&self) -> [(&'static str, Tensor); 2] {
         let pairs = self.depth / 2;
         let angle = |i: usize| (i / pairs) as f64 / self.theta.powf((i % pairs) as f64 / pairs as f64);
@@ -127,7 +129,7 @@ impl LlamaConfig {
         Ok([g.param("cos", ty.clone())?, g.param("sin", ty)?])
     }
 
-    /// `ids` and `angles` (cosine and sine for each token) to logits.
+    /// Builds the graph from `ids` and `angles` (cosine and sine for each token) to logits.
     fn build(&self, g: &mut Graph, ids: NodeId, angles: [NodeId; 2], tokens: usize, cache: &Cache) -> Built<()> {
         let table = g.param("embedding", f32s(&[self.words, self.width()]))?;
         let mut x = g.gather(table, ids, 0)?;

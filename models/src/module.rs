@@ -1,52 +1,52 @@
-//! Modules as torch has them: layers whose parameters are named by the path of the module that they belong to.
+//! Layers in the style of torch modules. Parameters are named by the path of their module.
 
 use eutectic_ir::{Attr, DType, Dim, Graph, NodeId, Shape, Type};
 
 use crate::nn::{Built, Form, reshape, swap_last_two, transpose};
 
-/// The module that is being built.
+/// The module under construction.
 pub struct ModuleBuilder<'a> {
-    /// The graph that it is built into.
+    /// The graph that receives the ops.
     pub g: &'a mut Graph,
-    /// The ops that it is written in.
+    /// The form of the ops.
     pub form: Form,
 }
 
 /// A convolution without dilation and groups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conv {
-    /// Channels that go in and come out.
+    /// Input and output channels.
     pub channels: [usize; 2],
-    /// Rows and columns of the weights.
+    /// The number of rows, and of columns, of the kernel.
     pub size: usize,
-    /// Elements from one window to the next.
+    /// The stride of the windows.
     pub stride: usize,
-    /// Zeros around the image.
+    /// The number of zeros on each side of the image.
     pub pad: usize,
     /// Whether there is a bias.
     pub bias: bool,
 }
 
 impl ModuleBuilder<'_> {
-    /// Builds a part of this module: values remember it, and parameters are named after it.
+    /// Builds a submodule. Its values have its path as origin, and its parameters are named after it.
     pub fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut ModuleBuilder<'_>) -> T) -> T {
         let form = self.form;
         self.g.within(part, |g| build(&mut ModuleBuilder { g, form }))
     }
 
-    /// A parameter of this module.
+    /// Returns a parameter of this module.
     ///
     /// # Errors
-    /// When it is there already.
+    /// If a parameter of that name already exists.
     pub fn param(&mut self, name: &str, dims: &[usize]) -> Built {
         let name = format!("{}.{name}", self.g.origin().path());
         self.g.param(&name, Type::tensor(DType::F32, dims))
     }
 
-    /// `Linear`: x wᵀ + b over the last axis.
+    /// Adds `Linear`: x wᵀ + b over the last axis.
     pub(crate) fn linear(&mut self, part: &str, x: NodeId, [from, to]: [usize; 2], bias: bool) -> Built {
         self.within(part, |m| {
-            // torch keeps the weight of a linear layer as [out in].
+            // torch stores the weight of a linear layer as [out in].
             let stored = m.param("weight", &[to, from])?;
             let weight = swap_last_two(m.g, stored)?;
             if !bias {
@@ -57,7 +57,7 @@ impl ModuleBuilder<'_> {
         })
     }
 
-    /// `LayerNorm` over the last axis.
+    /// Adds `LayerNorm` over the last axis.
     pub(crate) fn layernorm(&mut self, part: &str, x: NodeId, width: usize, eps: f64) -> Built {
         self.within(part, |m| {
             let params = [m.param("weight", &[width])?, m.param("bias", &[width])?];
@@ -65,14 +65,14 @@ impl ModuleBuilder<'_> {
         })
     }
 
-    /// The layer norm over the channels of images [N C H W].
+    /// Returns the layer norm over the channels of images [N C H W].
     pub(crate) fn channel_norm(&mut self, part: &str, x: NodeId, channels: usize, eps: f64) -> Built {
         let last = channels_last(self.g, x)?;
         let normal = self.layernorm(part, last, channels, eps)?;
         channels_first(self.g, normal)
     }
 
-    /// `Conv2d` of images [N C H W].
+    /// Adds `Conv2d` of images [N C H W].
     pub(crate) fn conv(&mut self, part: &str, x: NodeId, conv: Conv) -> Built {
         let Conv { channels: [from, to], size, stride, pad, bias } = conv;
         self.within(part, |m| {
@@ -84,10 +84,10 @@ impl ModuleBuilder<'_> {
         })
     }
 
-    /// `ConvTranspose2d` of images [N C H W], with windows that do not overlap.
+    /// Adds `ConvTranspose2d` of images [N C H W]. The windows must not overlap.
     pub(crate) fn conv_transpose(&mut self, part: &str, x: NodeId, [from, to]: [usize; 2], size: usize) -> Built {
         self.within(part, |m| {
-            // Here torch keeps the channels that go in first.
+            // In this module, torch stores input channels first.
             let (weight, bias) = (m.param("weight", &[from, to, size, size])?, m.param("bias", &[to])?);
             let sum = m.g.apply("conv-transpose", &[x, weight], &[("stride", square(size))])?;
             let bias = reshaped(m.g, bias, &[to, 1, 1])?;
@@ -95,17 +95,18 @@ impl ModuleBuilder<'_> {
         })
     }
 
-    /// `MaxPool2d` of images [N C H W], with windows that do not overlap; what is left at the ends is dropped.
+    /// Adds `MaxPool2d` of images [N C H W] with windows that do not overlap. Rows and columns that do not fill a
+    /// window are dropped.
     pub(crate) fn max_pool(&mut self, x: NodeId, size: usize) -> Built {
         self.g.apply("max-pool", &[x], &[("size", square(size)), ("stride", square(size))])
     }
 
-    /// An activation, element by element.
+    /// Returns an activation, element by element.
     pub(crate) fn activation(&mut self, x: NodeId, activation: crate::nn::Activation) -> Built {
         self.form.activation(self.g, x, activation)
     }
 
-    /// x + y.
+    /// Returns x + y.
     pub(crate) fn add(&mut self, x: NodeId, y: NodeId) -> Built {
         self.g.apply("add", &[x, y], &[])
     }
@@ -115,33 +116,33 @@ fn square(n: usize) -> Attr {
     Attr::Shape([Dim::from(n), Dim::from(n)].into_iter().collect())
 }
 
-/// The same elements in another shape of known extents.
+/// Returns the same elements in another shape of known extents.
 pub(crate) fn reshaped(g: &mut Graph, x: NodeId, dims: &[usize]) -> Built {
     reshape(g, x, &dims.iter().map(|n| Dim::from(*n)).collect::<Vec<_>>())
 }
 
-/// Repeated along axes of extent 1, and outer ones that are added.
+/// Broadcasts to a shape of known extents.
 pub(crate) fn expanded(g: &mut Graph, x: NodeId, dims: &[usize]) -> Built {
     g.apply("expand", &[x], &[("shape", Attr::Shape(dims.iter().map(|n| Dim::from(*n)).collect::<Shape>()))])
 }
 
-/// `len` elements of an axis from `at` on.
+/// Returns `len` elements of an axis, starting at `at`.
 pub(crate) fn slice(g: &mut Graph, x: NodeId, axis: i64, at: usize, len: usize) -> Built {
     g.apply("slice", &[x], &[("axis", axis.into()), ("at", (at as i64).into()), ("len", (len as i64).into())])
 }
 
-/// One after the other along an axis.
+/// Concatenates values along an axis.
 pub(crate) fn concat(g: &mut Graph, parts: &[NodeId], axis: i64) -> Built {
     let (first, rest) = parts.split_first().expect("there is something to put together");
     rest.iter().try_fold(*first, |all, part| g.apply("concat", &[all, *part], &[("axis", axis.into())]))
 }
 
-/// [N C H W] as [N H W C].
+/// Transposes [N C H W] to [N H W C].
 pub(crate) fn channels_last(g: &mut Graph, x: NodeId) -> Built {
     transpose(g, x, &[0, 2, 3, 1])
 }
 
-/// [N H W C] as [N C H W].
+/// Transposes [N H W C] to [N C H W].
 pub(crate) fn channels_first(g: &mut Graph, x: NodeId) -> Built {
     transpose(g, x, &[0, 3, 1, 2])
 }

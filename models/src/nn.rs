@@ -1,21 +1,21 @@
-//! The layers of which models consist, each in two forms: as one composite op, or as the primitives that define it.
+//! The layers of models. Each has two forms: a composite op, or the primitives that define it.
 
 use eutectic_ir::{Attr, Dim, Graph, GraphError, NodeId, Shape};
 
-/// What building a part of a model comes to: its result, or what is wrong with an op.
+/// The result of building a part of a model, or the error of an op.
 pub(crate) type Built<T = NodeId> = Result<T, GraphError>;
 
-/// In which ops a model is written. Both forms compute the same and have the same parameters.
+/// The ops in which a model is written. Both forms compute the same values and have the same parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// `linear`, `layernorm`, `sdpa`, `act`: what hand-written models say.
+    /// `linear`, `layernorm`, `sdpa`, `act`, as in hand-written models.
     #[default]
     Composite,
-    /// Only `matmul`, arithmetic, `erf`, `exp`, …, reductions and views: what exporters leave of a model.
+    /// Only `matmul`, arithmetic, `erf`, `exp` and the like, reductions and views, as exporters write models.
     Primitive,
 }
 
-/// The function between two linear layers.
+/// The activation between two linear layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// max(x, 0).
@@ -31,7 +31,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Each with the names that configurations of the transformers library give it.
+    /// The activations by their names in configurations of the transformers library.
     const NAMES: [(&'static str, Activation); 9] = [
         ("gelu", Activation::GeluErf),
         ("gelu_python", Activation::GeluErf),
@@ -44,17 +44,17 @@ impl Activation {
         ("tanh", Activation::Tanh),
     ];
 
-    /// The activation that a configuration of the transformers library calls so.
+    /// Returns the activation with this name in configurations of the transformers library.
     pub fn named(name: &str) -> Option<Activation> {
         Activation::NAMES.iter().find(|(n, _)| *n == name).map(|(_, a)| *a)
     }
 
-    /// All names that [`Activation::named`] knows.
+    /// Returns all names that [`Activation::named`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Activation::NAMES.iter().map(|(n, _)| *n)
     }
 
-    /// The `kind` of the op `act`.
+    /// Returns the attribute `kind` of the op `act`.
     fn kind(self) -> &'static str {
         match self {
             Activation::Relu => "relu",
@@ -67,10 +67,10 @@ impl Activation {
 }
 
 impl Form {
-    /// x w + b for x `[.. M K]`, w `[K N]`, b `[N]`.
+    /// Returns x w + b for x `[.. M K]`, w `[K N]`, b `[N]`.
     ///
     /// # Errors
-    /// When the shapes do not fit.
+    /// If the shapes do not fit.
     pub fn linear(self, g: &mut Graph, x: NodeId, w: NodeId, b: NodeId) -> Built {
         match self {
             Form::Composite => g.apply("linear", &[x, w, b], &[]),
@@ -81,10 +81,10 @@ impl Form {
         }
     }
 
-    /// An activation, element by element.
+    /// Applies an activation to each element.
     ///
     /// # Errors
-    /// When x is no float.
+    /// If x is not a float.
     pub fn activation(self, g: &mut Graph, x: NodeId, activation: Activation) -> Built {
         match self {
             Form::Composite => g.apply("act", &[x], &[("kind", activation.kind().into())]),
@@ -92,10 +92,10 @@ impl Form {
         }
     }
 
-    /// (x − mean) / √(variance + eps) · gain + bias over the last axis, which has `width` elements.
+    /// Returns (x − mean) / √(variance + eps) · gain + bias over the last axis, which has `width` elements.
     ///
     /// # Errors
-    /// When the shapes do not fit.
+    /// If the shapes do not fit.
     pub fn layernorm(self, g: &mut Graph, x: NodeId, [gain, bias]: [NodeId; 2], width: usize, eps: f64) -> Built {
         match self {
             Form::Composite => g.apply("layernorm", &[x, gain, bias], &[("eps", as_f32(eps).into())]),
@@ -114,10 +114,10 @@ impl Form {
         }
     }
 
-    /// softmax(q kᵀ / √D + bias) v for q, k, v `[.. S D]`, where `bias` broadcasts to the scores.
+    /// Returns softmax(q kᵀ / √D + bias) v for q, k, v `[.. S D]`. The bias broadcasts to the scores.
     ///
     /// # Errors
-    /// When the shapes do not fit.
+    /// If the shapes do not fit.
     pub fn attention(self, g: &mut Graph, [q, k, v]: [NodeId; 3], bias: Option<NodeId>, depth: usize) -> Built {
         let scale = as_f32(1.0 / (depth as f64).sqrt());
         match self {
@@ -138,16 +138,16 @@ impl Form {
         }
     }
 
-    /// Rotary positions: each pair of coordinates 2p and 2p + 1 of x `[.. S D]` turned by an angle of its position, whose cosine and sine
-    /// are `[S D/2]`, of known width (Su et al. 2021, arXiv:2104.09864).
+    /// Applies rotary positions to x `[.. S D]`. Coordinates 2p and 2p + 1 form a pair, which is rotated by an angle of
+    /// its position (Su et al. 2021, arXiv:2104.09864). Cosines and sines are `[S D/2]`.
     ///
     /// # Errors
-    /// When the shapes do not fit.
+    /// If the shapes do not fit.
     pub fn rope_adjacent(self, g: &mut Graph, x: NodeId, [cos, sin]: [NodeId; 2]) -> Built {
         match self {
             Form::Composite => g.apply("rope", &[x, cos, sin], &[("style", "adjacent".into())]),
             Form::Primitive => {
-                // As torch writes it: x · [c c] + [−b a] · [s s], pair by pair.
+                // As in torch: x · [c c] + [−b a] · [s s] for each pair (a, b).
                 let turned = quarter_turned(g, x)?;
                 let (cos, sin) = (twice(g, cos)?, twice(g, sin)?);
                 let (kept, added) = (g.apply("mul", &[x, cos], &[])?, g.apply("mul", &[turned, sin], &[])?);
@@ -157,7 +157,7 @@ impl Form {
     }
 }
 
-/// Each pair of coordinates (a, b) of the last axis as (−b, a).
+/// Maps each pair of coordinates (a, b) of the last axis to (−b, a).
 fn quarter_turned(g: &mut Graph, x: NodeId) -> Built {
     let dims = extents(g, x);
     let pairs = reshape(g, x, &pairwise(&dims))?;
@@ -168,7 +168,7 @@ fn quarter_turned(g: &mut Graph, x: NodeId) -> Built {
     reshape(g, turned, &dims)
 }
 
-/// Each element of a table `[S P]` twice, one after the other: `[S 2P]`.
+/// Repeats each element of a table `[S P]` twice: `[S 2P]`.
 fn twice(g: &mut Graph, table: NodeId) -> Built {
     let mut dims = extents(g, table);
     let single: Vec<_> = dims.iter().cloned().chain([Dim::Known(1)]).collect();
@@ -184,16 +184,16 @@ fn extents(g: &Graph, x: NodeId) -> Vec<Dim> {
     g.shape(x).map_or_else(Vec::new, |shape| shape.to_vec())
 }
 
-/// The last axis, of known extent, as pairs.
+/// Returns the extents with the last axis, of known extent, split into pairs.
 fn pairwise(dims: &[Dim]) -> Vec<Dim> {
     let Some((last, outer)) = dims.split_last() else { return Vec::new() };
     outer.iter().cloned().chain([Dim::Known(last.known().unwrap_or(0) / 2), Dim::Known(2)]).collect()
 }
 
-/// The last two axes swapped: also what turns a torch weight `[out in]` into that of `linear`.
+/// Returns the tensor with its last two axes swapped. This also converts a torch weight `[out in]` to that of `linear`.
 ///
 /// # Errors
-/// When there is only one axis.
+/// If there is only one axis.
 pub fn swap_last_two(g: &mut Graph, x: NodeId) -> Built {
     let rank = g.shape(x).map_or(0, Shape::rank) as i64;
     let mut perm: Vec<i64> = (-rank..0).collect();
@@ -203,31 +203,32 @@ pub fn swap_last_two(g: &mut Graph, x: NodeId) -> Built {
     transpose(g, x, &perm)
 }
 
-/// The axes in another order.
+/// Permutes the axes.
 ///
 /// # Errors
-/// When `perm` is no permutation of the axes.
+/// If `perm` is not a permutation of the axes.
 pub fn transpose(g: &mut Graph, x: NodeId, perm: &[i64]) -> Built {
     g.apply("transpose", &[x], &[("perm", perm.into())])
 }
 
-/// The same elements in another shape.
+/// Reshapes a value.
 ///
 /// # Errors
-/// When the number of elements differs.
+/// If the number of elements differs.
 pub fn reshape(g: &mut Graph, x: NodeId, dims: &[Dim]) -> Built {
     g.apply("reshape", &[x], &[("shape", Attr::Shape(dims.iter().cloned().collect()))])
 }
 
-/// Σ x over one axis.
+/// Returns the sum over one axis.
 ///
 /// # Errors
-/// When there is no such axis.
+/// If there is no such axis.
 pub fn sum(g: &mut Graph, x: NodeId, axis: i64, keep: bool) -> Built {
     g.apply("reduce-sum", &[x], &[("axes", [axis].as_slice().into()), ("keep", keep.into())])
 }
 
-/// The nearest f32, as f64. Composites hold as attributes what primitives hold as f32 constants: the same number.
+/// Rounds to `f32`. Composites store attributes as `f64` and primitives use `f32` constants; both must be the same
+/// number.
 fn as_f32(x: f64) -> f64 {
     f64::from(x as f32)
 }
@@ -277,7 +278,7 @@ fn primitive_activation(g: &mut Graph, x: NodeId, activation: Activation) -> Bui
     }
 }
 
-/// ½ x (1 + y).
+/// Returns ½ x (1 + y).
 fn half_times_one_plus(g: &mut Graph, x: NodeId, y: NodeId) -> Built {
     let (half, one) = (g.scalar(0.5, x)?, g.scalar(1.0, x)?);
     let halved = g.apply("mul", &[x, half], &[])?;

@@ -1,5 +1,6 @@
-//! The `.npy` format of NumPy: dense arrays, little-endian; those in Fortran order are put into row-major order as they are read
-//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
+//! The `.npy` format of NumPy: dense, little-endian arrays
+//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>). Arrays in Fortran order are converted to
+//! row-major order.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use eutectic_ir::{DType, Tensor};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Returns the element types that the format has names for, with these.
+/// Returns the element types that the format supports, with their names.
 fn types() -> impl Iterator<Item = (&'static str, DType)> {
     DType::ALL.into_iter().map(|dtype| (dtype.def().names.numpy, dtype)).filter(|(name, _)| !name.is_empty())
 }
@@ -21,24 +22,24 @@ impl AsRef<[u8]> for FilePart {
     }
 }
 
-/// Why an array is not read, or not written.
+/// The reason why an array cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum NpyError {
-    /// What of a file is not as it should be.
+    /// The file is damaged; the defect.
     #[error("{0}")]
     Damaged(String),
-    /// The format has no such elements.
-    #[error(".npy has no element type {0}")]
+    /// The format has no such element type.
+    #[error("the .npy format has no element type {0}")]
     ElementType(DType),
-    /// The format has no headers as long as that.
-    #[error(".npy has no shapes of {0} axes")]
+    /// The shape is too long for a header.
+    #[error("the .npy format cannot store {0} axes")]
     Axes(usize),
 }
 
-/// The tensor that the bytes of a file hold.
+/// Reads a tensor from the bytes of a file.
 ///
 /// # Errors
-/// When they are no `.npy` file, or hold what tensors cannot.
+/// If they are not a `.npy` file, or have an element type that tensors do not have.
 pub fn read(bytes: Vec<u8>) -> Result<Tensor, NpyError> {
     parse(bytes).map_err(NpyError::Damaged)
 }
@@ -52,7 +53,7 @@ fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
     let (at, length) = match bytes[6] {
         1 => (10, usize::from(u16::from_le_bytes([length[0], length[1]]))),
         2 | 3 => (12, u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize),
-        version => return Err(format!("format version {version} is not known, only 1 to 3")),
+        version => return Err(format!("format version {version} is unknown; 1 to 3 are supported")),
     };
     let start = at + length;
     let header = std::str::from_utf8(bytes.get(at..start).ok_or_else(short)?).map_err(|e| e.to_string())?;
@@ -62,7 +63,7 @@ fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
     let end = bytes.len();
     let data = FilePart(bytes, start..end);
     if dtype == DType::Bool && data.as_ref().iter().any(|b| *b > 1) {
-        return Err("a truth value is neither 0 nor 1".into());
+        return Err("a Boolean is neither 0 nor 1".into());
     }
     if !columns_first {
         return Tensor::new(dtype, &dims, data).map_err(|e| e.to_string());
@@ -72,9 +73,9 @@ fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
     Tensor::new(dtype, &dims, rows_first(given.bytes(), dtype.size(), &dims)).map_err(|e| e.to_string())
 }
 
-/// The elements of an array whose first index runs fastest, in the order in which the last one does.
+/// Converts an array from column-major to row-major order.
 fn rows_first(bytes: &[u8], size: usize, dims: &[usize]) -> Vec<u8> {
-    // Of an array without elements, nothing bounds the other extents.
+    // An empty array puts no limit on its other extents.
     if bytes.is_empty() {
         return Vec::new();
     }
@@ -102,7 +103,7 @@ fn rows_first(bytes: &[u8], size: usize, dims: &[usize]) -> Vec<u8> {
     ordered
 }
 
-/// What follows `'name':` in the header, which is a Python dictionary of three fields.
+/// Returns the text after `'name':` in the header, which is a Python dictionary of three fields.
 fn field<'a>(header: &'a str, name: &str) -> Result<&'a str, String> {
     let missing = || format!("its header has no {name:?}: {:?}", header.trim_end());
     let (_, rest) = header.split_once(&format!("'{name}'")).ok_or_else(missing)?;
@@ -114,27 +115,28 @@ fn element_type(header: &str) -> Result<DType, String> {
     let name = text.strip_prefix('\'').and_then(|t| t.split('\'').next()).unwrap_or(text);
     DType::of_format(name, |names| names.numpy).ok_or_else(|| {
         let names: Vec<_> = types().map(|(n, _)| n).collect();
-        format!("elements of type {:?}; one of {} is wanted", name.trim_end(), names.join(" "))
+        format!("it has elements of type {:?}; supported are {}", name.trim_end(), names.join(" "))
     })
 }
 
 fn shape(header: &str) -> Result<Vec<usize>, String> {
     let text = field(header, "shape")?;
     let inner = text.strip_prefix('(').and_then(|t| t.split_once(')')).map(|(inner, _)| inner);
-    let dims = inner.ok_or_else(|| format!("its shape is no tuple: {:?}", text.trim_end()))?.split(',').map(str::trim);
+    let dims =
+        inner.ok_or_else(|| format!("its shape is not a tuple: {:?}", text.trim_end()))?.split(',').map(str::trim);
     let dims: Result<_, _> = dims.filter(|d| !d.is_empty()).map(str::parse).collect();
-    dims.map_err(|_| format!("its shape has extents that are no numbers: {:?}", text.trim_end()))
+    dims.map_err(|_| format!("its shape has extents that are not numbers: {:?}", text.trim_end()))
 }
 
-/// What a file that holds a tensor begins with; the tensor's bytes follow.
+/// Returns the bytes of a file that precede those of the tensor.
 ///
 /// # Errors
-/// When the format has no such element type, or no header that is long enough.
+/// If the format has no such element type, or the header would be too long.
 pub fn header(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
     let (name, _) = types().find(|(_, dtype)| *dtype == tensor.dtype()).ok_or(NpyError::ElementType(tensor.dtype()))?;
     let dims: String = tensor.dims().iter().map(|d| format!("{d}, ")).collect();
     let mut header = format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
-    // The data starts at a multiple of 64; the header ends with a newline.
+    // The data is aligned to 64 bytes. The header ends with a newline.
     let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
     header.push_str(&" ".repeat(length - 1 - header.len()));
     header.push('\n');
@@ -194,7 +196,7 @@ mod tests {
         for (from, to) in [("<f4", ">f4"), ("(2,)", "(3,)"), ("(2,)", "2"), ("(2,)", "(-2,)")] {
             assert!(parse(file(&header.replace(from, to))).is_err(), "{to}");
         }
-        // Without elements, and with strides that no machine counts.
+        // An empty array with strides that overflow.
         let none = header.replace("False", "True").replace("(2,)", "(4294967296, 4294967296, 4294967296, 0)");
         let _ = parse(file(&none)[..10 + none.len()].to_vec());
         let huge = "(18446744073709551615, 18446744073709551615)";

@@ -1,4 +1,4 @@
-//! Random weights and numbers from a seed, the same on every machine.
+//! Random weights and numbers from a seed. They are the same on every machine.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use eutectic_ir::{DType, Graph, Tensor, Type};
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator that is determined by the seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,24 +22,24 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// An integer in 0..n; 0 for n = 0. (The bias, below n / 2⁶⁴, does not matter here.)
+    /// Returns an integer in 0..n, or 0 for n = 0. Its bias, less than n / 2⁶⁴, does not matter here.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next_u64()) * n as u128) >> 64) as usize
     }
 
-    /// A number in [−1, 1), evenly distributed.
+    /// Returns a number in [−1, 1), evenly distributed.
     pub fn symmetric(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (0.5_f64).powi(52) - 1.0
     }
 }
 
-/// A value for each parameter of a graph, scaled so that activations neither vanish nor grow.
+/// Returns a value for each parameter of a graph, scaled so that activations neither vanish nor grow.
 ///
-/// A matrix `[out in]` has entries of variance 1 / in. A vector whose name ends in `weight` is the gain of a norm, so it lies
-/// around 1; others are biases around 0. Integers and truth values are 0 or 1. A tensor depends only on the seed, its
-/// name and its type: graphs with the same parameters get the same values, whatever their form.
+/// A matrix `[out in]` has entries of variance 1 / in. A vector whose name ends in `weight` is the gain of a norm, with
+/// values around 1. Others are biases around 0. Integers and Booleans are 0 or 1. A tensor depends only on the seed,
+/// its name and its type. So graphs with the same parameters get the same values in any form.
 ///
-/// Parameters whose extents are not all known are left out.
+/// Parameters with unknown extents are omitted.
 pub fn random_weights(graph: &Graph, seed: u64) -> BTreeMap<String, Tensor> {
     let value = |(name, id): (&str, _)| Some((name.to_string(), random_tensor(name, graph.ty(id), seed)?));
     graph.named("param").filter_map(value).collect()
@@ -54,13 +54,13 @@ fn random_tensor(name: &str, ty: &Type, seed: u64) -> Option<Tensor> {
     let (middle, spread) = match dims.as_slice() {
         [] | [_] if name.ends_with("weight") => (1.0, 0.1),
         [] | [_] => (0.0, 0.1),
-        // Evenly distributed numbers in [−a, a) have the variance a² / 3.
+        // Uniformly distributed numbers in [−a, a) have variance a² / 3.
         [.., fan_in] => (0.0, (3.0 / (*fan_in).max(1) as f64).sqrt()),
     };
     Some(if dtype == DType::F32 {
-        // Not by `from_f64`: the weights of BERT-base are a hundred million of these.
+        // The conversion is direct for speed: BERT-base has a hundred million weights.
         let bytes = (0..count).flat_map(|_| ((middle + spread * rng.symmetric()) as f32).to_le_bytes());
-        Tensor::new(dtype, &dims, bytes.collect::<Vec<u8>>()).expect("as many values as the extents ask for")
+        Tensor::new(dtype, &dims, bytes.collect::<Vec<u8>>()).expect("there is one value for each element")
     } else if dtype.is_float() {
         Tensor::from_f64(dtype, &dims, (0..count).map(|_| middle + spread * rng.symmetric()))
     } else {

@@ -1,35 +1,35 @@
-//! The choice of the next token: the likeliest, or one at random by the probabilities of logits.
+//! The choice of the next token: the most likely one, or a random one with the probabilities that logits give.
 
 use crate::random::Rng;
 
-/// How tokens are chosen. The steps have the order and the meaning that they have in the transformers library: repetition, temperature,
-/// top-k, top-p, min-p.
+/// The parameters of the choice. The steps have the order and the meaning of the transformers library: repetition
+/// penalty, temperature, top-k, top-p, min-p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// The number that logits are divided by; 0 chooses the likeliest token.
+    /// The number that divides logits. 0 chooses the most likely token.
     pub temperature: f64,
-    /// The number of the likeliest tokens that take part; 0 for all.
+    /// The number of most likely tokens to choose from, or 0 for all.
     pub top_k: usize,
-    /// Only the likeliest tokens whose probabilities reach this sum take part; 1 for all.
+    /// The total probability of the most likely tokens to choose from, or 1 for all.
     pub top_p: f64,
-    /// Only tokens of at least this share of the likeliest one's probability take part; 0 for all.
+    /// The least probability of a token, relative to the most likely one, or 0 for all.
     pub min_p: f64,
-    /// The number that the logits of tokens that were there before are divided by, or multiplied with where they are negative; 1 for none
-    /// (Keskar et al. 2019).
+    /// The number that divides positive logits of earlier tokens, and multiplies negative ones. 1 has no effect (Keskar
+    /// et al. 2019).
     pub repeat_penalty: f64,
-    /// The start of the random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
 impl Default for Sampling {
-    /// The likeliest token.
+    /// Chooses the most likely token.
     fn default() -> Sampling {
         Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repeat_penalty: 1.0, seed: 0 }
     }
 }
 
 impl Sampling {
-    /// Returns a line for each number without a meaning.
+    /// Returns a line for each parameter that is out of range.
     pub fn problems(&self) -> Vec<String> {
         let share = "from 0 to 1";
         let checks = [
@@ -44,11 +44,11 @@ impl Sampling {
             ),
         ];
         let wrong = checks.into_iter().filter(|(_, _, is_right, _)| !is_right);
-        wrong.map(|(name, value, _, expected)| format!("{name} is {value}, it should be {expected}")).collect()
+        wrong.map(|(name, value, _, expected)| format!("{name} is {value}, but should be {expected}")).collect()
     }
 }
 
-/// Chooses the tokens of one text.
+/// The state of the choice for one text.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
@@ -56,20 +56,20 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Makes a sampler at the start of its random numbers.
+    /// Creates a sampler.
     pub fn new(sampling: Sampling) -> Sampler {
         Sampler { sampling, random: Rng::new(sampling.seed) }
     }
 
-    /// Chooses the token after those that were there, by its logits; of several likeliest ones, that of the lowest number. None where
-    /// there is no logit, or one is NaN.
+    /// Chooses the next token by its logits, given the earlier tokens. Of equally likely tokens, it takes the lowest
+    /// id. `None` if there is no logit, or one is NaN.
     pub fn choose(&mut self, logits: &[f32], before: &[u32]) -> Option<u32> {
         if logits.is_empty() || logits.iter().any(|x| x.is_nan()) {
             return None;
         }
         let mut logits: Vec<f64> = logits.iter().map(|x| f64::from(*x)).collect();
         self.penalize(&mut logits, before);
-        // By falling logits, and rising numbers where these are equal.
+        // In order of decreasing logits. Equal logits are in order of ids.
         let order = |a: &(usize, f64), b: &(usize, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         if self.sampling.temperature == 0.0 {
             return logits.into_iter().enumerate().min_by(order).map(|(id, _)| id as u32);
@@ -95,7 +95,7 @@ impl Sampler {
                 return Some(*id as u32);
             }
         }
-        // Rounding may leave a rest.
+        // Rounding may leave a remainder.
         left.last().map(|(id, _)| *id as u32)
     }
 
@@ -115,7 +115,7 @@ impl Sampler {
     }
 }
 
-/// Keeps the first of falling weights until their sum is a share of all: at least one.
+/// Truncates a list of decreasing weights when their sum reaches a share of the total. At least one is kept.
 fn keep_share(weights: &mut Vec<(usize, f64)>, share: f64) {
     if share >= 1.0 {
         return;
@@ -135,7 +135,7 @@ mod tests {
 
     const LOGITS: [f32; 5] = [1.0, 3.0, -1.0, 3.0, 2.0];
 
-    /// The shares of tokens that are chosen by these numbers.
+    /// Returns the probabilities of tokens that sampling gives.
     fn shares(sampling: Sampling, before: &[u32]) -> Vec<f64> {
         const ROUNDS: usize = 20_000;
         let mut sampler = Sampler::new(sampling);
@@ -178,9 +178,9 @@ mod tests {
         let warm = Sampling { temperature: 2.0, ..RANDOM };
         assert_near(shares(warm, &[]), softmax([0.5, 1.5, -0.5, 1.5, 1.0]));
         assert_near(shares(Sampling { top_k: 3, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, 3.0, 2.0]));
-        // Equal logits are ordered by number.
+        // Equal logits are in order of ids.
         assert_near(shares(Sampling { top_k: 1, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, HIDDEN, HIDDEN]));
-        // The two likeliest have 0.795 of the probability.
+        // The two most likely tokens have a total probability of 0.795.
         assert_near(shares(Sampling { top_p: 0.75, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, 3.0, HIDDEN]));
         assert_near(shares(Sampling { top_p: 0.9, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, 3.0, 2.0]));
         assert_near(shares(Sampling { min_p: 0.2, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, 3.0, 2.0]));

@@ -15,8 +15,8 @@ use crate::{
     weights::{Weights, WeightsError},
 };
 
-/// A BERT model with its weights and its tokenizer. Whoever runs it needs to know nothing about BERT: [`TextModel::graph`]
-/// gives the program for a batch, [`TextModel::weights`] its parameters by name, [`TextModel::batches`] its inputs.
+/// A BERT model with its weights and its tokenizer. [`TextModel::graph`] returns the program for a batch,
+/// [`TextModel::weights`] its parameters by name, and [`TextModel::batches`] its inputs.
 #[derive(Debug)]
 pub struct TextModel {
     name: String,
@@ -26,19 +26,19 @@ pub struct TextModel {
     tokens: Tokens,
 }
 
-/// Why a directory holds no usable model: everything at once.
+/// The reasons why a directory has no usable model.
 #[derive(Debug, thiserror::Error)]
-#[error("{} holds no usable model:{}\n  help: {help}", .dir.display(), .problems.iter().map(|p| format!("\n{p}")).collect::<String>())]
+#[error("cannot open the model in {}:{}\n  help: {help}", .dir.display(), .problems.iter().map(|p| format!("\n{p}")).collect::<String>())]
 pub struct OpenError {
     /// The directory.
     pub dir: PathBuf,
-    /// What is wrong, file by file.
+    /// The errors of each file.
     pub problems: Vec<Problem>,
-    /// How to get a directory that is right.
+    /// Instructions to get a complete directory.
     pub help: String,
 }
 
-/// What is wrong with one part of a model.
+/// An error in one part of a model.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The configuration.
@@ -53,22 +53,23 @@ pub enum Problem {
     /// The configuration's extents do not fit together.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The tokenizer gives ids that have no embedding.
-    #[error("the tokenizer has ids up to {}, the model embeddings for {embedded}: they belong to different models", .ids - 1)]
+    /// The tokenizer has ids without an embedding.
+    #[error("the tokenizer has ids up to {}, but the model has {embedded} embeddings, so they belong to different models", .ids - 1)]
     Vocabulary {
         /// One more than the largest id.
         ids: usize,
-        /// How many ids have an embedding.
+        /// The number of ids that have an embedding.
         embedded: usize,
     },
 }
 
 impl TextModel {
-    /// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json`. Texts are cut off at `max_tokens`
-    /// tokens, or at what the model has positions for. `help` ends the error message: how to get the files.
+    /// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json`. Texts are truncated to
+    /// `max_tokens` tokens, or to the model's number of positions if that is less. The error message ends with `help`,
+    /// which says how to get the files.
     ///
     /// # Errors
-    /// Everything that is wrong with the three files, and between them.
+    /// If the files are wrong or do not fit each other. The error lists all problems.
     pub fn open(name: &str, dir: impl AsRef<Path>, max_tokens: usize, help: &str) -> Result<TextModel, Box<OpenError>> {
         let dir = dir.as_ref();
         let mut problems = Vec::new();
@@ -94,21 +95,21 @@ impl TextModel {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its configuration.
+    /// Returns its configuration.
     pub fn config(&self) -> &BertConfig {
         &self.config
     }
 
-    /// The graph for a batch of texts of one padded length, with the inputs `ids` and `mask`; its output is
-    /// `sentence_embedding`.
+    /// Returns the graph for a batch of texts that are padded to one length. Its inputs are `ids` and `mask`, and its
+    /// output is `sentence_embedding`.
     ///
     /// # Errors
-    /// When the batch is empty or the length has no positions.
+    /// If the batch is empty, or the length exceeds the number of positions.
     pub fn graph(&self, form: Form, batch: usize, sequence: usize) -> Result<Graph, ShapeError> {
         bind(
             &bert::graph(&self.name, &self.config, form, &[BertOutput::SentenceEmbedding])?,
@@ -118,14 +119,14 @@ impl TextModel {
         )
     }
 
-    /// The graph for batches of any number of texts up to a limit, of any padded length up to that of the longest texts: both are
-    /// extents at run time.
+    /// Returns the graph for batches of at most `max_batch` texts, padded to any length up to that of the longest
+    /// texts. Both are run-time extents.
     ///
     /// # Errors
-    /// When there may be no text.
+    /// If `max_batch` is 0.
     pub fn graph_to(&self, form: Form, max_batch: usize) -> Result<Graph, ShapeError> {
         let longest = self.tokens.max_tokens().min(self.config.positions);
-        // Whoever gets this graph cannot go beyond what these extents admit.
+        // This checks the largest extents.
         self.graph(form, max_batch, longest)?;
         let open = bert::graph(&self.name, &self.config, form, &[BertOutput::SentenceEmbedding])?;
         let most = [(bert::BATCH, max_batch), (bert::SEQUENCE, longest)];
@@ -133,25 +134,25 @@ impl TextModel {
         Ok(open.bind_dims(&extents.into())?)
     }
 
-    /// The values of the graph's parameters, by name. They stay in the mapped file where nothing was converted.
+    /// Returns the values of the graph's parameters, by name. A value that was not converted stays in the mapped file.
     pub fn weights(&self) -> &BTreeMap<String, Tensor> {
         &self.weights
     }
 
-    /// The weights that were widened to f32, with the types in the file.
+    /// Returns the weights that were widened to `f32`, with their types in the file.
     pub fn widened(&self) -> &[(String, Type)] {
         &self.widened
     }
 
-    /// Its tokenizer.
+    /// Returns its tokenizer.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// The batches that hold all texts, of at most `max_batch` each.
+    /// Returns batches of at most `max_batch` texts that together contain all texts.
     ///
     /// # Errors
-    /// When the tokenizer gives up on a text.
+    /// If the tokenizer fails on a text.
     pub fn batches(&self, texts: &[impl AsRef<str>], max_batch: usize) -> Result<Vec<Batch>, TokensError> {
         self.tokens.batches(texts, max_batch)
     }

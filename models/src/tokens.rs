@@ -1,4 +1,4 @@
-//! Tokens: texts to token ids, and texts of different lengths to batches of few shapes.
+//! Tokenization: texts to token ids, and texts of different lengths to batches of few shapes.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use eutectic_ir::{DType, Tensor};
 use serde_json::Value;
 use tokenizers::{Tokenizer, TruncationParams};
 
-/// Turns texts into token ids, by a `tokenizer.json`.
+/// A tokenizer from a `tokenizer.json`.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub struct Tokens {
     max_tokens: usize,
 }
 
-/// Why texts cannot be turned into tokens.
+/// The reason why texts cannot be tokenized.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
     /// The file cannot be read.
@@ -26,51 +26,51 @@ pub enum TokensError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file describes no tokenizer.
+    /// The file does not describe a tokenizer.
     #[error("{}: not a tokenizer: {problem}", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
-    /// Each text takes at least as many tokens as are allowed.
-    #[error("{}: a text may have {max_tokens} tokens, of which {special} are taken by special ones; allow at least {}", .path.display(), .special + 1)]
+    /// The limit on tokens leaves no room for text.
+    #[error("{}: a text may have {max_tokens} tokens, but special ones take {special}; allow at least {}", .path.display(), .special + 1)]
     TooShort {
         /// The file.
         path: PathBuf,
-        /// How many tokens are allowed.
+        /// The limit on tokens.
         max_tokens: usize,
-        /// How many the empty text has.
+        /// The number of tokens of the empty text.
         special: usize,
     },
-    /// The tokenizer gives up on a text.
+    /// The tokenizer fails on a text.
     #[error("{}: cannot tokenize {text:?}: {problem}", .path.display())]
     Text {
         /// The file.
         path: PathBuf,
-        /// How the text begins.
+        /// The start of the text.
         text: String,
-        /// Why.
+        /// The reason.
         problem: String,
     },
 }
 
 impl Tokens {
-    /// Reads a `tokenizer.json`. Texts are cut off so that they have at most `max_tokens` tokens with the special ones, and
-    /// are never padded, whatever the file says about that.
+    /// Reads a `tokenizer.json`. Texts are truncated to `max_tokens` tokens, including special ones. The settings of
+    /// the file for truncation and padding are ignored.
     ///
     /// # Errors
-    /// When the file cannot be read, describes no tokenizer, or its special tokens alone are too many.
+    /// If the file cannot be read, does not describe a tokenizer, or its special tokens alone are too many.
     pub fn open(path: impl AsRef<Path>, max_tokens: usize) -> Result<Tokens, TokensError> {
         let path = path.as_ref().to_path_buf();
         let bytes = std::fs::read(&path).map_err(|source| TokensError::Io { path: path.clone(), source })?;
         let format =
             |problem: tokenizers::Error| TokensError::Format { path: path.clone(), problem: problem.to_string() };
-        // First: of what is no JSON at some places, tokenizers panics.
+        // This check comes first, because the crate `tokenizers` panics on some invalid JSON.
         check_templates(&bytes).map_err(|problem| format(problem.into()))?;
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(format)?;
         tokenizer.with_padding(None);
@@ -82,26 +82,26 @@ impl Tokens {
         }
         let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
         tokenizer.with_truncation(Some(truncation)).map_err(format)?;
-        // The special tokens' ids stand in the file a second time; nothing says that they are the vocabulary's.
+        // The file repeats the ids of special tokens. They may differ from those of the vocabulary.
         let ids = tokenizer.get_vocab(true).into_values().chain(empty.get_ids().iter().copied());
         let vocabulary = ids.max().map_or(0, |id| id as usize + 1);
         Ok(Tokens { path, tokenizer, vocabulary, max_tokens })
     }
 
-    /// One more than the largest token id.
+    /// Returns one more than the largest token id.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// The largest number of tokens of a text, with the special ones.
+    /// Returns the largest number of tokens of a text, including special ones.
     pub fn max_tokens(&self) -> usize {
         self.max_tokens
     }
 
-    /// The token ids of a text, with the special ones. The empty text is a text too.
+    /// Returns the token ids of a text, including special ones. The text may be empty.
     ///
     /// # Errors
-    /// When the tokenizer gives up, as one without an unknown token does on unknown characters.
+    /// If the tokenizer fails. One without an unknown token fails on unknown characters.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>, TokensError> {
         let encoding = self.tokenizer.encode_fast(text, true).map_err(|problem| TokensError::Text {
             path: self.path.clone(),
@@ -111,10 +111,10 @@ impl Tokens {
         Ok(encoding.get_ids().iter().map(|&id| i64::from(id)).collect())
     }
 
-    /// The batches that hold all texts.
+    /// Returns batches that together contain all texts.
     ///
     /// # Errors
-    /// The first text on which [`Tokens::encode`] fails.
+    /// The error of the first text on which [`Tokens::encode`] fails.
     pub fn batches(&self, texts: &[impl AsRef<str>], max_batch: usize) -> Result<Vec<Batch>, TokensError> {
         let ids: Vec<_> = texts.iter().map(|text| self.encode(text.as_ref())).collect::<Result<_, _>>()?;
         let lengths: Vec<_> = ids.iter().map(Vec::len).collect();
@@ -123,8 +123,8 @@ impl Tokens {
     }
 }
 
-/// Checks what the library takes for granted in a file and would panic on: that a template for one text names that text
-/// and special tokens that the template defines.
+/// Checks a file for errors on which the crate `tokenizers` would panic: a template for one text must name that text,
+/// and only special tokens that it defines.
 fn check_templates(file: &[u8]) -> Result<(), String> {
     let file: Value = serde_json::from_slice(file).map_err(|e| e.to_string())?;
     let mut open = vec![&file["post_processor"]];
@@ -139,37 +139,37 @@ fn check_templates(file: &[u8]) -> Result<(), String> {
                 ));
             }
             if let Some(text) = text.filter(|text| *text != "A") {
-                return Err(format!("the post-processor's template for one text, A, uses a text {text}"));
+                return Err(format!("the template of the post-processor for the single text A uses a text {text}"));
             }
         }
     }
     Ok(())
 }
 
-/// How [`buckets`] groups texts.
+/// The options of [`buckets`].
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
-    /// At most so many texts are in one.
+    /// The largest number of texts in a bucket.
     pub max_batch: usize,
-    /// No text is padded beyond this.
+    /// The largest padded length.
     pub max_length: usize,
 }
 
 /// Texts that run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Which texts.
+    /// The indices of the texts.
     pub texts: Vec<usize>,
-    /// To how many tokens each of them is padded.
+    /// The number of tokens to which each of them is padded.
     pub length: usize,
 }
 
-/// Groups texts of the given lengths so that only few shapes occur, because each shape is compiled once.
+/// Groups texts of the given lengths so that few shapes occur, because each shape is compiled once.
 ///
-/// Lengths are padded to multiples of 16 up to 64, of 32 up to 128, of 64 up to 256 and so on, so that above 32 tokens
-/// less than a third is padding. The texts of one padded length are divided into buckets of 2ⁿ texts, the largest first:
-/// eleven texts are 8 + 2 + 1, and no row of a batch is padding. Shorter lengths come first; within a length, texts keep
-/// their order.
+/// Lengths are padded to multiples of 16 up to 64, of 32 up to 128, of 64 up to 256 and so on. Above 32 tokens, less
+/// than a third is then padding. The texts of one padded length are divided into buckets of 2ⁿ texts, the largest
+/// first: eleven texts are 8 + 2 + 1. So no row of a batch is padding. Shorter lengths come first. Within a length,
+/// texts keep their order.
 pub fn buckets(lengths: &[usize], options: Buckets) -> Vec<Bucket> {
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (text, &length) in lengths.iter().enumerate() {
@@ -188,25 +188,25 @@ pub fn buckets(lengths: &[usize], options: Buckets) -> Vec<Bucket> {
     buckets
 }
 
-/// The length to which a text is padded; never below its own.
+/// Returns the length to which a text is padded. It is at least the length of the text.
 fn padded(length: usize, max_length: usize) -> usize {
     let step = (length.next_power_of_two() / 4).max(16);
     length.max(1).next_multiple_of(step).min(max_length).max(length)
 }
 
-/// Token ids of several texts, padded to one length: what a text model takes.
+/// Token ids of several texts, padded to one length: the input of a text model.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Which texts: row by row.
+    /// The indices of the texts, row by row.
     pub texts: Vec<usize>,
-    /// Token ids, 0 where there is padding: `i64[texts length]`.
+    /// Token ids, and 0 for padding: `i64[texts length]`.
     pub ids: Tensor,
-    /// 1 where there is a token, 0 where there is padding: `i64[texts length]`.
+    /// 1 for tokens and 0 for padding: `i64[texts length]`.
     pub mask: Tensor,
 }
 
 impl Batch {
-    /// The batch of a bucket, out of the token ids of all texts.
+    /// Returns the batch of a bucket. `all` has the token ids of all texts.
     fn new(bucket: Bucket, all: &[Vec<i64>]) -> Batch {
         let dims = [bucket.texts.len(), bucket.length];
         let rows = |value: fn(i64) -> i64| {
@@ -219,12 +219,12 @@ impl Batch {
         Batch { ids: rows(|id| id), mask: rows(|_| 1), texts: bucket.texts }
     }
 
-    /// Number of texts, and number of tokens of each.
+    /// Returns the number of texts, and the padded length.
     pub fn dims(&self) -> [usize; 2] {
         [self.ids.dims()[0], self.ids.dims()[1]]
     }
 
-    /// The value of the graph's input of that name.
+    /// Returns the value of the graph's input of that name.
     pub fn input(&self, name: &str) -> Option<&Tensor> {
         match name {
             "ids" => Some(&self.ids),

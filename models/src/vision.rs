@@ -1,4 +1,4 @@
-//! Models that take images, as commands know them: by name, from a preset or from a folder.
+//! Models that take images. Commands open them by name, from a preset or from a folder.
 
 use std::path::Path;
 
@@ -16,19 +16,19 @@ use crate::{
 /// A kind of model that takes images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vision {
-    /// The image encoder of SAM, with prompt encoder and mask decoder where masks are asked for.
+    /// The image encoder of SAM. If masks are requested, the prompt encoder and the mask decoder are included.
     Sam,
     /// The vision encoder of SAM 3: trunk and neck.
     Sam3,
-    /// The neck of SAM 3 alone, which takes the trunk's tokens.
+    /// The neck of SAM 3 alone. Its input is the trunk's tokens.
     Sam3Neck,
 }
 
 impl Vision {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Vision; 3] = [Vision::Sam, Vision::Sam3, Vision::Sam3Neck];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Vision::Sam => "sam",
@@ -37,12 +37,12 @@ impl Vision {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind of that name.
     pub fn named(name: &str) -> Option<Vision> {
         Vision::ALL.into_iter().find(|v| v.name() == name)
     }
 
-    /// Its published sizes; the first is meant where none is said.
+    /// Returns the names of its published sizes. The first is the default.
     pub fn presets(self) -> &'static [&'static str] {
         match self {
             Vision::Sam => &["vit-b", "vit-l", "vit-h"],
@@ -50,7 +50,7 @@ impl Vision {
         }
     }
 
-    /// A published size.
+    /// Returns a published size.
     pub fn preset(self, name: &str) -> Option<VisionModel> {
         let published = || (name == "published").then(Sam3Config::default);
         match self {
@@ -60,10 +60,10 @@ impl Vision {
         }
     }
 
-    /// The model that `config.json` of a folder describes.
+    /// Returns the model that `config.json` of a folder describes.
     ///
     /// # Errors
-    /// Everything that is wrong with the file.
+    /// If the file is wrong. The error lists all problems.
     pub fn open(self, folder: &Path) -> Result<VisionModel, ConfigError> {
         let file = folder.join("config.json");
         match self {
@@ -86,10 +86,11 @@ pub enum VisionModel {
 }
 
 impl VisionModel {
-    /// Opens weights under the names of [`VisionModel::graph`]'s parameters, and learns which optional tensors there are.
+    /// Opens weights under the names of [`VisionModel::graph`]'s parameters. Optional tensors in the file are recorded
+    /// in the configuration.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn weights(&mut self, path: &Path) -> Result<Weights, WeightsError> {
         match self {
             VisionModel::Sam(config) => sam::open_weights(path, config),
@@ -97,10 +98,10 @@ impl VisionModel {
         }
     }
 
-    /// The graph for a batch of images.
+    /// Returns the graph for a batch of images.
     ///
     /// # Errors
-    /// When extents do not fit.
+    /// If extents do not fit each other.
     pub fn graph(&self, form: Form, batch: usize) -> Result<Graph, GraphError> {
         match self {
             VisionModel::Sam(config) => sam::encoder(config, form, batch),
@@ -109,7 +110,7 @@ impl VisionModel {
         }
     }
 
-    /// Tensors in files of such models that the graph does not need.
+    /// Returns the tensors in files of such models that the graph does not need.
     pub fn ignored(&self) -> &'static [&'static str] {
         match self {
             VisionModel::Sam(_) => sam::IGNORED_FOR_EMBEDDINGS,
@@ -118,7 +119,7 @@ impl VisionModel {
         }
     }
 
-    /// What becomes of images, and at what size; none where the graph does not take pixels.
+    /// Returns the preprocessing and the size of images. `None` if the graph does not take pixels.
     pub fn preprocessing(&self) -> Option<(Preprocessing, [usize; 2])> {
         match self {
             VisionModel::Sam(config) => Some((image::SAM, config.vision.image)),
@@ -127,7 +128,7 @@ impl VisionModel {
         }
     }
 
-    /// The output, of shape [B D h w], that a picture shows.
+    /// Returns the name of the output [B D h w] that a picture shows.
     pub fn pictured(&self) -> &'static str {
         match self {
             VisionModel::Sam(_) => "embedding",

@@ -11,17 +11,17 @@ use self::build::Parts;
 pub use self::stream::TextStream;
 use crate::gguf::Gguf;
 
-/// A vocabulary, and the rules that divide texts.
+/// A vocabulary, and its rules for splitting texts.
 #[derive(Clone, Debug)]
 pub struct Vocabulary {
     path: PathBuf,
     parts: Parts,
 }
 
-/// Why a file's vocabulary cannot be used.
+/// The reason why a file's vocabulary cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum VocabularyError {
-    /// Values are missing, wrong or not supported: all of them.
+    /// Values are missing, wrong or not supported. The list is complete.
     #[error("cannot read the vocabulary of {}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
     Format {
         /// The file.
@@ -29,12 +29,12 @@ pub enum VocabularyError {
         /// Each thing that is missing, wrong or not supported.
         problems: Vec<String>,
     },
-    /// A text has no tokens.
+    /// A text cannot be tokenized.
     #[error("cannot divide the text {text:?}… into tokens of {}: {problem}", .path.display())]
     Text {
         /// The file.
         path: PathBuf,
-        /// How the text begins.
+        /// The start of the text.
         text: String,
         /// The reason.
         problem: String,
@@ -45,7 +45,7 @@ impl Vocabulary {
     /// Reads the vocabulary of a file.
     ///
     /// # Errors
-    /// Everything that is missing, wrong or not supported.
+    /// If values are missing, wrong or not supported. The error lists all of them.
     pub fn new(gguf: &Gguf) -> Result<Vocabulary, VocabularyError> {
         let path = gguf.path().to_path_buf();
         match build::parts(gguf) {
@@ -59,16 +59,16 @@ impl Vocabulary {
         self.parts.pieces.len()
     }
 
-    /// Says whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.parts.pieces.is_empty()
     }
 
-    /// Returns the token ids of a text. Where `is_prompt`, the tokens that begin (or end) a text are added, if the file says that the model expects
-    /// them. Names of special tokens in the text, as `<|im_end|>`, become these tokens.
+    /// Returns the token ids of a text. If `is_prompt`, the tokens that begin or end a text are added where the file
+    /// says so. Names of special tokens in the text, such as `<|im_end|>`, become these tokens.
     ///
     /// # Errors
-    /// When the tokenizer gives up.
+    /// If the tokenizer fails.
     pub fn encode(&self, text: &str, is_prompt: bool) -> Result<Vec<u32>, VocabularyError> {
         let encoding = self.parts.tokenizer.encode_fast(text, false).map_err(|problem| VocabularyError::Text {
             path: self.path.clone(),
@@ -80,14 +80,14 @@ impl Vocabulary {
         Ok(begin.into_iter().chain(encoding.get_ids().iter().copied()).chain(end).collect())
     }
 
-    /// Returns the text of tokens. Bytes that are no UTF-8 become U+FFFD.
+    /// Returns the text of tokens. Bytes that are not UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = TextStream::default();
         let text: String = ids.iter().map(|id| stream.push(self.bytes(*id))).collect();
         text + &stream.finish()
     }
 
-    /// Returns the bytes that a token adds to a text; none for control tokens and ids that no token has.
+    /// Returns the bytes that a token adds to a text. Control tokens and unknown ids add none.
     pub fn bytes(&self, id: u32) -> &[u8] {
         self.parts.pieces.get(id as usize).map_or(&[], |piece| &piece.bytes)
     }
@@ -97,7 +97,7 @@ impl Vocabulary {
         self.parts.pieces.get(id as usize).map(|piece| piece.name.as_str())
     }
 
-    /// Says whether a token ends a text.
+    /// Returns whether a token ends a text.
     pub fn is_end(&self, id: u32) -> bool {
         self.parts.ends.binary_search(&id).is_ok()
     }
@@ -107,7 +107,7 @@ impl Vocabulary {
         self.parts.begin
     }
 
-    /// Says whether [`Vocabulary::encode`] begins prompts with it.
+    /// Returns whether [`Vocabulary::encode`] starts prompts with it.
     pub fn adds_begin(&self) -> bool {
         self.parts.adds_begin && self.parts.begin.is_some()
     }

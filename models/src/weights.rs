@@ -1,4 +1,5 @@
-//! Weights: the tensors of a safetensors file or of a torch checkpoint, mapped into memory and matched with a program's parameters.
+//! Weights: the tensors of a safetensors file or of a torch checkpoint. They are mapped into memory and matched with a
+//! program's parameters.
 
 mod file;
 mod pickle;
@@ -19,18 +20,18 @@ use memmap2::Mmap;
 use self::file::FileTensor;
 pub(crate) use self::file::Mapped;
 
-/// The tensors of a file by name. The file stays mapped as long as one of its tensors lives; it must not be truncated
-/// meanwhile (as with every memory map, reading would then end the process).
+/// The tensors of a file by name. The file stays mapped while one of its tensors exists. It must not be truncated
+/// during that time. As with every memory map, a read would then end the process.
 #[derive(Debug)]
 pub struct Weights {
     path: PathBuf,
     tensors: BTreeMap<String, Entry>,
 }
 
-/// What a name stands for.
+/// The tensor of a name.
 #[derive(Debug)]
 struct Entry {
-    /// The name in the file, which may be another one.
+    /// The name in the file, which may differ.
     spelled: String,
     stored: FileTensor,
 }
@@ -40,11 +41,11 @@ struct Entry {
 pub struct BoundParams {
     /// The value of each parameter.
     pub tensors: BTreeMap<String, Tensor>,
-    /// The parameters that were widened from a narrower float, with the type in the file; nothing is rounded by that.
+    /// The parameters that were widened from a narrower float, with the type in the file. Widening is exact.
     pub widened: Vec<(String, Type)>,
 }
 
-/// Why weights cannot be used.
+/// The reason why weights cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// The file cannot be opened or mapped.
@@ -52,40 +53,40 @@ pub enum WeightsError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file is not of a format that is known, or a damaged one.
+    /// The file is damaged or has an unknown format.
     #[error("{}: not a valid {format}: {problem}", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What it was taken for.
+        /// The assumed format.
         format: &'static str,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
-    /// The file's tensors are not the program's parameters.
+    /// The tensors of the file do not fit the parameters of the program.
     #[error("{}: the tensors do not fit the model:{}", .path.display(), list(.problems))]
     Mismatch {
         /// The file.
         path: PathBuf,
-        /// Everything that does not fit: missing ones first, then wrong ones, then extra ones.
+        /// All differences: missing tensors first, then wrong ones, then extra ones.
         problems: Vec<Misfit>,
     },
 }
 
-/// One tensor that does not fit.
+/// A difference between a file and a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The program has such a parameter, the file has no such tensor.
+    /// The program has this parameter, but the file has no such tensor.
     Missing {
         /// Its name.
         name: String,
         /// The parameter's type.
         expected: Type,
     },
-    /// The types differ, and not only by a float that can be widened.
+    /// The types differ by more than a float that can be widened.
     Wrong {
         /// Its name.
         name: String,
@@ -94,7 +95,7 @@ pub enum Misfit {
         /// The tensor's type, as the file has it.
         found: String,
     },
-    /// The file has such a tensor, the program has no such parameter.
+    /// The file has this tensor, but the program has no such parameter.
     Extra {
         /// Its name.
         name: String,
@@ -113,10 +114,10 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// How many tensors of one kind of misfit are listed.
+/// The number of differences of each kind that are listed.
 const LISTED: usize = 12;
 
-/// The first of each kind: missing names and extra ones side by side show what a file is.
+/// Lists the first differences of each kind. Missing and extra names together show the kind of the file.
 fn list(problems: &[Misfit]) -> String {
     let kinds = problems.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b));
     let kind = |same: &[Misfit]| {
@@ -128,12 +129,12 @@ fn list(problems: &[Misfit]) -> String {
 }
 
 impl Weights {
-    /// Maps a safetensors file, or a checkpoint that `torch.save` wrote, and reads what tensors there are; their elements are not
-    /// read yet. Nothing in a checkpoint is executed.
+    /// Maps a safetensors file, or a checkpoint of `torch.save`, and lists its tensors. Their elements are not read
+    /// yet. Nothing in a checkpoint is executed.
     ///
     /// # Errors
-    /// When it cannot be opened, is truncated or damaged, or holds what a checkpoint of tensors does not. (A changed byte within a
-    /// tensor is not noticed.)
+    /// If the file cannot be opened, is truncated or damaged, or contains objects other than tensors. A changed byte
+    /// within a tensor is not detected.
     pub fn open(path: impl AsRef<Path>) -> Result<Weights, WeightsError> {
         let path = path.as_ref().to_path_buf();
         let io = |source| WeightsError::Io { path: path.clone(), source };
@@ -141,7 +142,8 @@ impl Weights {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(io(std::io::ErrorKind::IsADirectory.into()));
         }
-        // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see the type's docs.
+        // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see the
+        // documentation of the type.
         let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(io)?);
         let (format, tensors) = if torch::is_archive(&map) {
             ("torch checkpoint", torch::tensors(&map))
@@ -157,8 +159,8 @@ impl Weights {
         }
     }
 
-    /// The same tensors under other names. `rename` says what a name becomes, and how much it is wanted: where several become one,
-    /// that of the lowest rank stays. What gets no name is left out.
+    /// Renames the tensors. `rename` returns the new name and its rank. If new names are equal, the tensor with the
+    /// lowest rank stays. Tensors without a new name are dropped.
     pub fn renamed(self, rename: impl Fn(&str) -> Option<(usize, String)>) -> Weights {
         let mut ranked = BTreeMap::<String, (usize, Entry)>::new();
         for (name, entry) in self.tensors {
@@ -170,7 +172,7 @@ impl Weights {
         Weights { path: self.path, tensors: ranked.into_iter().map(|(name, (_, entry))| (name, entry)).collect() }
     }
 
-    /// Puts other tensors in the place of one, where `parts` makes some of it.
+    /// Replaces a tensor by the tensors that `parts` returns. If it returns none, the tensor stays.
     pub fn replace(&mut self, name: &str, parts: impl FnOnce(&Tensor) -> Option<Vec<(String, Tensor)>>) {
         let Some(parts) = self.get(name).and_then(parts) else { return };
         let Some(Entry { spelled, .. }) = self.tensors.remove(name) else { return };
@@ -179,12 +181,12 @@ impl Weights {
         }
     }
 
-    /// The names of all tensors, sorted, with the types as the file has them.
+    /// Returns the names of all tensors, sorted, with the types in the file.
     pub fn names(&self) -> impl Iterator<Item = (&str, String)> {
         self.tensors.iter().map(|(name, entry)| (name.as_str(), entry.stored.to_string()))
     }
 
-    /// One tensor, if the file has it and its element type is one that programs have.
+    /// Returns a tensor, if the file has it and programs have its element type.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         match &self.tensors.get(name)?.stored {
             FileTensor::Usable(tensor) => Some(tensor),
@@ -192,14 +194,14 @@ impl Weights {
         }
     }
 
-    /// The values of parameters. A float is widened where the parameter is a wider one (f16 or bf16 in
-    /// the file, f32 in the program): that is exact. All other conversions are refused.
+    /// Returns the values of parameters. A float is widened if the parameter is a wider float, for example `f16` in the
+    /// file and `f32` in the program. This is exact. All other conversions are refused.
     ///
-    /// Tensors that no parameter asks for are an error, unless their name matches one of `ignored`, where a `*` at the
-    /// start or the end stands for anything.
+    /// Tensors that are no parameter are an error, unless their name matches one of `ignored`. A `*` at the start or
+    /// the end of a pattern matches any text.
     ///
     /// # Errors
-    /// [`WeightsError::Mismatch`] with everything that is missing, wrong or extra.
+    /// [`WeightsError::Mismatch`], which lists everything that is missing, wrong or extra.
     pub fn bind<'a>(
         &self,
         params: impl IntoIterator<Item = (&'a str, &'a Type)>,
@@ -234,7 +236,7 @@ impl Weights {
     }
 }
 
-/// Whether a name fits a pattern with `*` at its start or its end.
+/// Returns whether a name matches a pattern with `*` at its start or its end.
 fn matches(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(_), Some(_)) => name.contains(pattern.trim_matches('*')),

@@ -1,4 +1,4 @@
-//! Attention in windows of an image, as ViTs for large images have it (Li et al. 2022, arXiv:2203.16527).
+//! Attention within windows of an image, as in ViTs for large images (Li et al. 2022, arXiv:2203.16527).
 
 use eutectic_ir::NodeId;
 
@@ -15,8 +15,8 @@ pub(crate) struct TokenGrid {
     pub columns: usize,
 }
 
-/// Attends within windows, each of which becomes an image of the batch. Where they do not divide the grid, zeros are put in
-/// below and to the right: tokens like others, which nothing masks.
+/// Applies attention within windows: each window becomes an image of the batch. If windows do not divide the grid,
+/// zeros pad it at the bottom and at the right. These are ordinary tokens and are not masked.
 pub(crate) fn in_windows(
     m: &mut ModuleBuilder<'_>,
     grid: TokenGrid,

@@ -1,4 +1,4 @@
-//! BERT's graph, in both forms, against what transformers computes in float64.
+//! BERT's graph in both forms, compared with results of transformers in `float64`.
 
 mod common;
 
@@ -14,9 +14,9 @@ use eutectic_models::{
 
 const OUTPUTS: &[BertOutput] = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];
 
-/// Composites hold their constants in f64, apart from the scale (1/4 here) and an epsilon of 1e-12.
+/// Composites store constants as `f64`, except for the scale (1/4 here) and an epsilon of 1e-12.
 const COMPOSITE: f64 = 1e-10;
-/// Primitives hold theirs as f32: 1/√2, √(2/π) and 0.044715 are off by up to 3e-8 of themselves.
+/// Primitives store them as `f32`: 1/√2, √(2/π) and 0.044715 have relative errors of up to 3e-8.
 const PRIMITIVE: f64 = 2e-6;
 
 fn weights(graph: &Graph) -> BTreeMap<String, Tensor> {
@@ -67,7 +67,7 @@ fn forms_agree_on_random_weights_and_odd_sizes() {
         for (composite, primitive) in results[0].iter().zip(&results[1]) {
             let difference = difference(composite, primitive);
             assert!(difference <= PRIMITIVE, "{config:?}: {difference:e}");
-            // A row of one element has the variance 0: the norm gives the bias, never NaN.
+            // A row of one element has variance 0. The norm is then the bias, not NaN.
             assert!(composite.iter().all(|x| x.is_finite()));
         }
     }

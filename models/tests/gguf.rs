@@ -1,4 +1,5 @@
-//! GGUF files: elements to the bit as the package gguf decodes them, decoders as transformers computes them, and files that are wrong.
+//! GGUF files: elements that are bit-equal to those of the package gguf, decoders that agree with transformers, and
+//! damaged files.
 
 mod common;
 
@@ -12,7 +13,7 @@ use eutectic_models::{
     npy,
 };
 
-/// A folder with these files.
+/// Returns a folder with these files.
 fn folder(files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -38,7 +39,7 @@ fn every_format_is_decoded_to_the_bits_that_the_package_gguf_gives() {
         checked.push(name.as_str());
     }
     let mut all: Vec<_> = FORMATS.iter().filter(|format| format.is_decoded()).map(|format| format.name).collect();
-    // The others are compared with it.
+    // `F32` is the reference for the others.
     all.retain(|name| *name != "F32");
     all.sort_unstable();
     assert_eq!(checked, all);
@@ -72,7 +73,7 @@ fn metadata_is_read_with_all_its_kinds() {
 fn wrong_files_are_refused_with_place_and_remedy() {
     let whole = Writer::default().u32("a", 1).tensor("w", &[2, 3], 0, vec![0; 24]);
     let bytes = whole.bytes();
-    // A file that ends anywhere is refused.
+    // A truncated file is refused, wherever it ends.
     for end in 0..bytes.len() {
         assert!(problem(bytes[..end].to_vec()).contains("at byte"), "{end} bytes");
     }
@@ -83,9 +84,9 @@ fn wrong_files_are_refused_with_place_and_remedy() {
     };
     let expect = |text: String, wanted: &str| assert!(text.contains(wanted) && text.contains("m.gguf"), "{text}");
     expect(changed(0, b"GGML"), "at byte 0, the file begins with [47, 47, 4d, 4c]");
-    expect(changed(4, &[1, 0, 0, 0]), "the version is 1, versions 2 and 3 are known; convert");
+    expect(changed(4, &[1, 0, 0, 0]), "the version is 1; versions 2 and 3 are supported; convert");
     expect(changed(4, &[0, 0, 0, 3]), "big-endian");
-    // More tensors, values, or bytes of a text than a file of any size could have.
+    // Counts of tensors and values, and a length of a text, that no file can satisfy.
     for at in [8, 16, 24] {
         expect(changed(at, &u64::MAX.to_le_bytes()), "at byte");
         expect(changed(at, &(1_u64 << 40).to_le_bytes()), "at byte");
@@ -94,11 +95,11 @@ fn wrong_files_are_refused_with_place_and_remedy() {
     expect(problem(Writer::default().value("a", 13, vec![0]).bytes()), "unknown kind 13");
     expect(problem(Writer::default().value("a", 7, vec![2]).bytes()), "neither 0 nor 1");
     expect(problem(Writer::default().value("a", 9, [9, 0, 0, 0].repeat(6)).bytes()), "array of arrays");
-    expect(problem(Writer::default().u32("general.alignment", 3).bytes()), "no power of two");
+    expect(problem(Writer::default().u32("general.alignment", 3).bytes()), "not a power of two");
     let twice = whole.clone().tensor("w", &[1], 0, vec![0; 4]);
     expect(problem(twice.bytes()), "the tensor `w` is listed twice");
-    expect(problem(Writer::default().tensor("w", &[1 << 40, 1 << 40], 0, vec![]).bytes()), "more elements than");
-    expect(problem(Writer::default().tensor("w", &[1 << 40], 0, vec![0; 4]).bytes()), "goes beyond the file's");
+    expect(problem(Writer::default().tensor("w", &[1 << 40, 1 << 40], 0, vec![]).bytes()), "exceed the address space");
+    expect(problem(Writer::default().tensor("w", &[1 << 40], 0, vec![0; 4]).bytes()), "ends after the file's");
     expect(problem(Writer::default().tensor("w", &[33, 32], 2, vec![0; 600]).bytes()), "blocks of Q4_0 have 32");
     expect(problem(Writer::default().tensor("w", &[1; 5], 0, vec![0; 4]).bytes()), "5 axes");
     let unknown = Writer::default().tensor("a", &[1], 99, vec![]).tensor("b", &[256], 16, vec![0; 66]);
@@ -176,7 +177,7 @@ fn everything_that_stands_in_the_way_is_named_at_once() {
         Decoder::new(&Gguf::open(path).unwrap(), None).expect_err("it is wrong").to_string()
     };
     let text = error(Writer::default().text("general.architecture", "mamba"));
-    assert!(text.contains("`mamba` has no builder; there are builders for llama, qwen2"), "{text}");
+    assert!(text.contains("`mamba` is not supported; supported are llama, qwen2"), "{text}");
     let writer = Writer::default().text("general.architecture", "llama").u32("llama.block_count", 1);
     let text = error(writer.clone().u32("llama.expert_count", 8).text("llama.rope.scaling.type", "yarn"));
     for wanted in ["llama.expert_count", "llama.rope.scaling.type", "llama.embedding_length", "llama.context_length"] {
@@ -189,8 +190,8 @@ fn everything_that_stands_in_the_way_is_named_at_once() {
     let text = error(writer.tensor("output_norm.weight", &[3], 0, vec![0; 12]));
     for wanted in [
         "`output_norm.weight` should be f32[2]",
-        "`blk.0.attn_q.weight`, f32[2 2], is missing",
-        "`blk.0.ssm` is unknown",
+        "`blk.0.attn_q.weight` of type f32[2 2] is missing",
+        "has no tensor `blk.0.ssm`",
     ] {
         assert!(text.contains(wanted), "{wanted} is not in {text}");
     }

@@ -57,7 +57,7 @@ fn jpeg_is_nearly_the_same_and_padding_is_zero() {
         ["wide.png", "wide.jpg"].map(|name| SAM.apply(&image::open(&golden(name)).unwrap(), [48, 48]).pixels.to_f64());
     let mean = png.iter().zip(&jpeg).map(|(a, b)| (a - b).abs()).sum::<f64>() / png.len() as f64;
     assert!(mean > 0.0 && mean < 0.2, "{mean}");
-    // 37 x 83 becomes 21 x 48.
+    // An image of 37 x 83 becomes 21 x 48.
     assert!(png[21 * 48..48 * 48].iter().all(|x| *x == 0.0) && png[..21 * 48].iter().any(|x| *x != 0.0));
 }
 
@@ -70,7 +70,7 @@ fn ratios_are_kept_or_not() {
     assert_eq!(stretched.point([11.0, 31.0]), [15.0, 10.0]);
     let fitted = Preprocessing { keeps_ratio: true, ..SAM3 }.apply(&one, [62, 60]);
     assert_eq!((fitted.resized, fitted.shown([31, 30])), ([62, 44], [31, 22]));
-    // However narrow an image is, something of it stays.
+    // A very narrow image keeps at least one pixel.
     assert_eq!(SAM.apply(&::image::RgbImage::new(1, 500), [16, 16]).resized, [16, 1]);
 }
 

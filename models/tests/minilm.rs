@@ -1,4 +1,4 @@
-//! The real model, where it has been fetched: `models/scripts/fetch-minilm.sh`, then `cargo test -- --ignored`.
+//! The real model, if it has been fetched: `models/scripts/fetch-minilm.sh`, then `cargo test -- --ignored`.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn token_ids_equal_the_reference() {
     }
 }
 
-/// Short texts only: the interpreter is made to be right, not fast.
+/// The texts are short because the interpreter is slow.
 #[test]
 #[ignore = "needs target/minilm: run models/scripts/fetch-minilm.sh"]
 fn embeddings_of_short_texts_equal_the_reference() {

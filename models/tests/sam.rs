@@ -1,4 +1,5 @@
-//! SAM's graphs in the reference interpreter, against what transformers computes in float64 (`models/golden/make_sam.py`).
+//! SAM's graphs in the reference interpreter, compared with results of transformers in `float64`
+//! (`models/golden/make_sam.py`).
 
 mod common;
 
@@ -18,7 +19,7 @@ fn bind(graph: &Graph, weights: &Weights, ignored: &[&str]) -> Result<BoundParam
     weights.bind(graph.named("param").map(|(name, id)| (name, graph.ty(id))), ignored)
 }
 
-/// The largest difference in relation to the largest expected value.
+/// Returns the largest difference, relative to the largest expected value.
 fn error(expected: &Weights, name: &str, result: &[f64]) -> f64 {
     let expected = expected.get(name).unwrap().to_f64();
     common::difference(&expected, result) / expected.iter().fold(0.0, |m: f64, x| m.max(x.abs()))
@@ -51,7 +52,8 @@ fn checkpoints_of_torch_under_the_names_of_the_release_are_the_same_model() {
     assert!(error <= TOLERANCE, "{error:e}");
 }
 
-/// Points and labels [2 2 N] with what a prompt needs besides: one that is no point, or the two corners of a box.
+/// Returns points and labels [2 2 N] with the additional points of a prompt: one labelled as no point, or the two
+/// corners of a box.
 fn prompts(expected: &Weights, boxes: bool) -> [(&'static str, Tensor); 2] {
     let [points, labels] = ["points", "labels"].map(|name| expected.get(name).unwrap().clone());
     let (points, labels, corners) = (points.to_f64(), labels.to_i64(), expected.get("boxes").unwrap().to_f64());
@@ -72,7 +74,7 @@ fn prompts(expected: &Weights, boxes: bool) -> [(&'static str, Tensor); 2] {
     [("points", Tensor::from_f64(DType::F32, &[2, 2, number, 2], xy)), ("labels", labels)]
 }
 
-/// The masks 1.. of each prompt, or only mask 0, of results [2 2 4 ..].
+/// Returns masks 1.. of each prompt, or mask 0 only, from results [2 2 4 ..].
 fn chosen(all: &[f64], several: bool) -> Vec<f64> {
     let size = all.len() / 16;
     let masks = all.chunks(size).enumerate().filter(|(n, _)| (n % 4 > 0) == several);

@@ -1,4 +1,4 @@
-//! A text model from a directory: tokens, embeddings that do not depend on the batch, and everything that can be wrong.
+//! A text model from a directory: tokens, embeddings that do not depend on the batch, and damaged files.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn model() -> TextModel {
     TextModel::open("tiny", golden("tiny-bert"), MAX_TOKENS, "").unwrap()
 }
 
-/// Text, token ids and embedding of each case.
+/// Returns text, token ids and embedding of each case.
 fn cases() -> Vec<(String, Vec<i64>, Vec<f64>)> {
     let file: Value = serde_json::from_slice(&fs::read(golden("tiny-bert/texts.json")).unwrap()).unwrap();
     let case = |case: &Value| {
@@ -26,7 +26,7 @@ fn cases() -> Vec<(String, Vec<i64>, Vec<f64>)> {
     file["cases"].as_array().unwrap().iter().map(case).collect()
 }
 
-/// The embedding of each row of a batch.
+/// Returns the embedding of each row of a batch.
 fn embed(model: &TextModel, batch: &Batch, form: Form) -> Vec<Vec<f64>> {
     let [texts, length] = batch.dims();
     let graph = model.graph(form, texts, length).unwrap();
@@ -64,7 +64,7 @@ fn embeddings_do_not_depend_on_the_batch_or_the_padding() {
     }
 }
 
-/// A copy of the fixture in which something can be broken.
+/// Returns a copy of the fixture, which a test can damage.
 fn copy() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors", "tokenizer.json"] {
@@ -95,7 +95,7 @@ fn everything_wrong_with_a_directory_is_said_at_once() {
     for part in [
         "embeddings.word_embeddings.weight: expected f32[20 32], found f32[26 32]",
         "encoder.layer.1.output.dense.weight: expected f32[32 47], found f32[32 48]",
-        "the tokenizer has ids up to 25, the model embeddings for 20",
+        "the tokenizer has ids up to 25, but the model has 20 embeddings",
     ] {
         assert!(error.contains(part), "{part:?} is not in\n{error}");
     }
@@ -123,7 +123,7 @@ fn damaged_tokenizers_are_errors() {
         let error = Tokens::open(&path, 9).unwrap_err().to_string();
         assert!(error.contains("post-processor"), "{error}");
     }
-    // Nor where it expects JSON: found by `eutectic-fuzz tokenizer`.
+    // Invalid JSON, which `eutectic-fuzz tokenizer` found.
     fs::write(&path, text.replacen("\"decoder\": ", "\"decoder\": :, \"rest\": ", 1)).unwrap();
     assert!(matches!(Tokens::open(&path, 9), Err(TokensError::Format { .. })));
     let mut rng = Rng::new(4);

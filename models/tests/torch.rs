@@ -1,4 +1,4 @@
-//! Checkpoints that torch wrote, whole, damaged and malicious.
+//! Checkpoints of torch: whole, damaged and malicious ones.
 
 use std::{
     io::{Cursor, Write},
@@ -14,7 +14,7 @@ fn open(bytes: &[u8]) -> Result<Weights, WeightsError> {
     Weights::open(file.path())
 }
 
-/// An archive as torch makes it, with this pickle and one storage of 6 numbers, 0 to 5.
+/// Returns an archive as torch writes it, with this pickle and one storage of 6 numbers, 0 to 5.
 fn archive(pickle: &[u8]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
@@ -26,7 +26,7 @@ fn archive(pickle: &[u8]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// {"w": a tensor of these extents and strides}, as protocol 2 writes it.
+/// Returns the pickle of {"w": a tensor of these extents and strides} in protocol 2.
 fn tensor(kind: &str, offset: u8, dims: &[u8], strides: &[u8]) -> Vec<u8> {
     let numbers = |of: &[u8]| [b"(", &of.iter().flat_map(|n| [b'K', *n]).collect::<Vec<_>>()[..], b"t"].concat();
     let storage = format!("ctorch\n{kind}\nX\x01\0\0\x000X\x03\0\0\0cpuK\x06tQ");
@@ -56,7 +56,7 @@ fn tensors_are_views_of_storages() {
     assert_eq!(read(0, &[3, 2], &[1, 3]), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     assert_eq!(read(5, &[], &[]), [5.0]);
     assert_eq!(read(9, &[2, 0], &[1, 1]), [0.0; 0]);
-    // Element types that programs lack are listed, and not read.
+    // Tensors with other element types are listed, but cannot be read.
     let complex = open(&archive(&tensor("ComplexFloatStorage", 0, &[3], &[1]))).unwrap();
     assert_eq!(complex.names().collect::<Vec<_>>(), [("w", "ComplexFloat[3]".to_string())]);
 }
@@ -67,7 +67,7 @@ fn what_reaches_beyond_a_storage_is_an_error() {
         [(0, [2, 3], [4, 1]), (1, [2, 3], [3, 1]), (0, [7, 1], [1, 1]), (0, [255, 255], [0, 0])]
     {
         let problem = problem(&archive(&tensor("FloatStorage", offset, &dims, &strides)));
-        assert!(problem.contains("tensor `w`: it reaches beyond its storage of 6 elements"), "{problem}");
+        assert!(problem.contains("tensor `w`: it exceeds its storage of 6 elements"), "{problem}");
     }
 }
 
@@ -78,10 +78,10 @@ fn nothing_is_executed() {
         (b"\x80\x02cbuiltins\neval\n)\x81.", "opcode 0x81"),
         (b"\x80\x02cargparse\nNamespace\n)R.", "save the model's state_dict() instead"),
         (b"\x80\x02(X\x07\0\0\0storagecos\nsystem\nX\x01\0\0\x000X\x03\0\0\0cpuK\x06tQ.", "it asks for `os.system`"),
-        (b"\x80\x02}X\x01\0\0\0ws.", "items for what is no dictionary"),
-        (b"\x80\x02(}u.", "a key without a value"),
+        (b"\x80\x02}X\x01\0\0\0ws.", "it adds items to an object that is not a dictionary"),
+        (b"\x80\x02(}u.", "it has a key without a value"),
         (b"\x80\x02X\xff\xff\xff\xffabc.", "it ends too early"),
-        (b"\x80\x02h\x07.", "a value is missing"),
+        (b"\x80\x02h\x07.", "its stack lacks a value"),
         (b"", "it ends too early"),
     ] {
         let problem = problem(&archive(pickle));
@@ -91,7 +91,7 @@ fn nothing_is_executed() {
 
 #[test]
 fn dictionaries_that_hold_themselves_end() {
-    // {"a": itself}
+    // A dictionary that contains itself.
     assert_eq!(open(&archive(b"\x80\x02}q\0X\x01\0\0\0ah\0s.")).unwrap().names().count(), 0);
 }
 
@@ -110,7 +110,7 @@ fn damaged_files_are_errors_and_never_panics() {
         }
     }
     let bare = [b"\x80\x02".as_slice(), b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."].concat();
-    assert!(problem(&bare).contains("since version 1.6"), "{}", problem(&bare));
+    assert!(problem(&bare).contains("before version 1.6"), "{}", problem(&bare));
     assert!(problem(b"PK\x03\x04").contains("archive"));
     assert!(Weights::open(Path::new("/no/such/file.pt")).is_err());
 }

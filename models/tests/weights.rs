@@ -5,7 +5,7 @@ use std::{io::Write, path::Path};
 use eutectic_ir::{DType, Type};
 use eutectic_models::{Misfit, Weights, WeightsError, random::Rng};
 
-/// A file with a header that is given and so many bytes of data.
+/// Returns a file with the given header and this number of data bytes.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
@@ -13,7 +13,8 @@ fn file(header: &str, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Tensors of several types: 2x3 f32, 4 f16 (1, -2, 0.5, 65504), 2 bf16 (1, -3), 1 i64, 2 bool, 4 of a type that programs have not.
+/// Returns tensors of several types: 2x3 f32, 4 f16 (1, -2, 0.5, 65504), 2 bf16 (1, -3), 1 i64, 2 bool, and 4 of a type
+/// that programs do not have.
 fn sample() -> Vec<u8> {
     let header = r#"{"__metadata__":{"format":"pt"},
         "a.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
@@ -79,7 +80,7 @@ fn everything_that_does_not_fit_is_listed_at_once() {
             "pooler.flag: bool[2] is not part of the model",
         ]
     );
-    // Narrowing would round: refused.
+    // Narrowing would round, so it is refused.
     assert!(weights.bind([("a.weight", &types[2])], &["*"]).is_err());
 }
 
@@ -114,7 +115,7 @@ fn files_that_are_none_are_errors() {
     ] {
         assert!(matches!(open(&file(header, &vec![7; data])), Err(WeightsError::Format { .. })), "{header}");
     }
-    // Sizes of eight tensors that add up to the whole address space: the end of the data wraps around.
+    // The sizes of eight tensors add up to the whole address space, so the end of the data overflows.
     let size = (1_u64 << 61) - 1;
     let entry = |n: u64| {
         let (from, to) = (n * size, (n + 1) * size);
@@ -128,7 +129,7 @@ fn files_that_are_none_are_errors() {
         bytes[..8].copy_from_slice(&length.to_le_bytes());
         assert!(open(&bytes).is_err(), "header of {length} bytes");
     }
-    // A header of nothing but brackets must not use up the stack.
+    // A header of brackets only must not overflow the stack.
     assert!(open(&file(&"[".repeat(1 << 20), b"")).is_err());
     assert!(open(&file(&"{\"a\":".repeat(1 << 18), b"")).is_err());
 }

@@ -1,4 +1,4 @@
-//! Takes arrays of Python as tensors, and makes NumPy's arrays for results.
+//! Converts Python arrays to tensors, and results to NumPy arrays.
 
 use eutectic::{DType, Tensor, Type};
 use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyTuple};
@@ -13,9 +13,9 @@ struct Names {
     dtype: DType,
     /// Its kind in DLPack.
     code: u8,
-    /// The type of NumPy that holds its bits.
+    /// The NumPy type with the same bits.
     numpy: &'static str,
-    /// The type of the package ml_dtypes, where NumPy has none.
+    /// The type in the package ml_dtypes, if NumPy has none.
     ml_dtypes: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ const NAMES: [Names; DType::ALL.len()] = [
     names(DType::U16, 1, "uint16"),
 ];
 
-// The table is read by the number of an element type.
+// The table is indexed by the number of an element type.
 const _: () = {
     let mut at = 0;
     while at < NAMES.len() {
@@ -53,19 +53,20 @@ const _: () = {
     }
 };
 
-/// Whether a tensor uses the memory of an array.
+/// Whether a tensor shares the memory of an array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// It is read in place where its elements lie row by row, and must not change meanwhile.
+    /// It shares the memory if the array is contiguous in row-major order. The array must not change while the tensor
+    /// exists.
     Borrow,
-    /// It is copied.
+    /// It is a copy.
     Copy,
 }
 
-/// Takes an array as a tensor.
+/// Converts an array to a tensor.
 ///
 /// # Errors
-/// When the value is no array, is not in the memory of the processor, or has elements that programs do not know.
+/// If the value is not an array, is not in host memory, or has an element type that programs do not have.
 pub fn read(what: &str, value: &Bound<'_, PyAny>, take: Take) -> Result<Tensor> {
     tensor(value, take).map_err(|problem| match problem {
         Problem::Told(why) => told(format_args!("cannot read {what}: {why}")),
@@ -73,7 +74,7 @@ pub fn read(what: &str, value: &Bound<'_, PyAny>, take: Take) -> Result<Tensor> 
     })
 }
 
-/// Takes bits for the elements of a type that NumPy has not, where that type is wanted.
+/// Reinterprets an array of bits as `wanted`, if that is an element type that NumPy does not have.
 pub fn as_wanted(tensor: Tensor, wanted: Option<DType>) -> Tensor {
     struct Bits(Tensor);
     impl AsRef<[u8]> for Bits {
@@ -100,7 +101,7 @@ fn tensor(value: &Bound<'_, PyAny>, take: Take) -> Result<Tensor> {
         (_, bytes) => {
             let mut copy = bytes.map_or_else(|view| view.copied(), |bytes| bytes.as_ref().to_vec());
             if dtype == DType::Bool {
-                // As NumPy has it.
+                // NumPy takes any nonzero byte for true.
                 copy.iter_mut().for_each(|b| *b = u8::from(*b != 0));
             }
             Tensor::new(dtype, &dims, copy)
@@ -109,8 +110,8 @@ fn tensor(value: &Bound<'_, PyAny>, take: Take) -> Result<Tensor> {
     tensor.map_err(told)
 }
 
-/// Returns a view of an array. An array that DLPack does not carry is copied into one that it does; the name is that of its elements, where
-/// NumPy has no type for them.
+/// Returns a view of an array. An array that DLPack cannot export is first copied into one that it can. The name is
+/// that of the element type, if NumPy does not have it.
 fn view(value: &Bound<'_, PyAny>) -> Result<(View, Option<String>)> {
     match View::of(value) {
         Err(Problem::Raised(_)) => {
@@ -130,7 +131,7 @@ fn dtype(view: &View, spelled: Option<&str>) -> Result<DType> {
         None => of.code == code && of.dtype.def().bits == u32::from(width),
     };
     let found = NAMES.iter().find(is_exported).map(|of| of.dtype);
-    found.ok_or_else(|| told(format_args!("programs have no elements of kind {code} of DLPack with {width} bits")))
+    found.ok_or_else(|| told(format_args!("programs have no element type for kind {code} of DLPack with {width} bits")))
 }
 
 /// An array for a result.
@@ -140,10 +141,10 @@ pub struct NewArray {
 }
 
 impl NewArray {
-    /// Makes an array of zeros.
+    /// Creates an array of zeros.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// If there is not enough memory.
     pub fn zeros(py: Python<'_>, ty: &Type) -> Result<NewArray> {
         static ZEROS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let (Some(dtype), Some(dims)) = (ty.dtype(), ty.dims()) else {
@@ -160,10 +161,10 @@ impl NewArray {
         Ok(NewArray { array: array.unbind(), bytes })
     }
 
-    /// Makes an array of a tensor's elements.
+    /// Creates an array with a tensor's elements.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// If there is not enough memory.
     pub fn of(py: Python<'_>, tensor: &Tensor) -> Result<Py<PyAny>> {
         let mut array = NewArray::zeros(py, &tensor.ty())?;
         array.bytes().copy_from_slice(tensor.bytes());
@@ -172,7 +173,7 @@ impl NewArray {
 
     /// Returns its memory.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the array is not handed out before it is finished.
+        // SAFETY: nobody else has the array before it is finished.
         unsafe { self.bytes.as_mut() }
     }
 
@@ -182,11 +183,11 @@ impl NewArray {
     }
 }
 
-/// How arrays hold elements of a type.
+/// The types of NumPy arrays for an element type.
 struct NumpyType {
-    /// The type of their bits.
+    /// The type that has the same bits.
     stored: Py<PyAny>,
-    /// The type that results are shown as, where that is another.
+    /// The type of results, if it differs.
     shown: Option<Py<PyAny>>,
 }
 

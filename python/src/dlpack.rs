@@ -1,4 +1,4 @@
-//! Reads the memory of arrays of any library by DLPack (<https://dmlc.github.io/dlpack/latest/python_spec.html>).
+//! Reads arrays of any library through DLPack (<https://dmlc.github.io/dlpack/latest/python_spec.html>).
 
 use std::{ffi::CStr, ptr::NonNull};
 
@@ -12,12 +12,12 @@ use pyo3::{
 
 use crate::error::{Result, told};
 
-/// The newest version of the layout below.
+/// The version of the structures below.
 const MAJOR: u32 = 1;
 const VERSIONED: &CStr = c"dltensor_versioned";
 const UNVERSIONED: &CStr = c"dltensor";
 
-/// Kinds of memory that the processor reads: its own, and pages pinned by CUDA or ROCm.
+/// The kinds of memory that the host can read: host memory, and memory that CUDA or ROCm has pinned.
 const HOSTS: [i32; 3] = [1, 3, 11];
 
 #[repr(C)]
@@ -47,36 +47,36 @@ struct RawVersioned {
     tensor: RawTensor,
 }
 
-/// An array in the memory of the processor.
+/// An array in host memory.
 pub struct View {
-    /// The kind of its elements, as DLPack numbers them, and their bits.
+    /// The kind of its elements by DLPack's number, and their size in bits.
     pub element: (u8, u8),
-    /// Extents.
+    /// Its extents.
     pub dims: Vec<usize>,
-    /// From each element to the next one along each axis, in elements.
+    /// The distance between neighbours along each axis, in elements.
     strides: Vec<isize>,
-    /// The first element; dangling where there is none.
+    /// The first element. It is dangling if there are none.
     data: NonNull<u8>,
-    /// Keeps the memory, for as long as it lives; the array is its owner, and nothing is taken over from it.
+    /// Keeps the array's memory alive. The array still owns it: the capsule is not consumed.
     capsule: Py<PyCapsule>,
 }
 
-/// Bytes of an array, row by row.
+/// The bytes of a contiguous array, in row-major order.
 pub struct Bytes {
     data: NonNull<u8>,
     len: usize,
     _capsule: Py<PyCapsule>,
 }
 
-// SAFETY: the memory is that of an array that the capsule keeps, and threads may read it. That nobody writes to an array while a run reads
-// it is up to the caller, as with every function of NumPy that lets other threads run.
+// SAFETY: the capsule keeps the memory of the array alive, and threads may read it. The caller must not write to the
+// array during a run, as with every NumPy function that releases the interpreter's lock.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
 
 impl AsRef<[u8]> for Bytes {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `View::bytes` checked that so many bytes lie there.
+        // SAFETY: `View::bytes` checked that the array has this many bytes.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 }
@@ -85,50 +85,52 @@ impl Bytes {
     /// Returns the bytes for writing.
     ///
     /// # Safety
-    /// Nobody else knows the array.
+    /// Nobody else has access to the array.
     pub unsafe fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for reading; that nobody else reads or writes is up to the caller.
+        // SAFETY: as for reading. The caller ensures that nobody else reads or writes.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 }
 
 impl View {
-    /// Asks an array for its memory.
+    /// Gets the memory of an array.
     ///
     /// # Errors
-    /// The exception that the array raises; when it is in the memory of a device, or of another version of DLPack.
+    /// If the array raises an exception, is in the memory of a device, or uses another version of DLPack.
     pub fn of(array: &Bound<'_, PyAny>) -> Result<View> {
         let capsule = export(array)?.cast_into::<PyCapsule>().map_err(PyErr::from)?;
         let tensor: *const RawTensor = if capsule.is_valid_checked(Some(VERSIONED)) {
             let managed = capsule.pointer_checked(Some(VERSIONED))?.cast::<RawVersioned>().as_ptr();
-            // SAFETY: a capsule of this name holds such a struct, whose version is in the same place in all versions.
+            // SAFETY: a capsule with this name contains this structure. The version has the same place in all versions.
             let [major, minor] = unsafe { (*managed).version };
             if major != MAJOR {
-                return Err(told(format_args!("it is exported by DLPack {major}.{minor}, and only {MAJOR} is known")));
+                return Err(told(format_args!(
+                    "it is exported by DLPack {major}.{minor}, and only version {MAJOR} is supported"
+                )));
             }
-            // SAFETY: as above, of this version.
+            // SAFETY: as above, for this version.
             unsafe { &raw const (*managed).tensor }
         } else {
             capsule.pointer_checked(Some(UNVERSIONED))?.cast().as_ptr()
         };
-        // SAFETY: the struct lives as long as the capsule, which nobody has consumed.
+        // SAFETY: the structure lives as long as the capsule, which has not been consumed.
         unsafe { View::read(&*tensor, capsule.unbind()) }
     }
 
     /// # Safety
-    /// The struct is as DLPack says, and lives while the capsule does.
+    /// The structure is valid by DLPack's rules, and lives as long as the capsule.
     unsafe fn read(tensor: &RawTensor, capsule: Py<PyCapsule>) -> Result<View> {
         if !HOSTS.contains(&tensor.device[0]) {
             let kind = tensor.device[0];
             return Err(told(format_args!(
-                "it is in the memory of a device (kind {kind} of DLPack); copy it to the processor"
+                "it is in the memory of a device (kind {kind} of DLPack); copy it to host memory"
             )));
         }
         if tensor.element.lanes != 1 {
             return Err(told("its elements are vectors"));
         }
         let rank = usize::try_from(tensor.rank).unwrap_or(0);
-        // SAFETY: so many extents and strides lie there, where there are any.
+        // SAFETY: if the pointer is not null, it points to as many numbers as there are axes.
         let list =
             |at: *const i64| (rank > 0 && !at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, rank) });
         let dims: Vec<usize> =
@@ -142,7 +144,7 @@ impl View {
         Ok(View { element: (tensor.element.code, tensor.element.bits), dims, strides, data, capsule })
     }
 
-    /// Returns the bytes where the array keeps them, if its elements lie row by row without gaps.
+    /// Returns the bytes in place if the array is contiguous in row-major order. Otherwise, it returns the view again.
     pub fn bytes(self) -> Result<Bytes, View> {
         let count: usize = self.dims.iter().product();
         let dense = self.dims.iter().zip(self.strides.iter().zip(compact(&self.dims)));
@@ -152,7 +154,7 @@ impl View {
         Ok(Bytes { data: self.data, len: count * self.size(), _capsule: self.capsule })
     }
 
-    /// Returns a copy of the bytes, row by row.
+    /// Returns a copy of the bytes in row-major order.
     pub fn copied(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.dims.iter().product::<usize>() * self.size());
         // SAFETY: all elements are within the array.
@@ -165,7 +167,7 @@ impl View {
     }
 }
 
-/// Calls `__dlpack__`; older libraries know no versions.
+/// Calls `__dlpack__`. Older libraries do not accept the argument for the version.
 fn export<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static NEWEST: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = array.py();
@@ -177,7 +179,7 @@ fn export<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// The strides of elements that lie row by row.
+/// Returns the strides of a contiguous array in row-major order.
 fn compact(dims: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; dims.len()];
     for axis in (1..dims.len()).rev() {
@@ -186,21 +188,21 @@ fn compact(dims: &[usize]) -> Vec<isize> {
     strides
 }
 
-/// Appends the elements of some axes, row by row.
+/// Appends the elements of some axes in row-major order.
 ///
 /// # Safety
-/// They lie where the strides say.
+/// All elements that extents and strides determine are within the array.
 unsafe fn copy(from: *const u8, size: usize, dims: &[usize], strides: &[isize], to: &mut Vec<u8>) {
     let (Some((&extent, dims)), Some((&stride, inner))) = (dims.split_first(), strides.split_first()) else {
-        // SAFETY: an element is there.
+        // SAFETY: there is an element at this place.
         return to.extend_from_slice(unsafe { std::slice::from_raw_parts(from, size) });
     };
     if dims.is_empty() && stride == 1 {
-        // SAFETY: a row of elements is there.
+        // SAFETY: there is a row of elements at this place.
         return to.extend_from_slice(unsafe { std::slice::from_raw_parts(from, extent * size) });
     }
     for at in 0..extent as isize {
-        // SAFETY: so does each part.
+        // SAFETY: the elements of each part are within the array.
         unsafe { copy(from.offset(at * stride * size as isize), size, dims, inner, to) };
     }
 }

@@ -1,4 +1,4 @@
-//! Turns errors of the engine into the exception `eutectic.Error`.
+//! Converts errors of the engine to the exception `eutectic.Error`.
 
 use std::{
     fmt::{self, Write},
@@ -17,9 +17,9 @@ use pyo3::{create_exception, exceptions::PyException, prelude::*};
 
 create_exception!(eutectic, Error, PyException, "Tells why the engine cannot load or run a model.");
 
-/// Why a call ends without a result.
+/// The reason why a call has no result.
 pub enum Problem {
-    /// For the exception [`Error`].
+    /// A message for the exception [`Error`].
     Told(String),
     /// An exception that Python code raised.
     Raised(PyErr),
@@ -28,26 +28,26 @@ pub enum Problem {
 /// The result of functions of this crate.
 pub type Result<T, E = Problem> = std::result::Result<T, E>;
 
-/// Makes a problem of a message.
+/// Creates a problem from a message.
 pub fn told(message: impl fmt::Display) -> Problem {
     Problem::Told(message.to_string())
 }
 
-/// Returns the message that `of` has no such name, with the names that it has.
+/// Describes an unknown name. The message lists the known ones.
 pub fn unknown<'n>(of: &str, what: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     format!("{of} has no {what} `{name}`; {}", suggestion(name, "it has", known))
 }
 
-/// Calls the engine. A panic there is a defect of the engine, and becomes an error as well.
+/// Calls the engine. A panic, which is a defect of the engine, becomes an error.
 pub fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        Err(told(format_args!("cannot go on because the engine has a defect: {text}; report it, with the model")))
+        Err(told(format_args!("cannot continue because of a defect of the engine: {text}; report it, with the model")))
     })
 }
 
-/// Lists the errors of a source, each with its place and its help.
+/// Lists the errors of a source with their places and help texts.
 pub fn listed(errors: &Errors) -> String {
     let mut text = errors.to_string();
     for error in &errors.0 {
@@ -59,7 +59,7 @@ pub fn listed(errors: &Errors) -> String {
     text
 }
 
-/// `FILE:LINE: `, where the message does not begin with it.
+/// Returns `FILE:LINE: `, unless the message starts with it.
 fn place(error: &dyn Diagnostic) -> Option<String> {
     let label = error.labels()?.next()?;
     let lines = error.source_code()?.read_span(label.inner(), 0, 0).ok()?;

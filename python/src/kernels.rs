@@ -1,4 +1,4 @@
-//! Lists the kernels of a plan: the ops of each, its predicted cost, and the rules that led to it.
+//! Lists the kernels of a plan with their ops, predicted costs, and the rules that led to them.
 
 use eutectic::{
     Compiler, Planned,
@@ -6,34 +6,35 @@ use eutectic::{
 };
 use pyo3::prelude::*;
 
-/// A kernel as Python's code gets it: a dictionary of these fields.
+/// A kernel. Python receives it as a dictionary of these fields.
 #[derive(IntoPyObject)]
 pub struct Kernel {
     /// Its number in each call of its block.
     numbers: Vec<String>,
-    /// The op that it is built around.
+    /// Its anchor.
     op: &'static str,
-    /// The model part of that op.
+    /// The part of the model of the anchor.
     origin: String,
-    /// The other ops in it, each with its model part, and the seconds that storing its result instead would add.
+    /// The other ops, each with its part of the model, and the predicted increase of the time in seconds if its result
+    /// were stored.
     fused: Vec<(&'static str, String, Option<f64>)>,
     /// The rules that led to it, in order, with the first line of their comments.
     rules: Vec<(String, String)>,
-    /// How the backend computes it.
+    /// The method that computes it.
     way: String,
-    /// How many results it stores.
+    /// The number of results that it stores.
     stores: usize,
-    /// Whether it runs once, when parameters are loaded.
+    /// Whether it runs only once, when parameters are loaded.
     load: bool,
-    /// Predicted seconds.
+    /// The predicted time in seconds.
     seconds: f64,
-    /// Bytes that it moves.
+    /// The number of bytes that it moves.
     bytes: f64,
-    /// Floating-point operations.
+    /// The number of floating-point operations.
     flops: f64,
 }
 
-/// Lists the kernels of a plan, each of a repeated layer once.
+/// Lists the kernels of a plan. Repeated layers count once.
 pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<Kernel> {
     let (blocks, numbers) = (compiler.describe(planned), Numbers::of(planned));
     let mut kernels = Vec::new();

@@ -1,4 +1,4 @@
-//! Serves the engine to Python: the native part of the package `eutectic`.
+//! The native part of the package `eutectic`.
 
 mod array;
 mod compile;
@@ -20,7 +20,7 @@ mod _native {
     #[pymodule_export]
     use super::{error::Error, model::Model, open::declared, port::Port};
 
-    /// Returns each backend: its name, its kind of device, and the reason where this machine cannot run it, else `None`.
+    /// Returns each backend: its name, its kind of device, and `None` or the reason why it cannot be opened.
     #[pyfunction]
     fn devices(py: Python<'_>) -> Vec<(&'static str, &'static str, Option<String>)> {
         let opened = |listed: &eutectic::Listed| listed.open(&Setup::default()).err().map(|why| why.to_string());

@@ -1,4 +1,4 @@
-//! Compiled models, as Python sees them.
+//! Compiled models for Python.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ use crate::{
 pub struct Model {
     compiled: Arc<(Compiler, Planned)>,
     loaded: Loaded,
-    /// One run at a time.
+    /// The lock allows one run at a time.
     session: Mutex<Session>,
     inputs: Vec<Py<PyString>>,
     outputs: Vec<Py<PyString>>,
@@ -57,8 +57,8 @@ impl Model {
         Model::of(py, Arc::new(compiled), session)
     }
 
-    /// Runs the model once, and returns the outputs by name; `outputs` names those that are wanted. Other threads go on meanwhile; a
-    /// second run of the same model waits for the first.
+    /// Runs the model once, and returns the outputs by name. `outputs` selects some of them. Other threads continue
+    /// during the run, and a second run of the same model waits for the first.
     #[pyo3(signature = (inputs, /, outputs = None))]
     fn run<'py>(
         &self,
@@ -115,54 +115,54 @@ impl Model {
         py.detach(|| guarded(clear))
     }
 
-    /// Sets the length of an extent at run time, for states that no input of the run tells it of.
+    /// Sets the length of a run-time extent of states that no input determines.
     fn set_length(&self, py: Python<'_>, name: &str, length: usize) -> Result<()> {
         py.detach(|| guarded(|| Ok(self.lock()?.set_length(name, length)?)))
     }
 
-    /// Returns a model that shares the parameters, with copies of the states. It runs beside this one.
+    /// Returns a model that shares the parameters and has copies of the states. Both can run at the same time.
     fn fork(&self, py: Python<'_>) -> Result<Model> {
         let session = py.detach(|| guarded(|| Ok(self.lock()?.fork()?)))?;
         Model::of(py, self.compiled.clone(), session)
     }
 
-    /// Returns the kernels of the plan, each of a repeated layer once.
+    /// Returns the kernels of the plan. Repeated layers count once.
     fn kernels(&self, py: Python<'_>) -> Result<Vec<Kernel>> {
         py.detach(|| guarded(|| Ok(kernels(&self.compiled.0, &self.compiled.1))))
     }
 
-    /// Says how the kernels came about: text, or a table in a notebook.
+    /// Explains the kernels, as text or as a table in a notebook.
     fn explain(slf: &Bound<'_, Model>) -> Result<Py<PyAny>> {
         let explanation = slf.py().import("eutectic._explain")?.getattr("Explanation")?;
         Ok(explanation.call1((slf, slf.get().kernels(slf.py())?))?.unbind())
     }
 
-    /// The inputs, in order.
+    /// Returns the inputs, in order.
     #[getter]
     fn inputs(&self) -> Vec<Port> {
         Port::all(&self.loaded.program().inputs)
     }
 
-    /// The outputs, in order.
+    /// Returns the outputs, in order.
     #[getter]
     fn outputs(&self) -> Vec<Port> {
         Port::all(&self.loaded.program().outputs)
     }
 
-    /// The states, which a model keeps from run to run.
+    /// Returns the states, which persist between runs.
     #[getter]
     fn states(&self) -> Vec<Port> {
         Port::all(&self.loaded.program().states)
     }
 
-    /// The extents that each run decides, with the least and the most that they are.
+    /// Returns the run-time extents, each with its least and largest length.
     #[getter]
     fn extents(&self) -> BTreeMap<String, (i64, i64)> {
         let extents = self.loaded.program().extents.iter();
         extents.map(|symbol| (symbol.name.to_string(), symbol.bounds.unwrap_or_default())).collect()
     }
 
-    /// The name of the backend that it runs on.
+    /// Returns the name of its backend.
     #[getter]
     fn backend(&self) -> &str {
         self.compiled.0.backend().name()
@@ -211,7 +211,7 @@ impl Model {
         if problems.is_empty() { Ok(given) } else { Err(told(problems.join("\n"))) }
     }
 
-    /// Returns for each output whether it is wanted.
+    /// Returns whether each output is wanted.
     fn wanted(&self, names: Option<Vec<String>>) -> Result<Vec<bool>> {
         let outputs = &self.loaded.program().outputs;
         let Some(names) = names else { return Ok(vec![true; outputs.len()]) };
@@ -224,11 +224,11 @@ impl Model {
         Ok(wanted)
     }
 
-    /// Runs the program into new arrays.
+    /// Runs the program and writes to new arrays.
     fn execute(&self, given: &[Tensor], wanted: &[bool]) -> Result<Vec<Option<NewArray>>> {
         let mut session = self.lock()?;
         let types = session.fit(given)?;
-        // Whoever waits for the session is detached, so that attaching here cannot wait for them.
+        // Threads that wait for the session have detached from the interpreter, so this cannot deadlock.
         let mut arrays = Python::attach(|py| {
             let array = |(ty, &wanted): (&Type, &bool)| wanted.then(|| NewArray::zeros(py, ty)).transpose();
             types.iter().zip(wanted).map(array).collect::<Result<Vec<_>>>()
@@ -239,13 +239,13 @@ impl Model {
     }
 }
 
-/// Whether threads that the engine has started are those of this process: a fork of the process does not take them along.
+/// Checks that this is the process that has started the engine's threads. A fork of the process does not have them.
 fn same_process() -> Result<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     match *FIRST.get_or_init(process::id) == process::id() {
         true => Ok(()),
         false => {
-            Err(told("cannot go on in a fork of a process that has used the engine; start processes by \"spawn\""))
+            Err(told("cannot run in a fork of a process that has used the engine; start processes with \"spawn\""))
         }
     }
 }
@@ -254,7 +254,7 @@ fn same_process() -> Result<()> {
 fn named(what: &str, arrays: &Bound<'_, PyDict>) -> Result<Named> {
     let read = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let name: String = name.extract()?;
-        // The caller may change the array later.
+        // Copied, because the caller may change the array later.
         Ok((name.clone(), array::read(&format!("{what} `{name}`"), &value, Take::Copy)?))
     };
     arrays.iter().map(read).collect()

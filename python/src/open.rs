@@ -1,4 +1,4 @@
-//! Makes a graph with its parameters of an ONNX model or of a graph in text form.
+//! Opens ONNX models and graphs in text form, with their parameters.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
     port::Port,
 };
 
-/// Where a model is.
+/// The source of a model.
 #[derive(FromPyObject)]
 pub enum ModelSource {
     /// The contents of a file.
@@ -38,10 +38,10 @@ pub enum ModelSource {
 /// The length of a dimension, or its bounds.
 #[derive(Clone, Copy, FromPyObject)]
 pub enum Length {
-    /// Its number.
+    /// A fixed length.
     #[pyo3(transparent, annotation = "int")]
     Number(i64),
-    /// The least and the most that it is: each run has a number of its own.
+    /// The least and the largest length. Each run may have another one.
     #[pyo3(annotation = "tuple[int, int]")]
     Between(i64, i64),
 }
@@ -49,7 +49,7 @@ pub enum Length {
 /// Values by name.
 pub type Named = BTreeMap<String, Tensor>;
 
-/// Decisions that are made when a model is opened.
+/// Options for opening a model.
 pub struct OpenOptions {
     /// Dimensions by name.
     pub shapes: BTreeMap<String, Length>,
@@ -63,9 +63,9 @@ pub struct OpenOptions {
     pub ops: Ops,
 }
 
-/// A model as it was opened.
+/// An opened model.
 pub struct Opened {
-    /// Its graph; symbols are bound.
+    /// Its graph with bound symbols.
     pub graph: Graph,
     /// The parameters that are known.
     pub params: Named,
@@ -82,7 +82,7 @@ pub fn declared(py: Python<'_>, source: ModelSource) -> Result<(Vec<Port>, Vec<P
             ModelSource::Path(path) => onnx::Model::open(path)?,
         };
         let port = |(name, port): (String, Result<ModelPort, String>)| {
-            let port = port.map_err(|why| told(format_args!("cannot take `{name}`: {why}")))?;
+            let port = port.map_err(|why| told(format_args!("cannot use `{name}`: {why}")))?;
             Ok(Port::of(&name, &Type::Tensor(port.dtype, port.shape.unwrap_or_default())))
         };
         let inputs = model.inputs().map(|(name, port)| (name.to_string(), port.cloned().map_err(str::to_string)));
@@ -102,7 +102,7 @@ pub fn open(source: ModelSource, options: OpenOptions) -> Result<Opened> {
         ModelSource::Path(path) if has_extension(&path, "gguf") => {
             let place = path.display();
             return Err(told(format_args!(
-                "cannot load {place} because a language model is no graph; `eutectic run` takes it"
+                "cannot load {place} because a language model is not a graph; `eutectic run` runs it"
             )));
         }
         ModelSource::Path(path) if has_extension(&path, "onnx") => imported(&onnx::Model::open(path)?, &options)?,
@@ -133,7 +133,8 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension == wanted)
 }
 
-/// Whether bytes are a graph in text form: an ONNX model is no text, for it begins with the number of a field and its type.
+/// Returns whether bytes are a graph in text form. An ONNX model is not, because it starts with the number and type of
+/// a field.
 fn is_text(bytes: &[u8]) -> bool {
     matches!(bytes.trim_ascii_start().first(), Some(b'(' | b';')) && std::str::from_utf8(bytes).is_ok()
 }
@@ -153,10 +154,10 @@ fn imported(model: &onnx::Model, options: &OpenOptions) -> Result<Opened> {
 
 fn parsed(place: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Opened> {
     let text = String::from_utf8(bytes).map_err(|_| {
-        told(format_args!("cannot read {place} because it is no text; an ONNX model is a file NAME.onnx, or bytes"))
+        told(format_args!("cannot read {place} because it is not text; an ONNX model is a file NAME.onnx, or bytes"))
     })?;
     if let Some(name) = options.fixed.keys().next() {
-        return Err(told(format_args!("cannot fix `{name}` because {place} is no ONNX model; write a constant")));
+        return Err(told(format_args!("cannot fix `{name}` because {place} is not an ONNX model; use a constant")));
     }
     let graph = read_graph(&Source::new(place.to_string(), text), &options.ops)?;
     let graph = bound(place, &graph, &options.shapes)?;
@@ -165,7 +166,7 @@ fn parsed(place: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Opened> 
     Ok(Opened { graph, params: Named::new(), warnings: Vec::new() })
 }
 
-/// Returns the graph with its dimensions bound.
+/// Binds the dimensions of a graph.
 fn bound(place: &str, graph: &Graph, shapes: &BTreeMap<String, Length>) -> Result<Graph> {
     let (symbols, extents) = (graph.symbols(), graph.extents());
     for (name, length) in shapes {
@@ -180,14 +181,16 @@ fn bound(place: &str, graph: &Graph, shapes: &BTreeMap<String, Length>) -> Resul
             let wanted = if from == to { from.to_string() } else { format!("{from} to {to}") };
             let legal =
                 if of_file.is_some() { format!("{least} to {most}") } else { "a length, or two in order".into() };
-            return Err(told(format_args!("cannot make `{name}` {wanted} because in {place} it is {legal}")));
+            return Err(told(format_args!("cannot set `{name}` to {wanted} because in {place} it is {legal}")));
         }
     }
     let open: Vec<_> =
         symbols.iter().filter(|symbol| !shapes.contains_key(&***symbol)).map(|s| format!("{s:?}: N")).collect();
     if !open.is_empty() {
         let (names, shapes) = (symbols.join(", "), open.join(", "));
-        return Err(told(format_args!("{place}: dimensions have no number yet, of {names}; give shapes={{{shapes}}}")));
+        return Err(told(format_args!(
+            "cannot load {place} because it has dimensions without a number: {names}; give shapes={{{shapes}}}"
+        )));
     }
     let dims = shapes.iter().map(|(name, length)| (name.clone(), length.dim(name))).collect();
     Ok(graph.bind_dims(&dims)?)

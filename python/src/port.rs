@@ -1,4 +1,4 @@
-//! Inputs, outputs and states, as Python sees them.
+//! Inputs, outputs and states for Python.
 
 use eutectic::{Dim, Type};
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ pub struct Port {
     name: String,
     /// The type of its elements: `f32`, `bf16`, `i64`, `bool`, …
     dtype: String,
-    /// Its extents: numbers, or names of extents that each run decides.
+    /// Its extents: numbers, or names of run-time extents.
     dims: Vec<Extent>,
 }
 
@@ -34,12 +34,12 @@ impl Port {
 }
 
 impl Port {
-    /// Returns those of a list of names with types.
+    /// Returns the ports for a list of names and types.
     pub fn all(of: &[(String, Type)]) -> Vec<Port> {
         of.iter().filter_map(|(name, ty)| Port::of(name, ty)).collect()
     }
 
-    /// Returns the port of a name and a type, if that is a tensor's.
+    /// Returns the port for a name and a type, if it is a tensor type.
     pub fn of(name: &str, ty: &Type) -> Option<Port> {
         let (dtype, shape) = ty.as_tensor()?;
         let extent = |dim: &Dim| dim.known().map_or_else(|| Extent::Open(dim.to_string()), Extent::Known);

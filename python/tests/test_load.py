@@ -168,14 +168,14 @@ GRAPH = b'(graph "g" (input x f32[B 2]) (output y (neg x)))'
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r'no number yet.*give shapes=\{"B": N\}'),
+        ({}, r'without a number.*give shapes=\{"B": N\}'),
         ({"shapes": {"C": 1}}, r"no dimension `C`.*B"),
-        ({"shapes": {"B": (3, 1)}}, r"cannot make `B` 3 to 1"),
+        ({"shapes": {"B": (3, 1)}}, r"cannot set `B` to 3 to 1"),
         ({"shapes": {"B": -1}}, r"-1"),
         ({"shapes": {"B": 1 << 62}}, r"does not fit into memory"),
         ({"shapes": {"B": 1}, "backend": "cqu"}, r"no backend is named `cqu`, did you mean `cpu`"),
-        ({"shapes": {"B": 1}, "fp": "loose"}, r'no fp "loose"; there are exact, reassoc, fast'),
-        ({"shapes": {"B": 1}, "precision": "f8"}, r'no precision "f8"'),
+        ({"shapes": {"B": 1}, "fp": "loose"}, r'unknown fp "loose"; known are exact, reassoc, fast'),
+        ({"shapes": {"B": 1}, "precision": "f8"}, r'unknown precision "f8"'),
         ({"shapes": {"B": 1}, "params": {"w": numpy.zeros(1)}}, r"no parameter `w`"),
         ({"shapes": {"B": 1}, "params": "/no/such.safetensors"}, r"/no/such.safetensors"),
         ({"shapes": {"B": 1}, "fixed": {"x": numpy.zeros(1)}}, r"cannot fix `x`"),
@@ -204,7 +204,7 @@ def test_costs_that_are_none_are_refused(tmp_path):
         ("broken.onnx", b"\x08\x07garbage", "not a valid ONNX model"),
         ("empty.onnx", b"", "not a valid ONNX model"),
         ("empty.graph", b"", "error"),
-        ("binary.graph", b"\xff\xfe\x00", "no text"),
+        ("binary.graph", b"\xff\xfe\x00", "it is not text"),
         ("language.gguf", b"GGUF", "language model"),
         ("two.graph", b'(graph "a")\n(graph "b")', "not one graph"),
         ("open.graph", b'(graph "a"', "error"),
@@ -257,5 +257,5 @@ def test_devices_are_listed_with_what_they_lack():
     assert set(devices) == {"cpu", "cuda", "vulkan"} and devices["cpu"] is None
     for name, problem in devices.items():
         if problem is not None:
-            with pytest.raises(eutectic.Error, match=f"the backend `{name}` cannot be opened"):
+            with pytest.raises(eutectic.Error, match=f"cannot open the backend `{name}`"):
                 eutectic.load(GRAPH, shapes={"B": 1}, backend=name)

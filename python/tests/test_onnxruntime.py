@@ -63,9 +63,9 @@ def test_options_that_say_something_here_are_taken():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"providers": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}, "no provider TensorrtExecutionProvider"),
-        ({"providers": [("CPUExecutionProvider", {"arena": 1})]}, "cannot take options of providers"),
-        ({"provider_options": [{"arena": 1}]}, "cannot take options of providers"),
+        ({"providers": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}, "unknown providers: TensorrtExecutionProvider"),
+        ({"providers": [("CPUExecutionProvider", {"arena": 1})]}, "cannot use options of providers"),
+        ({"provider_options": [{"arena": 1}]}, "cannot use options of providers"),
         ({"shapes": {"b": 1}}, "no dimension `b`; did you mean `batch`"),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_provider_that_is_not_there_is_an_error_and_no_other_is_taken():
     available = eutectic.get_available_providers()
     assert "CPUExecutionProvider" in available
     for provider in {"CUDAExecutionProvider", "VulkanExecutionProvider"} - set(available):
-        with pytest.raises(eutectic.Error, match="cannot be opened"):
+        with pytest.raises(eutectic.Error, match="cannot open the backend"):
             eutectic.InferenceSession(MLP, providers=[provider, "CPUExecutionProvider"], shapes={"batch": 1})
 
 

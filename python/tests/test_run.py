@@ -211,7 +211,7 @@ X = numpy.zeros((3, 4), numpy.float32)
         ({"x": X[None]}, r"but f32\[1 3 4\] was given"),
         ({"x": numpy.float32(1)}, r"but f32\[\] was given"),
         ({"x": X.astype(">f4")}, r"cannot read input `x`"),
-        ({"x": X.astype(numpy.complex64)}, r"cannot read input `x`.*no elements"),
+        ({"x": X.astype(numpy.complex64)}, r"cannot read input `x`.*no element type"),
         ({"x": X.astype(numpy.longdouble)}, r"cannot read input `x`"),
         ({"x": X.astype(numpy.uint64)}, r"cannot read input `x`"),
         ({"x": X.astype(object)}, r"cannot read input `x`"),

@@ -74,7 +74,7 @@ def test_each_run_decides_its_extents(rng):
     assert model.extents == {"S": (1, 64)} and model.inputs[0].dims == ["S", 8]
     check_lengths(model, rng, (64, 1, 7, 33, 2, 64))
     for length in (0, 65):
-        with pytest.raises(eutectic.Error, match="S is 1 to 64"):
+        with pytest.raises(eutectic.Error, match="S must be from 1 to 64"):
             model.run({"x": numpy.zeros((length, 8), numpy.float32)})
     check_lengths(model, rng, (5,))
 

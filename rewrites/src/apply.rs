@@ -11,7 +11,7 @@ use crate::{
     rule::Phase,
 };
 
-/// What applying a recipe did.
+/// The effect of applying a recipe.
 pub(crate) struct Made {
     /// The node of each instruction, and the class that it is in.
     pub nodes: SmallVec<[(InternedNode, Id); 4]>,
@@ -19,27 +19,28 @@ pub(crate) struct Made {
     pub changed: bool,
 }
 
-/// The classes that a match replaces, one for each root.
+/// Returns the classes that a match replaces, one for each root.
 pub(crate) fn roots<'m>(compiled: &'m Compiled, found: &'m Match) -> impl Iterator<Item = Id> + 'm {
-    compiled.pattern.roots.iter().map(|root| found.classes[*root])
+    compiled.pattern().roots.iter().map(|root| found.classes[*root])
 }
 
-/// The classes that the tensor variables of a match stand for.
+/// Returns the classes that the tensor variables of a match stand for.
 pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl Iterator<Item = Id> + 'm {
-    compiled.pattern.tensors.iter().map(|tensor| found.classes[*tensor])
+    compiled.pattern().tensors.iter().map(|tensor| found.classes[*tensor])
 }
 
-/// Whether a rule leaves a class alone that it could match: a value that is known to be one number has no better form, and rules
-/// would go on to spell it as sums and products. Nor does a
-/// rule that brings constants together apply to a value that is computed once: sums of ten constants have too many orders to search.
-pub(crate) fn is_settled(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
-    let one_root = compiled.pattern.roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
+/// Returns whether a rule skips a class that it could match. A value that is known to be one number has no better form,
+/// and rules would spell it as sums and products. A rule that gathers constants also skips values that are computed at
+/// load time: sums of ten constants have too many orders to search.
+pub(crate) fn is_exempt(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
+    let one_root = compiled.pattern().roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
     let data = &egraph[class].data;
-    one_root && (data.scalar.is_some() || data.constant && compiled.pattern.gathers_constants())
+    one_root && (data.scalar.is_some() || data.constant && compiled.pattern().gathers_constants())
 }
 
-/// Makes the nodes of a recipe and unites its tops with the roots. `None` where a value would be computed from itself: that is never the
-/// cheapest form of it, and rules follow such a circle without end (0 = 0·2 = 0·4 …). TENSAT calls this cycle filtering.
+/// Makes the nodes of a recipe and unites its tops with the roots. `None` where a value would be computed from itself:
+/// that is never the cheapest form of it, and rules follow such a circle without end (0 = 0·2 = 0·4 …). TENSAT calls
+/// this cycle filtering.
 pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: &Recipe) -> Option<Made> {
     let root = egraph.find(roots[0]);
     egraph.analysis.rank = egraph[root].data.rank;
@@ -73,8 +74,8 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
     Some(Made { nodes, changed })
 }
 
-/// Whether an observed class would be united with one that rules other than `exact` ones may have changed. An example is a sum of one
-/// element, which is that element.
+/// Returns whether an observed class would be united with one that rules other than `exact` ones may have changed. An
+/// example is a sum of one element, which is that element.
 fn hides_rounding(egraph: &EGraph, root: Id, top: Id) -> bool {
     let top = &egraph[top];
     egraph[root].data.observer.is_some()
@@ -83,8 +84,8 @@ fn hides_rounding(egraph: &EGraph, root: Id, top: Id) -> bool {
         && top.nodes.iter().all(|node| node.op.hands_on())
 }
 
-/// A node with the first two operands the other way round if only that is there and the op is commutative: nothing says of the two that
-/// they are equal, and each op on top of them would be there for either.
+/// Returns a node with its first two operands swapped, if the op is commutative and only that form exists. Nothing
+/// would record that both forms are equal, and each op above them would exist for either.
 fn known_order(egraph: &EGraph, node: InternedNode) -> InternedNode {
     if !node.op.def().commutative || egraph.lookup(node.clone()).is_some() {
         return node;

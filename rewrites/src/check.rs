@@ -1,11 +1,13 @@
-//! What must hold for a rule to load: sides of one type, everything on the right determined by the left, not self-feeding.
+//! Checks that a rule can be loaded: its sides have one type, the left side determines everything on the right, and it
+//! does not match its own result forever.
 //!
-//! All of it is checked on samples, with the code that runs later: what loads is what works. The packs that are part of the library
-//! are only compiled when they load, for a test has checked them.
+//! All checks run the engine's own code on samples, so that a rule that loads also works. The embedded packs are not
+//! checked when they load, because a test checks them. `forms.txt` lists the draws from which their left sides are
+//! compiled.
 
 use egg::Id;
 use eutectic_ir::{
-    Attr, Attrs, Op, Shape, Type,
+    Attr, Attrs, Op, Type,
     lang::{
         Bindings, LangError,
         typing::{Bound, SlotKind},
@@ -19,37 +21,38 @@ use crate::{
     expr::Wanted,
     guard::{NoMatch, Sight, guard},
     instantiate::{Instantiator, NoInstance, Ref},
-    parse::located,
+    left::{Draw, compile_left, refuse},
     pattern::{Pat, Pattern},
-    recipe::Compiled,
+    recipe::{Compiled, LeftSide},
     rule::{AppliedOp, OpTerm, Phase, Rule, Variable, VariableKind},
     sample::{Generic, Sample, draw},
 };
 
-/// Draws until so many samples have a left side that is well typed.
+/// The number of samples with a well-typed left side that are drawn.
 const SAMPLES: usize = 4;
-/// So many where the legal form of the left side may differ between them.
+/// The number of samples if the legal form of the left side may differ between samples.
 const MANY_SAMPLES: usize = 12;
-/// Most legal forms of one left side.
+/// The most legal forms of one left side.
 const MOST_FORMS: usize = 8;
-/// Draws at most so many.
+/// The maximal number of draws.
 const ATTEMPTS: u64 = 3000;
-/// At most so many for one of few axes.
+/// The maximal number of draws of samples with few axes.
 const NARROW_ATTEMPTS: u64 = 200;
 
 /// A rule, typed and compiled.
 struct Typed {
-    samples: Vec<Sample>,
-    /// Each legal form of the left side, and which of the samples has it.
+    samples: Vec<(Draw, Sample)>,
+    /// The legal forms of the left side, each with the number of its sample.
     forms: Vec<(Compiled, usize)>,
 }
 
 /// Types and compiles a rule, and checks that it works.
 ///
 /// # Errors
-/// Everything for which a rule is refused once it is read.
-pub(crate) fn checked(rule: Rule) -> Result<Vec<Compiled>, LangError> {
+/// The first fault for which a parsed rule is refused.
+pub(crate) fn checked(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     let Typed { samples, forms } = typed(rule)?;
+    let samples: Vec<Sample> = samples.into_iter().map(|(_, sample)| sample).collect();
     for (form, sample) in &forms {
         tried(form, &samples, *sample)?;
         if !form.rule.once && !form.rule.group {
@@ -59,15 +62,15 @@ pub(crate) fn checked(rule: Rule) -> Result<Vec<Compiled>, LangError> {
     Ok(forms.into_iter().map(|(form, _)| form).collect())
 }
 
-/// Types and compiles a rule that is known to work, in half the time.
+/// Types and compiles a rule that is known to work.
 ///
 /// # Errors
-/// When its left side cannot be typed or compiled.
-pub(crate) fn trusted(rule: Rule) -> Result<Vec<Compiled>, LangError> {
+/// If its left side cannot be typed or compiled.
+pub(crate) fn trusted(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     Ok(typed(rule)?.forms.into_iter().map(|(form, _)| form).collect())
 }
 
-fn typed(rule: Rule) -> Result<Typed, LangError> {
+fn typed(rule: Arc<Rule>) -> Result<Typed, LangError> {
     let mut facts = Facts::default();
     let (mut samples, problem) = samples(&rule, &mut facts, SAMPLES);
     if samples.is_empty() {
@@ -75,28 +78,31 @@ fn typed(rule: Rule) -> Result<Typed, LangError> {
             let span = rule.relations.first().map_or(rule.roots[0].span.clone(), |(_, span)| span.clone());
             ("no values for its variables satisfy its types and relations".into(), span)
         });
-        let help = "every rule is tested on samples; see to it that the left side is well typed for some";
+        let help = "every rule is tested on samples; make the left side well typed for some sample";
         return Err(refuse(&rule, span, format!("no sample of the left side works: {message}"), help));
     }
     let mut forms = forms(&rule, &mut facts, &samples)?;
     if forms[0].1.inserted() > 0 {
-        // Where something is put in to reach the legal form, narrower shapes may not need it: a form of their own.
+        // If the legal form contains inserted views, samples with fewer axes may not need these. They then have a
+        // separate form.
         samples = self::samples(&rule, &mut facts, MANY_SAMPLES).0;
         samples.extend(narrow_samples(&rule, &mut facts));
         forms = self::forms(&rule, &mut facts, &samples)?;
     }
-    let rule = Arc::new(rule);
     let forms = forms.into_iter().take(MOST_FORMS).enumerate();
-    let forms =
-        forms.map(|(variant, (sample, pattern))| (Compiled { rule: rule.clone(), pattern, variant }, sample)).collect();
+    let compiled = |(variant, (sample, pattern)): (usize, (usize, Pattern))| {
+        let left = LeftSide::found(samples[sample].0.clone(), pattern);
+        (Compiled { rule: rule.clone(), left, variant }, sample)
+    };
+    let forms = forms.map(compiled).collect();
     Ok(Typed { samples, forms })
 }
 
 /// Checks that a rule defines an op for each element type that the op's signature admits, and returns its forms.
 ///
 /// # Errors
-/// As [`checked`]; when the right side has another type for one of them, or none.
-pub(crate) fn defining(rule: Rule) -> Result<Vec<Compiled>, LangError> {
+/// As [`checked`], and if the right side has another type or none for an element type.
+pub(crate) fn defining(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     let forms = checked(rule)?;
     let rule = forms[0].rule.clone();
     let mut facts = Facts::default();
@@ -106,7 +112,7 @@ pub(crate) fn defining(rule: Rule) -> Result<Vec<Compiled>, LangError> {
             let mut bound = Bindings::default();
             // The slot is open.
             let _ = bound.bind(slot, Bound::DType(dtype));
-            let drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| drawn(&rule, seed, bound.clone()));
+            let drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| draw(&rule, &mut Generic::new(seed), bound.clone()));
             let (mut tried, mut best) = (0, Outcome::NoMatch);
             for sample in drawn {
                 if left(&rule, &mut facts, &sample).is_err() {
@@ -130,7 +136,7 @@ pub(crate) fn defining(rule: Rule) -> Result<Vec<Compiled>, LangError> {
     Ok(forms)
 }
 
-/// Tries a form of the left side on all samples; it must match, and have a right side, on one of them at least.
+/// Tries a form of the left side on all samples. It must match at least one of them, with a right side.
 fn tried(form: &Compiled, samples: &[Sample], own: usize) -> Result<(), LangError> {
     let mut best = Outcome::NoMatch;
     for sample in samples {
@@ -141,20 +147,21 @@ fn tried(form: &Compiled, samples: &[Sample], own: usize) -> Result<(), LangErro
         Outcome::Fine => Ok(()),
         Outcome::NoMatch => {
             let message = format!("the left side does not match an instance of itself, where {values}");
-            Err(refuse(rule, rule.roots[0].span.clone(), message, "state it in legal form: `eutectic ops` shows that"))
+            Err(refuse(rule, rule.roots[0].span.clone(), message, "write it in legal form, which `eutectic ops` shows"))
         }
         Outcome::NoInstance => {
             let message = format!("the right side has no instance where {values}");
-            let help = "an attribute of it has no value: an inexact quotient, or a number where an integer must be";
+            let help =
+                "an attribute of it has no value, because of an inexact quotient or a number where an integer must be";
             Err(refuse(rule, rule.roots[0].span.clone(), message, help))
         }
     }
 }
 
-/// How far a sample gets.
+/// The outcome of matching a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The left side does not match: another form, or a number that the element type does not hold.
+    /// The left side does not match: it has another form, or a number that the element type cannot represent.
     NoMatch,
     /// The right side has no value.
     NoInstance,
@@ -162,10 +169,11 @@ enum Outcome {
     Fine,
 }
 
-/// The legal forms of the left side that samples have, each with a sample; the one into which most is put comes first.
-fn forms(rule: &Rule, facts: &mut Facts, samples: &[Sample]) -> Result<Vec<(usize, Pattern)>, LangError> {
+/// Returns the legal forms of the left side in the samples, each with a sample. The form with the most inserted views
+/// comes first.
+fn forms(rule: &Rule, facts: &mut Facts, samples: &[(Draw, Sample)]) -> Result<Vec<(usize, Pattern)>, LangError> {
     let mut forms: Vec<(usize, Pattern)> = Vec::new();
-    for (at, sample) in samples.iter().enumerate() {
+    for (at, (_, sample)) in samples.iter().enumerate() {
         let pattern = compile_left(rule, facts, sample)?;
         if !forms.iter().any(|(_, other)| other.same_form(&pattern)) {
             forms.push((at, pattern));
@@ -175,19 +183,16 @@ fn forms(rule: &Rule, facts: &mut Facts, samples: &[Sample]) -> Result<Vec<(usiz
     Ok(forms)
 }
 
-fn refuse(rule: &Rule, span: std::ops::Range<usize>, message: String, help: &str) -> LangError {
-    located(&rule.source, &rule.name, span, message, help)
-}
-
 type Complaint = (String, std::ops::Range<usize>);
 
-/// Samples whose left side is well typed, the most generic first, and the last problem with one that is not.
-fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<Sample>, Option<Complaint>) {
+/// Draws samples whose left side is well typed, the most generic first. Returns also the last type error of the others.
+fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<(Draw, Sample)>, Option<Complaint>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {
-        let Some(sample) = drawn(rule, seed, Bindings::default()) else { continue };
+        let draw = Draw { seed, empty: Vec::new() };
+        let Some(sample) = draw.sample(rule) else { continue };
         match left(rule, facts, &sample) {
-            Ok(()) => samples.push(sample),
+            Ok(()) => samples.push((draw, sample)),
             Err(wrong) => problem = wrong.or(problem),
         }
         if samples.len() == count {
@@ -197,25 +202,18 @@ fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<Sample>, Option
     (samples, problem)
 }
 
-/// Samples in which a sequence of dims is empty: one for each, and one in which all of them are. That is where nothing has to be
-/// put in, and chance alone would miss it now and then.
-fn narrow_samples(rule: &Rule, facts: &mut Facts) -> Vec<Sample> {
+/// Returns samples with an empty sequence of dims: one for each sequence, and one in which all are empty. These need no
+/// inserted views, and random draws would rarely find them.
+fn narrow_samples(rule: &Rule, facts: &mut Facts) -> Vec<(Draw, Sample)> {
     let is_sequence = |slot: &usize| rule.scope.variables[*slot].1 == SlotKind::Dims;
     let sequences: Vec<usize> = (0..rule.scope.variables.len()).filter(is_sequence).collect();
     let each = sequences.iter().map(std::slice::from_ref).filter(|_| sequences.len() > 1);
     let mut narrow = |empty: &[usize]| {
-        let mut bound = Bindings::default();
-        for slot in empty {
-            bound.bind(*slot, Bound::Dims(Shape::default())).ok()?;
-        }
-        let mut drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| drawn(rule, seed, bound.clone()));
-        drawn.find(|sample| left(rule, facts, sample).is_ok())
+        let draws = (0..NARROW_ATTEMPTS).map(|seed| Draw { seed, empty: empty.to_vec() });
+        let mut drawn = draws.filter_map(|draw| draw.sample(rule).map(|sample| (draw, sample)));
+        drawn.find(|(_, sample)| left(rule, facts, sample).is_ok())
     };
     each.chain([&sequences[..]]).filter_map(&mut narrow).collect()
-}
-
-fn drawn(rule: &Rule, seed: u64, bound: Bindings) -> Option<Sample> {
-    draw(rule, &mut Generic::new(seed), bound)
 }
 
 fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Complaint>> {
@@ -229,7 +227,7 @@ fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Co
             NoInstance::Inapplicable => None,
         })?;
     }
-    // The pack `legalize` is about forms that are not legal.
+    // Rules of the pack `legalize` must have a left side that is not legal.
     if rule.phase == Phase::Legalize
         && let Some((_, (Ref::Instr(at), _))) = builder.calls.iter().find(|(id, _)| root_call(rule) == Some(*id))
     {
@@ -257,38 +255,16 @@ fn type_of(builder: &Instantiator<'_>, arg: Ref) -> TypeId {
     }
 }
 
-/// Compiles the left side in the legal form that a generic sample has.
-fn compile_left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<Pattern, LangError> {
-    let types: Vec<TypeId> = sample.types.iter().map(|t| facts.type_id(t.clone())).collect();
-    let members = [sample.bindings.clone()];
-    let mut builder = Instantiator::new(facts, rule, &members, &types);
-    builder.left = true;
-    let mut tops = Vec::new();
-    for root in &rule.roots {
-        let made = builder.term(&root.left, 0, None).map_err(|fault| {
-            let message = match fault {
-                NoInstance::Wrong { message, .. } => message,
-                NoInstance::Inapplicable => "a value on the left does not work out".into(),
-            };
-            refuse(rule, root.span.clone(), message, "see the op's signature: `eutectic ops`")
-        })?;
-        tops.push(made.0);
-    }
-    Pattern::compile(&builder, &tops)
-        .map_err(|message| refuse(rule, rule.roots[0].span.clone(), message, "split the rule, or share a subterm"))
-}
-
 /// Checks the right side on a sample of the left, bound from scratch as a match would be.
 fn right(compiled: &Compiled, sample: &Sample) -> Result<Outcome, LangError> {
     let rule = &compiled.rule;
     let Some((mut egraph, sight)) = instance(compiled, sample) else { return Ok(Outcome::NoMatch) };
     let facts = &mut egraph.analysis;
-    let bindings = match guard(rule, &compiled.pattern, facts, &sight) {
+    let bindings = match guard(rule, compiled.pattern(), facts, &sight) {
         Ok(bindings) => bindings,
         Err(NoMatch::Unsolved(what, span)) => {
-            let help =
-                "a dim expression is solved for its one unknown: let another type, or a relation, determine the others";
-            return Err(refuse(rule, span, format!("{what} cannot be solved from the left side"), help));
+            let help = "an expression over dims is solved for one unknown only; let another type or a relation determine the others";
+            return Err(refuse(rule, span, format!("cannot solve {what} from the left side"), help));
         }
         Err(NoMatch::Mismatch(..)) => return Ok(Outcome::NoMatch),
     };
@@ -296,7 +272,7 @@ fn right(compiled: &Compiled, sample: &Sample) -> Result<Outcome, LangError> {
         if bindings.get(*slot).is_none() {
             let name = rule.scope.name(*slot);
             let help = "the right side may use what the types of the left side's tensors, its attributes and relations determine";
-            return Err(refuse(rule, span.clone(), format!("nothing on the left determines `{name}`"), help));
+            return Err(refuse(rule, span.clone(), format!("the left side does not determine `{name}`"), help));
         }
     }
     let made = match rule.group {
@@ -307,19 +283,19 @@ fn right(compiled: &Compiled, sample: &Sample) -> Result<Outcome, LangError> {
         Ok(Some(_)) => Ok(Outcome::Fine),
         Ok(None) => Ok(Outcome::NoInstance),
         Err((message, span)) => {
-            let help = "both sides must have one type for all that the left side matches";
+            let help = "both sides must have one type for everything that the left side matches";
             Err(refuse(rule, span, format!("{message} (where {})", shown(rule, sample)), help))
         }
     }
 }
 
-/// The values of a sample, for messages.
+/// Returns the values of a sample, for messages.
 fn shown(rule: &Rule, sample: &Sample) -> String {
     let tensors = rule.tensors().zip(&sample.types).map(|((v, ..), ty)| format!("{} : {ty}", v.name));
     tensors.collect::<Vec<_>>().join(", ")
 }
 
-/// An e-graph that holds the left side of a sample in legal form, and what the guard sees of the match.
+/// Returns an e-graph with the left side of a sample in legal form, and the match as the guard sees it.
 fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     let mut egraph = EGraph::new(Facts::default());
     let leaves = leaves(&compiled.rule, sample, &mut egraph);
@@ -333,14 +309,14 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     add(&mut egraph, &instrs, &leaves);
     egraph.rebuild();
     let mut sight: Option<Sight> = None;
-    for class in classes_of(&egraph, compiled.pattern.entry().1.ops()) {
+    for class in classes_of(&egraph, compiled.pattern().entry().1.ops()) {
         let mut sights = Vec::new();
-        compiled.pattern.search(&egraph, class, &mut |m: &crate::pattern::Match| {
-            sights.push(Sight::of(&compiled.pattern, &egraph, m));
+        compiled.pattern().search(&egraph, class, &mut |m: &crate::pattern::Match| {
+            sights.push(Sight::of(compiled.pattern(), &egraph, m));
             true
         });
         for candidate in sights {
-            match guard(&compiled.rule, &compiled.pattern, &mut egraph.analysis, &candidate) {
+            match guard(&compiled.rule, compiled.pattern(), &mut egraph.analysis, &candidate) {
                 Err(NoMatch::Mismatch(..)) => sight = sight.or(Some(candidate)),
                 _ => return Some((egraph, candidate)),
             }
@@ -349,7 +325,7 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     sight.map(|s| (egraph, s))
 }
 
-/// A leaf for each tensor variable.
+/// Returns a leaf for each tensor variable.
 fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
     let mut leaves = Vec::new();
     for ((variable, ..), ty) in rule.tensors().zip(&sample.types) {
@@ -360,8 +336,8 @@ fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
     leaves
 }
 
-/// What stands for a tensor variable: a parameter where it must be constant, a number where it must be near one, else an
-/// input.
+/// Returns the leaf for a tensor variable: a parameter if it must be constant, a number if it must be near one, and
+/// otherwise an input.
 pub(crate) fn leaf(variable: &Variable, name: &str, ty: &Type) -> (Op, Attrs) {
     let (op, attrs) = match (variable.wanted, ty) {
         (Some(Wanted { value: x, .. }), Type::Tensor(dtype, shape)) => {
@@ -376,7 +352,7 @@ pub(crate) fn leaf(variable: &Variable, name: &str, ty: &Type) -> (Op, Attrs) {
             (op, Attrs::from_iter([name.into(), Attr::Type(ty.clone())]))
         }
     };
-    (Op::named(op).expect("the op table has leaves"), attrs)
+    (Op::named(op).expect("the op table has an op for each leaf"), attrs)
 }
 
 /// Adds the nodes of instructions.
@@ -397,7 +373,7 @@ pub(crate) fn add(egraph: &mut EGraph, instrs: &[crate::instantiate::NodeRecipe]
 /// Runs the rule on its own right side: one that keeps growing feeds itself.
 fn self_feeding(compiled: &Compiled, sample: &Sample) -> Result<(), LangError> {
     let Some((mut source, sight)) = instance(compiled, sample) else { return Ok(()) };
-    let Ok(bindings) = guard(&compiled.rule, &compiled.pattern, &mut source.analysis, &sight) else { return Ok(()) };
+    let Ok(bindings) = guard(&compiled.rule, compiled.pattern(), &mut source.analysis, &sight) else { return Ok(()) };
     let mut egraph = EGraph::new(Facts::default());
     let leaves = leaves(&compiled.rule, sample, &mut egraph);
     let types: Vec<TypeId> = sample.types.iter().map(|t| egraph.analysis.type_id(t.clone())).collect();
@@ -413,18 +389,18 @@ fn self_feeding(compiled: &Compiled, sample: &Sample) -> Result<(), LangError> {
     let rules = [Arc::new(compiled.clone())];
     let limits = EngineLimits { applications: usize::MAX, nodes: 40, iterations: 12, matches: 200 };
     let mut engine = Engine::new(egraph, &rules, limits);
-    match engine.run(compiled.rule.phase) {
+    match engine.run(&compiled.rule.phase) {
         Ok(report) if report.stop != Stop::Saturated => Err(refuse(
             &compiled.rule,
             compiled.rule.roots[0].span.clone(),
-            "the rule feeds itself: its right side matches its left side again, and so on".into(),
+            "the rule never terminates: its right side matches its left side again".into(),
             "let the right side be of a form that the left does not match; associativity and distribution are `(once)`",
         )),
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-/// What a rule declares and never uses.
+/// Returns the declared variables that a rule never uses.
 pub(crate) fn unused(compiled: &Compiled) -> Vec<(String, std::ops::Range<usize>)> {
     let rule = &compiled.rule;
     let mut used = vec![false; rule.scope.variables.len()];
@@ -441,14 +417,14 @@ pub(crate) fn unused(compiled: &Compiled) -> Vec<(String, std::ops::Range<usize>
         found
     };
     let in_attrs = |slot: usize| {
-        compiled.pattern.terms.iter().flatten().flat_map(|c| c.attrs.iter().flatten()).any(|t| match t {
+        compiled.pattern().terms.iter().flatten().flat_map(|c| c.attrs.iter().flatten()).any(|t| match t {
             crate::rule::AttrTerm::Slot(s) => *s == slot,
             _ => false,
         })
     };
     let applied = |slot: usize| {
         let is_it = |call: &AppliedOp| matches!(call.op, OpTerm::Variable(s, _) if s == slot);
-        compiled.pattern.terms.iter().flatten().any(is_it)
+        compiled.pattern().terms.iter().flatten().any(is_it)
     };
     rule.variables
         .iter()
@@ -464,7 +440,7 @@ pub(crate) fn unused(compiled: &Compiled) -> Vec<(String, std::ops::Range<usize>
         .collect()
 }
 
-/// The number of nodes of a left side.
+/// Returns the number of nodes of a left side.
 pub(crate) fn size(pattern: &Pattern) -> usize {
     pattern.nodes.iter().filter(|n| matches!(n, Pat::Op { .. })).count()
 }

@@ -1,4 +1,4 @@
-//! Looks for rules that do not come to rest together: what one makes another takes up, and so on without end.
+//! Finds sets of rules that do not terminate together, because each rewrites the result of another.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,15 +16,15 @@ use crate::{
 
 /// Instances of each rule.
 const INSTANCES: usize = 2;
-/// Draws at most so many.
+/// The maximal number of draws.
 const DRAWS: u64 = 60;
-/// What a graph of an instance may take; a set of rules that rests takes a tenth of it.
+/// The limits for a graph of one instance. A terminating set of rules takes a tenth of them.
 const LIMITS: EngineLimits = EngineLimits { applications: usize::MAX, nodes: 120, iterations: 40, matches: 600 };
-/// How many of the rules that matched most are named.
+/// The number of rules with the most matches that are named.
 const NAMED: usize = 4;
 
-/// Runs all rules on instances of each one's left side, as they are and with scaled operands: a scale that almost cancels against
-/// an extent is what rounding makes circles of. One finding for each set of rules that turns.
+/// Runs all rules on instances of each rule's left side, both unchanged and with scaled operands. A scale that almost
+/// cancels an extent lets rounding create cycles. Returns one finding per non-terminating set of rules.
 pub fn circles(rules: &RuleSet) -> Vec<Lint> {
     let probes: Vec<Probe> = rules.probes().collect();
     let mut seen: BTreeSet<Vec<Arc<str>>> = BTreeSet::new();
@@ -46,7 +46,8 @@ pub fn circles(rules: &RuleSet) -> Vec<Lint> {
     lints
 }
 
-/// Why the rules stop on an instance, and those that matched most, if they do not come to rest.
+/// Returns why the rules stop on an instance without termination, and the rules with the most matches; `None` if they
+/// terminate.
 fn circle(probe: &Probe, rules: &RuleSet) -> Option<(&'static str, Vec<RuleStatistics>)> {
     let instance = |seed| {
         let sample = draw(probe.rule(), &mut Generic::new(seed), Bindings::default())?;
@@ -68,7 +69,7 @@ fn circle(probe: &Probe, rules: &RuleSet) -> Option<(&'static str, Vec<RuleStati
     })
 }
 
-/// The graph with each floating input multiplied by the root of its last extent, or by what undoes that.
+/// Returns the graph with each floating input multiplied by the root of its last extent, or by the inverse.
 fn scaled(graph: &Graph) -> Result<Graph, GraphError> {
     let mut scaled = Graph::new(graph.name.clone());
     let mut at: Vec<NodeId> = Vec::with_capacity(graph.len());

@@ -1,15 +1,15 @@
-//! Hands a saturated e-graph on as plain data, numbered by structure.
+//! Converts a saturated e-graph to plain data, numbered by structure.
 //!
-//! The numbers come from hashes of what a class is (its type, its nodes, theirs below), refined until no more classes
-//! are told apart, and from a walk down from the outputs in the order of these hashes. They depend neither on the ids
-//! of the e-graph nor on the order in which rules ran.
+//! The numbers come from hashes of the classes' structure (type, nodes, and the nodes below), refined until no more
+//! classes are distinguished, and from a walk down from the outputs in the order of these hashes. They depend neither
+//! on the ids of the e-graph nor on the order in which rules ran.
 
 use std::hash::{Hash, Hasher};
 
 use egg::Id;
 use eutectic_ir::{
     Op, Origin,
-    eclasses::{Bundle, ClassId, EClass, EClasses, ENode},
+    eclasses::{Bundle, ClassId, EClass, EClasses, ENode, NodeChoice},
 };
 use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -22,7 +22,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The classes, and which of the e-graph's each is.
+/// The classes as plain data, with their classes and nodes in the e-graph.
 pub(crate) struct Extracted {
     pub classes: EClasses,
     pub number: FxHashMap<Id, ClassId>,
@@ -80,7 +80,7 @@ pub(crate) fn extract(
     let outputs = outputs.iter().map(|o| walk.number[o]).collect();
     let bundles = bundles(egraph, log, rules, &walk.number, &nodes);
     let program = program.iter().filter(|(live, _)| live.is_some()).count();
-    let classes = EClasses { classes, outputs, bundles, program, rounds_all };
+    let classes = EClasses { classes, outputs, bundles, hints: Vec::new(), program, rounds_all };
     Extracted { classes, number: walk.number, nodes }
 }
 
@@ -116,7 +116,7 @@ impl Usable {
     /// Removes nodes whose operands no choice computes, as legal forms are missing below.
     fn drop_uncomputable(&mut self, egraph: &EGraph) {
         let mut computable: FxHashSet<Id> = FxHashSet::default();
-        // For each class the nodes that read it, once a read; for each node how many reads wait.
+        // For each class, the nodes that read it, once per read. For each node, the number of pending reads.
         let mut readers: FxHashMap<Id, Vec<(Id, usize)>> = FxHashMap::default();
         let mut waiting: FxHashMap<(Id, usize), usize> = FxHashMap::default();
         let mut open: Vec<Id> = Vec::new();
@@ -146,7 +146,7 @@ impl Usable {
     }
 }
 
-/// Keeps one of the nodes that differ only in whether they are observed.
+/// Keeps one of several nodes that differ only in their observers.
 fn once_each(egraph: &EGraph, nodes: &mut Vec<InternedNode>) {
     let mut seen = FxHashSet::default();
     let facts = &egraph.analysis;
@@ -164,7 +164,8 @@ fn hash_of(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Op and hash of each head; by the op's name, because op numbers depend on where the table lists them.
+/// Returns the op and the hash of each head. The hash uses the op's name, because op numbers depend on the order of the
+/// table.
 fn head_hashes(egraph: &EGraph) -> Vec<(Op, u64)> {
     let facts = &egraph.analysis;
     let of = |n: u32| {
@@ -178,8 +179,8 @@ fn head_hashes(egraph: &EGraph) -> Vec<(Op, u64)> {
     (0..facts.heads() as u32).map(of).collect()
 }
 
-/// A hash for each class, of its type and its nodes with the hashes of what they read: classes below first, and those that read each
-/// other in rounds, from their types on, until no more of them are told apart.
+/// Returns a hash for each class, of its type and its nodes with the hashes of their operands. Operands come first.
+/// Classes in a cycle are hashed in rounds, starting from their types, until no more of them are distinguished.
 fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id, u64> {
     let place: FxHashMap<Id, usize> = usable.order.iter().enumerate().map(|(n, c)| (*c, n)).collect();
     let nodes: Vec<Vec<(u64, Vec<usize>)>> = usable
@@ -259,7 +260,7 @@ impl Walk {
         walk
     }
 
-    /// Sorts the nodes of a class; gives its operands, last first.
+    /// Sorts the nodes of a class. Returns its operands, the last one first.
     fn enter(&mut self, class: Id, usable: &Usable, hashes: &FxHashMap<Id, u64>, heads: &[(Op, u64)]) -> Vec<Id> {
         let mut nodes = usable.nodes[&class].clone();
         nodes.sort_by_cached_key(|n| {
@@ -273,7 +274,8 @@ impl Walk {
     }
 }
 
-/// The nodes of the program that each class stems from, in their order: those in it, else the one of the match that made it.
+/// Returns the nodes of the program that each class stems from, in their order: those in it, else the one of the match
+/// that made it.
 fn sources(
     egraph: &EGraph,
     number: &FxHashMap<Id, ClassId>,
@@ -291,7 +293,7 @@ fn sources(
     sources
 }
 
-/// What flips together: the nodes that one application made or offered, where they are choices in several classes.
+/// Returns the bundles: nodes that one application made or offered, if they are choices in several classes.
 fn bundles(
     egraph: &EGraph,
     log: &Log,
@@ -301,22 +303,22 @@ fn bundles(
 ) -> Vec<Bundle> {
     let mut seen = FxHashSet::default();
     let mut bundles = Vec::new();
-    let mut places: FxHashMap<(Head, &[Id]), (ClassId, usize)> = FxHashMap::default();
+    let mut places: FxHashMap<(Head, &[Id]), NodeChoice> = FxHashMap::default();
     for (class, nodes) in nodes.iter().enumerate() {
         for (at, node) in nodes.iter().enumerate() {
-            places.insert((node.head, &node.children), (class, at));
+            places.insert((node.head, &node.children), NodeChoice { class, node: at });
         }
     }
     for application in &log.applications {
-        let mut choices: Vec<(ClassId, usize)> = Vec::new();
+        let mut choices: Vec<NodeChoice> = Vec::new();
         for (node, class) in &application.made {
             if !number.contains_key(&egraph.find(*class)) {
                 continue;
             }
             let children = canonical(egraph, &node.children);
             if let Some(place) = places.get(&(node.head, children.as_slice()))
-                && nodes[place.0].len() > 1
-                && !choices.iter().any(|(c, _)| *c == place.0)
+                && nodes[place.class].len() > 1
+                && !choices.iter().any(|other| other.class == place.class)
             {
                 choices.push(*place);
             }

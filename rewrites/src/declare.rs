@@ -30,13 +30,14 @@ pub(crate) struct DeclaredOps {
     pub errors: Vec<LangError>,
 }
 
-/// Declares ops, each after the ops that its definition uses. They may name one another across files, and the `given` ones.
+/// Declares ops, each after the ops that its definition uses. They may use each other across files, and the `given`
+/// ops.
 pub(crate) fn declare(forms: &[(&Source, &Sexp)], given: &Ops, proofs: &Proofs) -> DeclaredOps {
     let mut reader = Declarations {
         forms: BTreeMap::new(),
         open: Vec::new(),
         proofs,
-        done: DeclaredOps { known: Known { ops: given.clone(), broken: Vec::new() }, ..DeclaredOps::default() },
+        done: DeclaredOps { known: Known { ops: given.clone(), ..Known::default() }, ..DeclaredOps::default() },
     };
     let mut names = Vec::new();
     for (source, form) in forms {
@@ -54,20 +55,21 @@ pub(crate) fn declare(forms: &[(&Source, &Sexp)], given: &Ops, proofs: &Proofs) 
     reader.done
 }
 
-/// The most built-in ops to which a definition may expand: a chain of ops that each use the one before twice doubles at every level.
+/// The most built-in ops to which a definition may expand: a chain of ops that each use the one before twice doubles at
+/// every level.
 const MOST_OPS: usize = 10_000;
 
 struct Declarations<'s> {
-    /// Those that are not declared yet.
+    /// The declarations that are still to be processed.
     forms: BTreeMap<&'s str, OpForm<'s>>,
-    /// Those whose parts are being declared, the outermost one first.
+    /// The ops whose definitions are being processed, the outermost one first.
     open: Vec<&'s str>,
     proofs: &'s Proofs,
     done: DeclaredOps,
 }
 
 impl<'s> Declarations<'s> {
-    /// Takes a declaration in, unless its name is taken; returns the name. The same declaration may be read again.
+    /// Adds a declaration unless its name is taken, and returns the name. A repeated equal declaration is accepted.
     fn take(&mut self, form: OpForm<'s>) -> Option<&'s str> {
         if self.is_known(&form) {
             return None;
@@ -101,7 +103,7 @@ impl<'s> Declarations<'s> {
         Some(name)
     }
 
-    /// Returns whether an op of the same declaration is there already, made of the same ops.
+    /// Returns whether an op with the same declaration, composed of the same ops, is known already.
     fn is_known(&self, form: &OpForm<'s>) -> bool {
         let ops = &self.done.known.ops;
         let Some(known) = ops.named(form.name).and_then(Op::declared) else { return false };
@@ -142,13 +144,13 @@ impl<'s> Declarations<'s> {
         }
     }
 
-    /// Notes that an op is not there because its declaration is wrong: nothing more is to be said where it is used.
+    /// Records that an op's declaration is wrong, so that its uses are not reported.
     fn broken(&mut self, name: &str) {
         self.forms.remove(name);
         self.done.known.broken.push(name.into());
     }
 
-    /// The op of a declaration, and the rule that defines it.
+    /// Returns the op of a declaration, and the rule that defines it.
     fn made(&self, form: &OpForm<'s>) -> Result<(Op, Vec<Arc<Compiled>>), Vec<LangError>> {
         let known = &self.done.known;
         let broken = form.parts().any(|part| known.broken.iter().any(|name| name == part));
@@ -178,7 +180,7 @@ impl<'s> Declarations<'s> {
         });
         let mut ops = known.ops.clone();
         let _ = ops.add(op);
-        let with_it = Known { ops, broken: known.broken.clone() };
+        let with_it = Known { ops, ..known.clone() };
         let (rule, errors) = RuleReader::definition(form.source, &form.rule(), &with_it, doc_of(form, &doc));
         let named = |mut error: LangError| {
             error.message = error.message.replacen("decompose/", "", 1);
@@ -188,13 +190,13 @@ impl<'s> Declarations<'s> {
             return Err(errors.into_iter().map(named).collect());
         };
         let rule = Rule { proof: self.proofs.of(&rule).cloned(), ..rule };
-        let forms = check::defining(rule).map_err(|error| vec![named(error)])?;
+        let forms = check::defining(Arc::new(rule)).map_err(|error| vec![named(error)])?;
         let forms: Vec<Arc<Compiled>> = forms.into_iter().map(Arc::new).collect();
         let definition = OpDefinition::new(forms.clone());
         if definition.size > MOST_OPS {
             let message =
                 format!("cannot declare `{}` because it expands to {} built-in ops", form.name, definition.size);
-            let help = format!("build it of fewer; at most {MOST_OPS} are possible");
+            let help = format!("build it of fewer ops; at most {MOST_OPS} are possible");
             return Err(vec![form.source.error(form.body.span.clone(), message, help)]);
         }
         op.define(definition);
@@ -207,7 +209,7 @@ fn doc_of(form: &OpForm<'_>, doc: &str) -> String {
     if doc.is_empty() { format!("{} is {}", form.name, form.definition()) } else { doc.into() }
 }
 
-/// The type signature of a declaration, and how it is shown.
+/// Returns the type signature of a declaration, and how it is shown.
 fn signature(form: &OpForm<'_>) -> Result<(Signature, String), LangError> {
     let mut scope = Scope::default();
     for (name, _) in &form.attrs {
@@ -240,7 +242,7 @@ fn signature(form: &OpForm<'_>) -> Result<(Signature, String), LangError> {
     Ok((Signature { scope, operands, required, results, relations }, shown))
 }
 
-/// A relation with its attribute variables named as the attributes are.
+/// Returns a relation with its attribute variables named as the attributes are.
 fn unmarked(sexp: &Sexp) -> Sexp {
     let all = |items: &[Sexp]| items.iter().map(unmarked).collect();
     let kind = match &sexp.kind {

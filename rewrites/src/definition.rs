@@ -24,11 +24,12 @@ use crate::{
 /// The definition of a declared op: a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct OpDefinition {
-    /// The rule, in each legal form of its left side; there is at least one.
+    /// The rule, in each legal form of its left side. There is at least one.
     pub forms: Vec<Arc<Compiled>>,
     /// The number of built-in ops that it expands to.
     pub size: usize,
-    /// The programs for operands that were asked for. Without them, each level of definitions would build those of all levels below twice.
+    /// A cache of programs by operands. Without it, each level of nested definitions would build those of all levels
+    /// below twice.
     built: Arc<Mutex<FxHashMap<Operands, Built>>>,
 }
 
@@ -41,11 +42,15 @@ type Built = Result<Arc<Graph>, String>;
 /// The most programs that are kept for one op.
 const MOST_BUILT: usize = 256;
 
+/// Returns the rule that defines an op of a file: its left side is the op, and its right side the definition.
+pub fn defining_rule(op: Op) -> Option<&'static Rule> {
+    OpDefinition::of(op).map(OpDefinition::rule)
+}
+
 impl OpDefinition {
     /// Makes the definition that a rule gives, in each legal form of its left side.
     ///
-    /// # Panics
-    /// When there is no form.
+    /// # Panics If there is no form.
     pub fn new(forms: Vec<Arc<Compiled>>) -> OpDefinition {
         let mut definition = OpDefinition { forms, size: 0, built: Arc::default() };
         let size_of = |op: Op| OpDefinition::of(op).map_or(1, |definition| definition.size);
@@ -100,7 +105,9 @@ impl OpDefinition {
         builder.legal = false;
         let (top, _) = builder.term(&rule.roots[0].right, 0, None).map_err(|fault| match fault {
             NoInstance::Wrong { message, .. } => message,
-            NoInstance::Inapplicable => "a value of its definition does not work out for these operands".into(),
+            NoInstance::Inapplicable => {
+                "a value of its definition does not exist for these operands, such as an inexact quotient".into()
+            }
         })?;
         let instrs = builder.instrs;
         let nodes = insert(&mut graph, &facts, &instrs, &leaves).map_err(|why| why.to_string())?;

@@ -1,8 +1,8 @@
-//! The e-graph: what its nodes and the facts about its classes are.
+//! The e-graph: its nodes, and the facts about its classes.
 //!
-//! Attributes are part of a node's head instead of leaf children: a matcher of our own reads them there, and the
-//! e-graph stays smaller (no class for each axis and epsilon). Heads and types are interned, so that hashing a node
-//! never touches a tensor's bytes and what was once worked out for a type serves every repeated layer.
+//! Attributes are part of a node's head instead of leaf children. The engine's own matcher reads them there, and the
+//! e-graph needs no class for each axis and epsilon. Heads and types are interned, so that hashing a node never reads a
+//! tensor's bytes, and facts derived for a type serve every repeated layer.
 
 use std::{fmt, rc::Rc};
 
@@ -32,7 +32,7 @@ pub struct TypeId(pub(crate) u32);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InternedNode {
     pub(crate) head: Head,
-    /// What it computes.
+    /// The op.
     pub op: Op,
     /// The classes that it reads.
     pub children: SmallVec<[Id; 4]>,
@@ -77,18 +77,18 @@ impl Language for InternedNode {
     }
 }
 
-/// What is known of a class.
+/// The facts about a class.
 #[derive(Clone, Debug)]
 pub struct ClassData {
     pub(crate) ty: TypeId,
-    /// Depends on parameters and constants only.
+    /// Whether it depends on parameters and constants only.
     pub constant: bool,
-    /// The value of all elements, where they are known to be equal.
+    /// The common value of all elements, if it is known.
     pub scalar: Option<f64>,
-    /// The discontinuous op that observes its rounding, where one does: only `exact` rules apply to it.
+    /// The discontinuous op that observes its rounding, if there is one. Only `exact` rules apply to an observed value.
     pub observer: Option<Op>,
-    /// The first node of the program that it stems from: order and provenance. Outside the lattice: it never
-    /// propagates to other classes.
+    /// The first node of the program from which it stems, which gives its order and provenance. The analysis does not
+    /// propagate it to other classes.
     pub(crate) rank: u32,
     /// The round in which it last changed.
     pub(crate) stamp: u32,
@@ -100,26 +100,27 @@ type TypedHead = (Head, SmallVec<[TypeId; 4]>);
 /// The interners, and the analysis.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// With the op that observes a node's rounding: nodes of observed values and of others are never one, so neither are their classes.
+    /// The heads, each with the op that observes the node's rounding. So observed values and others never share a node
+    /// or a class.
     heads: IndexSet<(Op, Attrs, Option<Op>), FxBuildHasher>,
     types: IndexSet<Type, FxBuildHasher>,
     inferred: FxHashMap<TypedHead, Result<TypeId, String>>,
     legal: FxHashMap<Op, Option<Rc<Signature>>>,
-    /// The numbers of each element type that classes are known to be, ascending.
+    /// The numbers of each element type that are values of classes, in ascending order.
     numbers: FxHashMap<DType, Vec<f64>>,
-    /// The round that is running.
+    /// The current round.
     pub(crate) now: u32,
-    /// What new nodes get as their rank.
+    /// The rank of new nodes.
     pub(crate) rank: u32,
-    /// The first conflict that a merge or a new node ran into. The applier checks before it unites, so there is
-    /// none unless it is wrong.
+    /// The first conflict of a merge or a new node. The applier checks before it unites classes, so that a conflict
+    /// means a defect of the applier.
     pub(crate) alarm: Option<String>,
 }
 
 /// egg's e-graph over our nodes.
 pub type EGraph = egg::EGraph<InternedNode, Facts>;
 
-/// The classes that have a node of one of the ops, ascending.
+/// Returns the classes that have a node of one of the ops, ascending.
 pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
     let mut classes: Vec<Id> = ops.iter().filter_map(|op| egraph.classes_for_op(op)).flatten().collect();
     classes.sort_unstable();
@@ -127,23 +128,24 @@ pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
     classes
 }
 
-/// Whether nodes of an op keep their observer. A sum hands no rounding on, but a rule may replace it by ops that do.
+/// Returns whether nodes of an op keep their observer. A sum does not pass the observer on to its operands, but a rule
+/// may replace it by ops that do.
 fn keeps_observer(op: Op) -> bool {
     op.hands_on() || matches!(op.def().class, Class::Anchor(_) | Class::Composite | Class::Update(..))
 }
 
 impl Facts {
-    /// The op of a node with its attributes.
+    /// Returns the op of a node with its attributes.
     pub fn call(&self, node: &InternedNode) -> (Op, &Attrs) {
         (node.op, self.attrs(node.head))
     }
 
-    /// The type of a class.
+    /// Returns the type of a class.
     pub fn type_of(&self, data: &ClassData) -> &Type {
         self.ty(data.ty)
     }
 
-    /// What went wrong first, if a rule is wrong: it united values of different types, or made a node that has none.
+    /// Returns the first problem of a wrong rule: it united values of different types, or made a node without a type.
     pub fn conflict(&self) -> Option<&str> {
         self.alarm.as_deref()
     }
@@ -164,7 +166,7 @@ impl Facts {
         self.heads.get_index_of(&key).map(|n| Head(n as u32))
     }
 
-    /// The op that observes the rounding of a node with this head.
+    /// Returns the op that observes the rounding of a node with this head.
     pub(crate) fn observer(&self, head: Head) -> Option<Op> {
         self.heads[head.0 as usize].2
     }
@@ -189,7 +191,7 @@ impl Facts {
         self.heads.len()
     }
 
-    /// The type of a node, worked out once for each head and operand types.
+    /// Returns the type of a node, worked out once for each head and operand types.
     pub(crate) fn infer(&mut self, head: Head, operands: &[TypeId]) -> Result<TypeId, String> {
         if let Some(known) = self.inferred.get(&(head, SmallVec::from_slice(operands))) {
             return known.clone();
@@ -204,12 +206,12 @@ impl Facts {
         ty
     }
 
-    /// The legal form of an op, if it is narrower than its signature.
+    /// Returns the legal form of an op, if it is narrower than its signature.
     pub(crate) fn legal(&mut self, op: Op) -> Option<Rc<Signature>> {
         self.legal.entry(op).or_insert_with(|| legal_signature(op).map(Rc::new)).clone()
     }
 
-    /// Notes a number that a class is known to be.
+    /// Records a number that is the value of a class.
     fn know(&mut self, x: f64, dtype: DType) {
         let known = self.numbers.entry(dtype).or_insert_with(|| vec![-1.0, 0.5, 1.0, 2.0]);
         if x.is_finite()
@@ -219,10 +221,10 @@ impl Facts {
         }
     }
 
-    /// A number that a rule has computed, or the nearest known one where rounding alone may tell them apart (2 eps). Otherwise the
-    /// same number, come by in another order, would be another value: x·(c·c/n) is x in one order and x·(1 + eps) in
-    /// another, these become one class, and every product with it goes round in a circle, a little larger each time.
-    pub(crate) fn settled(&mut self, x: f64, dtype: DType) -> f64 {
+    /// Returns a number that a rule has computed, or the nearest known one within 2 eps. Otherwise the same number,
+    /// computed in another order, would be another value. For example, x·(c·c/n) is x in one order and x·(1 + eps) in
+    /// another. These would become one class, and every product with it would grow endlessly.
+    pub(crate) fn snap_constant(&mut self, x: f64, dtype: DType) -> f64 {
         if !dtype.is_float() || x == 0.0 || !x.is_finite() {
             return x;
         }
@@ -234,7 +236,7 @@ impl Facts {
         nearest.filter(|k| (k - x).abs() <= 4.0 * dtype.unit_roundoff() * x.abs()).unwrap_or(x)
     }
 
-    /// Whether kernels take a node in this form.
+    /// Returns whether kernels take a node in this form.
     pub(crate) fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
         let (op, attrs, _) = &self.heads[head.0 as usize];
@@ -269,7 +271,7 @@ impl egg::Analysis<InternedNode> for Facts {
     }
 
     fn remake(egraph: &mut EGraph, node: &InternedNode, id: Id) -> ClassData {
-        // A rank is the class's own; working a node out anew must not lend it the one of the rule that is running.
+        // A rank belongs to the class. Evaluating a node again must not give it the rank of the running rule.
         ClassData { rank: u32::MAX, ..Facts::make(egraph, node, id) }
     }
 
@@ -279,7 +281,7 @@ impl egg::Analysis<InternedNode> for Facts {
             self.alarm.get_or_insert(conflict);
         }
         let constant = a.constant || b.constant;
-        // Two values of one class differ by rounding at most; the smaller one is kept, whatever the order.
+        // Two values of one class differ by rounding at most. The smaller one is kept, in any order.
         let scalar = match (a.scalar, b.scalar) {
             (Some(x), Some(y)) => Some(if x.total_cmp(&y).is_le() { x } else { y }),
             (x, y) => x.or(y),
@@ -294,12 +296,12 @@ impl egg::Analysis<InternedNode> for Facts {
         changed
     }
 
-    /// What is known to be one number is that number, written in one way: rules need not tell its spellings apart.
+    /// A class with one known number is that number, in one form, so that rules need not distinguish its forms.
     fn modify(egraph: &mut EGraph, id: Id) {
         let data = &egraph[id].data;
         let (Some(value), Type::Tensor(dtype, shape)) = (data.scalar, egraph.analysis.ty(data.ty)) else { return };
         let (number, shape) = (Tensor::from_f64(*dtype, &[], [value]), shape.clone());
-        let leaf = |name| Op::named(name).expect("the op table has numbers");
+        let leaf = |name| Op::named(name).expect("the op table has an op for constants");
         let op = leaf("const");
         let head = egraph.analysis.head(op, Attrs::from_iter([Attr::Tensor(number)]));
         let mut literal = InternedNode { head, op, children: SmallVec::new() };
@@ -314,7 +316,7 @@ impl egg::Analysis<InternedNode> for Facts {
     }
 }
 
-/// Where a view reads, over the domain of its result.
+/// Returns where a view reads, over the domain of its result.
 fn access(facts: &Facts, read: ViewMap, node: &InternedNode, operands: &[TypeId], ty: TypeId) -> Option<Access> {
     let shape = |t: TypeId| Some(facts.ty(t).as_tensor()?.1);
     let operands: Vec<_> = operands.iter().map(|t| shape(*t).cloned()).collect::<Option<_>>()?;
@@ -324,9 +326,9 @@ fn access(facts: &Facts, read: ViewMap, node: &InternedNode, operands: &[TypeId]
     read(&ViewCall { attrs, operands: &operands, result, at: &at, domain: &domain }).ok()
 }
 
-/// Whether an op of constants, laid out at the bounds of extents at run time, is the same in all runs: the load program computes it
-/// for the longest. What combines elements along an axis that varies is another number in each run, and so is where a view reads
-/// whose map has a length in it.
+/// Returns whether an op of constants, laid out at the bounds of extents at run time, has the same value in all runs.
+/// The load program then computes it for the maximal extents. That is not so for ops that combine elements along a
+/// varying axis, and for views whose map contains a length.
 fn same_in_all_runs(facts: &Facts, node: &InternedNode, operands: &[TypeId], ty: TypeId) -> bool {
     if !operands.iter().any(|t| facts.ty(*t).varies()) {
         return true;
@@ -341,7 +343,7 @@ fn same_in_all_runs(facts: &Facts, node: &InternedNode, operands: &[TypeId], ty:
     }
 }
 
-/// The one value of all elements of a node, where that follows from the operands' values.
+/// Returns the one value of all elements of a node, where that follows from the operands' values.
 fn scalar_of(
     facts: &Facts,
     node: &InternedNode,
@@ -360,7 +362,8 @@ fn scalar_of(
             let values: SmallVec<[_; 4]> = scalars.iter().zip(operands).map(value).collect::<Option<_>>()?;
             let (dtype, zero) =
                 (facts.ty(ty).dtype()?, || values.iter().any(|(x, _)| *x == 0.0 && x.is_sign_negative()));
-            // Approximate functions are left to kernels, so that a constant does not depend on where it is computed.
+            // Approximate functions are left to kernels, so that a constant does not depend on the device that computes
+            // it.
             if !node.op.is_settled(values.iter().map(|(_, of)| *of), dtype, zero) {
                 return None;
             }
@@ -383,7 +386,7 @@ fn scalar_of(
     }
 }
 
-/// The value of all elements of a constant, if they are equal.
+/// Returns the value of all elements of a constant, if they are equal.
 fn uniform(tensor: &Tensor) -> Option<f64> {
     let size = tensor.dtype().size();
     let mut elements = tensor.bytes().chunks_exact(size);
@@ -392,7 +395,7 @@ fn uniform(tensor: &Tensor) -> Option<f64> {
         return None;
     }
     let one = Tensor::new(tensor.dtype(), &[], first.to_vec()).ok()?;
-    // What f64 cannot tell apart has no one value.
+    // Integers that f64 cannot distinguish have no single value.
     let certain = |x: &f64| tensor.dtype().is_float() || x.abs() < 2_f64.powi(53);
     one.to_f64().first().copied().filter(certain)
 }

@@ -1,4 +1,4 @@
-//! Arithmetic on numbers in rules: what right-hand attributes and constants are computed with.
+//! Arithmetic on numbers in rules, for attributes and constants of right sides.
 
 use eutectic_ir::{
     Attr, DType, Dim, Tensor,
@@ -15,14 +15,14 @@ pub enum Expr {
     Number(Number),
     /// A dim, an integer attribute or a number variable.
     Slot(VarId),
-    /// A function of others.
+    /// A function of expressions.
     Call(Function, Vec<Expr>),
     /// `(offset ?y -1)`: in a group, the extents of the members before this one along an axis, summed.
     Offset(Box<Expr>),
 }
 
-/// What lies before a member of a group along each axis, the last axis first; none where it is known in a run only. Where nothing is said, nothing
-/// lies before it.
+/// The offset along each axis, the last axis first: the sum of the extents of earlier members. `None` if it is known
+/// only at run time. Axes without an entry have 0.
 pub type Offsets<'o> = &'o [Option<i64>];
 
 /// A number that remembers whether it is an integer.
@@ -30,12 +30,12 @@ pub type Offsets<'o> = &'o [Option<i64>];
 pub enum Number {
     /// An integer.
     Int(i64),
-    /// Any other.
+    /// A float.
     Float(f64),
 }
 
 impl Number {
-    /// Its value.
+    /// Returns its value.
     pub fn get(self) -> f64 {
         match self {
             Number::Int(n) => n as f64,
@@ -43,7 +43,7 @@ impl Number {
         }
     }
 
-    /// The integer, also where a float happens to be one.
+    /// Returns the integer, or a float with an integral value as an integer.
     pub fn int(self) -> Option<i64> {
         match self {
             Number::Int(n) => Some(n),
@@ -60,7 +60,7 @@ impl Number {
             "nan" => return Some(Number::Float(f64::NAN)),
             _ => {}
         }
-        // What Rust reads as a float but does not start like one (`infinity`) is a word.
+        // A word that Rust would parse as a float but that does not start like a number (`infinity`) stays a word.
         let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
         if !digits.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
@@ -69,11 +69,11 @@ impl Number {
     }
 }
 
-/// A function: its name, how many arguments it takes, on integers (`None` where it leaves them), on floats, and on dims that
-/// are not numbers yet.
+/// A function: its name, the number of its arguments, and its values on integers (`None` if the result is no integer),
+/// on floats, and on symbolic dims.
 #[derive(Debug)]
 pub struct FunctionDef {
-    /// What rules call it.
+    /// Its name in rules.
     pub name: &'static str,
     arity: std::ops::RangeInclusive<usize>,
     int: fn(&[i64]) -> Option<i64>,
@@ -133,13 +133,13 @@ const FUNCTIONS: &[FunctionDef] = &[
     FunctionDef { name: "floor", arity: 1..=1, int: |a| Some(a[0]), float: |a| a[0].floor(), dim: None },
 ];
 
-/// The function of that name for that many arguments.
+/// Returns the function with a name and a number of arguments.
 pub fn function(name: &str, arguments: usize) -> Option<Function> {
     FUNCTIONS.iter().find(|f| f.name == name && f.arity.contains(&arguments))
 }
 
 impl Expr {
-    /// The value; `None` where a variable is unbound or a dim is left that is not a number.
+    /// Returns the value, or `None` if a variable is unbound or the result is a symbolic dim.
     pub fn value(&self, bindings: &Bindings, offsets: Offsets<'_>) -> Option<Number> {
         match self {
             Expr::Number(n) => Some(*n),
@@ -156,7 +156,7 @@ impl Expr {
             },
             Expr::Call(function, args) => {
                 let Some(args) = args.iter().map(|a| a.value(bindings, offsets)).collect::<Option<Vec<_>>>() else {
-                    // What is open in the arguments may cancel out.
+                    // Unbound symbols in the arguments may cancel.
                     return self.dim(bindings)?.known().map(Number::Int);
                 };
                 let ints: Option<Vec<i64>> =
@@ -170,7 +170,7 @@ impl Expr {
         }
     }
 
-    /// The value as a dimension, where sums, products and exact quotients of dimensions make one.
+    /// Returns the value as a dimension, if it is a sum, product or exact quotient of dimensions.
     fn dim(&self, bindings: &Bindings) -> Option<Dim> {
         match self {
             Expr::Slot(slot) => match bindings.get(*slot)? {
@@ -199,7 +199,7 @@ impl Expr {
         }
     }
 
-    /// The value where it is a literal.
+    /// Returns the value if it is a literal.
     pub fn literal(&self) -> Option<f64> {
         match self {
             Expr::Number(n) => Some(n.get()),
@@ -208,34 +208,36 @@ impl Expr {
     }
 }
 
-/// Whether `x` is `y` within 4 eps, where `eps` is twice the unit roundoff of the element type (0: exactly).
+/// Returns whether `x` is within 4 eps of `y`, where `eps` is twice the unit roundoff of the element type. A roundoff
+/// of 0 requires equality.
 pub(crate) fn near(x: f64, y: f64, unit_roundoff: f64) -> bool {
     x == y || (x.is_nan() && y.is_nan()) || (y.is_finite() && (x - y).abs() <= 8.0 * unit_roundoff * y.abs())
 }
 
-/// How close to the number that a left side asks for a number is to be.
+/// The tolerance with which a number matches the number of a left side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// That number, as the element type holds it.
+    /// The same number after rounding to the element type.
     Held,
-    /// What the element type holds of a number within 4 eps of it, where `eps` is that of the type, but at most that of `f32`: models
-    /// compute their constants in `f32` or wider. By 4 eps of 16 bits, 1/300 would be 1/301, and 1 in `bf16` 1.03.
+    /// A number within 4 eps, after rounding to the element type. `eps` is that of the type, but at most that of `f32`,
+    /// because models compute their constants in `f32` or wider. With the eps of 16 bits, 1/300 would equal 1/301, and
+    /// 1 in `bf16` would equal 1.03.
     Computed,
-    /// Within 4 eps of the element type.
+    /// A number within 4 eps of the element type.
     Near,
 }
 
-/// A number that a left side asks for.
+/// The number that a left side requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// The number.
     pub value: f64,
-    /// Which others will do.
+    /// The tolerance.
     pub close: Close,
 }
 
 impl Wanted {
-    /// Whether `has` is it, as the element type holds it.
+    /// Returns whether `has` matches it, after rounding to the element type.
     pub fn is(self, has: f64, dtype: DType) -> bool {
         let eps = dtype.unit_roundoff();
         if !near(has, self.value, eps) || self.close == Close::Near || has.to_bits() == self.value.to_bits() {
@@ -247,7 +249,7 @@ impl Wanted {
             return true;
         }
         let slack = 8.0 * eps.min(DType::F32.unit_roundoff()) * self.value.abs();
-        // Where it is no finite number, neither is the slack, and nothing lies between.
+        // If the number is not finite, neither is the slack, and the range is empty.
         self.close == Close::Computed && (held(self.value - slack)..=held(self.value + slack)).contains(&has)
     }
 }
@@ -313,12 +315,12 @@ mod tests {
         for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
             for n in 1..2000 {
                 let n = f64::from(n);
-                // Rounded to `f32` on its way, or a few of its eps off, it is the same number.
+                // A number rounded to `f32`, or off by a few of its eps, counts as equal.
                 for off in [0.0, 3.0, -3.0] {
                     let computed = (1.0 / n) * (1.0 + off * 2.0 * dtype.unit_roundoff().min(2_f64.powi(-24)));
                     assert!(third(n).is(held(computed, dtype), dtype), "1/{n} in {dtype}");
                 }
-                // That of another extent is another, unless the element type holds both as one.
+                // The number of another extent differs, unless the element type rounds both to one value.
                 let beside = held(1.0 / (n + 1.0), dtype);
                 assert!(!third(n).is(beside, dtype) || beside == held(1.0 / n, dtype), "1/{n} in {dtype}");
             }

@@ -1,27 +1,28 @@
-//! Patterns of names. `*` is any run of characters, a slash or a dot too, `?` is any one, and `{a,b}` is `a` or `b`. All else is itself:
-//! the copies of a rule for several ops are named `rule[op]`, so brackets are no sets.
+//! Patterns of names. `*` matches any run of characters, also slashes and dots. `?` matches any single character, and
+//! `{a,b}` is `a` or `b`. Every other character matches itself. The copies of a rule for several ops are named
+//! `rule[op]`, so that brackets are not sets.
 
-/// How many ways the braces of a pattern may be read: more are a mistake, and would take memory.
+/// The maximal number of expansions of a pattern's braces. More are a mistake, and would exhaust the memory.
 const MOST: usize = 1024;
 
-/// How many choices a pattern may have, each of which is read within the one before.
+/// The maximal number of braces of a pattern; each is expanded within the one before.
 const MOST_BRACES: usize = 64;
 
 /// A pattern of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
-    /// The pattern, once for each way to read its braces.
+    /// The expansions of the pattern's braces.
     alternatives: Vec<String>,
 }
 
-/// Why a text is no pattern.
+/// The reason why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// A brace without its other.
-    #[error("`{{` and `}}` do not match")]
+    /// An unmatched brace.
+    #[error("`{{` and `}}` are unbalanced")]
     Braces,
     /// Too many braces.
-    #[error("more than {MOST_BRACES} braces, or than {MOST} ways to read them")]
+    #[error("more than {MOST_BRACES} braces, or more than {MOST} expansions of them")]
     TooMany,
 }
 
@@ -29,7 +30,7 @@ impl Glob {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When its braces do not match, or are too many.
+    /// If its braces do not match, or there are too many.
     pub fn new(pattern: &str) -> Result<Glob, GlobError> {
         let mut alternatives = Vec::new();
         if pattern.matches('{').count() > MOST_BRACES {
@@ -39,13 +40,13 @@ impl Glob {
         Ok(Glob { alternatives })
     }
 
-    /// Whether it is a pattern of that name.
+    /// Returns whether a name matches.
     pub fn is_match(&self, name: &str) -> bool {
         self.alternatives.iter().any(|pattern| is_match(pattern, name))
     }
 }
 
-/// Adds what `rest` can be read as, after `before`, in which there are no braces any more.
+/// Adds the expansions of `rest` after `before`, which has no braces left.
 fn expand(before: &str, rest: &str, into: &mut Vec<String>) -> Result<(), GlobError> {
     let Some(open) = rest.find(['{', '}']) else {
         into.push(format!("{before}{rest}"));
@@ -67,7 +68,7 @@ fn expand(before: &str, rest: &str, into: &mut Vec<String>) -> Result<(), GlobEr
         if depth == 0 {
             choices.push(&rest[from..at]);
             let after = &rest[at + 1..];
-            // A choice may have braces itself, so it is read on with what follows.
+            // A choice may contain braces, so that it is expanded together with the rest.
             return choices.into_iter().try_for_each(|choice| {
                 expand(&format!("{before}{}", &rest[..open]), &format!("{choice}{after}"), into)
             });
@@ -76,8 +77,8 @@ fn expand(before: &str, rest: &str, into: &mut Vec<String>) -> Result<(), GlobEr
     Err(GlobError::Braces)
 }
 
-/// Whether a pattern without braces matches: where it fails, the last `*` takes one character more, and that is all that has to be tried,
-/// because an earlier `*` that takes more leaves less to the last.
+/// Returns whether a pattern without braces matches. On failure, only the last `*` takes one more character: an earlier
+/// `*` that takes more would leave less for the last.
 fn is_match(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
@@ -111,7 +112,7 @@ mod tests {
         Glob::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}")).is_match(name)
     }
 
-    /// By the definition: every split is tried.
+    /// Matches by the definition, which tries every split.
     fn by_definition(pattern: &[char], name: &[char]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),

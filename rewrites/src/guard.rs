@@ -1,4 +1,4 @@
-//! Decides whether what the matcher found is a match, and what its variables are.
+//! Decides whether a candidate of the matcher is a match, and binds its variables.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::{
     rule::{AttrTerm, AttrVariable, Contract, OpTerm, Phase, Rule, Term, VariableKind},
 };
 
-/// What a match looks like to the guard: no classes, so that alike layers ask the same question.
+/// The part of a match that the guard depends on. It has no classes, so that equal layers share an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sight {
     /// The head of each op of the pattern.
@@ -29,37 +29,37 @@ pub(crate) struct Sight {
     pub numbers: smallvec::SmallVec<[u64; 2]>,
 }
 
-/// The type of a pattern node that an equal one stands for.
+/// The type in place of a pattern node that shares the class of an equal one.
 const NO_TYPE: TypeId = TypeId(u32::MAX);
 
-/// Why there is no match.
+/// The reason why a candidate is not a match.
 #[derive(Clone, Debug)]
 pub(crate) enum NoMatch {
-    /// Something does not fit the part of the rule that stands at this place of its file.
+    /// A part of the rule, at this position of its file, does not fit.
     Mismatch(Box<GuardMisfit>, Range<usize>),
-    /// Something is still open when nothing moves any more.
+    /// A constraint remains undecided after all others are solved.
     Unsolved(String, Range<usize>),
 }
 
-/// What does not fit.
+/// The reason of a mismatch.
 #[derive(Clone, Debug)]
 pub(crate) enum GuardMisfit {
-    /// The root is in legal form already, so there is nothing to legalize.
+    /// The root is in legal form already, so that there is nothing to legalize.
     Legal,
     /// A type, or a relation.
     Type(Mismatch),
-    /// An attribute has this value.
+    /// An attribute does not fit; this is its value.
     Attr(Attr),
-    /// A number has this value.
+    /// A number does not fit; this is its value.
     Number(f64),
     /// This op observes the rounding of the root, which the rule may change.
     Observed(Op),
-    /// The left side, typed as it is written, does not have the types that were matched.
+    /// The left side, typed as written, does not have the matched types.
     Left,
 }
 
 impl NoMatch {
-    /// The op that observes the root, where nothing else keeps the rule from it.
+    /// Returns the op that observes the root, if only that prevents the match.
     pub fn observer(&self) -> Option<Op> {
         match self {
             NoMatch::Mismatch(misfit, _) => match **misfit {
@@ -77,7 +77,7 @@ impl GuardMisfit {
     }
 }
 
-/// What is still to be settled.
+/// A constraint that is not decided yet.
 enum Constraint<'a> {
     Type(&'a TypePattern, &'a Type),
     Dim(&'a DimPattern, i64),
@@ -85,7 +85,7 @@ enum Constraint<'a> {
     Relation(&'a RelationCall),
 }
 
-/// A number that is to be what an expression gives, once everything is bound.
+/// A check that a number equals the value of an expression, after all variables are bound.
 struct NumberCheck<'a> {
     expr: &'a Expr,
     value: f64,
@@ -96,7 +96,7 @@ struct NumberCheck<'a> {
 /// Binds the variables of a rule for one match.
 ///
 /// # Errors
-/// When it is no match.
+/// The reason why it is not a match.
 pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &Sight) -> Result<Bindings, NoMatch> {
     if rule.phase == Phase::Legalize && is_legal(pattern, facts, sight) {
         return Err(GuardMisfit::Legal.at(&rule.roots[0].span));
@@ -106,7 +106,7 @@ pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &S
     same_types(rule, pattern, facts, sight, &members)?;
     if rule.contract != Contract::Exact {
         let mut roots = rule.roots.iter().zip(&pattern.roots);
-        // How sums, products and norms round is open, whoever reads them.
+        // Sums, products and norms may round in any order, also if an op observes them.
         let observed = roots.find_map(|(root, at)| {
             let head = sight.heads[*at];
             Some((root, facts.observer(head).filter(|_| facts.op(head).hands_on())?))
@@ -119,7 +119,7 @@ pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &S
     Ok(bindings)
 }
 
-/// Whether the (first) root is in legal form already.
+/// Returns whether the (first) root is in legal form already.
 fn is_legal(pattern: &Pattern, facts: &Facts, sight: &Sight) -> bool {
     let root = pattern.roots[0];
     let Pat::Op { args, .. } = &pattern.nodes[root] else { return true };
@@ -168,7 +168,7 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
         }
     }
     open.extend(rule.relations.iter().map(|(call, span)| (Constraint::Relation(call), span)));
-    settle(open, &mut bindings)?;
+    solve(open, &mut bindings)?;
     variables_fit(rule, pattern, &bindings)?;
     for check in checks {
         let want = check.expr.value(&bindings, &[]).map(|n| Wanted { value: n.get(), close: rule.contract.close() });
@@ -179,7 +179,7 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     Ok(bindings)
 }
 
-/// Binds number variables that stand as operands; notes what else numbers are to be near.
+/// Binds number variables that are operands, and records the checks of other numbers.
 fn numbers<'a>(
     rule: &'a Rule,
     pattern: &Pattern,
@@ -228,8 +228,8 @@ fn bind_slot(rule: &Rule, slot: VarId, attr: &Attr, bindings: &mut Bindings) -> 
     .map_err(GuardMisfit::Type)
 }
 
-/// Settles constraints in whatever order works.
-fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), NoMatch> {
+/// Solves constraints, in any order that works.
+fn solve(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), NoMatch> {
     while !open.is_empty() {
         let before = (open.len(), bindings.clone());
         let mut failure = Ok(());
@@ -263,7 +263,7 @@ fn settle(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Binding
     Ok(())
 }
 
-/// Words are among those declared, number attributes near what is declared.
+/// Checks that words are among the declared ones, and that number attributes are near the declared numbers.
 fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<(), NoMatch> {
     for variable in &rule.variables {
         let fits = match (&variable.kind, variable.wanted) {
@@ -272,7 +272,7 @@ fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<
                 _ => true,
             },
             (VariableKind::Number(slot), Some(want)) => {
-                // What stands as an operand was compared already, with its own element type.
+                // Numbers that are operands were already compared, in their own element type.
                 let is_attr = |term: &AttrTerm| *term == AttrTerm::Slot(*slot);
                 let in_attrs = pattern.terms.iter().flatten().any(|c| c.attrs.iter().flatten().any(is_attr));
                 let has = bindings.attr(*slot).and_then(Attr::float);
@@ -288,12 +288,12 @@ fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<
     Ok(())
 }
 
-/// The element type to whose precision an attribute is compared with a number: models keep attributes in `f32`.
+/// Returns the element type to whose precision an attribute is compared with a number: models keep attributes in `f32`.
 fn attribute_type(rule: &Rule) -> DType {
     if rule.contract.rounds() { DType::F32 } else { DType::F64 }
 }
 
-/// The left side, typed as it is written, has the types of the classes that it matched.
+/// Checks that the left side, typed as written, has the types of the matched classes.
 fn same_types(
     rule: &Rule,
     pattern: &Pattern,
@@ -320,7 +320,7 @@ fn same_types(
 }
 
 impl Sight {
-    /// What the guard sees of a match.
+    /// Returns the part of a match that the guard depends on.
     pub fn of(pattern: &Pattern, egraph: &crate::egraph::EGraph, found: &crate::pattern::Match) -> Sight {
         let ty = |class: &egg::Id| if *class == unbound() { NO_TYPE } else { egraph[*class].data.ty };
         let types = found.classes.iter().map(ty).collect();

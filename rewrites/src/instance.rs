@@ -1,5 +1,5 @@
-//! One application of a rule by itself: both its sides, as graphs, for given values of its variables. What checks rules stands
-//! on this; how values are drawn is its own.
+//! One application of a rule: both of its sides as graphs, for given values of its variables. Checkers of rules use
+//! this, and draw the values themselves.
 
 use std::sync::Arc;
 
@@ -20,38 +20,39 @@ use crate::{
     sample::Sample,
 };
 
-/// A rule by itself, with all legal forms of its left side.
+/// A single rule, with all legal forms of its left side.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub(crate) forms: Vec<Arc<Compiled>>,
 }
 
-/// Both sides of an instance. Inputs and parameters are named after the rule's tensor variables, outputs after its roots.
+/// Both sides of an instance. Inputs and parameters are named after the rule's tensor variables, outputs after its
+/// roots.
 #[derive(Clone, Debug)]
 pub struct Sides {
     /// The left side as it is written.
     pub written: Graph,
-    /// The left side in legal form: what is matched.
+    /// The left side in legal form, which is matched.
     pub left: Graph,
-    /// The right side in legal form: what the engine makes of the match.
+    /// The right side in legal form, as the engine makes it for the match.
     pub right: Graph,
 }
 
-/// Why an instance has no two sides.
+/// The reason why an instance has no two sides.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unmatched {
     /// The ops of the left side do not take such operands.
     IllTyped(String),
-    /// The left side is well typed, and the rule does not match it.
+    /// The left side is well typed, but the rule does not match it.
     NoMatch,
-    /// A value of the right side does not work out.
+    /// A value of the right side does not exist, such as an inexact quotient.
     NoRight,
     /// The sides have different types, or the right side has none.
     Types(String),
 }
 
 impl RuleSet {
-    /// Each rule by itself, in the order of their names.
+    /// Returns each rule as a probe, in the order of their names.
     pub fn probes(&self) -> impl Iterator<Item = Probe> {
         self.rules
             .chunk_by(|a, b| a.rule.name == b.rule.name)
@@ -60,30 +61,29 @@ impl RuleSet {
 }
 
 impl Probe {
-    /// The rule.
+    /// Returns the rule.
     pub fn rule(&self) -> &Rule {
         &self.forms[0].rule
     }
 
-    /// The rule as a set of its own.
+    /// Returns the rule as a set of one rule.
     pub fn rules(&self) -> RuleSet {
         RuleSet { rules: self.forms.clone(), ..RuleSet::default() }
     }
 
-    /// The probe of a changed rule, whose left side is still matched as it was: a mutant.
+    /// Returns the probe of a mutant: a changed rule that is matched by the original left side.
     pub fn with(&self, rule: Rule) -> Probe {
         let rule = Arc::new(rule);
-        let form = |c: &Arc<Compiled>| {
-            Arc::new(Compiled { rule: rule.clone(), pattern: c.pattern.clone(), variant: c.variant })
-        };
+        let form =
+            |c: &Arc<Compiled>| Arc::new(Compiled { rule: rule.clone(), left: c.shared_left(), variant: c.variant });
         Probe { forms: self.forms.iter().map(form).collect() }
     }
 
-    /// The sides of one sample, or of each member's where the rule is a group. The left side is that of `rule`, which may be
-    /// another than the one that is matched.
+    /// Returns the sides for one sample, or for each member's sample if the rule is a group. `rule` gives the left
+    /// side, which may differ from the matched one.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     pub fn sides(&self, rule: &Rule, members: &[Sample]) -> Result<Sides, Unmatched> {
         let written = BuiltSide::new(rule, members, false)?;
         let mut legal = BuiltSide::new(rule, members, true)?;
@@ -97,8 +97,10 @@ impl Probe {
             Err((message, _)) => return Err(Unmatched::Types(message)),
         };
         let mut right = legal.graph.clone();
-        let variables: Vec<NodeId> =
-            matches.iter().flat_map(|(m, ..)| form.pattern.tensors.iter().map(|t| legal.node(m.classes[*t]))).collect();
+        let variables: Vec<NodeId> = matches
+            .iter()
+            .flat_map(|(m, ..)| form.pattern().tensors.iter().map(|t| legal.node(m.classes[*t])))
+            .collect();
         let nodes = insert(&mut right, &legal.egraph.analysis, &recipe.instrs, &variables).map_err(refused)?;
         outputs(&mut right, &recipe.tops, &variables, &nodes)?;
         right.prune();
@@ -172,13 +174,14 @@ impl BuiltSide {
         self.nodes[&self.egraph.find(class)]
     }
 
-    /// A match of each member at its roots, if every member has one; that of the variables with their own leaves first.
+    /// Returns a match of each member at its roots, if every member has one. Matches whose variables are bound to their
+    /// own leaves are preferred.
     fn matches(&mut self, form: &Compiled) -> Option<Vec<(Match, Sight, Bindings)>> {
         let roots = self.roots.len() / self.members;
         let tensors = self.leaves.len() / self.members;
         let mut found: Vec<Match> = Vec::new();
-        for class in classes_of(&self.egraph, form.pattern.entry().1.ops()) {
-            form.pattern.search(&self.egraph, class, &mut |m: &Match| {
+        for class in classes_of(&self.egraph, form.pattern().entry().1.ops()) {
+            form.pattern().search(&self.egraph, class, &mut |m: &Match| {
                 found.push(m.clone());
                 true
             });
@@ -187,24 +190,24 @@ impl BuiltSide {
             .map(|member| {
                 let (roots, leaves) =
                     (&self.roots[member * roots..][..roots], &self.leaves[member * tensors..][..tensors]);
-                let at_roots = |m: &&Match| form.pattern.roots.iter().zip(roots).all(|(r, id)| m.classes[*r] == *id);
+                let at_roots = |m: &&Match| form.pattern().roots.iter().zip(roots).all(|(r, id)| m.classes[*r] == *id);
                 let foreign = |m: &&Match| {
-                    form.pattern.tensors.iter().zip(leaves).filter(|(t, id)| m.classes[**t] != **id).count()
+                    form.pattern().tensors.iter().zip(leaves).filter(|(t, id)| m.classes[**t] != **id).count()
                 };
-                // The e-graph has numbers that the graph does not.
-                let there = |m: &&Match| form.pattern.tensors.iter().all(|t| self.nodes.contains_key(&m.classes[*t]));
+                // Only classes with a node in the graph count, because the e-graph contains additional numbers.
+                let there = |m: &&Match| form.pattern().tensors.iter().all(|t| self.nodes.contains_key(&m.classes[*t]));
                 let mut candidates: Vec<&Match> = found.iter().filter(at_roots).filter(there).collect();
                 candidates.sort_by_key(foreign);
                 candidates.into_iter().find_map(|m| {
-                    let sight = Sight::of(&form.pattern, &self.egraph, m);
-                    let bindings = guard(&form.rule, &form.pattern, &mut self.egraph.analysis, &sight).ok()?;
+                    let sight = Sight::of(form.pattern(), &self.egraph, m);
+                    let bindings = guard(&form.rule, form.pattern(), &mut self.egraph.analysis, &sight).ok()?;
                     Some((m.clone(), sight, bindings))
                 })
             })
             .collect()
     }
 
-    /// The graph with its outputs.
+    /// Returns the graph with its outputs.
     fn finished(mut self) -> Result<Graph, Unmatched> {
         for (at, root) in self.roots.clone().into_iter().enumerate() {
             let node = self.node(root);
@@ -216,7 +219,9 @@ impl BuiltSide {
 
 fn ill_typed(fault: NoInstance) -> Unmatched {
     match fault {
-        NoInstance::Inapplicable => Unmatched::IllTyped("a value on the left does not work out".into()),
+        NoInstance::Inapplicable => {
+            Unmatched::IllTyped("a value on the left does not exist, such as an inexact quotient".into())
+        }
         NoInstance::Wrong { message, .. } => Unmatched::IllTyped(message),
     }
 }

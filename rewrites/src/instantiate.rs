@@ -1,7 +1,7 @@
-//! Instantiates terms for given types: what a side of a rule looks like, in legal form, for one match.
+//! Instantiates terms for given types: the form of a rule's side, in legal form, for one match.
 //!
-//! Right sides are built with it, and left sides too, once, for a sample: what it inserts to reach the legal form
-//! (an `expand` here, a `reshape` there) is then part of the pattern.
+//! Right sides are built with it. Left sides are built with it once, for a sample. The views that it inserts to reach
+//! the legal form (an `expand` or a `reshape`) are then part of the pattern.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::{
     rule::{AppliedOp, AttrTerm, Rule, Term},
 };
 
-/// What an instruction reads.
+/// The operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ref {
     /// A class of the match: tensor variable `n % variables` of member `n / variables`.
@@ -32,14 +32,14 @@ pub(crate) enum Ref {
     Instr(usize),
 }
 
-/// Where an instruction comes from.
+/// The source of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum From {
     /// A call of the rule.
     Call,
     /// The reduction of a call, with the reduced axes kept.
     Kept(usize),
-    /// Put in to reach the legal form.
+    /// A view that was inserted to reach the legal form.
     Inserted,
 }
 
@@ -52,10 +52,10 @@ pub(crate) struct NodeRecipe {
     pub from: From,
 }
 
-/// Why a term has no instance.
+/// The reason why a term has no instance.
 #[derive(Clone, Debug)]
 pub(crate) enum NoInstance {
-    /// A value does not work out (an inexact quotient): the rule does not apply.
+    /// A value does not exist, such as an inexact quotient, so that the rule does not apply.
     Inapplicable,
     /// The term is wrong.
     Wrong { message: String, span: Range<usize> },
@@ -67,25 +67,26 @@ type Made = (Ref, TypeId);
 pub(crate) struct Instantiator<'a> {
     pub facts: &'a mut Facts,
     pub rule: &'a Rule,
-    /// One for each member; one where the rule is no group.
+    /// The bindings of each member. A rule without a group has one member.
     pub members: &'a [Bindings],
     /// The types of the tensor variables, member by member.
     pub types: &'a [TypeId],
-    /// What lies before each member.
+    /// The offsets of each member.
     pub offsets: &'a [Vec<Option<i64>>],
-    /// Brings what it makes into legal form.
+    /// Whether the result is brought into legal form.
     pub legal: bool,
-    /// Numbers stay open, and equal terms (not equal instances) are shared.
+    /// Whether it is a left side: numbers stay symbolic, and only equal terms (not equal instances) are shared.
     pub left: bool,
     pub instrs: Vec<NodeRecipe>,
     /// The type of each call of the rule that was built, by the call's id.
     pub calls: Vec<(usize, Made)>,
     terms: Vec<(Term, Made)>,
-    /// What the `let`s came to for a member: what is used twice is built once, or lets that use each other take 2ⁿ terms.
+    /// The values of `let`s for each member. Each is built once; otherwise `let`s that use each other would take 2ⁿ
+    /// terms.
     lets: Vec<LetMade>,
 }
 
-/// A `let` of the rule, the member and the element type it was built for, and what it came to.
+/// A `let` of the rule, the member and the element type for which it was built, and its value.
 type LetMade = ((usize, usize, Option<DType>), Made);
 
 impl<'a> Instantiator<'a> {
@@ -105,7 +106,7 @@ impl<'a> Instantiator<'a> {
         }
     }
 
-    /// Builds a term for a member; `want` is the element type of a number that stands alone.
+    /// Builds a term for a member. `want` is the element type of a number that is the whole term.
     pub fn term(&mut self, term: &Term, member: usize, want: Option<DType>) -> Result<Made, NoInstance> {
         let variables = self.types.len() / self.members.len();
         match term {
@@ -139,7 +140,7 @@ impl<'a> Instantiator<'a> {
                 Ok(made)
             }
             Term::Splat(_) => Err(NoInstance::Wrong {
-                message: "a splat stands here alone".into(),
+                message: "a splat must be the operand of an op".into(),
                 span: self.rule.span.start..self.rule.span.start + 1,
             }),
         }
@@ -148,7 +149,7 @@ impl<'a> Instantiator<'a> {
     fn number(&mut self, id: usize, expr: &Expr, member: usize, want: Option<DType>) -> Result<Made, NoInstance> {
         let Some(dtype) = want else {
             return Err(NoInstance::Wrong {
-                message: "nothing says the element type of a number here".into(),
+                message: "the element type of this number is undetermined".into(),
                 span: 0..0,
             });
         };
@@ -158,9 +159,9 @@ impl<'a> Instantiator<'a> {
         }
         let value = expr.value(&self.members[member], self.offsets(member)).ok_or(NoInstance::Inapplicable)?;
         let value = match expr {
-            // Only rules that round may take a number for its neighbour.
+            // Only rules that change rounding may replace a number by its neighbour.
             Expr::Call(..) if self.rule.contract.rounds() && dtype.is_float() => {
-                Number::Float(self.facts.settled(value.get(), dtype))
+                Number::Float(self.facts.snap_constant(value.get(), dtype))
             }
             _ => value,
         };
@@ -168,7 +169,8 @@ impl<'a> Instantiator<'a> {
             Some(n) if !dtype.is_float() => Tensor::from_i64(dtype, &[], [n]),
             _ => Tensor::from_f64(dtype, &[], [value.get()]),
         };
-        // 1/10⁻⁵ is no f16, ½ no integer, and 10⁻³⁰·10⁻³⁰ would be 0.
+        // The element type must represent the number: f16 has no 1/10⁻⁵, integers have no ½, and 10⁻³⁰·10⁻³⁰ would be
+        // 0.
         let held = tensor.to_f64()[0];
         let computed = matches!(expr, Expr::Call(..));
         let fits = match dtype.is_float() {
@@ -181,7 +183,7 @@ impl<'a> Instantiator<'a> {
         if !fits {
             return Err(NoInstance::Inapplicable);
         }
-        let op = Op::named("const").expect("the op table has constants");
+        let op = Op::named("const").expect("the op table has an op for constants");
         let head = self.facts.head(op, Attrs::from_iter([Attr::Tensor(tensor)]));
         self.push(head, SmallVec::new(), &[], From::Call).map_err(|message| self.wrong(message, &(0..0)))
     }
@@ -200,7 +202,7 @@ impl<'a> Instantiator<'a> {
             return self.fold(call, member);
         }
         let mut made: SmallVec<[Option<Made>; 4]> = SmallVec::from_elem(None, call.args.len());
-        // Variables first, numbers last: the others say of which type they are.
+        // Variables come first and numbers last, because the others determine the type of a number.
         let wait = |arg: &Term| match arg {
             Term::Tensor(_) => 0,
             arg if is_number(arg, self.rule) => 2,
@@ -221,7 +223,7 @@ impl<'a> Instantiator<'a> {
         self.apply(call, &made, member)
     }
 
-    /// `(concat ?w.. :axis -1)`: the op folded over all members, from the left.
+    /// Builds `(concat ?w.. :axis -1)`: the op folded over all members, from the left.
     fn fold(&mut self, call: &AppliedOp, member: usize) -> Result<Made, NoInstance> {
         let [Term::Splat(variable)] = call.args.as_slice() else {
             return Err(self.wrong("a splat is the only operand of its op".into(), &call.span));
@@ -235,7 +237,8 @@ impl<'a> Instantiator<'a> {
         Ok(made)
     }
 
-    /// The element type that operand `at` of an op is to have, given those of others, or of the result.
+    /// Returns the element type that operand `at` of an op must have, given those of the other operands, or of the
+    /// result.
     fn number_type(&self, op: Op, at: usize, made: &[Option<Made>], want: Option<DType>) -> Option<DType> {
         let signature = op.signature();
         let slot = match signature.operands.get(at)?.dtype {
@@ -293,7 +296,7 @@ impl<'a> Instantiator<'a> {
         Ok(self.expand_operands(head, made, result))
     }
 
-    /// A reduction that drops its axes, as a reshape of the one that keeps them.
+    /// Returns a reduction that drops its axes, as a reshape of the one that keeps them.
     fn keep_axes(&mut self, id: usize, head: Head, args: &[Ref], types: &[TypeId], result: TypeId) -> Option<Made> {
         let op = self.facts.op(head);
         let keep = op.row().and_then(RowOp::reduction).and(op.attr("keep"))?;
@@ -308,7 +311,7 @@ impl<'a> Instantiator<'a> {
         Some(self.view("reshape", reduced, result))
     }
 
-    /// The same op, with each operand expanded to the shape that the legal form wants.
+    /// Returns the same op, with each operand expanded to the shape that the legal form requires.
     fn expand_operands(&mut self, head: Head, made: &[Made], result: TypeId) -> Made {
         let mut args: SmallVec<[Ref; 4]> = made.iter().map(|m| m.0).collect();
         if let Some(shapes) = self.wanted_shapes(head, made, result) {
@@ -323,17 +326,18 @@ impl<'a> Instantiator<'a> {
         self.emit(head, args, result, From::Call)
     }
 
-    /// `expand` or `reshape` to a type.
+    /// Builds an `expand` or `reshape` to a type.
     pub fn view(&mut self, name: &str, from: Made, ty: TypeId) -> Made {
-        let op = Op::named(name).expect("the op table has views");
+        let op = Op::named(name).expect("the op table has `expand` and `reshape`");
         let shape = self.facts.ty(ty).as_tensor().map(|(_, s)| s.clone()).unwrap_or_default();
         let head = self.facts.head(op, Attrs::from_iter([Attr::Shape(shape)]));
         self.emit(head, SmallVec::from_slice(&[from.0]), ty, From::Inserted)
     }
 
-    /// The operand shapes of the legal form that has this result, where they follow from it.
+    /// Returns the operand shapes of the legal form with this result, as far as the result determines them.
     ///
-    /// What the result leaves open (the inner axis of a product) is taken from the operand itself, counted from the end.
+    /// Extents that it does not determine (the inner axis of a product) come from the operand itself, counted from the
+    /// end.
     fn wanted_shapes(&mut self, head: Head, made: &[Made], result: TypeId) -> Option<SmallVec<[Shape; 4]>> {
         let op = self.facts.op(head);
         let legal = self.facts.legal(op)?;
@@ -371,7 +375,7 @@ impl<'a> Instantiator<'a> {
         (Ref::Instr(self.instrs.len() - 1), ty)
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     fn attr(&self, kind: AttrKind, term: &AttrTerm, member: usize) -> Result<Attr, NoInstance> {
         let bindings = &self.members[member];
         let ints = |a: Attr| a.ints().map(<[i64]>::to_vec).ok_or(NoInstance::Inapplicable);
@@ -393,7 +397,7 @@ impl<'a> Instantiator<'a> {
                 let value = expr.value(bindings, self.offsets(member)).ok_or(NoInstance::Inapplicable)?;
                 match kind {
                     AttrKind::Float => Ok(value.get().into()),
-                    // Arithmetic leads out of the axes of some operands, and is no axis from the end at 0.
+                    // Arithmetic may exceed the axes of some operands, and 0 is not an axis counted from the end.
                     AttrKind::Axis => {
                         value.int().filter(|axis| *axis < 0).map(Attr::Int).ok_or(NoInstance::Inapplicable)
                     }
@@ -417,7 +421,7 @@ impl<'a> Instantiator<'a> {
     }
 }
 
-/// Whether a term is a number, or made of numbers alone.
+/// Returns whether a term is a number, or an expression of numbers only.
 fn is_number(term: &Term, rule: &Rule) -> bool {
     match term {
         Term::Number { .. } => true,
@@ -427,13 +431,13 @@ fn is_number(term: &Term, rule: &Rule) -> bool {
     }
 }
 
-/// Binds the dims of a pattern that are still open to those of a shape, from the last axis on.
+/// Binds the unbound dims of a pattern to those of a shape, from the last axis on.
 fn bind_from_the_end(pattern: &TypePattern, shape: &Shape, bindings: &mut Bindings) {
     for (back, item) in pattern.dims.0.iter().rev().enumerate() {
         let DimsItem::One(DimPattern::Var(slot)) = item else { return };
         if bindings.get(*slot).is_none() && back < shape.rank() {
             let dim: Dim = shape[shape.rank() - 1 - back].clone();
-            // The slot is open, so that it takes anything.
+            // The slot is unbound, so that binding it cannot fail.
             let _ = bindings.bind(*slot, Bound::Dim(dim));
         }
     }

@@ -1,4 +1,5 @@
-//! Rules as egg's [`Searcher`] and [`Applier`]: its `Runner`, its schedulers and its extractors work on the engine's e-graph.
+//! Rules as egg's [`Searcher`] and [`Applier`]: its `Runner`, its schedulers and its extractors work on the engine's
+//! e-graph.
 //!
 //! ```
 //! use egg::{AstSize, Extractor, Runner};
@@ -14,19 +15,19 @@
 //! let rules = RuleSet::embedded()?.choose(&Choice::default())?;
 //! let (egraph, class) = interop::egraph(&graph)?;
 //! let output = class[twice.0 as usize].unwrap();
-//! let runner = Runner::default().with_egraph(egraph).run(&interop::rewrites(&rules, Phase::Main));
+//! let runner = Runner::default().with_egraph(egraph).run(&interop::rewrites(&rules, &Phase::Main));
 //! assert!(runner.egraph.analysis.conflict().is_none());
 //! let (size, form) = Extractor::new(&runner.egraph, AstSize).find_best(output);
 //! assert_eq!((size, form.to_string().as_str()), (1, "input"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a [`Subst`] binds is one variable for each node of a left side, its roots and operands alike; which of a class's
-//! e-nodes matched, the applier looks up again. The guard, which solves for dims and attributes, belongs to the applier too: a searcher may not
-//! intern types. So what a scheduler counts as matches are those of the left side's structure.
+//! A [`Subst`] binds one variable for each node of a left side, roots and operands included. The applier finds the
+//! matched e-nodes of each class again. It also runs the guard, which solves for dims and attributes, because a
+//! searcher may not intern types. So schedulers count matches of the left side's structure, before the guard.
 //!
-//! Two kinds of rules have no counterpart and are left out: `group` rules take the maximal set of their members, and `once` rules run on what
-//! their phase starts with and only where they gain.
+//! Two kinds of rules have no counterpart and are omitted. `group` rules take the maximal set of their members, and
+//! `once` rules run on the initial e-graph of their phase, only if they lower the cost.
 
 use std::sync::Arc;
 
@@ -45,48 +46,49 @@ use crate::{
     ruleset::RuleSet,
 };
 
-/// The e-graph of a program before any rule has run, and the class of each of its nodes; none where no output needs it.
+/// Returns the e-graph of a program without rewriting, and the class of each of its nodes; `None` for nodes that no
+/// output needs.
 ///
 /// # Errors
-/// When dimensions are not bound.
+/// If dimensions are not bound.
 pub fn egraph(graph: &Graph) -> Result<(EGraph, Vec<Option<Id>>), RewriteError> {
     let (egraph, program) = optimize::start(graph)?;
     Ok((egraph, program.into_iter().map(|(id, _)| id).collect()))
 }
 
-/// The e-graph after the engine's own phases, for egg's extractors, and the class of each node of the program.
+/// Returns the e-graph after the engine's own phases, for egg's extractors, and the class of each node of the program.
 ///
 /// # Errors
-/// When dimensions are not bound, or a rule is wrong.
+/// If dimensions are not bound, or a rule is wrong.
 pub fn saturate(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<(EGraph, Vec<Option<Id>>), RewriteError> {
     let (engine, program, _) = optimize::saturate(graph, rules, options)?;
     Ok((engine.egraph, program.into_iter().map(|(id, _)| id).collect()))
 }
 
-/// The rules that run in a phase, each of their legal forms by itself; without `group` and `once` rules.
-pub fn rewrites(rules: &RuleSet, phase: Phase) -> Vec<Rewrite<InternedNode, Facts>> {
+/// Returns the rules that run in a phase, each of their legal forms by itself; without `group` and `once` rules.
+pub fn rewrites(rules: &RuleSet, phase: &Phase) -> Vec<Rewrite<InternedNode, Facts>> {
     let rewrite = |compiled: &Arc<Compiled>| {
         let name = match compiled.variant {
             0 => compiled.rule.name.to_string(),
             form => format!("{}#{form}", compiled.rule.name),
         };
         let side = EggRule(compiled.clone());
-        Rewrite::new(name, side.clone(), side).expect("appliers ask for no variables")
+        Rewrite::new(name, side.clone(), side).expect("no applier requires variables")
     };
-    single(rules).rules.iter().filter(|c| phase.runs(c.rule.phase)).map(rewrite).collect()
+    single(rules).rules.iter().filter(|c| phase.runs(&c.rule.phase)).map(rewrite).collect()
 }
 
-/// The rules without `group` and `once` rules: those that [`rewrites`] hands over.
+/// Returns the rules that [`rewrites`] converts: all without `group` and `once` rules.
 pub fn single(rules: &RuleSet) -> RuleSet {
     let chosen = rules.rules.iter().filter(|c| !c.rule.group && !c.rule.once).cloned().collect();
     RuleSet { rules: chosen, ..rules.clone() }
 }
 
-/// A rule as one of egg's.
+/// A rule in the form of egg's.
 #[derive(Clone)]
 struct EggRule(Arc<Compiled>);
 
-/// The variable that stands for a node of a left side.
+/// Returns the variable that stands for a node of a left side.
 fn variable(node: usize) -> Var {
     Var::from_u32(node as u32)
 }
@@ -106,11 +108,11 @@ impl Searcher<InternedNode, Facts> for EggRule {
         class: Id,
         limit: usize,
     ) -> Option<SearchMatches<'_, InternedNode>> {
-        if limit == 0 || apply::is_settled(&self.0, egraph, class) {
+        if limit == 0 || apply::is_exempt(&self.0, egraph, class) {
             return None;
         }
         let mut substs: Vec<Subst> = Vec::new();
-        self.0.pattern.search(egraph, class, &mut |found: &Match| {
+        self.0.pattern().search(egraph, class, &mut |found: &Match| {
             let subst = subst(found);
             if !substs.contains(&subst) {
                 substs.push(subst);
@@ -122,7 +124,7 @@ impl Searcher<InternedNode, Facts> for EggRule {
 
     fn search_with_limit(&self, egraph: &EGraph, limit: usize) -> Vec<SearchMatches<'_, InternedNode>> {
         let (mut left, mut all) = (limit, Vec::new());
-        for class in classes_of(egraph, self.0.pattern.entry().1.ops()) {
+        for class in classes_of(egraph, self.0.pattern().entry().1.ops()) {
             if let Some(found) = self.search_eclass_with_limit(egraph, class, left) {
                 left -= found.substs.len();
                 all.push(found);
@@ -132,7 +134,7 @@ impl Searcher<InternedNode, Facts> for EggRule {
     }
 
     fn vars(&self) -> Vec<Var> {
-        (0..self.0.pattern.nodes.len()).map(variable).collect()
+        (0..self.0.pattern().nodes.len()).map(variable).collect()
     }
 }
 
@@ -146,7 +148,7 @@ impl Applier<InternedNode, Facts> for EggRule {
         _: Symbol,
     ) -> Vec<Id> {
         let mut found: Vec<Match> = Vec::new();
-        self.0.pattern.search(egraph, class, &mut |one: &Match| {
+        self.0.pattern().search(egraph, class, &mut |one: &Match| {
             let same = |(node, class): (usize, &Id)| {
                 *class == unbound() || subst.get(variable(node)).is_some_and(|id| egraph.find(*id) == *class)
             };
@@ -160,12 +162,12 @@ impl Applier<InternedNode, Facts> for EggRule {
 }
 
 impl EggRule {
-    /// The roots of a match, if applying the rule to it changed anything.
+    /// Returns the roots of a match, if applying the rule to it changed anything.
     fn apply(&self, egraph: &mut EGraph, found: &Match) -> Vec<Id> {
         let compiled = &*self.0;
-        let sight = Sight::of(&compiled.pattern, egraph, found);
+        let sight = Sight::of(compiled.pattern(), egraph, found);
         let facts = &mut egraph.analysis;
-        let Ok(bindings) = guard(&compiled.rule, &compiled.pattern, facts, &sight) else { return Vec::new() };
+        let Ok(bindings) = guard(&compiled.rule, compiled.pattern(), facts, &sight) else { return Vec::new() };
         let recipe = match compiled.recipe(facts, &[&sight], &[bindings]) {
             Ok(Some(recipe)) => recipe,
             Ok(None) => return Vec::new(),

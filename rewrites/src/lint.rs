@@ -1,4 +1,4 @@
-//! What is suspicious about rules that load: `rules lint`.
+//! Finds suspicious rules among those that load: `rules lint`.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,11 +16,12 @@ pub struct Lint {
     pub rule: Arc<str>,
     /// File and line.
     pub place: String,
-    /// What is suspicious, and what to do.
+    /// The finding, and the help.
     pub message: String,
 }
 
-/// Left sides with more ops than this are fragile: one op written differently, and they do not match.
+/// The most ops of a left side that is not fragile. If a program writes one of many ops differently, the side does not
+/// match.
 const MOST_OPS: usize = 16;
 
 /// Looks for unused variables, left sides that are too large, and rules that another rule makes pointless.
@@ -31,7 +32,7 @@ pub fn lint(rules: &RuleSet) -> Vec<Lint> {
         for (name, span) in check::unused(compiled) {
             lints.push(found(rule, &span, format!("`{name}` is declared and never used; remove it")));
         }
-        let size = check::size(&compiled.pattern);
+        let size = check::size(compiled.pattern());
         if size > MOST_OPS {
             let message = format!(
                 "its left side has {size} ops; recognise parts of it with rules of their own (at most {MOST_OPS})"
@@ -48,7 +49,7 @@ pub fn lint(rules: &RuleSet) -> Vec<Lint> {
 }
 
 impl Lint {
-    /// A finding about a whole rule.
+    /// Returns a finding about a whole rule.
     pub fn of(rule: &Rule, message: String) -> Lint {
         found(rule, &rule.span, message)
     }
@@ -59,15 +60,15 @@ fn found(rule: &Rule, span: &Range<usize>, message: String) -> Lint {
     Lint { rule: rule.name.clone(), place: format!("{}:{line}:{column}", rule.source.name), message }
 }
 
-/// Whether `general` does on every match of `special` what that one does: its left side is more general, and with the
-/// same bindings its right side is the same.
+/// Returns whether `general` replaces every match of `special` by the same result: its left side is more general, and
+/// with the same bindings its right side is equal.
 fn shadow(general: &Compiled, special: &Compiled) -> bool {
-    // Another broadcast is another left side.
-    if general.pattern.inserted() != special.pattern.inserted() {
+    // Left sides with different inserted broadcasts differ.
+    if general.pattern().inserted() != special.pattern().inserted() {
         return false;
     }
     let (general, special) = (&*general.rule, &*special.rule);
-    // Another number that is wanted is another left side.
+    // Left sides with different required numbers differ.
     let wanted = |r: &Rule| r.variables.iter().filter_map(|v| v.wanted).collect::<Vec<_>>();
     if !wanted(general).is_empty() && wanted(general) != wanted(special) {
         return false;
@@ -80,7 +81,7 @@ fn shadow(general: &Compiled, special: &Compiled) -> bool {
         && covers(&general.roots[0].right, &special.roots[0].right, &mut bound)
         && general.relations.is_empty()
         && general.tensors().all(|(v, ty, constant)| {
-            // The declared shape of a bare `F[A..]` admits everything; any other must be the very same to be sure.
+            // The shape `F[A..]` of a plain variable admits every shape. Any other must be identical.
             let at = general.variables.iter().position(|o| o.name == v.name);
             match at.and_then(|at| bound[at].as_ref()) {
                 Some(Term::Tensor(other)) => match &special.variables[*other].kind {
@@ -109,7 +110,7 @@ fn covers(general: &Term, special: &Term, bound: &mut [Option<Term>]) -> bool {
             }
         },
         (Term::Call(a), Term::Call(b)) => {
-            // What a variable of ops stands for includes an op of the group, with whatever attributes.
+            // A variable of ops may stand for an op of the group, with any attributes.
             let fits = match (a.op, b.op) {
                 (OpTerm::Variable(_, group), OpTerm::Named(op)) => group.contains(op),
                 (OpTerm::Variable(_, group), OpTerm::Variable(_, other)) => group == other,

@@ -1,7 +1,8 @@
-//! The application log: which rule turned what into what.
+//! The application log: the rule, the matched nodes and the new nodes of each application.
 //!
-//! It serves explanations, provenance, statistics and bundles. Explanations come from it and not from proofs: a node
-//! is explained by the application that made it first, and by whatever explains the nodes that this one matched.
+//! It serves explanations, provenance, statistics and bundles. Explanations come from the log and not from proofs: a
+//! node is explained by the application that made it first, and by the explanations of the nodes that this application
+//! matched.
 
 use egg::Id;
 use eutectic_ir::Op;
@@ -13,17 +14,17 @@ use crate::egraph::{EGraph, Head, InternedNode};
 /// One application of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
-    /// Which rule.
+    /// The rule.
     pub rule: usize,
-    /// The op that its variable of ops stands for, where it has one.
+    /// The op that its variable of ops stands for, if it has one.
     pub op: Option<Op>,
     /// The classes of its roots.
     pub roots: SmallVec<[Id; 2]>,
-    /// What its tensor variables are bound to.
+    /// The bindings of its tensor variables.
     pub variables: SmallVec<[Id; 4]>,
     /// The nodes that it matched.
     pub matched: SmallVec<[(Head, SmallVec<[Id; 4]>); 4]>,
-    /// The nodes of its right side and the classes that they are in; those that are equal to a root come last.
+    /// The nodes of its right side, with their classes. Nodes that equal a root come last.
     pub made: SmallVec<[(InternedNode, Id); 4]>,
     /// Whether it united classes or made nodes.
     pub changed: bool,
@@ -35,7 +36,7 @@ pub(crate) struct Log {
     pub applications: Vec<Application>,
 }
 
-/// Which application made each node first; nodes in their final form.
+/// The first application that made each node. Nodes are in their final form.
 pub(crate) struct Makers {
     first: FxHashMap<(Head, SmallVec<[Id; 4]>), usize>,
 }
@@ -45,7 +46,7 @@ pub(crate) fn canonical(egraph: &EGraph, children: &[Id]) -> SmallVec<[Id; 4]> {
 }
 
 impl Log {
-    /// Indexes the log, once the e-graph is at rest. Nodes of the program itself need no maker.
+    /// Indexes the log after the e-graph is rebuilt. Nodes of the program itself have no maker.
     pub fn makers(&self, egraph: &EGraph, program: impl Iterator<Item = InternedNode>) -> Makers {
         let given: FxHashSet<_> = program.map(|n| (n.head, canonical(egraph, &n.children))).collect();
         let mut first = FxHashMap::default();
@@ -62,7 +63,7 @@ impl Log {
 }
 
 impl Makers {
-    /// The application that made a node first; its children are canonical.
+    /// Returns the application that first made a node. Its children must be canonical.
     pub fn of(&self, head: Head, children: &[Id]) -> Option<usize> {
         self.first.get(&(head, SmallVec::from_slice(children))).copied()
     }

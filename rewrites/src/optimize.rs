@@ -1,17 +1,18 @@
-//! The entry: a graph and rules in, a saturated e-graph as plain data out.
+//! The entry point: takes a graph and rules, and returns a saturated e-graph as plain data.
 
 use std::sync::Arc;
 
 use egg::Id;
 use eutectic_ir::{
     Graph, NodeId, Op, Origin,
-    eclasses::{ClassId, EClasses},
+    eclasses::{ClassId, EClasses, NodeChoice, PriceHint},
     lang::LangError,
 };
 use smallvec::SmallVec;
 
 use crate::{
     classes::{self, Extracted},
+    device::Device,
     egraph::{EGraph, Facts, InternedNode},
     engine::{Engine, EngineLimits, PhaseReport, RuleStatistics},
     log::{Log, Makers, canonical},
@@ -21,27 +22,27 @@ use crate::{
     ruleset::RuleSet,
 };
 
-/// What `optimize` can be told.
+/// Options of `optimize`.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where it stops.
+    /// The limits of the engine.
     pub limits: EngineLimits,
-    /// The last phase to run; all if there is none.
+    /// The last phase to run. `None` runs all phases.
     pub until: Option<Phase>,
-    /// The backend for which rules run; those of every backend if there is none.
-    pub backend: Option<Arc<str>>,
+    /// The device for which rules run.
+    pub device: Device,
 }
 
-/// Why a graph could not be rewritten.
+/// The reason why a graph could not be rewritten.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
-    /// Dimensions are to be bound first.
+    /// Dimensions without a value or bounds.
     #[error("dimensions are not bound: {}", .0.join(", "))]
     Unbound(Vec<String>),
     /// Part of the program has no legal form with the rules that ran.
-    #[error("no rule brings these into a form that kernels take: {}", .0.join("; "))]
+    #[error("cannot compute these because no rule brings them into legal form: {}", .0.join("; "))]
     Illegal(Vec<String>),
-    /// Two ops have one name.
+    /// Two ops have the same name.
     #[error(transparent)]
     Ops(#[from] OpClash),
     /// A rule is wrong.
@@ -49,22 +50,22 @@ pub enum RewriteError {
     Rule(#[from] Box<LangError>),
 }
 
-/// A saturated e-graph and how it came about.
+/// A saturated e-graph, with the log of its rewriting.
 #[derive(Clone, Debug)]
 pub struct Rewritten {
     /// The classes.
     pub classes: EClasses,
-    /// The class of each node of the graph, where it is still needed.
+    /// The class of each node of the graph, or `None` if no output needs it.
     pub class_of: Vec<Option<ClassId>>,
-    /// What each phase did, and why it ended.
+    /// The result of each phase.
     pub phases: Vec<PhaseReport>,
-    /// What each rule did.
+    /// The statistics of each rule.
     pub statistics: Vec<RuleStatistics>,
     /// Every application of a rule, in order.
     pub applications: Vec<Applied>,
-    /// Where a rule was kept from a value, because a discontinuous op observes it.
+    /// The rules that were not applied, because a discontinuous op observes their value.
     pub withheld: Vec<Observed>,
-    /// The application that made each node first, by class and node; none for those of the program itself.
+    /// The application that first made each node, by class and node. `None` for nodes of the program itself.
     makers: Vec<Vec<Option<usize>>>,
 }
 
@@ -73,17 +74,17 @@ pub struct Rewritten {
 pub struct Applied {
     /// The rule.
     pub rule: Arc<str>,
-    /// The op that its variable of ops stands for, where it has one.
+    /// The op that its variable of ops stands for, if it has one.
     pub op: Option<Op>,
-    /// The classes of its roots, where they are still needed.
+    /// The classes of its roots, or `None` for those that no output needs.
     pub roots: Vec<Option<ClassId>>,
     /// The classes of its tensor variables, in the order of `forall`, member by member.
     pub variables: Vec<(Arc<str>, Option<ClassId>)>,
-    /// The nodes of its right side that can be chosen: class and node.
-    pub made: Vec<(ClassId, usize)>,
+    /// The nodes of its right side that can be chosen.
+    pub made: Vec<NodeChoice>,
     /// Whether it changed anything.
     pub changed: bool,
-    /// The applications that made what it matched.
+    /// The applications that made the matched nodes.
     pub after: Vec<usize>,
 }
 
@@ -92,19 +93,56 @@ pub struct Applied {
 pub struct Observed {
     /// The rule.
     pub rule: Arc<str>,
-    /// The class of the value, where it is still needed.
+    /// The class of the value, or `None` if no output needs it.
     pub class: Option<ClassId>,
-    /// The op.
+    /// The op that observes it.
     pub observer: Op,
 }
 
 impl Rewritten {
-    /// The class of a node of the graph.
+    /// Returns the class of a node of the graph.
     pub fn class(&self, node: NodeId) -> Option<ClassId> {
         self.class_of.get(node.0 as usize).copied().flatten()
     }
 
-    /// The applications, in order, that turned the program into this node of a class; empty for a node of the program.
+    /// Returns, for each class to which rules of these names led, the nodes that came of their applications or of others
+    /// after them.
+    pub fn led_by(&self, is: impl Fn(&str) -> bool) -> Vec<(ClassId, Vec<usize>)> {
+        let mut led: Vec<bool> = Vec::with_capacity(self.applications.len());
+        for applied in &self.applications {
+            led.push(is(&applied.rule) || applied.after.iter().any(|before| led[*before]));
+        }
+        let nodes = |makers: &Vec<Option<usize>>| -> Vec<usize> {
+            makers
+                .iter()
+                .enumerate()
+                .filter(|(_, maker)| maker.is_some_and(|at| led[at]))
+                .map(|(node, _)| node)
+                .collect()
+        };
+        let all = self.makers.iter().enumerate().map(|(class, makers)| (class, nodes(makers)));
+        all.filter(|(_, nodes)| !nodes.is_empty()).collect()
+    }
+
+    /// Adds the factors that rules give for kernels with their results: each to the nodes of the roots that the rule made
+    /// first.
+    fn hint(&mut self, rules: &RuleSet) {
+        let price = |name: &str| rules.get(name).map_or(1.0, |rule| rule.price);
+        let mut hints = Vec::new();
+        for (class, makers) in self.makers.iter().enumerate() {
+            for (node, at) in makers.iter().enumerate().filter_map(|(node, at)| Some((node, (*at)?))) {
+                let applied = &self.applications[at];
+                let factor = price(&applied.rule);
+                if factor != 1.0 && applied.roots.contains(&Some(class)) {
+                    hints.push(PriceHint { class, node, factor });
+                }
+            }
+        }
+        self.classes.hints = hints;
+    }
+
+    /// Returns the applications, in order, that turned the program into this node of a class; empty for a node of the
+    /// program.
     pub fn explain(&self, class: ClassId, node: usize) -> Vec<&Applied> {
         let mut steps: Vec<usize> = Vec::new();
         let mut open: Vec<usize> =
@@ -123,7 +161,8 @@ impl Rewritten {
 /// Saturates a graph with rules, phase by phase.
 ///
 /// # Errors
-/// When dims are unbound, a rule turns out to be wrong, an op has the name of another one that the rules declare, or a part of the program has no legal form in the end.
+/// If dims are unbound, a rule turns out to be wrong, two ops have the same name with different declarations,
+/// or a part of the program has no legal form in the end.
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
     let graph = &*graph.observed();
     let rules = &*rules.with_ops_of(graph)?;
@@ -144,7 +183,7 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
         class: extracted.number.get(&egraph.find(one.root)).copied(),
         observer: one.observer,
     });
-    Ok(Rewritten {
+    let mut rewritten = Rewritten {
         withheld: withheld.collect(),
         class_of,
         phases,
@@ -156,10 +195,14 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
             .map(|nodes| nodes.iter().map(|n| makers.of(n.head, &n.children)).collect())
             .collect(),
         classes: extracted.classes,
-    })
+    };
+    if rules.iter().any(|rule| rule.price != 1.0) {
+        rewritten.hint(rules);
+    }
+    Ok(rewritten)
 }
 
-/// For each node of a graph its class, if the node is live, and its origin.
+/// For each node of a graph, its class, if the node is live, and its origin.
 pub(crate) type LiveNodes = Vec<(Option<Id>, Origin)>;
 
 /// Runs the phases on a graph.
@@ -169,15 +212,15 @@ pub(crate) fn saturate<'r>(
     options: &Options,
 ) -> Result<(Engine<'r>, LiveNodes, Vec<PhaseReport>), RewriteError> {
     let (egraph, program) = start(&graph.observed())?;
-    let mut engine = Engine::new(egraph, &rules.rules, options.limits).on(options.backend.clone());
+    let mut engine = Engine::new(egraph, &rules.rules, options.limits).on(options.device.clone());
     let mut phases = Vec::new();
-    for phase in Phase::ALL.into_iter().filter(|p| options.until.is_none_or(|until| *p <= until)) {
+    for phase in rules.phases().iter().filter(|p| options.until.as_ref().is_none_or(|until| *p <= until)) {
         phases.push(engine.run(phase).map_err(|e| RewriteError::Rule(Box::new(e)))?);
     }
     Ok((engine, program, phases))
 }
 
-/// One entry for each rule, whatever the number of its legal forms.
+/// Merges the statistics of the legal forms of each rule.
 pub(crate) fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
     let mut merged: Vec<RuleStatistics> = Vec::new();
     for one in statistics {
@@ -189,7 +232,7 @@ pub(crate) fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
     merged
 }
 
-/// The e-graph of a program, before any rule has run.
+/// Returns the e-graph of a program, before any rule has run.
 pub(crate) fn start(graph: &Graph) -> Result<(EGraph, LiveNodes), RewriteError> {
     let symbols = graph.symbols();
     if !symbols.is_empty() {
@@ -198,7 +241,7 @@ pub(crate) fn start(graph: &Graph) -> Result<(EGraph, LiveNodes), RewriteError> 
     Ok(insert(graph))
 }
 
-/// The e-graph of a graph's live nodes.
+/// Returns the e-graph of a graph's live nodes.
 fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
     let mut live = vec![false; graph.len()];
     graph.results().for_each(|(_, node)| live[node.0 as usize] = true);
@@ -224,20 +267,20 @@ fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
     (egraph, program)
 }
 
-/// A node of the graph as it stands in the e-graph.
+/// Returns the e-node of a node of the graph.
 fn original(egraph: &EGraph, program: &LiveNodes, node: &eutectic_ir::graph::Node) -> Option<InternedNode> {
     let head = egraph.analysis.find_head(node.op, &node.attrs, node.observer)?;
     let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
     Some(InternedNode { head, op: node.op, children: children? })
 }
 
-/// Whether every output can be computed.
+/// Checks that every output can be computed.
 fn legal(graph: &Graph, egraph: &EGraph, program: &LiveNodes, extracted: &Extracted) -> Result<(), RewriteError> {
     let outputs = &extracted.classes.outputs;
     if outputs.iter().all(|o| !extracted.classes.classes[*o].nodes.is_empty()) {
         return Ok(());
     }
-    // The lowest nodes that have no legal form: what is above them follows.
+    // The error names the lowest nodes without a legal form. Nodes above them have none for that reason.
     let has_legal = |id: Id| {
         egraph[egraph.find(id)].nodes.iter().any(|n| {
             let types: Vec<_> = n.children.iter().map(|c| egraph[*c].data.ty).collect();
@@ -252,7 +295,7 @@ fn legal(graph: &Graph, egraph: &EGraph, program: &LiveNodes, extracted: &Extrac
     Err(RewriteError::Illegal(shown.collect()))
 }
 
-/// The log with the numbers of the classes.
+/// Converts the log to the numbers of the extracted classes.
 fn applications(
     egraph: &EGraph,
     log: &Log,
@@ -264,7 +307,7 @@ fn applications(
     let mut places = rustc_hash::FxHashMap::default();
     for (class, nodes) in extracted.nodes.iter().enumerate() {
         for (at, node) in nodes.iter().enumerate() {
-            places.insert((node.head, node.children.clone()), (class, at));
+            places.insert((node.head, node.children.clone()), NodeChoice { class, node: at });
         }
     }
     let applied = |(at, a): (usize, &crate::log::Application)| {

@@ -18,16 +18,16 @@ use crate::{
 };
 
 impl RuleSet {
-    /// The ops that the files of the rules declare.
+    /// Returns the ops that the files of the rules declare.
     pub fn ops(&self) -> &Ops {
         &self.ops
     }
 
-    /// Returns the set with the definitions of a graph's declared ops. Ops that this set declares are left as they are, because `--without`
-    /// may have removed their rules.
+    /// Returns the set with the definitions of a graph's declared ops. Ops that this set declares are unchanged,
+    /// because `--without` may have removed their rules.
     ///
     /// # Errors
-    /// When the graph has an op of another declaration than these rules, under the same name.
+    /// If the graph has an op that these rules declare differently under the same name.
     pub fn with_ops_of(&self, graph: &Graph) -> Result<Cow<'_, RuleSet>, OpClash> {
         let used = Ops::of(graph);
         let new: Vec<_> = used.declared().iter().copied().filter(|op| !self.ops.declared().contains(op)).collect();
@@ -50,7 +50,7 @@ impl RuleSet {
     }
 }
 
-/// Two ops of one name, by different declarations.
+/// Two ops of one name with different declarations.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "cannot use `{name}` of {place} because {other} declares another op of this name; give one of the two another name"

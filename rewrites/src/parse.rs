@@ -1,4 +1,4 @@
-//! Reads rule files: from S-expressions to [`Rule`]s, with every error where it stands.
+//! Reads rule files: from S-expressions to [`Rule`]s, with the position of every error.
 
 mod declarations;
 pub(crate) mod op_form;
@@ -17,37 +17,48 @@ use eutectic_ir::{
 };
 use per_op::one_per_op;
 
-use crate::rule::{Contract, Phase, Rule, Term, Variable};
+use crate::{
+    device::{LIMITS, LimitGuard},
+    phase::{Phase, Phases, is_phase},
+    rule::{Contract, Rule, Term, Variable},
+};
 
-/// A part of the rule could not be read; the error is noted already.
+/// A marker that an error was recorded.
 pub(crate) struct Noted;
 
 /// The ops that rules may name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub ops: Ops,
-    /// The names of ops whose declarations are wrong: nothing more is said of what uses them.
+    /// The names of ops whose declarations are wrong. Their uses are not reported again.
     pub broken: Vec<String>,
+    /// The phases that the files declare, and those that are built in.
+    pub phases: Phases,
 }
 
-/// Whether a form declares an op.
+/// Returns whether a form declares an op.
 pub(crate) fn is_op(form: &Sexp) -> bool {
     form.call().is_some_and(|(head, _)| head == "op")
 }
 
-/// The declarations of ops in a source.
+/// Returns the declarations of ops in a source.
 pub(crate) fn ops_of<'s>(source: &'s Source, forms: &'s [Sexp]) -> impl Iterator<Item = (&'s Source, &'s Sexp)> {
     forms.iter().filter(|form| is_op(form)).map(move |form| (source, form))
 }
 
-/// Reads the rules of a file. What cannot be read is left out of the rules and reported.
+/// Returns the declarations of phases in a source.
+pub(crate) fn phases_of<'s>(source: &'s Source, forms: &'s [Sexp]) -> impl Iterator<Item = (&'s Source, &'s Sexp)> {
+    forms.iter().filter(|form| is_phase(form)).map(move |form| (source, form))
+}
+
+/// Reads the rules of a file. Rules that cannot be read are reported and left out.
 pub(crate) fn rules(source: &Source, forms: &[Sexp], known: &Known) -> (Vec<Rule>, Vec<LangError>) {
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
-    for form in forms.iter().filter(|form| !is_op(form)) {
+    for form in forms.iter().filter(|form| !is_op(form) && !is_phase(form)) {
         for (suffix, form) in one_per_op(form) {
             let (rule, mut wrong) = RuleReader::rule(source, &form, &suffix, known);
             rules.extend(rule);
-            // The copies of a rule that is one for each op repeat its errors.
+            // A rule for several ops is read once per op, and its copies repeat the same errors.
             let said = |e: &LangError| errors.iter().any(|o: &LangError| o.offset() == e.offset());
             wrong.retain(|e| suffix.is_empty() || !said(e));
             errors.extend(wrong);
@@ -56,7 +67,7 @@ pub(crate) fn rules(source: &Source, forms: &[Sexp], known: &Known) -> (Vec<Rule
     (rules, errors)
 }
 
-/// Every sequence of dims that is written with its dots.
+/// Calls `visit` with every sequence of dims that is written with dots.
 pub(crate) fn sequences<'s>(sexp: &'s Sexp, visit: &mut dyn FnMut(&'s str)) {
     match &sexp.kind {
         SexpKind::Atom(a) => {
@@ -69,7 +80,7 @@ pub(crate) fn sequences<'s>(sexp: &'s Sexp, visit: &mut dyn FnMut(&'s str)) {
     }
 }
 
-/// Which side of a rule is being read.
+/// The side of a rule that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleSide {
     Left,
@@ -80,12 +91,12 @@ pub(crate) enum RuleSide {
 pub(crate) struct RuleReader<'a> {
     pub source: &'a Source,
     pub known: &'a Known,
-    /// The documentation of a rule that is made from a declaration; others have a comment above them.
+    /// The documentation of a rule that is generated from a declaration. Other rules have a comment above them.
     doc: Option<String>,
     pub name: String,
     pub scope: Scope,
     pub variables: Vec<Variable>,
-    /// What is declared wrongly: where it is used, nothing more is to be said of it.
+    /// The names with wrong declarations. Their uses are not reported again.
     pub misdeclared: Vec<String>,
     pub lets: Vec<(String, Term)>,
     pub uses: Vec<(usize, Range<usize>)>,
@@ -97,8 +108,22 @@ pub(crate) struct RuleReader<'a> {
     errors: Vec<LangError>,
 }
 
-/// What the parts of a rule begin with.
-const PARTS: [&str; 10] = ["forall", "where", "let", "=>", "roots", "group", "eq", "once", "canonical", "backend"];
+/// The keywords at the start of a rule's parts.
+const PARTS: [&str; 13] = [
+    "forall",
+    "where",
+    "let",
+    "=>",
+    "roots",
+    "group",
+    "eq",
+    "once",
+    "canonical",
+    "backend",
+    "device",
+    "phase",
+    "price",
+];
 
 const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
 
@@ -109,7 +134,7 @@ impl<'a> RuleReader<'a> {
         RuleReader::new(source, known, None).all(form, suffix)
     }
 
-    /// Reads the rule that a declaration of an op makes.
+    /// Reads the rule that is generated from an op's declaration.
     pub fn definition(
         source: &'a Source,
         form: &Sexp,
@@ -144,7 +169,7 @@ impl<'a> RuleReader<'a> {
         }
     }
 
-    /// Notes an error.
+    /// Records an error.
     pub fn wrong<T>(
         &mut self,
         span: Range<usize>,
@@ -155,7 +180,7 @@ impl<'a> RuleReader<'a> {
         Err(Noted)
     }
 
-    /// Notes an error of the little language.
+    /// Records the error of a reader for types, dims or relations.
     pub fn note<T>(&mut self, result: Result<T, LangError>) -> Result<T, Noted> {
         result.map_err(|mut error| {
             error.message = format!("{}: {}", self.name, error.message);
@@ -167,9 +192,9 @@ impl<'a> RuleReader<'a> {
     fn read(&mut self, form: &Sexp, suffix: &str) -> Result<Rule, Noted> {
         let Some(("rule", items)) = form.call() else {
             self.name = "(no rule)".into();
-            let guess = form.call().and_then(|(head, _)| did_you_mean(head, ["rule", "op"].into_iter()));
+            let guess = form.call().and_then(|(head, _)| did_you_mean(head, ["rule", "op", "phase"].into_iter()));
             let help = guess.unwrap_or_else(|| SHAPE_OF_A_RULE.into());
-            return self.wrong(start(form), "only rules and ops stand in a rule file", help);
+            return self.wrong(start(form), "only rules, ops and phases stand in a rule file", help);
         };
         self.name = "(unnamed)".into();
         let name = items.first().and_then(Sexp::atom).filter(|n| !n.starts_with([':', '?'])).unwrap_or_default();
@@ -188,7 +213,7 @@ impl<'a> RuleReader<'a> {
         }
         let forall = parts.forall.take();
         self.contract = parts.contract;
-        // `B..` anywhere makes `B` a sequence everywhere: in a relation it may stand without the dots.
+        // `B..` anywhere makes `B` a sequence everywhere, because a relation may write it without dots.
         sequences(form, &mut |name| {
             let _ = self.scope.slot(name, SlotKind::Dims);
         });
@@ -210,8 +235,10 @@ impl<'a> RuleReader<'a> {
             contract,
             once: parts.once,
             backends: parts.backends,
+            limits: parts.limits,
+            price: parts.price.unwrap_or(1.0),
             canonical: parts.canonical,
-            phase: Phase::of_pack(name.split('/').next().unwrap_or_default()),
+            phase: parts.phase.unwrap_or_else(|| Phase::of_pack(name.split('/').next().unwrap_or_default())),
             source: self.source.clone(),
             span: form.span.clone(),
             relations: relations?,
@@ -227,7 +254,7 @@ impl<'a> RuleReader<'a> {
         })
     }
 
-    /// The `;;` lines right above the rule.
+    /// Returns the `;;` lines right above the rule.
     fn doc(&mut self, form: &Sexp) -> Result<String, Noted> {
         if let Some(doc) = self.doc.take() {
             return Ok(doc);
@@ -245,7 +272,7 @@ impl<'a> RuleReader<'a> {
             let guess = item.atom().and_then(|word| nearest(word, PARTS.into_iter()));
             let guess = guess.map_or(String::new(), |part| format!("did you mean `({part})`? "));
             let help = format!("{guess}{SHAPE_OF_A_RULE}");
-            return self.wrong(item.span.clone(), "this does not belong in a rule", help);
+            return self.wrong(item.span.clone(), "this is not a part of a rule", help);
         };
         match head {
             "forall" if parts.forall.is_none() => parts.forall = Some(items),
@@ -259,21 +286,71 @@ impl<'a> RuleReader<'a> {
                 Some(names) if !names.is_empty() => parts.backends = names.into_iter().map(str::to_string).collect(),
                 _ => {
                     let help = "write (backend cuda vulkan); `eutectic devices` lists the backends";
-                    return self.wrong(item.span.clone(), "this names no backend", help);
+                    return self.wrong(item.span.clone(), "this does not name a backend", help);
                 }
             },
+            "device" if parts.limits.is_empty() && !items.is_empty() => {
+                parts.limits = items.iter().map(|item| self.limit(item)).collect::<Result<_, _>>()?;
+            }
+            "phase" if parts.phase.is_none() => parts.phase = Some(self.phase(item)?),
+            "price" if parts.price.is_none() => parts.price = Some(self.price(item)?),
             "once" if items.is_empty() => parts.once = true,
             "canonical" if items.is_empty() => parts.canonical = true,
             _ if PARTS.contains(&head) => {
-                let help = "a rule has one `forall`, one `group`, one `backend` and one `eq`; `once` and `canonical` stand alone";
-                return self.wrong(item.span.clone(), format!("`{head}` is here already, or has too much in it"), help);
+                let help = "a rule has one `forall`, `group`, `backend`, `device`, `phase`, `price` and `eq`; `once` and `canonical` stand alone";
+                return self.wrong(item.span.clone(), format!("`{head}` occurs twice, or has too many parts"), help);
             }
             _ => {
                 let help = did_you_mean(head, PARTS.iter().copied()).unwrap_or_else(|| SHAPE_OF_A_RULE.into());
-                return self.wrong(item.span.clone(), format!("`{head}` does not belong here"), help);
+                return self.wrong(item.span.clone(), format!("`{head}` is not allowed here"), help);
             }
         }
         Ok(())
+    }
+
+    /// Reads a bound on a limit of the device.
+    fn limit(&mut self, item: &Sexp) -> Result<LimitGuard, Noted> {
+        if let Some((bound @ ("least" | "most"), [name, number])) = item.call()
+            && let Some(limit) = name.atom().and_then(LimitGuard::named)
+            && let Some(number) = number.atom().and_then(natural)
+        {
+            return Ok(LimitGuard { limit, least: bound == "least", number });
+        }
+        let known: Vec<String> = LIMITS.iter().map(|(name, unit)| format!("{name} ({unit})")).collect();
+        let help = format!("write (device (least memory 8e9) (most axes 6)); the limits are {}", known.join(", "));
+        self.wrong(item.span.clone(), "this is no bound on a limit of the device", help)
+    }
+
+    fn phase(&mut self, item: &Sexp) -> Result<Phase, Noted> {
+        let Some((_, [name])) = item.call() else {
+            return self.wrong(item.span.clone(), "this names no phase", "write (phase algebra)");
+        };
+        let known = self.known;
+        let name = name.atom().unwrap_or_default();
+        match known.phases.named(name) {
+            // The forms of legalizations are read in another way.
+            Some(Phase::Legalize) if !self.name.starts_with("legalize/") => self.wrong(
+                item.span.clone(),
+                "only rules of the pack `legalize` run in the phase `legalize`",
+                "name another phase",
+            ),
+            Some(phase) => Ok(phase.clone()),
+            None => self.wrong(item.span.clone(), format!("there is no phase `{name}`"), known.phases.help(name)),
+        }
+    }
+
+    fn price(&mut self, item: &Sexp) -> Result<f64, Noted> {
+        let number = item.call().and_then(|(_, items)| match items {
+            [number] => number.atom()?.parse::<f64>().ok(),
+            _ => None,
+        });
+        match number.filter(|factor| (0.01..=100.0).contains(factor)) {
+            Some(factor) => Ok(factor),
+            None => {
+                let help = "write (price 0.8): kernels with the rule's result count as 0.8 of their predicted time";
+                self.wrong(item.span.clone(), "this is no factor from 0.01 to 100", help)
+            }
+        }
     }
 
     fn contract(&mut self, item: &Sexp) -> Result<Contract, Noted> {
@@ -298,7 +375,13 @@ impl<'a> RuleReader<'a> {
     }
 }
 
-/// The text of the `;;` lines right above a form.
+/// Returns a whole number, which may be written with an exponent.
+fn natural(text: &str) -> Option<u64> {
+    let number = text.parse::<f64>().ok().filter(|n| n.fract() == 0.0 && (0.0..=9e15).contains(n))?;
+    Some(number as u64)
+}
+
+/// Returns the text of the `;;` lines directly above a form.
 pub(crate) fn comment_above(source: &Source, form: &Sexp) -> String {
     let before = source.text[..form.span.start].trim_end_matches([' ', '\t']);
     let lines = before.strip_suffix('\n').unwrap_or_default().lines().rev();
@@ -308,7 +391,7 @@ pub(crate) fn comment_above(source: &Source, form: &Sexp) -> String {
     doc.join("\n").trim().to_string()
 }
 
-/// An error that names its rule.
+/// Returns an error that names its rule.
 pub(crate) fn located(
     source: &Source,
     rule: &str,
@@ -319,7 +402,7 @@ pub(crate) fn located(
     source.error(span, format!("{rule}: {message}"), help)
 }
 
-/// The opening of a form: a caret under a whole rule would say nothing.
+/// Returns the opening bracket of a form, because a caret under a whole rule would mark no position.
 fn start(form: &Sexp) -> Range<usize> {
     if form.list().is_some() { form.span.start..form.span.start + 1 } else { form.span.clone() }
 }
@@ -335,4 +418,7 @@ struct Parts<'s> {
     once: bool,
     canonical: bool,
     backends: Vec<String>,
+    limits: Vec<LimitGuard>,
+    phase: Option<Phase>,
+    price: Option<f64>,
 }

@@ -1,11 +1,11 @@
 //! Left sides compiled for matching, and the matcher.
 //!
-//! A left side is matched in legal form, as a graph: equal subterms are one node of the pattern, so several roots join
-//! where they share one. Types are not looked at here; what the matcher finds is guarded afterwards.
+//! A left side is matched in legal form, as a graph: equal subterms are one node of the pattern, which joins several
+//! roots. The matcher ignores types; the guard checks its candidates afterwards.
 
 use egg::Id;
 use eutectic_ir::{
-    Attr,
+    Attr, Op,
     lang::{TypePattern, typing::DimsItem},
 };
 use smallvec::SmallVec;
@@ -33,21 +33,21 @@ pub(crate) enum Pat {
     /// An op.
     Op {
         op: OpTerm,
-        /// Literal attributes; `None`: the guard looks at it.
+        /// The literal attributes. `None`: the guard checks the attribute.
         checks: Vec<Option<Attr>>,
         args: SmallVec<[usize; 4]>,
-        /// Whether the first two operands are tried the other way round too, where the op is commutative.
+        /// Whether the first two operands are also tried in swapped order, because the op is commutative.
         swap: bool,
-        /// The call that it stands for, and whether it is only its reduction, with the axes kept.
+        /// The call of the rule for which it stands, and whether it is the call's reduction with kept axes.
         call: Option<(usize, bool)>,
     },
 }
 
 #[derive(Clone, Debug)]
 enum MatchStep {
-    /// Try the nodes of a class that is bound.
+    /// Tries the nodes of a bound class.
     Node(usize),
-    /// Bind a root to the classes so many levels above a class that is bound.
+    /// Binds a root to the classes at a number of levels above a bound class.
     Join { root: usize, from: usize, levels: usize },
 }
 
@@ -64,31 +64,31 @@ pub(crate) struct Pattern {
     pub calls: Vec<(usize, usize)>,
     /// The calls of the left, by id.
     pub terms: Vec<Option<AppliedOp>>,
-    /// Levels from a root to its deepest leaf.
+    /// The number of levels from a root to its deepest leaf.
     pub depth: usize,
     steps: Vec<MatchStep>,
 }
 
-/// The class of a node that nothing is bound to.
+/// Returns the placeholder for the class of an unbound node.
 pub(crate) fn unbound() -> Id {
     Id::from(u32::MAX as usize)
 }
 
-/// What a pattern matched: a class for each node, and which of its e-nodes.
+/// A match of a pattern: for each node, a class and one of its e-nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Match {
     pub classes: SmallVec<[Id; 12]>,
     pub heads: SmallVec<[Head; 12]>,
-    /// Bit `n`: node `n` matched with its first two operands swapped.
+    /// The swapped nodes: bit `n` is set if node `n` matched with its first two operands swapped.
     pub swapped: u64,
 }
 
-/// Who is told what the matcher finds, and where it fails.
+/// Observes the matcher: its candidates and its failures.
 pub(crate) trait Watch {
-    /// A match; whether to go on.
+    /// Receives a match. Returns whether the search continues.
     fn found(&mut self, found: &Match) -> bool;
 
-    /// No match, after so many ops of the pattern were matched.
+    /// Reports a failure after `_ops` ops of the pattern were matched.
     fn missed(&mut self, _ops: usize, _miss: Miss) {}
 }
 
@@ -98,24 +98,31 @@ impl<F: FnMut(&Match) -> bool> Watch for F {
     }
 }
 
-/// Why a class cannot stand for a node of a pattern.
+/// The reason why a class cannot stand for a node of a pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Miss {
-    /// Its nodes have other numbers of operands.
+    /// The class's nodes have other numbers of operands.
     Operands { node: usize, has: usize },
-    /// Attribute `attr` of this e-node's head is another.
+    /// Attribute `attr` of this e-node's head differs.
     Attr { node: usize, head: Head, attr: usize },
-    /// The pattern has the node twice; it stands for another class already.
+    /// The pattern contains the node twice, and it is bound to another class already.
     Other { node: usize, class: Id },
-    /// What is known of the class does not fit the node.
+    /// The facts about the class do not fit the node.
     Class { node: usize, class: Id },
 }
 
-/// The head of a pattern node that is no op.
+/// The head in place of a pattern node that is not an op.
 const NO_HEAD: Head = Head(u32::MAX);
 
+/// A bound node under another one.
+struct WayUp {
+    from: usize,
+    /// Levels between them.
+    levels: usize,
+}
+
 impl Pattern {
-    /// Compiles what a builder made of the left sides of its rule; `Err` names what is too large or not joined.
+    /// Compiles the left sides that a builder made of a rule. The error names the part that is too large or not joined.
     pub fn compile(builder: &Instantiator<'_>, tops: &[Ref]) -> Result<Pattern, String> {
         let rule = builder.rule;
         let terms = calls_by_id(rule);
@@ -156,7 +163,7 @@ impl Pattern {
             steps: Vec::new(),
         };
         if pattern.nodes.len() > 64 {
-            return Err(format!("the left side has {} nodes; 64 is the most", pattern.nodes.len()));
+            return Err(format!("the left side has {} nodes, and at most 64 are possible", pattern.nodes.len()));
         }
         pattern.depth = pattern.roots.iter().map(|r| pattern.depth_of(*r)).max().unwrap_or(0);
         pattern.symmetric(rule);
@@ -165,7 +172,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Whether some tensor variables stand for constants only, and others need not.
+    /// Returns whether some tensor variables match only constants, and others match any value.
     pub fn gathers_constants(&self) -> bool {
         let is = |constant: bool| {
             let of = |node: &usize| matches!(self.nodes[*node], Pat::Tensor { constant: of, .. } if of == constant);
@@ -174,7 +181,7 @@ impl Pattern {
         is(true) && is(false)
     }
 
-    /// A number in a term that an equal term stands for is matched where that one is.
+    /// Redirects a number of a term without a pattern node of its own to the equal number of the term that replaces it.
     fn share_numbers(&mut self, rule: &Rule) {
         let mut used = vec![false; self.nodes.len()];
         self.roots.iter().for_each(|r| used[*r] = true);
@@ -198,12 +205,27 @@ impl Pattern {
         }
     }
 
-    /// How many nodes were put in to reach the legal form.
+    /// Returns the number of nodes that were inserted to reach the legal form.
     pub fn inserted(&self) -> usize {
         self.nodes.iter().filter(|n| matches!(n, Pat::Op { call: None, .. })).count()
     }
 
-    /// Whether the legal form is the same.
+    /// Returns the named ops, without duplicates.
+    pub fn named_ops(&self) -> Vec<Op> {
+        let named = |node: &Pat| match node {
+            Pat::Op { op: OpTerm::Named(op), .. } => Some(*op),
+            _ => None,
+        };
+        let mut ops: Vec<Op> = Vec::new();
+        for op in self.nodes.iter().filter_map(named) {
+            if !ops.contains(&op) {
+                ops.push(op);
+            }
+        }
+        ops
+    }
+
+    /// Returns whether the legal form is the same.
     pub fn same_form(&self, other: &Pattern) -> bool {
         self.nodes == other.nodes && self.roots == other.roots
     }
@@ -219,7 +241,7 @@ impl Pattern {
         1 + self.args(node).iter().map(|a| self.depth_of(*a)).max().unwrap_or(0)
     }
 
-    /// Two operands that are variables alike in everything need not be tried both ways round.
+    /// Marks operands whose order need not be swapped, because they are equal variables.
     fn symmetric(&mut self, rule: &Rule) {
         let types: Vec<_> = rule.tensors().map(|(_, ty, _)| ty).collect();
         let mut edges = vec![0; self.nodes.len()];
@@ -244,29 +266,30 @@ impl Pattern {
         }
     }
 
-    /// The order in which nodes are matched: each root from the top, further roots from what they share with earlier ones.
+    /// Determines the order in which nodes are matched: each root from the top, and further roots from nodes that they
+    /// share with earlier ones.
     fn order(&mut self) -> Result<(), String> {
         let mut bound = vec![false; self.nodes.len()];
         let mut steps = Vec::new();
         let mut waiting: Vec<usize> = self.roots.clone();
-        // The deepest root first: what it binds usually includes the others.
+        // The deepest root comes first, because its nodes usually include the other roots.
         waiting.sort_by_key(|r| std::cmp::Reverse(self.depth_of(*r)));
         while !waiting.is_empty() {
             let first = steps.is_empty();
             let next = waiting.iter().position(|r| first || bound[*r] || self.way_up(*r, &bound).is_some());
             let Some(next) = next else {
-                return Err("the roots share no subterm: they can only be joined through one".into());
+                return Err("the roots share no subterm, by which they could be joined".into());
             };
             let root = waiting.remove(next);
             if bound[root] {
                 continue;
             }
-            if let (false, Some((from, levels))) = (first, self.way_up(root, &bound)) {
+            if let (false, Some(WayUp { from, levels })) = (first, self.way_up(root, &bound)) {
                 steps.push(MatchStep::Join { root, from, levels });
             }
             self.visit(root, &mut bound, &mut steps);
         }
-        // The root that is bound first is the one that is searched for.
+        // The search starts at the root that is bound first.
         self.steps = steps;
         Ok(())
     }
@@ -281,26 +304,26 @@ impl Pattern {
         }
     }
 
-    /// A bound node under `root` and how many levels it lies below; the nearest.
-    fn way_up(&self, root: usize, bound: &[bool]) -> Option<(usize, usize)> {
+    /// Returns the nearest bound node under `root`.
+    fn way_up(&self, root: usize, bound: &[bool]) -> Option<WayUp> {
         let mut level = vec![root];
         for levels in 0..self.nodes.len() {
             if let Some(from) = level.iter().find(|n| bound[**n]) {
-                return Some((*from, levels));
+                return Some(WayUp { from: *from, levels });
             }
             level = level.iter().flat_map(|n| self.args(*n).iter().copied()).collect();
         }
         None
     }
 
-    /// The node at which a search starts, and its op.
+    /// Returns the node at which a search starts, and its op.
     pub fn entry(&self) -> (usize, &OpTerm) {
         let Some(MatchStep::Node(node)) = self.steps.first() else { unreachable!("a left side is an op") };
         let Pat::Op { op, .. } = &self.nodes[*node] else { unreachable!("a left side is an op") };
         (*node, op)
     }
 
-    /// How many ops are matched before a step.
+    /// Returns the number of ops that are matched before a step.
     fn ops(&self, pc: usize) -> usize {
         self.steps.iter().take(pc).filter(|s| matches!(s, MatchStep::Node(_))).count()
     }
@@ -383,7 +406,7 @@ impl Pattern {
         true
     }
 
-    /// Whether a class can stand for a node, by what is known without looking at its nodes.
+    /// Returns whether the facts about a class let it stand for a node.
     fn admits(&self, egraph: &EGraph, node: usize, class: Id) -> bool {
         let data = &egraph[class].data;
         let is_it = |want: Wanted| {
@@ -403,7 +426,7 @@ impl Pattern {
     }
 }
 
-/// The classes so many levels above a class, in ascending order.
+/// Returns the classes `levels` levels above a class, in ascending order.
 pub(crate) fn ancestors(egraph: &EGraph, class: Id, levels: usize) -> Vec<Id> {
     let mut level = vec![egraph.find(class)];
     for _ in 0..levels {
@@ -415,7 +438,7 @@ pub(crate) fn ancestors(egraph: &EGraph, class: Id, levels: usize) -> Vec<Id> {
     level
 }
 
-/// How many axes a type has at least, and whether it has no more.
+/// Returns the least number of axes of a type, and whether that is the exact number.
 fn rank(ty: &TypePattern) -> (usize, bool) {
     let one = |item: &&DimsItem| matches!(item, DimsItem::One(_));
     let least = ty.dims.0.iter().filter(one).count();
@@ -434,7 +457,7 @@ fn calls_by_id(rule: &Rule) -> Vec<Option<AppliedOp>> {
     calls
 }
 
-/// The literal attributes of a call; those of its reduction with axes kept say `keep`.
+/// Returns the literal attributes of a call. If `kept`, they are those of its reduction with kept axes.
 fn checks(call: &AppliedOp, kept: bool) -> Vec<Option<Attr>> {
     let keep = if kept { call.op.attr("keep") } else { None };
     let check = |(at, term): (usize, &Option<AttrTerm>)| match term {
@@ -445,7 +468,7 @@ fn checks(call: &AppliedOp, kept: bool) -> Vec<Option<Attr>> {
     call.attrs.iter().enumerate().map(check).collect()
 }
 
-/// What the matcher can tell of the numbers on the left: literals, and variables that are to be near one.
+/// Returns the conditions on numbers that the matcher can check: literals, and variables that must be near a number.
 fn numbers_of(rule: &Rule) -> Vec<Pat> {
     let mut pats = vec![Pat::Number { wanted: None }; rule.numbers];
     for root in &rule.roots {

@@ -1,41 +1,45 @@
-//! What is known of rules: the verdicts of `eutectic rules prove`, in a file beside the rules.
+//! Verdicts of `eutectic rules prove`, in a file next to the rules.
 //!
-//! A file `proofs.txt` has a line for each rule: its name, a fingerprint of its text, the verdict and, of a rule that is tested, the reason. A rule
-//! whose text has changed since has no verdict.
+//! A file `proofs.txt` has a line for each rule: its name, a fingerprint of its text, the verdict and, for a tested
+//! rule, the reason. A rule whose text has changed since has no verdict.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// The name of the file in a directory of rules.
 pub const FILE: &str = "proofs.txt";
 
-/// What was shown of the two sides of a rule.
+/// The strength of a proved equality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
     /// Every bit of every element is equal, for every value, NaN and infinities among them.
     Bits,
-    /// Both sides are one real function wherever each part of the left side is a finite number. Rounding, overflow, infinities and NaN are tested.
-    Reals,
+    /// The sides keep all that the rule's contract promises: equality over the reals or in ulps, the range, infinities
+    /// and NaN.
+    Contract,
 }
 
-/// What is known of a rule.
+/// The verdict on a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The claim holds for every size and rank.
+    /// Every obligation of the contract is proved for every size and rank.
     Every(Claim),
-    /// The claim holds for every value, where no extent is larger than this.
+    /// Every obligation of the contract is proved for extents up to this one.
     UpTo(Claim, usize),
-    /// Instances were tested, and why there is no proof.
+    /// Both sides are one real function for every size and rank. The text says why the rest of the contract is only
+    /// tested. This is no proof.
+    Reals(String),
+    /// Instances were tested. The text says why there is no proof.
     Tested(String),
 }
 
 impl Claim {
-    const ALL: [Claim; 2] = [Claim::Bits, Claim::Reals];
+    const ALL: [Claim; 2] = [Claim::Bits, Claim::Contract];
 
-    /// The word in files.
+    /// Returns its word in files.
     fn word(self) -> &'static str {
         match self {
             Claim::Bits => "bits",
-            Claim::Reals => "reals",
+            Claim::Contract => "contract",
         }
     }
 }
@@ -43,21 +47,48 @@ impl Claim {
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Claim::Bits => "proved",
-            Claim::Reals => "equal over the reals",
+            Claim::Bits => "every bit",
+            Claim::Contract => "all that the contract promises",
         })
     }
 }
 
+impl Proof {
+    /// Returns whether every obligation of the contract is proved, for every size and rank or up to a bound.
+    pub fn is_proof(&self) -> bool {
+        matches!(self, Proof::Every(_) | Proof::UpTo(..))
+    }
+
+    /// Returns the unproved obligation, or the prover's limitation: the start of the reason.
+    pub fn cause(&self) -> Option<&str> {
+        self.reason().map(|why| why.split(':').next().unwrap_or(why))
+    }
+
+    /// Returns the verdict in a line of a table, without the terms in its reason.
+    pub fn brief(&self) -> String {
+        match self.cause() {
+            Some(cause) if matches!(self, Proof::Reals(_)) => format!("equal over the reals, not proved: {cause}"),
+            Some(cause) => format!("tested, not proved: {cause}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// Returns the reason why there is no proof.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Proof::Every(_) | Proof::UpTo(..) => None,
+            Proof::Reals(why) | Proof::Tested(why) => Some(why),
+        }
+    }
+}
+
 impl fmt::Display for Proof {
-    /// In the words of reports: what is shown, and for which sizes.
+    /// Prints the verdict in the words of reports: the claim, and the sizes for which it is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Proof::Every(Claim::Bits) => f.write_str("proved: every bit, any size and rank"),
-            Proof::Every(Claim::Reals) => {
-                f.write_str("equal over the reals, any size and rank; the contract is tested, not proved: rounding, range, infinities, NaN")
-            }
-            Proof::UpTo(claim, most) => write!(f, "{claim} up to extents of {most}; larger ones tested"),
+            Proof::Every(claim) => write!(f, "proved: {claim}, any size and rank"),
+            Proof::UpTo(claim, most) => write!(f, "proved: {claim}, up to extents of {most}; larger ones tested"),
+            Proof::Reals(why) => write!(f, "equal over the reals, the rest of the contract tested, not proved: {why}"),
             Proof::Tested(why) => write!(f, "tested, not proved: {why}"),
         }
     }
@@ -68,7 +99,7 @@ impl fmt::Display for Proof {
 pub struct Proofs(pub(crate) BTreeMap<String, (u64, Proof)>);
 
 impl Proofs {
-    /// Returns how many verdicts there are.
+    /// Returns the number of verdicts.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -80,7 +111,7 @@ impl Proofs {
 }
 
 impl fmt::Display for Proofs {
-    /// As files have it.
+    /// Writes the format of `proofs.txt`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("; Verdicts on the rules of this folder, written by `eutectic rules prove --write`.\n")?;
         self.0.iter().try_for_each(|(name, (of, proof))| {
@@ -88,6 +119,7 @@ impl fmt::Display for Proofs {
             match proof {
                 Proof::Every(claim) => writeln!(f, "{}", claim.word()),
                 Proof::UpTo(claim, most) => writeln!(f, "{}-up-to {most}", claim.word()),
+                Proof::Reals(why) => writeln!(f, "reals {why}"),
                 Proof::Tested(why) => writeln!(f, "tested {why}"),
             }
         })
@@ -107,6 +139,7 @@ impl FromStr for Proofs {
                 let claim = |word: &str| Claim::ALL.into_iter().find(|claim| claim.word() == word);
                 let proof = match (verdict, verdict.strip_suffix("-up-to"), more) {
                     ("tested", _, why) => Proof::Tested(why.unwrap_or_default().into()),
+                    ("reals", _, why) => Proof::Reals(why.unwrap_or_default().into()),
                     (_, Some(word), Some(most)) => Proof::UpTo(claim(word)?, most.parse().ok()?),
                     (word, None, None) => Proof::Every(claim(word)?),
                     _ => return None,
@@ -115,7 +148,7 @@ impl FromStr for Proofs {
             };
             let wrong = || {
                 format!(
-                    "line {} is no verdict: expected a rule's name, its fingerprint, and bits, reals or tested",
+                    "line {} is not a verdict: expected a rule's name, its fingerprint, and bits, contract, reals or tested",
                     n + 1
                 )
             };

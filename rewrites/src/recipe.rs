@@ -1,6 +1,6 @@
-//! What a match is replaced by: worked out once for matches that look alike.
+//! The replacement of a match, computed once for equal matches.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use eutectic_ir::{DType, Dim, Op, Shape, Type, lang::Bindings};
 use smallvec::SmallVec;
@@ -9,36 +9,66 @@ use crate::{
     egraph::{EGraph, Facts, Head, TypeId},
     guard::Sight,
     instantiate::{Instantiator, NoInstance, NodeRecipe, Ref},
+    left::{self, Draw, Form},
     pattern::{Match, Pat, Pattern},
     rule::Rule,
 };
 
-/// A rule and its left side, compiled.
+/// A rule and a legal form of its left side.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     pub rule: Arc<Rule>,
-    pub pattern: Pattern,
-    /// Which of the legal forms of the rule's left side this is.
+    pub left: LeftSide,
+    /// The number of the legal form among those of the rule's left side.
     pub variant: usize,
 }
 
-/// The nodes to make for a match, and which of them are equal to its roots.
+/// A legal form of a left side, which is compiled on demand.
+#[derive(Clone, Debug)]
+pub(crate) struct LeftSide {
+    form: Form,
+    pattern: OnceLock<Pattern>,
+}
+
+impl LeftSide {
+    /// Makes the compiled form that was found on a draw.
+    pub fn found(draw: Draw, pattern: Pattern) -> LeftSide {
+        LeftSide { form: Form { draw, ops: pattern.named_ops() }, pattern: pattern.into() }
+    }
+
+    /// Makes a form that a file lists.
+    pub fn listed(form: Form) -> LeftSide {
+        LeftSide { form, pattern: OnceLock::new() }
+    }
+
+    #[cfg(test)]
+    pub fn form(&self) -> Form {
+        self.form.clone()
+    }
+
+    #[cfg(test)]
+    pub fn is_compiled(&self) -> bool {
+        self.pattern.get().is_some()
+    }
+}
+
+/// The nodes to make for a match. The tops among them equal the match's roots.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     pub instrs: Vec<NodeRecipe>,
-    /// For each root of each member.
+    /// The top of each root of each member.
     pub tops: SmallVec<[Ref; 2]>,
 }
 
 impl Recipe {
-    /// Makes what a top hands on observed where the root that it replaces is.
+    /// Marks a top as observed if the root that it replaces is.
     fn observe(&mut self, facts: &mut Facts, top: usize, root: Head) {
         if let Some(observer) = facts.observer(root) {
             self.hand_on(facts, self.tops[top], observer);
         }
     }
 
-    /// Makes the operands of discontinuous ops observed, as those of a program are.
+    /// Marks the operands of discontinuous ops as observed, as in a program.
     fn observe_operands(&mut self, facts: &mut Facts) {
         for at in 0..self.instrs.len() {
             let instr = &self.instrs[at];
@@ -53,7 +83,7 @@ impl Recipe {
         }
     }
 
-    /// Makes a value observed, and those on which its rounding depends.
+    /// Marks a value as observed, and also the values on which its rounding depends.
     fn hand_on(&mut self, facts: &mut Facts, value: Ref, observer: Op) {
         let mut open: SmallVec<[Ref; 4]> = SmallVec::from_slice(&[value]);
         while let Some(next) = open.pop() {
@@ -72,10 +102,28 @@ impl Recipe {
 }
 
 impl Compiled {
-    /// The recipe for a match; of several members where the rule is a group. `Ok(None)`: a value does not work out.
+    /// The left side, compiled.
+    pub fn pattern(&self) -> &Pattern {
+        let compile = || left::form(&self.rule, &self.left.form.draw);
+        self.left.pattern.get_or_init(|| compile().expect("a test compiles each listed form"))
+    }
+
+    /// Returns the left side for another rule that has the same one.
+    pub fn shared_left(&self) -> LeftSide {
+        LeftSide { form: self.left.form.clone(), pattern: self.pattern().clone().into() }
+    }
+
+    /// Returns whether an e-graph has all ops of the left side. Without them there is no match.
+    pub fn may_match(&self, egraph: &EGraph) -> bool {
+        let is_there = |op: &Op| egraph.classes_for_op(op).is_some_and(|mut classes| classes.next().is_some());
+        self.left.form.ops.iter().all(is_there)
+    }
+
+    /// Returns the recipe for a match, or for the members of a group. Returns `Ok(None)` if a value of the right side does
+    /// not exist for this match, for example because a division is not exact.
     ///
     /// # Errors
-    /// When the right side has no type, or another type than the left.
+    /// If the right side has no type, or another type than the left.
     pub fn recipe(
         &self,
         facts: &mut Facts,
@@ -84,14 +132,14 @@ impl Compiled {
     ) -> Result<Option<Recipe>, (String, std::ops::Range<usize>)> {
         let mut types: Vec<TypeId> = Vec::new();
         for sight in sights {
-            types.extend(self.pattern.tensors.iter().map(|t| sight.types[*t]));
+            types.extend(self.pattern().tensors.iter().map(|t| sight.types[*t]));
         }
-        let offsets = offsets(&self.pattern, facts, sights);
+        let offsets = offsets(self.pattern(), facts, sights);
         let mut builder = Instantiator::new(facts, &self.rule, members, &types);
         builder.offsets = &offsets;
         let mut tops = SmallVec::new();
         for (member, sight) in sights.iter().enumerate() {
-            for (root, at) in self.rule.roots.iter().zip(&self.pattern.roots) {
+            for (root, at) in self.rule.roots.iter().zip(&self.pattern().roots) {
                 let left = sight.types[*at];
                 let want: Option<DType> = builder.facts.ty(left).dtype();
                 let (top, right) = match builder.term(&root.right, member, want) {
@@ -118,7 +166,7 @@ impl Compiled {
         }
         let mut recipe = Recipe { instrs: builder.instrs, tops };
         recipe.observe_operands(facts);
-        let observers = sights.iter().flat_map(|sight| self.pattern.roots.iter().map(|root| sight.heads[*root]));
+        let observers = sights.iter().flat_map(|sight| self.pattern().roots.iter().map(|root| sight.heads[*root]));
         for (top, head) in observers.enumerate() {
             recipe.observe(facts, top, head);
         }
@@ -126,7 +174,8 @@ impl Compiled {
     }
 }
 
-/// What lies before each member: the extents of the earlier ones along each axis, the last one first, where they are numbers.
+/// Returns the offsets of each member: the sums of the earlier members' extents along each axis, the last axis first,
+/// if they are numbers.
 fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Vec<Vec<Option<i64>>> {
     let shape = |sight: &&Sight| facts.ty(sight.types[pattern.roots[0]]).as_tensor().map(|(_, shape)| shape);
     let rank = sights.first().and_then(&shape).map_or(0, Shape::rank);
@@ -143,7 +192,7 @@ fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Vec<Vec<Optio
 }
 
 impl Instantiator<'_> {
-    /// A lone number on the right is as large as what it replaces.
+    /// Expands a lone number on the right to the shape of the value that it replaces.
     fn expand_number(&mut self, top: Ref, has: TypeId, want: TypeId) -> Option<Ref> {
         let (Type::Tensor(d, shape), Type::Tensor(wanted, _)) = (self.facts.ty(has), self.facts.ty(want)) else {
             return None;
@@ -155,9 +204,10 @@ impl Instantiator<'_> {
     }
 }
 
-/// An estimate of what a match costs before and after: flops, then elements written; constant subgraphs are free.
+/// Returns whether a replacement is estimated to be cheaper than the match: by flops, then by written elements.
+/// Constant subgraphs are free.
 pub(crate) fn gains(compiled: &Compiled, egraph: &EGraph, found: &Match, recipe: &Recipe) -> bool {
-    let pattern = &compiled.pattern;
+    let pattern = &compiled.pattern();
     let mut before = RecipeCost::default();
     for (at, node) in pattern.nodes.iter().enumerate() {
         let Pat::Op { args, .. } = node else { continue };

@@ -1,4 +1,4 @@
-//! What a rule is, once it is read: variables, terms and sides. Public for tools that check and change rules.
+//! The parts of a rule: variables, terms and sides. Public for tools that check and change rules.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -11,31 +11,34 @@ use eutectic_ir::{
     ops::{AttrDef, Group},
 };
 
+pub use crate::phase::Phase;
 use crate::{
+    device::{Device, LimitGuard},
     expr::{Close, Expr, Wanted},
     proof::Proof,
 };
 
-/// What the two sides of a rule promise each other.
+/// The contract between the two sides of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contract {
-    /// The same bits.
+    /// Both sides have the same bits.
     Exact,
-    /// At most that many units in the last place apart.
+    /// The values differ by at most this number of units in the last place.
     Ulp(u32),
-    /// The same real function, rounded in another order.
+    /// Both sides are the same real function, rounded in another order.
     Reassoc,
-    /// An approximation.
+    /// The right side approximates the left one.
     Fast,
 }
 
 impl Contract {
-    /// Which numbers a number of a left side stands for: rules that keep every bit, or count ulps, match the very number.
+    /// Returns the tolerance for numbers on the left side: rules that keep every bit, or count ulps, match the exact
+    /// number.
     pub(crate) fn close(self) -> Close {
         if self.rounds() { Close::Computed } else { Close::Held }
     }
 
-    /// Whether real arithmetic is all that the sides have in common.
+    /// Returns whether the sides are only equal in real arithmetic.
     pub(crate) fn rounds(self) -> bool {
         matches!(self, Contract::Reassoc | Contract::Fast)
     }
@@ -52,55 +55,6 @@ impl fmt::Display for Contract {
     }
 }
 
-/// When a rule runs. Rules of earlier phases stay active in later ones, but for the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
-    /// Surface forms become the forms that kernels take.
-    Legalize,
-    /// Simplify, decompose and recognise.
-    Main,
-    /// Associativity and distribution: bounded.
-    Algebra,
-    /// What is split for a backend's kernels.
-    Templates,
-    /// What goes into weights that are constant: in the end, so that no other rule acts on what is made.
-    Fold,
-}
-
-impl Phase {
-    /// All, in order.
-    pub const ALL: [Phase; 5] = [Phase::Legalize, Phase::Main, Phase::Algebra, Phase::Templates, Phase::Fold];
-
-    /// The phase in which the rules of a pack run.
-    pub fn of_pack(pack: &str) -> Phase {
-        match pack {
-            "legalize" => Phase::Legalize,
-            "algebra" => Phase::Algebra,
-            // What is rounded is what the phases before have found.
-            "unfuse" | "templates" | "tf32" | "f16" | "bf16" => Phase::Templates,
-            "fold" => Phase::Fold,
-            _ => Phase::Main,
-        }
-    }
-
-    /// Whether rules of a phase run in this one.
-    pub(crate) fn runs(self, of: Phase) -> bool {
-        of == self || of < self && self != Phase::Fold
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Phase::Legalize => "legalize",
-            Phase::Main => "main",
-            Phase::Algebra => "algebra",
-            Phase::Templates => "templates",
-            Phase::Fold => "fold",
-        })
-    }
-}
-
 /// A rewrite rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -108,59 +62,73 @@ pub struct Rule {
     pub name: Arc<str>,
     /// The comment above it.
     pub doc: String,
-    /// What its sides promise each other.
+    /// The contract of its sides.
     pub contract: Contract,
-    /// Applied once to the matches that its phase starts with.
+    /// Whether it is applied once, to the matches at the start of its phase.
     pub once: bool,
-    /// Its right side is not cheaper, but the form that other rules start from.
+    /// Whether its right side is a normal form from which other rules start, although it is not cheaper.
     pub canonical: bool,
-    /// When it runs.
+    /// The phase in which it runs.
     pub phase: Phase,
-    /// The backends for which it runs; all where there is none.
+    /// The backends for which it runs. An empty list means all.
     pub backends: Vec<String>,
+    /// The bounds on limits of the device under which it runs.
+    pub limits: Vec<LimitGuard>,
+    /// The factor by which it corrects the predicted time of kernels with its result; 1 if it states none.
+    pub price: f64,
     /// The file it comes from.
     pub source: Source,
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub span: Range<usize>,
     /// Its dims, element types and attributes.
     pub scope: Scope,
-    /// What `forall` declares, in order.
+    /// The variables that `forall` declares, in order.
     pub variables: Vec<Variable>,
-    /// The `where` relations, and where they stand.
+    /// The `where` relations, with their positions.
     pub relations: Vec<(RelationCall, Range<usize>)>,
-    /// The terms that `let` names.
+    /// The terms that have names by `let`.
     pub lets: Vec<(String, Term)>,
-    /// The pairs of sides.
+    /// The pairs of sides: a matched term and the equal one.
     pub roots: Vec<Root>,
     /// Whether it takes all members of a group.
     pub group: bool,
-    /// What is known of it: the verdict of `eutectic rules prove` on this text, where the folder of its file has one.
+    /// The verdict of `eutectic rules prove` on this text, if the folder of its file has one.
     pub proof: Option<Proof>,
-    /// Variables of the right, and where they stand.
+    /// The variables of the right side, with their positions.
     pub(crate) uses: Vec<(VarId, Range<usize>)>,
-    /// Calls of the left; a call's id is its place here.
+    /// The number of calls on the left. A call's id is its place among them.
     pub(crate) calls: usize,
-    /// Numbers of the left, likewise.
+    /// The number of numbers on the left. A number's id is its place among them.
     pub(crate) numbers: usize,
 }
 
 impl Rule {
-    /// Whether it runs for a backend; without one, every rule does.
-    pub fn runs_for(&self, backend: Option<&str>) -> bool {
-        self.backends.is_empty() || backend.is_none_or(|name| self.backends.iter().any(|own| own == name))
+    /// Returns its text from its file, without the comment above it.
+    pub fn text(&self) -> &str {
+        self.source.text.get(self.span.clone()).unwrap_or_default()
     }
 
-    /// The part of the name before the slash.
+    /// Returns why it does not run on a device; `None` if it does. What is not known of the device is no reason.
+    pub fn kept_off(&self, device: &Device) -> Option<String> {
+        let other = |name: &Arc<str>| !self.backends.is_empty() && !self.backends.iter().any(|own| **own == **name);
+        if device.backend.as_ref().is_some_and(other) {
+            return Some("it runs for other backends only".into());
+        }
+        let broken = self.limits.iter().find(|limit| !limit.holds(device))?;
+        Some(format!("it runs on devices with {broken} only"))
+    }
+
+    /// Returns the part of the name before the slash.
     pub fn pack(&self) -> &str {
         self.name.split('/').next().unwrap_or_default()
     }
 
-    /// The place of a tensor variable among the tensor variables.
+    /// Returns the place of a tensor variable among the tensor variables.
     pub fn tensor(&self, variable: usize) -> usize {
         self.variables[..variable].iter().filter(|v| matches!(v.kind, VariableKind::Tensor { .. })).count()
     }
 
-    /// The tensor variables: each with its type, and whether it is to be constant.
+    /// Returns the tensor variables, each with its type, and whether it must be constant.
     pub fn tensors(&self) -> impl Iterator<Item = (&Variable, &TypePattern, bool)> {
         self.variables.iter().filter_map(|v| match &v.kind {
             VariableKind::Tensor { ty, constant } => Some((v, ty, *constant)),
@@ -168,7 +136,7 @@ impl Rule {
         })
     }
 
-    /// What an attribute variable stands for; `None` of any other.
+    /// Returns the kind of an attribute variable; `None` for other variables.
     pub fn attribute(&self, slot: VarId) -> Option<&AttrVariable> {
         self.variables.iter().find_map(|v| match &v.kind {
             VariableKind::Attr(s, kind) if *s == slot => Some(kind),
@@ -176,7 +144,7 @@ impl Rule {
         })
     }
 
-    /// The number that a number variable is to be, or to be near.
+    /// Returns the number that a number variable must equal, or be near.
     pub fn wanted(&self, slot: VarId) -> Option<f64> {
         self.variables.iter().find_map(|v| match v.kind {
             VariableKind::Number(s) if s == slot => v.wanted.map(|w| w.value),
@@ -184,12 +152,13 @@ impl Rule {
         })
     }
 
-    /// Whether a `fast` rule says for which inputs its sides are equal: there it keeps what `reassoc` promises.
+    /// Returns whether a `fast` rule states the inputs for which its sides are equal. For these it keeps the contract
+    /// `reassoc`.
     pub fn states_its_domain(&self) -> bool {
         self.variables.iter().any(|v| v.domain.is_some())
     }
 
-    /// For each variable, whether the right side takes it of all members of the group at once.
+    /// Returns, for each variable, whether the right side splats it over all members of the group.
     pub fn splatted(&self) -> Vec<bool> {
         let mut splatted = vec![false; self.variables.len()];
         let rights = self.roots.iter().map(|r| &r.right).chain(self.lets.iter().map(|(_, t)| t));
@@ -203,7 +172,7 @@ impl Rule {
         splatted
     }
 
-    /// Whether its left side is one op: it says what that is made of, for backends without a kernel for it.
+    /// Returns whether its left side is a single op, so that it defines the op for backends without a kernel for it.
     pub fn is_definition(&self) -> bool {
         self.roots.iter().all(|root| match &root.left {
             Term::Call(call) => !call.args.iter().any(|arg| matches!(arg, Term::Call(_))),
@@ -211,10 +180,11 @@ impl Rule {
         })
     }
 
-    /// Whether it defines an op by others: one whose order of rounding is left to its kernel ([`Class::leaves_order_open`]), or a
-    /// surface form by the one that kernels take. That is no liberty with the op's rounding, which has no other.
+    /// Returns whether it defines an op whose kernel chooses the order of rounding ([`Class::leaves_order_open`]), or
+    /// replaces a surface form by the form of kernels. Such a rule does not change the op's rounding, because the op
+    /// has no other definition.
     pub fn defines_an_op(&self) -> bool {
-        // What takes one result out of several says what that result is.
+        // A rule for one of an op's results defines that result.
         let defined = |root: &Root| match &root.left {
             Term::Call(AppliedOp { op: OpTerm::Named(op), args, .. }) if matches!(op.def().class, Class::Project) => {
                 args.first().cloned()
@@ -240,46 +210,46 @@ impl Rule {
 /// `(=> left right)`.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// What is matched.
+    /// The matched term.
     pub left: Term,
-    /// What it is equal to.
+    /// The equal term.
     pub right: Term,
-    /// Where it stands.
+    /// Its position.
     pub span: Range<usize>,
 }
 
 /// A variable that `forall` declares.
 #[derive(Clone, Debug)]
 pub struct Variable {
-    /// With its question mark.
+    /// The name, with its question mark.
     pub name: String,
-    /// Where it is declared.
+    /// The position of its declaration.
     pub span: Range<usize>,
-    /// What it stands for.
+    /// Its kind.
     pub kind: VariableKind,
-    /// The number that its elements are to be.
+    /// The number that its elements must equal.
     pub wanted: Option<Wanted>,
-    /// The least and the most that its elements may be for a `fast` rule to promise anything; the least is left out where it is 0.
+    /// The range of its elements for which a `fast` rule holds. A lower bound of 0 is exclusive.
     pub domain: Option<(f64, f64)>,
-    /// Whether it is no number: nothing that is known to have one value everywhere.
+    /// Whether it matches only values that are not known to be a single number.
     pub varied: bool,
 }
 
 impl Variable {
-    /// Whether it is a tensor.
+    /// Returns whether it is a tensor.
     pub fn is_tensor(&self) -> bool {
         matches!(self.kind, VariableKind::Tensor { .. })
     }
 }
 
-/// What a variable stands for.
+/// The kind of a variable.
 #[derive(Clone, Debug)]
 pub enum VariableKind {
     /// A tensor.
     Tensor {
-        /// What its type is to be.
+        /// The pattern of its type.
         ty: TypePattern,
-        /// Whether it is to be constant.
+        /// Whether it must be constant.
         constant: bool,
     },
     /// A number.
@@ -290,7 +260,7 @@ pub enum VariableKind {
     Op(VarId, Group),
 }
 
-/// What an attribute variable stands for.
+/// The kind of an attribute variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttrVariable {
     /// An integer.
@@ -316,18 +286,18 @@ pub enum AttrVariable {
 pub enum Term {
     /// A tensor variable.
     Tensor(usize),
-    /// A tensor variable in all members of the group.
+    /// The values of a tensor variable in all members of the group.
     Splat(usize),
     /// A number as an operand.
     Number {
         /// Its place among the numbers of the left.
         id: usize,
-        /// What it is.
+        /// Its value.
         expr: Expr,
     },
     /// An op.
     Call(AppliedOp),
-    /// A term that `let` names.
+    /// A term that has a name by `let`.
     Let(usize),
 }
 
@@ -340,23 +310,23 @@ pub struct AppliedOp {
     pub op: OpTerm,
     /// Its operands.
     pub args: Vec<Term>,
-    /// One for each attribute of the op that can be written; `None`: its default.
+    /// A term for each attribute of the op that can be written. `None` is its default.
     pub attrs: Vec<Option<AttrTerm>>,
-    /// Where it stands.
+    /// Its position.
     pub span: Range<usize>,
 }
 
-/// What stands as the name of an op.
+/// A term in place of an op's name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OpTerm {
     /// An op.
     Named(Op),
-    /// A variable: any op of a group, with its attributes where these differ from op to op.
+    /// A variable: any op of a group, with its attributes if these differ from op to op.
     Variable(VarId, Group),
 }
 
 impl OpTerm {
-    /// The ops that it may stand for.
+    /// Returns the ops that it may stand for.
     pub fn ops(&self) -> &[Op] {
         match self {
             OpTerm::Named(op) => std::slice::from_ref(op),
@@ -364,17 +334,17 @@ impl OpTerm {
         }
     }
 
-    /// Whether it may stand for an op.
+    /// Returns whether it may stand for an op.
     pub fn admits(&self, op: Op) -> bool {
         self.ops().contains(&op)
     }
 
-    /// Whether the first two operands of an op that it stands for can be swapped.
+    /// Returns whether the first two operands can be swapped for each op that it may be.
     pub fn commutes(&self) -> bool {
         self.ops().iter().any(|op| op.def().commutative)
     }
 
-    /// The attributes that are written with it.
+    /// Returns the attributes that are written with it.
     pub fn attrs(&self) -> &'static [AttrDef] {
         match self {
             OpTerm::Named(op) => op.def().attrs,
@@ -382,12 +352,12 @@ impl OpTerm {
         }
     }
 
-    /// The place of an attribute among those that are written with it.
+    /// Returns the place of an attribute among those that are written with it.
     pub fn attr(&self, name: &str) -> Option<usize> {
         self.attrs().iter().position(|def| def.name == name)
     }
 
-    /// The op that it is, and the attributes that the variable brings with it; `None` where the variable is not bound.
+    /// Returns the op, and the attributes that the variable binds with it. Returns `None` if the variable is not bound.
     pub fn resolve<'b>(&self, bindings: &'b Bindings) -> Option<(Op, &'b [Attr])> {
         match self {
             OpTerm::Named(op) => Some((*op, &[])),
@@ -395,7 +365,7 @@ impl OpTerm {
         }
     }
 
-    /// The attributes that a variable binds with its op.
+    /// Returns the attributes that a variable binds with its op.
     pub fn carried(&self, attrs: &Attrs) -> Attrs {
         if self.attrs().is_empty() { attrs.clone() } else { Attrs::new() }
     }
@@ -417,19 +387,19 @@ pub enum AttrTerm {
     Value(Attr),
     /// An attribute or number variable, or an element type.
     Slot(VarId),
-    /// A dim (on the left: solved).
+    /// A dim. On the left, it is solved for.
     Dim(DimPattern),
     /// A shape.
     Shape(DimsPattern),
     /// Arithmetic.
     Number(Expr),
-    /// First the one, then the other permutation.
+    /// The first permutation, followed by the second.
     Compose(Box<[AttrTerm; 2]>),
     /// The inverse permutation.
     Inverse(Box<AttrTerm>),
 }
 
-// Where a term stands does not matter to what it is.
+// Two terms are equal if they differ only in their positions.
 impl PartialEq for Term {
     fn eq(&self, other: &Term) -> bool {
         match (self, other) {
@@ -444,7 +414,7 @@ impl PartialEq for Term {
 }
 
 impl Term {
-    /// Calls `visit` with this term and everything in it, outermost first.
+    /// Calls `visit` with this term and every nested one, the outermost first.
     pub fn visit<'t>(&'t self, visit: &mut dyn FnMut(&'t Term)) {
         visit(self);
         if let Term::Call(call) = self {

@@ -1,6 +1,6 @@
-//! Sets of rules: the embedded packs, those of a directory, and the choice among them.
+//! Sets of rules: the embedded packs, those of sources, and the choice among them.
 
-use std::{fs, io, path::Path, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use eutectic_ir::{
     lang::{
@@ -14,30 +14,39 @@ use rayon::prelude::*;
 use crate::{
     check,
     declare::{DeclaredOps, declare},
+    forms::Forms,
     glob::{Glob, GlobError},
-    parse::{self, located, ops_of},
-    proof::{self, Proofs},
+    pack::Pack,
+    parse::{self, located, ops_of, phases_of},
+    phase::{Phase, Phases},
+    proof::Proofs,
     recipe::Compiled,
     rule::{Contract, Rule},
+    verdict::fingerprint,
 };
 
 /// The packs that are part of the library: path and text of each file.
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
-/// The verdicts on them.
+/// The verdicts on the embedded packs.
 const PROOFS: &str = include_str!("../rules/proofs.txt");
+/// The legal forms of the embedded packs' left sides.
+const FORMS: &str = include_str!("../rules/forms.txt");
 
 /// Rules, typed and compiled, in the order of their names.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    /// Each legal form of a rule's left side is one of these.
+    /// The rules, one for each legal form of a left side.
     pub(crate) rules: Vec<Arc<Compiled>>,
     /// The ops that the files of the rules declare.
     pub(crate) ops: Ops,
-    /// Whether they were chosen for `--fp exact`: then kernels round every 16-bit value to its type, even where they do not store it.
+    /// The packs that they come from, in the order of loading.
+    pub(crate) packs: Vec<Pack>,
+    /// Whether they were chosen for `--fp exact`: then kernels round every 16-bit value to its type, even where they do
+    /// not store it.
     pub(crate) rounds_all: bool,
 }
 
-/// Why rules could not be loaded or chosen.
+/// The reason why rules could not be loaded or chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or directory cannot be read.
@@ -45,18 +54,26 @@ pub enum LoadError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// Rules that are wrong.
+    /// Wrong rules.
     #[error(transparent)]
     Rules(#[from] Errors),
-    /// A file of verdicts that is damaged.
-    #[error("cannot read {path}: {problem}; `eutectic rules prove --write` writes it again", path = .path.display())]
+    /// A damaged file of verdicts.
+    #[error("cannot read {path}: {problem}; write it again by `eutectic rules prove --write`", path = .path.display())]
     Proofs {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The error.
+        problem: String,
+    },
+    /// A pack that cannot be used here.
+    #[error("cannot use {path} because {problem}", path = .path.display())]
+    Pack {
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
         problem: String,
     },
     /// A pattern that is no glob.
@@ -64,7 +81,7 @@ pub enum LoadError {
     Glob {
         /// The pattern.
         pattern: String,
-        /// Why.
+        /// The fault of the pattern.
         error: GlobError,
     },
     /// A pattern that no rule's name matches.
@@ -72,15 +89,15 @@ pub enum LoadError {
     NoSuchRule {
         /// The pattern.
         pattern: String,
-        /// What may be meant.
+        /// The help.
         help: String,
     },
 }
 
-/// How much rounding may change.
+/// The freedom of rules to change rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fp {
-    /// Only rules that keep every bit, and those that say what an op is.
+    /// Only rules that keep every bit, and rules that define ops.
     Exact,
     /// Also rules that round in another order.
     #[default]
@@ -90,7 +107,7 @@ pub enum Fp {
 }
 
 impl Fp {
-    /// Whether rules of that contract run.
+    /// Returns whether rules with a contract run.
     pub fn admits(self, contract: Contract) -> bool {
         match self {
             Fp::Exact => contract == Contract::Exact,
@@ -108,16 +125,16 @@ impl std::str::FromStr for Fp {
             "exact" => Ok(Fp::Exact),
             "reassoc" => Ok(Fp::Reassoc),
             "fast" => Ok(Fp::Fast),
-            _ => Err(format!("`{s}` is none of exact, reassoc, fast")),
+            _ => Err(format!("`{s}` is not one of exact, reassoc, fast")),
         }
     }
 }
 
-/// What products and attention may round their operands to. Everything else is computed as the program says it, and kernels sum in
-/// `f32` or wider.
+/// The type to which products and attention may round their operands. Everything else is computed as written, and
+/// kernels sum in `f32` or wider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// Nothing: what the program says.
+    /// No rounding: the program's own type.
     #[default]
     F32,
     /// `tf32`, by the pack of that name: eleven significant bits, and the range of `f32`.
@@ -129,10 +146,10 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// All of them.
+    /// All precisions.
     pub const ALL: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::F16, Precision::Bf16];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
@@ -142,104 +159,67 @@ impl Precision {
         }
     }
 
-    /// The one whose rules are in a pack.
+    /// Returns the precision whose rules are in a pack.
     pub fn of_pack(pack: &str) -> Option<Precision> {
         Precision::ALL.into_iter().find(|precision| *precision != Precision::F32 && precision.name() == pack)
     }
 }
 
-/// Which rules of a set run.
+/// Selects the rules of a set that run.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Patterns of rules to leave out.
     pub without: Vec<String>,
-    /// If there are any: patterns of the rules to keep. The pack `legalize` stays: without it nothing can be built.
+    /// If not empty: patterns of the rules to keep. The pack `legalize` always stays, because nothing can be built
+    /// without it.
     pub only: Vec<String>,
-    /// How much rounding may change.
+    /// The freedom of rules to change rounding.
     pub fp: Fp,
-    /// What operands may be rounded to: the packs of other precisions are left out. Those of this one run whatever `fp` says.
+    /// The type to which operands may be rounded. The packs of other precisions are left out. Those of this one run
+    /// whatever `fp` says.
     pub precision: Precision,
 }
 
 impl RuleSet {
-    /// The packs that are part of the library, those of every precision among them: [`RuleSet::choose`] says which run.
+    /// Returns the embedded packs, those of every precision included. [`RuleSet::choose`] selects the ones that run.
     ///
     /// # Errors
-    /// Every rule that is wrong; a test sees to it that there is none.
+    /// Every wrong rule. A test ensures that there is none.
     pub fn embedded() -> Result<RuleSet, Errors> {
         let sources: Vec<_> = EMBEDDED.iter().map(|(name, text)| Source::new(*name, *text)).collect();
-        // Where this file is damaged, a test says so; rules go on without verdicts.
-        let proofs = PROOFS.parse().unwrap_or_default();
-        let (rules, errors) = RuleSet::compiled(&sources, &Ops::default(), &proofs, check::trusted);
+        // A test detects damaged files. Without them, rules have no verdicts, and their forms are found on samples.
+        let (proofs, forms): (Proofs, Forms) = (PROOFS.parse().unwrap_or_default(), FORMS.parse().unwrap_or_default());
+        let (rules, errors) = RuleSet::compiled(&sources, &Ops::default(), &proofs, Loading::Trusted(&forms));
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
-    /// All `*.rules` files under a directory.
-    ///
-    /// # Errors
-    /// When a file cannot be read, and every rule that is wrong.
-    pub fn load_dir(directory: &Path) -> Result<RuleSet, LoadError> {
-        RuleSet::load_dir_with(directory, &Ops::default())
+    /// Returns the packs that rules of this set come from, in the order of loading.
+    pub fn packs(&self) -> &[Pack] {
+        &self.packs
     }
 
-    /// As [`RuleSet::load_dir`]; the rules may name `known` ops, besides those that the files declare.
+    /// Reads the rules of some sources.
     ///
     /// # Errors
-    /// As [`RuleSet::load_dir`].
-    pub fn load_dir_with(directory: &Path, known: &Ops) -> Result<RuleSet, LoadError> {
-        let (rules, mut errors) = RuleSet::load_dir_partly(directory, known)?;
-        if errors.is_empty() { Ok(rules) } else { Err(errors.swap_remove(0)) }
-    }
-
-    /// What loads of the `*.rules` files under a directory, and why the rest does not: files that cannot be read, then rules. The rules
-    /// may name `known` ops, besides those that the files declare.
-    ///
-    /// # Errors
-    /// When a directory cannot be read.
-    pub fn load_dir_partly(directory: &Path, known: &Ops) -> Result<(RuleSet, Vec<LoadError>), LoadError> {
-        let mut files = Vec::new();
-        collect(directory, &mut Vec::new(), &mut files)?;
-        files.sort();
-        let (mut sources, mut errors) = (Vec::new(), Vec::new());
-        for path in files {
-            match read_text(&path) {
-                Ok(text) => sources.push(Source::new(path.display().to_string(), text)),
-                Err(error) => errors.push(LoadError::Read { path, error }),
-            }
-        }
-        let proofs = proofs_of(directory).unwrap_or_else(|error| {
-            errors.push(error);
-            Proofs::default()
-        });
-        let (rules, wrong) = RuleSet::compiled(&sources, known, &proofs, check::checked);
-        if !wrong.is_empty() {
-            errors.push(Errors(wrong).into());
-        }
-        Ok((rules, errors))
-    }
-
-    /// The rules of some sources.
-    ///
-    /// # Errors
-    /// Everything that is wrong in any of them.
+    /// Every error in any of them.
     pub fn read(sources: &[Source]) -> Result<RuleSet, Errors> {
         RuleSet::read_with(sources, &Ops::default())
     }
 
-    /// As [`RuleSet::read`]; the rules may name `known` ops, besides those that the sources declare.
+    /// Reads sources like [`RuleSet::read`]. The rules may name `known` ops as well as those that the sources declare.
     ///
     /// # Errors
     /// As [`RuleSet::read`].
     pub fn read_with(sources: &[Source], known: &Ops) -> Result<RuleSet, Errors> {
-        let (rules, errors) = RuleSet::compiled(sources, known, &Proofs::default(), check::checked);
+        let (rules, errors) = RuleSet::compiled(sources, known, &Proofs::default(), Loading::Checked);
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
-    fn compiled(
+    pub(crate) fn compiled(
         sources: &[Source],
         known: &Ops,
         proofs: &Proofs,
-        compile: fn(Rule) -> Result<Vec<Compiled>, LangError>,
+        loading: Loading<'_>,
     ) -> (RuleSet, Vec<LangError>) {
         let (mut files, mut unreadable): (Vec<(&Source, Vec<Sexp>)>, Vec<LangError>) = (Vec::new(), Vec::new());
         for source in sources {
@@ -249,16 +229,29 @@ impl RuleSet {
             }
         }
         let ops: Vec<(&Source, &Sexp)> = files.iter().flat_map(|(source, forms)| ops_of(source, forms)).collect();
-        let DeclaredOps { known, mut rules, errors } = declare(&ops, known, proofs);
-        let mut errors = [unreadable, errors].concat();
+        let DeclaredOps { mut known, mut rules, errors } = declare(&ops, known, proofs);
+        let forms: Vec<(&Source, &Sexp)> = files.iter().flat_map(|(source, forms)| phases_of(source, forms)).collect();
+        let (phases, wrong) = Phases::declare(&forms);
+        known.phases = phases;
+        let mut errors = [unreadable, errors, wrong].concat();
         let mut read = Vec::new();
         for (source, forms) in &files {
             let (of_source, wrong) = parse::rules(source, forms, &known);
-            read.extend(of_source.into_iter().map(|rule| Rule { proof: proofs.of(&rule).cloned(), ..rule }));
+            read.extend(of_source.into_iter().map(|rule| {
+                let of = fingerprint(&rule);
+                (Arc::new(Rule { proof: proofs.find(&rule.name, of).cloned(), ..rule }), of)
+            }));
             errors.extend(wrong);
         }
-        // Every rule is typed on samples, which is most of what loading takes.
-        let compiled: Vec<_> = read.into_par_iter().map(compile).collect();
+        let mut open = Vec::new();
+        for (rule, of) in read {
+            match loading.listed(&rule, of) {
+                Some(forms) => rules.extend(forms.into_iter().map(Arc::new)),
+                None => open.push(rule),
+            }
+        }
+        // Rules without listed forms are typed on samples, which takes most of the loading time.
+        let compiled: Vec<_> = open.into_par_iter().map(|rule| loading.typed(rule)).collect();
         for result in compiled {
             match result {
                 Ok(forms) => rules.extend(forms.into_iter().map(Arc::new)),
@@ -266,10 +259,10 @@ impl RuleSet {
             }
         }
         errors.extend(duplicates(&mut rules));
-        (RuleSet { rules, ops: known.ops, rounds_all: false }, errors)
+        (RuleSet { rules, ops: known.ops, packs: Vec::new(), rounds_all: false }, errors)
     }
 
-    /// This set and another.
+    /// Returns the union of this set and another.
     ///
     /// # Errors
     /// Every name that both have.
@@ -278,21 +271,23 @@ impl RuleSet {
         if errors.is_empty() { Ok(both) } else { Err(Errors(errors)) }
     }
 
-    /// This set and another but for the names that both have, and an error for each of these.
+    /// Returns the union of this set and another, without the other one's rules of the same names, and an error for
+    /// each of these.
     pub fn and_partly(mut self, other: RuleSet) -> (RuleSet, Vec<LangError>) {
         self.rules.extend(other.rules);
+        self.packs.extend(other.packs);
         let errors = duplicates(&mut self.rules);
         for op in other.ops.declared() {
-            // Of two ops of a name, the rules that define them clash as well.
+            // If two ops have the same name, the rules that define them clash too, and are reported.
             let _ = self.ops.add(*op);
         }
         (self, errors)
     }
 
-    /// The rules that are chosen.
+    /// Returns the chosen rules.
     ///
     /// # Errors
-    /// When a pattern is malformed, or no rule matches it.
+    /// If a pattern is malformed, or no rule matches it.
     pub fn choose(&self, choice: &Choice) -> Result<RuleSet, LoadError> {
         let without = self.globs(&choice.without)?;
         let only = self.globs(&choice.only)?;
@@ -303,13 +298,14 @@ impl RuleSet {
                 Some(precision) => precision == choice.precision,
                 None => choice.fp.admits(rule.contract) || rule.defines_an_op(),
             };
-            admitted && !named(&without) && (only.is_empty() || named(&only) || rule.phase == crate::Phase::Legalize)
+            admitted && !named(&without) && (only.is_empty() || named(&only) || rule.phase == Phase::Legalize)
         };
         let rules = self.rules.iter().filter(stays).cloned().collect();
-        Ok(RuleSet { rules, ops: self.ops.clone(), rounds_all: choice.fp == Fp::Exact })
+        let rounds_all = choice.fp == Fp::Exact;
+        Ok(RuleSet { rules, ops: self.ops.clone(), packs: self.packs.clone(), rounds_all })
     }
 
-    /// What a pattern that no rule matches may mean: a pack, where it is a glob; a name, also without its pack.
+    /// Returns the likely meaning of a pattern that no rule matches: a pack for a glob, or a name, also without its pack.
     pub fn meant(&self, pattern: &str) -> Option<String> {
         let names = || self.rules.iter().map(|c| &*c.rule.name);
         if pattern.contains('*') {
@@ -338,51 +334,63 @@ impl RuleSet {
         patterns.iter().map(glob).collect()
     }
 
-    /// The rules, in the order of their names.
+    /// Returns the phases in which rules of this set run, and the built-in ones, in order.
+    pub fn phases(&self) -> Vec<Phase> {
+        let mut phases: Vec<Phase> = self.iter().map(|rule| rule.phase.clone()).chain(Phase::ALL).collect();
+        phases.sort();
+        phases.dedup();
+        phases
+    }
+
+    /// Returns the rules, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(|c| c.variant == 0).map(|c| &*c.rule)
     }
 
-    /// The rule of that name.
+    /// Returns the rule of that name.
     pub fn get(&self, name: &str) -> Option<&Rule> {
         self.iter().find(|r| &*r.name == name)
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 }
 
-/// The verdicts on the rules of a directory, where it has any.
-fn proofs_of(directory: &Path) -> Result<Proofs, LoadError> {
-    let path = directory.join(proof::FILE);
-    if !path.exists() {
-        return Ok(Proofs::default());
-    }
-    let text = read_text(&path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
-    text.parse().map_err(|problem| LoadError::Proofs { path, problem })
+/// The way in which rules are prepared for the engine.
+#[derive(Clone, Copy)]
+pub(crate) enum Loading<'f> {
+    /// Each is checked.
+    Checked,
+    /// The rules are known to work, and some of them have listed forms.
+    Trusted(&'f Forms),
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
-    // Reading a pipe waits for whoever writes to it.
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
+impl Loading<'_> {
+    fn listed(self, rule: &Arc<Rule>, fingerprint: u64) -> Option<Vec<Compiled>> {
+        match self {
+            Loading::Checked => None,
+            Loading::Trusted(forms) => forms.of(rule, fingerprint),
+        }
     }
-    String::from_utf8(fs::read(path)?).map_err(|e| {
-        let place = format!("byte {} is not UTF-8 text", e.utf8_error().valid_up_to() + 1);
-        io::Error::new(io::ErrorKind::InvalidData, place)
-    })
+
+    fn typed(self, rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
+        match self {
+            Loading::Checked => check::checked(rule),
+            Loading::Trusted(_) => check::trusted(rule),
+        }
+    }
 }
 
 /// Brings rules into the order of their names and reports names that are taken.
 pub(crate) fn duplicates(rules: &mut Vec<Arc<Compiled>>) -> Vec<LangError> {
-    // Stable: of two rules of a name, the later one is reported.
+    // The sort is stable, so that the later one of two rules with a name is reported.
     rules.sort_by(|a, b| (&a.rule.name, a.variant).cmp(&(&b.rule.name, b.variant)));
     let mut errors = Vec::new();
     rules.dedup_by(|later, first| {
@@ -391,28 +399,9 @@ pub(crate) fn duplicates(rules: &mut Vec<Arc<Compiled>>) -> Vec<LangError> {
             let rule = &later.rule;
             let help = format!("{} has it; give this one another name", first.rule.place());
             let span = rule.span.start..rule.span.start + 1;
-            errors.push(located(&rule.source, &rule.name, span, "there is a rule of this name already", help));
+            errors.push(located(&rule.source, &rule.name, span, "a rule with this name exists already", help));
         }
         taken
     });
     errors
-}
-
-fn collect(directory: &Path, seen: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
-    let wrong = |error| LoadError::Read { path: directory.to_path_buf(), error };
-    // Links may lead in a circle.
-    let itself = fs::canonicalize(directory).map_err(wrong)?;
-    if seen.contains(&itself) {
-        return Ok(());
-    }
-    seen.push(itself);
-    for entry in fs::read_dir(directory).map_err(wrong)? {
-        let path = entry.map_err(wrong)?.path();
-        if path.is_dir() {
-            collect(&path, seen, files)?;
-        } else if path.extension().is_some_and(|e| e == "rules") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,8 @@
-//! Finds values for a rule's variables that satisfy its types and relations: the loader types and compiles every rule on them.
+//! Finds values for a rule's variables that satisfy its types and relations. The loader types and compiles every rule
+//! on them.
 //!
-//! What is determined is solved for; what is free is chosen by a [`Choices`]. The loader's choices are [`Generic`]; whoever tests
-//! rules brings others.
+//! Determined variables are solved for, and free ones are chosen by a [`Choices`]. The loader's choices are
+//! [`Generic`]; testers of rules bring their own.
 
 use eutectic_ir::{
     Attr, DType, Dim, Op, Shape, Type,
@@ -24,27 +25,28 @@ pub struct Sample {
     pub types: Vec<Type>,
 }
 
-/// Chooses what nothing determines.
+/// Chooses the values of variables that nothing determines.
 pub trait Choices {
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, where `n` is at least 1.
     fn below(&mut self, n: usize) -> usize;
 
-    /// Whether the relations choose first, from extents of their own: that finds what is rare.
+    /// Returns whether the relations choose first, from their own extents. That finds rare solutions.
     fn relations_first(&self) -> bool;
 
-    /// An element type of a class.
+    /// Returns an element type of a class.
     fn dtype(&mut self, class: DTypeClass) -> DType;
 
-    /// An op of a group.
+    /// Returns an op of a group.
     fn op(&mut self, group: Group) -> Op {
         let ops = group.ops();
         ops[self.below(ops.len())]
     }
 
-    /// A dim; `extent`: it is part of a tensor's shape, not an offset or a length.
+    /// Returns a dim. `extent`: it is part of a tensor's shape, and not an offset or a length.
     fn dim(&mut self, extent: bool) -> i64;
 
-    /// A sequence of dims, of its own or with what others have: relations such as `broadcast` want what goes together.
+    /// Returns a sequence of dims, either new or shared with others, because relations such as `broadcast` need
+    /// matching shapes.
     fn sequence(&mut self, others: &[&Shape]) -> Shape {
         if !others.is_empty() && self.below(2) == 0 {
             let from = others[self.below(others.len())];
@@ -58,11 +60,11 @@ pub trait Choices {
         (0..rank).map(|_| Dim::Known(self.dim(true))).collect()
     }
 
-    /// The value of a number or attribute variable.
+    /// Returns the value of a number or attribute variable.
     fn attr(&mut self, rule: &Rule, slot: VarId, bindings: &Bindings) -> Attr;
 
-    /// A shape that has to do with the declared tensors: one of theirs, flattened, with two axes merged, with an axis of extent 1
-    /// more, or with an outer axis more.
+    /// Returns a shape that is related to those of the declared tensors: one of theirs, flattened, with two axes
+    /// merged, with an additional axis of extent 1, or with an additional outer axis.
     fn shape(&mut self, rule: &Rule, bindings: &Bindings) -> Shape {
         let tensors: Vec<Shape> = rule
             .tensors()
@@ -92,7 +94,7 @@ pub trait Choices {
         dims.into_iter().collect()
     }
 
-    /// A permutation of so many axes.
+    /// Returns a permutation of `rank` axes.
     fn permutation(&mut self, rank: usize) -> Attr {
         let mut perm: Vec<i64> = (-(rank as i64)..0).collect();
         for at in (1..perm.len()).rev() {
@@ -102,16 +104,17 @@ pub trait Choices {
     }
 }
 
-/// Extents that are told apart, and harmless attributes: what rules are loaded by.
+/// The choices for loading rules: distinct extents and attributes with which most ops are well typed.
 pub(crate) struct Generic {
     random: fastrand::Rng,
-    /// Extents that were not drawn yet: what is equal by accident would hide an error.
+    /// The extents that were not drawn yet. They are distinct, because accidental equality would hide an error.
     extents: Vec<i64>,
     relations_first: bool,
 }
 
 impl Generic {
-    /// In two of three samples extents are told apart; in the third the relations choose first.
+    /// Makes the choices of a seed. In two of three samples extents are distinct. In the third, the relations choose
+    /// first.
     pub fn new(seed: u64) -> Generic {
         Generic { random: fastrand::Rng::with_seed(seed), extents: (2..14).collect(), relations_first: seed % 3 == 2 }
     }
@@ -119,7 +122,7 @@ impl Generic {
 
 impl Choices for Generic {
     fn below(&mut self, n: usize) -> usize {
-        self.random.usize(..n)
+        self.random.u64(..n as u64) as usize
     }
 
     fn relations_first(&self) -> bool {
@@ -128,7 +131,7 @@ impl Choices for Generic {
 
     fn dtype(&mut self, class: DTypeClass) -> DType {
         let admitted: Vec<DType> = class.members().collect();
-        // Every second one is the first that the class admits: most rules are about `f32`.
+        // Every second choice is the first type that the class admits, because most rules are about `f32`.
         if self.below(2) == 0 { admitted[0] } else { admitted[self.below(admitted.len())] }
     }
 
@@ -136,7 +139,7 @@ impl Choices for Generic {
         if self.extents.is_empty() {
             self.extents.extend(14..26);
         }
-        let at = self.random.usize(..self.extents.len());
+        let at = self.random.u64(..self.extents.len() as u64) as usize;
         self.extents.remove(at)
     }
 
@@ -161,7 +164,7 @@ impl Choices for Generic {
     }
 }
 
-/// Draws once, with what is bound already; `None` where what was drawn does not go together.
+/// Draws once, with given bindings. Returns `None` if the choices contradict each other.
 pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<Sample> {
     let mut bindings = bound;
     for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
@@ -183,11 +186,11 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
         let relations: Vec<_> = rule.relations.iter().map(|(call, _)| call.clone()).collect();
         bindings = sample(&rule.scope, &patterns, &relations, bindings, &mut |n| choices.below(n)).ok()?;
     }
-    // Shapes last: they are drawn from what the dims give.
+    // Shapes come last, because they are drawn from the dims.
     let mut order: Vec<usize> = (0..rule.scope.variables.len()).collect();
     order.sort_by_key(|slot| (rule.attribute(*slot) == Some(&AttrVariable::Shape), *slot));
     for slot in order {
-        settle(rule, &mut bindings)?;
+        solve_relations(rule, &mut bindings)?;
         if bindings.get(slot).is_some() {
             continue;
         }
@@ -203,12 +206,12 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
         };
         bindings.bind(slot, value).ok()?;
     }
-    settle(rule, &mut bindings)?;
+    solve_relations(rule, &mut bindings)?;
     let types = rule.tensors().map(|(_, ty, _)| ty.value(&bindings)).collect::<Option<_>>()?;
     Some(Sample { bindings, types })
 }
 
-/// Binds a variable of ops, and the element types of what the op is applied to on the left.
+/// Binds an op variable, and the element types of the op's operands on the left.
 fn op(rule: &Rule, slot: VarId, group: Group, choices: &mut dyn Choices, bindings: &mut Bindings) -> Option<()> {
     let op = choices.op(group);
     let variable = OpTerm::Variable(slot, group);
@@ -242,7 +245,7 @@ fn op(rule: &Rule, slot: VarId, group: Group, choices: &mut dyn Choices, binding
     Some(())
 }
 
-/// The variable for the element type of a term: views and reductions keep that of their operand.
+/// Returns the variable for the element type of a term: views and reductions keep that of their operand.
 fn element_type(rule: &Rule, term: &Term) -> Option<(VarId, DTypeClass)> {
     match term {
         Term::Tensor(at) => match &rule.variables[*at].kind {
@@ -257,8 +260,8 @@ fn element_type(rule: &Rule, term: &Term) -> Option<(VarId, DTypeClass)> {
     }
 }
 
-/// Checks the relations, or binds what follows from them.
-fn settle(rule: &Rule, bindings: &mut Bindings) -> Option<()> {
+/// Checks the relations, and binds the variables that they determine.
+fn solve_relations(rule: &Rule, bindings: &mut Bindings) -> Option<()> {
     let mut open: Vec<_> = rule.relations.iter().collect();
     loop {
         let before = open.len();
@@ -279,7 +282,7 @@ fn settle(rule: &Rule, bindings: &mut Bindings) -> Option<()> {
     }
 }
 
-/// Whether a dim is part of a tensor's shape.
+/// Returns whether a dim is part of a tensor's shape.
 fn is_extent(rule: &Rule, slot: VarId) -> bool {
     rule.tensors().any(|(_, ty, _)| ty.dims.0.iter().any(|item| matches!(item, DimsItem::One(p) if mentions(p, slot))))
 }
@@ -289,6 +292,8 @@ fn mentions(pattern: &DimPattern, slot: VarId) -> bool {
         DimPattern::Number(_) => false,
         DimPattern::Var(s) => *s == slot,
         DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().any(|p| mentions(p, slot)),
-        DimPattern::Difference(pair) | DimPattern::Quotient(pair) => pair.iter().any(|p| mentions(p, slot)),
+        DimPattern::Difference(pair) | DimPattern::Quotient(pair) | DimPattern::Floor(pair) | DimPattern::Mod(pair) => {
+            pair.iter().any(|p| mentions(p, slot))
+        }
     }
 }

@@ -77,7 +77,7 @@ impl RuleReader<'_> {
         Ok(self.number(expr))
     }
 
-    /// Whether an expression is arithmetic: a function of numbers only.
+    /// Returns whether an expression is arithmetic: a function of numbers only.
     fn is_number(&self, sexp: &Sexp, side: RuleSide) -> bool {
         if let Some(atom) = sexp.atom() {
             let variable = self.variable(atom).map(|at| &self.variables[at].kind);
@@ -113,7 +113,7 @@ impl RuleReader<'_> {
         let Some(function) = function(head, items.len()) else {
             return self.wrong(
                 sexp.span.clone(),
-                format!("`{head}` is no function of {} numbers", items.len()),
+                format!("`{head}` is not a function of {} numbers", items.len()),
                 "the functions are + - * / min max neg sqrt rsqrt reciprocal exp log pow floor",
             );
         };
@@ -194,7 +194,7 @@ impl RuleReader<'_> {
         Ok(Term::Call(AppliedOp { id, op, args, attrs, span: sexp.span.clone() }))
     }
 
-    /// The op of that name, or the variable that stands for one.
+    /// Returns the op with a name, or the variable in the place of an op.
     fn op(&self, head: &str) -> Option<OpTerm> {
         match self.variable(head).map(|at| &self.variables[at].kind) {
             Some(VariableKind::Op(slot, group)) => Some(OpTerm::Variable(*slot, *group)),
@@ -202,7 +202,7 @@ impl RuleReader<'_> {
         }
     }
 
-    /// On the left every attribute is written; on the right those without a default are.
+    /// Checks that every attribute is written on the left, and every one without a default on the right.
     fn complete(&mut self, op: OpTerm, attrs: &[Option<AttrTerm>], sexp: &Sexp, side: RuleSide) -> Result<(), Noted> {
         let omitted = |(def, attr): (&AttrDef, &Option<AttrTerm>)| {
             let needed = attr.is_none() && (side == RuleSide::Left || def.default == AttrDefault::None);
@@ -217,7 +217,7 @@ impl RuleReader<'_> {
             RuleSide::Right => "it has no default; give it a value",
         };
         let at = sexp.list().map_or(sexp.span.clone(), |l| l[0].span.clone());
-        self.wrong(at, format!("`{op}` stands here without {}", omitted.join(", ")), help)
+        self.wrong(at, format!("`{op}` lacks {} here", omitted.join(", ")), help)
     }
 
     fn arity(&mut self, op: OpTerm, args: &[Term], sexp: &Sexp) -> Result<(), Noted> {
@@ -367,10 +367,14 @@ impl RuleReader<'_> {
         let (slot, fits) = match &self.variables[variable].kind {
             VariableKind::Number(slot) => (*slot, kind == AttrKind::Float),
             VariableKind::Tensor { .. } => {
-                return self.wrong(at.span.clone(), format!("`{name}` is a tensor"), format!("here stands {kind}"));
+                return self.wrong(
+                    at.span.clone(),
+                    format!("`{name}` is a tensor"),
+                    format!("this attribute is {kind}"),
+                );
             }
             VariableKind::Op(..) => {
-                return self.wrong(at.span.clone(), format!("`{name}` is an op"), format!("here stands {kind}"));
+                return self.wrong(at.span.clone(), format!("`{name}` is an op"), format!("this attribute is {kind}"));
             }
             VariableKind::Attr(slot, declared) => {
                 let fits = match (kind, declared) {
@@ -391,7 +395,7 @@ impl RuleReader<'_> {
             return self.wrong(
                 at.span.clone(),
                 format!("`{name}` is declared as something else"),
-                format!("here stands {kind}"),
+                format!("this attribute is {kind}"),
             );
         }
         self.used(slot, &at.span, side);
@@ -412,7 +416,7 @@ impl RuleReader<'_> {
     }
 }
 
-/// Whether a variable with a question mark stands in an expression.
+/// Returns whether an expression contains a variable with a question mark.
 fn has_variable(sexp: &Sexp) -> bool {
     match sexp.call() {
         Some((_, items)) => items.iter().any(has_variable),

@@ -1,37 +1,45 @@
-//! The verdict on a rule: found by its name, where its text is the one that was judged.
+//! Finds the verdict on a rule, by its name and the fingerprint of its text.
 
 use crate::{
     proof::{Proof, Proofs},
     rule::Rule,
 };
 
-/// The most letters of a reason in a file.
+/// The most characters of a reason in a file.
 const MOST: usize = 160;
 
 impl Proofs {
-    /// Returns the verdict on a rule, if it was judged as it stands.
+    /// Returns the verdict on a rule, if its text is the one that was judged.
     pub fn of(&self, rule: &Rule) -> Option<&Proof> {
-        self.0.get(&*rule.name).filter(|(of, _)| *of == fingerprint(rule)).map(|(_, proof)| proof)
+        self.find(&rule.name, fingerprint(rule))
     }
 
-    /// Adds the verdict on a rule; of a reason, what fits into a line.
+    /// Returns the verdict on a rule of that name and fingerprint.
+    pub(crate) fn find(&self, name: &str, fingerprint: u64) -> Option<&Proof> {
+        self.0.get(name).filter(|(of, _)| *of == fingerprint).map(|(_, proof)| proof)
+    }
+
+    /// Adds the verdict on a rule. A reason is shortened to one line.
     pub fn insert(&mut self, rule: &Rule, proof: Proof) {
+        let line = |why: String| {
+            let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
+            let short: String = line.chars().take(MOST).collect();
+            if short.len() < line.len() { short + " …" } else { line }
+        };
         let proof = match proof {
-            Proof::Tested(why) => {
-                let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
-                let short: String = line.chars().take(MOST).collect();
-                Proof::Tested(if short.len() < line.len() { short + " …" } else { line })
-            }
+            Proof::Reals(why) => Proof::Reals(line(why)),
+            Proof::Tested(why) => Proof::Tested(line(why)),
             proof => proof,
         };
         self.0.insert(rule.name.to_string(), (fingerprint(rule), proof));
     }
 }
 
-/// FNV-1a of a rule's text, whatever its spaces and comments are.
-fn fingerprint(rule: &Rule) -> u64 {
+/// Returns the FNV-1a hash of a rule's text without spaces and comments.
+pub(crate) fn fingerprint(rule: &Rule) -> u64 {
     let text = &rule.source.text[rule.span.clone()];
-    let words = text.lines().map(|line| line.split(';').next().unwrap_or_default()).flat_map(str::split_whitespace);
+    let words =
+        text.lines().map(|line| line.split(';').next().unwrap_or_default()).flat_map(str::split_ascii_whitespace);
     let bytes = words.flat_map(|word| word.bytes().chain([b' ']));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -55,8 +63,9 @@ mod tests {
         let rule = set.iter().next().unwrap();
         for proof in [
             Proof::Every(Claim::Bits),
-            Proof::Every(Claim::Reals),
-            Proof::UpTo(Claim::Reals, 3),
+            Proof::Every(Claim::Contract),
+            Proof::UpTo(Claim::Contract, 3),
+            Proof::Reals("range: `div` may overflow".into()),
             Proof::Tested("`erf` has no\nalgebraic normal form".into()),
         ] {
             let mut proofs = Proofs::default();

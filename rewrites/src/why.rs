@@ -1,4 +1,4 @@
-//! Why a rule does or does not fire on a program: where its left side came nearest, and what is there instead.
+//! Explains why a rule fires on a program or not: the best partial match of its left side, and the difference there.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -16,48 +16,48 @@ use crate::{
     ruleset::RuleSet,
 };
 
-/// What became of a rule on a program.
+/// The result of a rule on a program.
 #[derive(Clone, Debug)]
 pub struct Why {
     /// The rule.
     pub rule: Arc<str>,
     /// Matches, applications and changes.
     pub statistics: RuleStatistics,
-    /// Why matches were not applied, or applied without effect, where that is so.
-    pub idle: Option<&'static str>,
-    /// The op, or the kind of ops, on which the left side is entered.
+    /// Why matches were not applied, or had no effect; `None` if they had.
+    pub idle: Option<String>,
+    /// The op, or the kind of ops, at which the search for the left side starts.
     pub entry: String,
-    /// Where the left side nearly matches, the nearest first.
+    /// The positions where the left side almost matches, best first.
     pub misses: Vec<NearMiss>,
 }
 
-/// Places of a program at which a left side nearly matches, all for one reason.
+/// Positions of a program where a left side almost matches, with one common reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss {
-    /// Ops of the left side that were matched.
+    /// The number of matched ops of the left side.
     pub matched: usize,
-    /// Ops of the left side.
+    /// The number of ops of the left side.
     pub ops: usize,
-    /// The part of the rule that does not fit, as it is written.
+    /// The part of the rule that does not fit, as text.
     pub part: String,
-    /// Where that stands: file and line.
+    /// The position of that part: file and line.
     pub place: String,
-    /// What is in the program instead.
+    /// The program's value at that position.
     pub reason: String,
-    /// The model parts, one for each place.
+    /// The parts of the model, one for each position.
     pub origins: Vec<Origin>,
 }
 
 impl Why {
-    /// Adds what became of the rule on another part of the program.
+    /// Adds the result of the same rule on another part of the program.
     pub fn join(&mut self, other: Why) {
         self.statistics.add(&other.statistics);
-        self.idle = self.idle.or(other.idle).filter(|_| self.statistics.changes == 0);
+        self.idle = self.idle.take().or(other.idle).filter(|_| self.statistics.changes == 0);
         self.misses = collected(self.misses.drain(..).chain(other.misses));
     }
 }
 
-/// Misses that have one reason together, the nearest first.
+/// Merges misses with the same reason. The nearest ones come first.
 fn collected(misses: impl Iterator<Item = NearMiss>) -> Vec<NearMiss> {
     let mut all: Vec<NearMiss> = Vec::new();
     for mut miss in misses {
@@ -71,10 +71,10 @@ fn collected(misses: impl Iterator<Item = NearMiss>) -> Vec<NearMiss> {
     all
 }
 
-/// Saturates a graph with all rules and looks for what the `wanted` ones lack.
+/// Saturates a graph with all rules, and explains the `wanted` ones.
 ///
 /// # Errors
-/// When dims are unbound, or a rule turns out to be wrong.
+/// If dims are unbound, or a rule turns out to be wrong.
 pub fn why(
     graph: &Graph,
     rules: &RuleSet,
@@ -89,9 +89,8 @@ pub fn why(
         let rule = &forms[0].rule;
         let statistics = statistics.iter().find(|s| s.name == rule.name).cloned().unwrap_or_default();
         let misses = near_misses(forms, &mut engine, &program);
-        let elsewhere = !rule.runs_for(options.backend.as_deref());
-        let idle = if elsewhere { Some("it runs for other backends only") } else { idle(rule, &statistics) };
-        Why { rule: rule.name.clone(), statistics, idle, entry: forms[0].pattern.entry().1.to_string(), misses }
+        let idle = rule.kept_off(&options.device).or_else(|| idle(rule, &statistics).map(str::to_string));
+        Why { rule: rule.name.clone(), statistics, idle, entry: forms[0].pattern().entry().1.to_string(), misses }
     });
     Ok(why.collect())
 }
@@ -103,27 +102,29 @@ fn idle(rule: &Rule, statistics: &RuleStatistics) -> Option<&'static str> {
         (_, 0, _) if refused == matches => {
             Some("the right side has another type than the left, or does not type-check")
         }
-        (_, 0, _) if rule.once => Some("the right side is not estimated to be cheaper at any of them"),
-        (_, 0, _) if rule.group => Some("no two of them agree in what the members of the group are to share"),
-        (_, 0, _) => Some("the right side has no value: an inexact quotient, or a number where an integer must be"),
-        (_, _, 0) => Some("all that it makes was there already"),
+        (_, 0, _) if rule.once => Some("the right side is not estimated to be cheaper at any match"),
+        (_, 0, _) if rule.group => Some("no two matches agree in the values that members of the group share"),
+        (_, 0, _) => {
+            Some("the right side has no value, because of an inexact quotient or a number where an integer must be")
+        }
+        (_, _, 0) => Some("its right sides exist in the program already"),
         _ => None,
     }
 }
 
-/// The misses at a class that got farthest.
+/// The partial matches at a class with the most matched ops.
 #[derive(Clone)]
 struct Nearest {
-    /// Ops of the left side that are still missing.
+    /// The number of unmatched ops of the left side.
     lacking: usize,
     misses: Vec<NearMiss>,
 }
 
 fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &LiveNodes) -> Vec<NearMiss> {
-    // A class that one form of the left side matches is no miss of another.
+    // A class that one form of the left side matches is not a miss of another form.
     let mut nearest: BTreeMap<Id, Option<Nearest>> = BTreeMap::new();
     for form in forms {
-        for class in classes_of(&engine.egraph, form.pattern.entry().1.ops()) {
+        for class in classes_of(&engine.egraph, form.pattern().entry().1.ops()) {
             let found = at_class(form, &mut engine.egraph, class);
             let known = nearest.entry(class).or_insert_with(|| found.clone());
             let nearer = match (&*known, &found) {
@@ -143,7 +144,7 @@ fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &LiveN
     }))
 }
 
-/// Collects what the matcher finds, and its misses that got farthest.
+/// Collects the matches of the matcher, and its partial matches with the most matched ops.
 #[derive(Default)]
 struct Collector {
     found: Vec<Match>,
@@ -168,9 +169,9 @@ impl Watch for Collector {
     }
 }
 
-/// What keeps the left side from matching at a class; none if it does match.
+/// Returns the reason why the left side does not match at a class, or `None` if it does.
 fn at_class(form: &Compiled, egraph: &mut EGraph, class: Id) -> Option<Nearest> {
-    let (rule, pattern) = (&*form.rule, &form.pattern);
+    let (rule, pattern) = (&*form.rule, form.pattern());
     let ops = crate::check::size(pattern);
     let mut collector = Collector::default();
     pattern.search(egraph, class, &mut collector);
@@ -188,7 +189,7 @@ fn at_class(form: &Compiled, egraph: &mut EGraph, class: Id) -> Option<Nearest> 
             Ok(_) => return None,
             Err(NoMatch::Mismatch(misfit, span)) => add(ops, (text(rule, &span), &span), misfit.reason(rule)),
             Err(NoMatch::Unsolved(what, span)) => {
-                add(ops, (text(rule, &span), &span), format!("{what} cannot be solved from what is there"));
+                add(ops, (text(rule, &span), &span), format!("cannot solve {what} from the program"));
             }
         }
     }
@@ -202,21 +203,21 @@ fn at_class(form: &Compiled, egraph: &mut EGraph, class: Id) -> Option<Nearest> 
     Some(Nearest { lacking, misses })
 }
 
-/// A part of the rule's file in one line.
+/// Returns a part of the rule's file in one line.
 fn text(rule: &Rule, span: &Range<usize>) -> String {
     rule.source.text[span.clone()].split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// How a node of the pattern is written, and where.
+/// Returns the text and position of a node of the pattern.
 fn part(form: &Compiled, node: usize) -> (String, &Range<usize>) {
     let rule = &*form.rule;
     let whole = &rule.roots[0].span;
-    match &form.pattern.nodes[node] {
+    match &form.pattern().nodes[node] {
         Pat::Op { call: Some((call, _)), .. } => {
-            let span = form.pattern.terms[*call].as_ref().map_or(whole, |call| &call.span);
+            let span = form.pattern().terms[*call].as_ref().map_or(whole, |call| &call.span);
             (text(rule, span), span)
         }
-        Pat::Op { op, call: None, .. } => (format!("{op}, which the legal form of the left side has"), whole),
+        Pat::Op { op, call: None, .. } => (format!("{op}, which is part of the legal form of the left side"), whole),
         Pat::Number { wanted: Some(x) } => (format!("the number {}", x.value), whole),
         Pat::Number { wanted: None } => ("a number".into(), whole),
         Pat::Tensor { .. } => {
@@ -226,7 +227,7 @@ fn part(form: &Compiled, node: usize) -> (String, &Range<usize>) {
     }
 }
 
-/// The type of a class, and the ops that compute it.
+/// Returns the type of a class, and the ops that compute it.
 fn described(egraph: &EGraph, class: Id) -> String {
     let class = &egraph[class];
     let mut ops: Vec<&str> = class.nodes.iter().map(|n| n.op.name()).collect();
@@ -236,7 +237,7 @@ fn described(egraph: &EGraph, class: Id) -> String {
 }
 
 impl Miss {
-    /// The node of the pattern, and what is in its place.
+    /// Returns the node of the pattern, and the program's value in its place.
     fn reason(&self, form: &Compiled, egraph: &EGraph) -> (usize, String) {
         match *self {
             Miss::Operands { node, has } => (node, format!("there with {has} operands")),
@@ -245,12 +246,12 @@ impl Miss {
                 (node, format!("there with :{name} {}", egraph.analysis.attrs(head)[attr]))
             }
             Miss::Other { node, class } => {
-                (node, format!("stands here for another value than elsewhere: {}", described(egraph, class)))
+                (node, format!("is bound to another value elsewhere; here it is {}", described(egraph, class)))
             }
             Miss::Class { node, class } => {
                 let data = &egraph[class].data;
                 let there = described(egraph, class);
-                let reason = match &form.pattern.nodes[node] {
+                let reason = match &form.pattern().nodes[node] {
                     Pat::Op { .. } => format!("there is {there}"),
                     Pat::Tensor { constant: true, .. } if !data.constant => format!("{there} depends on an input"),
                     Pat::Tensor { varied: true, .. } if data.scalar.is_some() => format!("{there} is one number"),
@@ -275,7 +276,7 @@ impl GuardMisfit {
                 "`{observer}` observes this value, so only `exact` rules apply; this one promises {}",
                 rule.contract
             ),
-            GuardMisfit::Left => "what matches has other types than the left side as it is written".into(),
+            GuardMisfit::Left => "the match has other types than the left side as it is written".into(),
         }
     }
 }

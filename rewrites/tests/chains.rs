@@ -1,9 +1,10 @@
-//! Chains in which every value is one of every prefix: what rules find grows with the program, not with its square or cube.
+//! Tests chains in which every value may be computed from every prefix. The work of rules must grow with the program,
+//! not with its square or cube.
 
 use eutectic_ir::{DType, Graph, NodeId, Tensor, Type};
 use eutectic_rewrites::{Choice, Options, Rewritten, RuleSet, Stop, optimize};
 
-/// A step of a chain: the next value of this one, at this place.
+/// A step of a chain: returns the next value, from the last one and its place.
 type Step = fn(&mut Graph, NodeId, usize) -> NodeId;
 
 const FAMILIES: &[(&str, Step)] = &[
@@ -47,7 +48,7 @@ fn scaled(graph: &mut Graph, x: NodeId, n: usize) -> NodeId {
     graph.apply("mul", &[x, c], &[]).unwrap()
 }
 
-/// A chain with an output after each step.
+/// Adds a chain with an output after each step.
 fn chain(graph: &mut Graph, name: &str, step: Step, steps: usize) {
     let of = if name == "slices of slices" { 2000 } else { 64 };
     let mut at = graph.input("x", vector(of)).unwrap();

@@ -1,4 +1,5 @@
-//! Ops that files declare: their results, the places where they may occur, and the errors of wrong declarations.
+//! Tests ops that files declare: their results, the positions where they may occur, and the errors of wrong
+//! declarations.
 
 use std::fmt::Write;
 
@@ -65,7 +66,7 @@ fn matrix(graph: &mut Graph) -> NodeId {
 fn a_graph_declares_and_uses_an_op_that_is_evaluated_by_its_definition() {
     let graph = graph(&format!("{SQUARED_RELU}(graph \"g\" (input x f32[4]) (output y (my/squared-relu x)))"));
     assert_eq!(results(&graph, &[("x", &[4], &[-2.0, 0.5, 3.0, -0.0])]), [0.0, 0.25, 9.0, 0.0]);
-    // max, and one product
+    // The maximum and one product
     assert!(graph.nodes().any(|(_, n)| n.op.flops(&n.attrs, &[graph.ty(NodeId(0))], &n.ty) >= 8.0));
 }
 
@@ -91,7 +92,7 @@ fn a_graph_prints_with_its_ops_and_reads_back() {
         "(op my/twice (forall (F float) (?x F[A..])) (result F[A..]) (is (my/squared-relu (my/squared-relu ?x))))\n";
     let text = format!("{twice}{SQUARED_RELU}{bodies}");
     let wrong = read_graph(&source(&text), &Ops::default()).map_err(|errors| shown(&errors));
-    // A body is a graph, which may name the file's ops.
+    // The body is a graph, which may use the file's ops.
     let graph = wrong.unwrap();
     let printed = text::print(&graph, text::Style::default());
     assert!(printed.find("(op my/squared-relu").unwrap() < printed.find("(op my/twice").unwrap(), "{printed}");
@@ -127,7 +128,7 @@ fn an_op_is_applied_from_rust() {
     assert!(Op::named("my/squared-relu").is_none() && Op::all().all(|op| op.declared().is_none()));
 }
 
-/// The names of the rules that changed something, and the ops of the output's class.
+/// Returns the names of the rules that changed something, and the ops of the output's class.
 fn rewritten(graph: &Graph, rules: &RuleSet) -> (Vec<String>, Vec<String>) {
     let all = RuleSet::embedded().unwrap().and(rules.clone()).unwrap().choose(&Choice::default()).unwrap();
     let rewritten = optimize(graph, &all, &Options::default()).unwrap();
@@ -169,7 +170,7 @@ fn the_ops_of_a_graph_bring_their_rules() {
     let own = graph(&format!("{SQUARED_RELU}(graph \"g\" (input x f32[4]) (output y (my/squared-relu x)))"));
     let (fired, _) = rewritten(&own, &RuleSet::default());
     assert!(fired.iter().any(|rule| rule == "decompose/my/squared-relu"), "{fired:?}");
-    // The same declaration in rules is the same op, another one is refused.
+    // The same declaration in rules is the same op. A different one is refused.
     let (fired, _) = rewritten(&own, &rules(SQUARED_RELU));
     assert!(fired.iter().any(|rule| rule == "decompose/my/squared-relu"), "{fired:?}");
     let other = rules(&SQUARED_RELU.replace("relu)))", "tanh)))"));
@@ -196,7 +197,7 @@ fn an_observed_op_hands_observation_on_as_its_definition_does() {
 
 #[test]
 fn the_declared_type_is_that_of_the_definition() {
-    // Narrower or wider than what the definition gives.
+    // The declared types may be narrower or wider than the definition's.
     let op = |forall: &str, result: &str, is: &str| {
         told(&format!(";; wrong\n(op my/wrong (forall {forall})\n  (result {result})\n  (is {is}))\n"))
     };
@@ -208,7 +209,7 @@ fn the_declared_type_is_that_of_the_definition() {
     assert!(text.contains("my/wrong: ") && text.contains("mine.rules:4:7"), "{text}");
     let text = op("(F float) (?x F[A..])", "F[A.. N]", "(neg ?x)");
     assert!(text.contains("my/wrong: ") && text.contains("mine.rules:"), "{text}");
-    // A definition that holds for some operands only refuses the others where the op is applied.
+    // An op whose definition holds for some operands only refuses the others when it is applied.
     let halves = "(op my/halves (forall (F float) (?x F[A.. N])) (result F[A.. N])
       (is (concat (slice ?x :axis -1 :at 0 :len (/ N 2) :step 1) (slice ?x :axis -1 :at (/ N 2) :len (/ N 2) :step 1) :axis -1)))";
     let made = |n: usize| {
@@ -242,15 +243,15 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ("(?x F[A..])", "(?x F[A..]) (?k float)", &["`?k` is declared and not used", "remove it"]),
         ("(F float)", "(F float) (G any)", &["`G` is declared and not used"]),
         ("(?x F[A..])", "", &["it has no operand"]),
-        ("(?x F[A..])", "(?x F[A..] const)", &["an operand of an op is any tensor of its type"]),
-        ("(?x F[A..])", "(?x F[A..]) (?k folat)", &["this is no kind of attribute", "did you mean `float`?"]),
-        ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is no value of the attribute"]),
-        ("(?x F[A..])", "(?x F[A..]) (?k float 2.0)", &["only a default stands here", ":default"]),
+        ("(?x F[A..])", "(?x F[A..] const)", &["an operand is declared by its type only"]),
+        ("(?x F[A..])", "(?x F[A..]) (?k folat)", &["this is not a kind of attribute", "did you mean `float`?"]),
+        ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is not a value of the attribute"]),
+        ("(?x F[A..])", "(?x F[A..]) (?k float 2.0)", &["only a default may follow the kind", ":default"]),
         ("(?x F[A..])", "(?x F[A..]) (?k axes :default [-1])", &["has no default"]),
         ("(?x F[A..])", "(near ?x 1.0)", &["cannot use this declaration in an op"]),
-        ("(F float)", "(F flaot)", &["this is no class of element types", "did you mean `float`?"]),
+        ("(F float)", "(F flaot)", &["this is not a class of element types", "did you mean `float`?"]),
         ("(result F[A..])", "", &["it has no `result`"]),
-        ("(result F[A..])", "(resutl F[A..])", &["this does not belong in an op", "did you mean `result`?"]),
+        ("(result F[A..])", "(resutl F[A..])", &["this is not a part of an op", "did you mean `result`?"]),
         (
             "(result F[A..])",
             "(result F[A..]) (onnx com.me)",
@@ -293,7 +294,7 @@ fn names_clash_and_circles_are_told_once() {
     assert!(later.contains("there is an op of this name already"), "{later}");
 }
 
-/// Returns declarations of a chain of ops, each made of the one before by `body`.
+/// Returns declarations of a chain of ops, each defined by the one before in `body`.
 fn chain(length: usize, body: &str) -> String {
     let op = |n: usize| {
         let before = if n == 0 { "neg".into() } else { format!("my/a{}", n - 1) };

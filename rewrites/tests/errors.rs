@@ -1,4 +1,4 @@
-//! What a user reads when a rule file is wrong: each message, with its place, caret and help.
+//! Tests the messages on wrong rule files: each with its position, caret and help.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ fn shown(errors: &Errors) -> String {
     text.lines().map(|l| l.trim_end().to_string() + "\n").collect()
 }
 
-/// Each case: its name and the rule file.
+/// Returns each case: its name and the rule file.
 fn cases() -> Vec<(&'static str, String)> {
     let right = |with: &str| SOUND.replace("(linear ?x ?w ?b :act none)", with);
     let act = ";; a name\n(rule fuse/act (forall (F float) (?x F[A..])) (=> (act ?x) ?x) (eq exact))\n";
@@ -80,7 +80,7 @@ fn messages_are_as_they_are_pinned() {
     }
 }
 
-/// Writes the pages anew: `cargo test -p eutectic-rewrites --test errors -- --ignored`; then read the difference.
+/// Rewrites the pages: `cargo test -p eutectic-rewrites --test errors -- --ignored`. Review the difference afterwards.
 #[test]
 #[ignore = "writes tests/errors/*.txt"]
 fn pin_messages() {
@@ -139,12 +139,12 @@ fn random_bytes_are_an_error() {
     let directory = std::env::temp_dir().join(format!("eutectic-random-rules-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join("noise.rules"), [0xff, 0xfe, 0x28, 0x00, 0x80]).unwrap();
-    let result = RuleSet::load_dir(&directory);
+    let result = RuleSet::load(&directory);
     std::fs::remove_dir_all(&directory).unwrap();
     assert!(matches!(result, Err(LoadError::Read { .. })));
 }
 
-/// Relations draw instances around the numbers of a rule's text, whatever these are.
+/// Relations draw instances near any numbers of a rule's text.
 #[test]
 fn no_number_of_a_relation_is_too_large() {
     let relations = [

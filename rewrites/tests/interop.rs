@@ -1,4 +1,5 @@
-//! The engine against egg's own: random small programs, saturated both ways, come to the same classes, nodes and costs.
+//! Compares the engine with egg's runner: random small programs, saturated both ways, have the same classes, nodes and
+//! costs.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +12,10 @@ use eutectic_rewrites::{
     interop::{self, EGraph, Facts, InternedNode},
 };
 
-/// Programs in CI; the ignored test takes more.
+/// The number of programs in CI. The ignored test uses more.
 const PROGRAMS: u64 = 60;
 
-/// A program of some ops over two inputs, a parameter and some numbers.
+/// Returns a program of some ops over two inputs, a parameter and some numbers.
 fn program(seed: u64) -> Graph {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut graph = Graph::new(format!("random {seed}"));
@@ -64,7 +65,7 @@ fn rules() -> RuleSet {
     interop::single(&RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap())
 }
 
-/// A cost that tells ops apart.
+/// A cost that distinguishes ops.
 struct Weighed;
 
 impl CostFunction<InternedNode> for Weighed {
@@ -76,8 +77,8 @@ impl CostFunction<InternedNode> for Weighed {
     }
 }
 
-/// What a saturated e-graph amounts to: which of the program's nodes are equal, how many classes and nodes there are, and what the
-/// cheapest form of each output costs.
+/// The result of a saturation: the equal nodes of the program, the number of classes and nodes, and the cost of each
+/// output's cheapest form.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     equal: BTreeSet<(usize, usize)>,
@@ -96,13 +97,14 @@ fn outcome(graph: &Graph, egraph: &EGraph, class: &[Option<Id>]) -> Outcome {
         let id = found[node.0 as usize].unwrap();
         (size.find_best_cost(id), depth.find_best_cost(id), weighed.find_best_cost(id))
     });
-    // A value that would be computed from itself is refused where that is seen; that it is may come later.
+    // The engine refuses an e-node that has its own class as an operand, if this is known when the e-node is added. A
+    // later union of classes can still produce one, so they are not counted.
     let from_itself = |class: Id, node: &InternedNode| node.children.iter().any(|child| egraph.find(*child) == class);
     let nodes = egraph.classes().map(|c| c.nodes.iter().filter(|node| !from_itself(c.id, node)).count()).sum();
     Outcome { equal, classes: egraph.number_of_classes(), nodes, costs: costs.collect() }
 }
 
-/// Saturated by egg; `None` where it does not come to rest within the limits.
+/// Saturates a graph by egg. Returns `None` if that does not terminate within the limits.
 fn by_egg(graph: &Graph, rules: &RuleSet, backoff: bool) -> Option<Outcome> {
     let (egraph, class) = interop::egraph(graph).unwrap();
     let runner =
@@ -112,12 +114,12 @@ fn by_egg(graph: &Graph, rules: &RuleSet, backoff: bool) -> Option<Outcome> {
         true => runner.with_scheduler(BackoffScheduler::default()),
         false => runner.with_scheduler(SimpleScheduler),
     };
-    let runner = runner.run(&interop::rewrites(rules, Phase::Templates));
+    let runner = runner.run(&interop::rewrites(rules, &Phase::Templates));
     assert_eq!(runner.egraph.analysis.conflict(), None, "{}", graph.name);
     matches!(runner.stop_reason, Some(StopReason::Saturated)).then(|| outcome(graph, &runner.egraph, &class))
 }
 
-/// Compares the engine and egg on programs; how many of them came to rest both ways.
+/// Compares the engine and egg on programs. Returns the number of programs on which both terminated.
 fn compare(seeds: impl Iterator<Item = u64>) -> usize {
     let rules = rules();
     let limits = EngineLimits { applications: usize::MAX, nodes: 2000, iterations: 200, matches: 100_000 };

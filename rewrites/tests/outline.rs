@@ -1,4 +1,4 @@
-//! Outlining: which cuts are found, and that the calls compute what the graph computes.
+//! Tests outlining: the cuts that are found, and that the calls compute the same values as the graph.
 
 mod packs_models;
 
@@ -34,7 +34,7 @@ impl Numbering {
     }
 }
 
-/// Stamps out the calls in order and checks that every output is the computation that the graph says.
+/// Expands the calls in order and checks that every output is the graph's computation.
 fn check(graph: &Graph, outlined: &Outlined) {
     let mut numbering = Numbering::default();
     let expected = numbering.graph(graph, &|_| None);
@@ -67,7 +67,7 @@ fn check(graph: &Graph, outlined: &Outlined) {
     }
 }
 
-/// How often each block is called.
+/// Returns how often each block is called.
 fn counts(outlined: &Outlined) -> Vec<usize> {
     (0..outlined.blocks.len()).map(|b| outlined.calls.iter().filter(|c| c.block == b).count()).collect()
 }
@@ -110,7 +110,7 @@ fn the_cut_is_where_it_is_stored_anyway() {
             graph.nodes().filter(|(_, n)| reads(n)).count()
         };
         assert_eq!(readers(post.calls[1].outputs[0]), 3, "queries, keys and values read it");
-        // What the norm after the feed-forward block ends with, not its middle.
+        // The end of the norm after the feed-forward block, not its middle.
         assert_eq!(graph.node(post.calls[0].outputs[0]).origin.path(), "");
     }
 }
@@ -140,7 +140,7 @@ fn nothing_repeats_nothing_is_cut() {
 
 #[test]
 fn every_encoder_has_its_own_cuts() {
-    // Two stacks of different depth and form, one after the other.
+    // Two stacks of different depth and form follow each other.
     let mut b = Builder { g: Encoder { layers: 3, ..Encoder::SMALL }.build(), e: Encoder::SMALL };
     let mut x = b.g.outputs()[0].1;
     for i in 0..4 {
@@ -176,7 +176,7 @@ fn many_layers_are_one_block() {
     assert_eq!(counts(&outline(&graph)), [1, 48, 1]);
 }
 
-/// Runs the calls in order with the interpreter; the values of the program's outputs.
+/// Runs the calls in order in the interpreter, and returns the program's outputs.
 fn run(graph: &Graph, outlined: &Outlined) -> Vec<Tensor> {
     let mut have: HashMap<NodeId, Tensor> = HashMap::new();
     for (id, node) in graph.nodes() {
@@ -228,7 +228,7 @@ fn the_calls_compute_what_the_graph_computes() {
         let outlined = outline(&b.g);
         check(&b.g, &outlined);
         let direct = run(&b.g, &whole(&b.g));
-        // What crosses a cut is rounded to f32 here.
+        // Values that cross a cut are rounded to f32 here.
         for (a, b) in run(&b.g, &outlined).iter().zip(&direct) {
             let far = a.to_f64().iter().zip(b.to_f64()).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
             assert!(a.ty() == b.ty() && far < 1e-5, "seed {seed}: off by {far}");

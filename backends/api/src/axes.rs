@@ -1,20 +1,23 @@
 //! Axes of iteration domains: the groups that the bodies of a kernel share, and their normal form.
 //!
-//! A kernel is in normal form when
+//! A kernel is in normal form if
 //!
-//! - no map divides a coordinate where splitting its axis would do away with the division (an axis of 32 heads of which `h/4` reads
-//!   the keys is 8 × 4, and the keys do not depend on the second of these);
-//! - no load divides what its guards say enough of;
+//! - no map divides a coordinate where splitting its axis would remove the division (an axis of 32 heads whose keys are
+//!   read at `h/4` becomes 8 × 4, and the keys do not depend on the second axis);
+//! - no load divides a coordinate where its guards make the division unnecessary;
 //! - no axis has extent 1;
-//! - no two neighbouring axes of a group could be one axis without a map getting a division;
-//! - no product whose rows are one axis of a matrix has more of these than [`FEW`] and no more columns than that: it is the product of its
-//!   operands transposed, which has few rows. Windows, and rows of several axes, stay rows: backends store columns as one axis.
+//! - no two neighbouring axes of a group could be merged without adding a division to a map;
+//! - no product with one axis of strided rows has more than [`FEW`] rows and at most [`FEW`] columns. Such a product is
+//!   replaced by that of the transposed operands, which has few rows. Windows, and rows of several axes, stay rows,
+//!   because backends store columns as one axis.
 //!
-//! An axis whose extent is another in each run stays one whatever it can be, and is never the inner one of two that are merged: a
-//! run has its first points, and these would lie apart. It is split where its extent is divisible at every length.
+//! An axis with an extent at run time is not removed, whatever its extent may be, and is never the inner one of two
+//! merged axes: a run has the first points of the axis, which would not be contiguous. It is split if its extent is
+//! divisible at every length.
 //!
-//! What an anchor does is the same along all axes of a group, so that this changes no result. [`Kernel::normalise`] is where all of
-//! this is decided: lowering emits kernels in normal form, and backends use [`normalise`] for the kernels that they make themselves.
+//! An anchor treats all axes of a group alike, so that the normal form changes no result. [`Kernel::normalise`] makes
+//! all of these decisions: lowering emits kernels in normal form, and backends use [`normalise`] for the kernels that
+//! they build.
 
 use eutectic_ir::{
     DType, Dim,
@@ -30,7 +33,7 @@ use crate::{
     reach::{mentioned, points},
 };
 
-/// Rows of a product, at most, that are few: it takes as long as reading what they are multiplied with.
+/// The maximal number of rows of a product that is memory-bound: it takes as long as reading the right operand.
 pub const FEW: usize = 8;
 
 impl Kernel {
@@ -52,8 +55,8 @@ impl Kernel {
     }
 }
 
-/// Returns whether a load over a domain is affine, has no guards, and reads no element twice along the axes that it mentions. Windows that
-/// overlap do; an operand that is broadcast does not.
+/// Returns whether a load over a domain is affine, has no guards, and reads no element twice along the axes that it
+/// mentions. A broadcast operand qualifies; overlapping windows do not.
 pub fn is_load_of_matrix(load: &Load, domain: &[usize], slots: &[(DType, usize)]) -> bool {
     let is_affine = load.guards.is_empty() && load.at.affine(domain.len()).is_some();
     is_affine && points(domain, mentioned(&load.at)) <= slots[load.slot].1 as f64
@@ -70,33 +73,33 @@ pub struct Nest {
     pub instrs: Vec<Instr>,
     /// The values that go into an anchor.
     pub results: Vec<ValueId>,
-    /// What is written.
+    /// The stores.
     pub stores: Vec<Store>,
 }
 
 impl Nest {
-    /// A body and its stores.
+    /// Returns a body and its stores.
     pub fn new(body: &Body, stores: &[Store]) -> Nest {
         Nest { stores: stores.to_vec(), ..Nest::of(body.clone()) }
     }
 
-    /// A body that stores nothing.
+    /// Returns a body that stores nothing.
     pub fn of(body: Body) -> Nest {
         let Body { domain, lengths, instrs, results } = body;
         Nest { domain, lengths, instrs, results, stores: Vec::new() }
     }
 
-    /// The extent of an axis, if it is another in each run.
+    /// Returns the extent of an axis, if it is another in each run.
     pub fn length(&self, axis: usize) -> Option<&Dim> {
         self.lengths.iter().find(|(of, _)| *of == axis).map(|(_, length)| length)
     }
 
-    /// Every index map.
+    /// Returns every index map.
     pub fn indices(&self) -> impl Iterator<Item = &Index> {
         self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().flat_map(Store::maps))
     }
 
-    /// The buffers that it reads and writes.
+    /// Returns the buffers that it reads and writes.
     pub fn slots(&self) -> Vec<Slot> {
         let load = |i: &Instr| if let Instr::Load(load) = i { Some(load.slot) } else { None };
         let mut slots: Vec<_> = self.instrs.iter().filter_map(load).chain(self.stores.iter().map(|s| s.slot)).collect();
@@ -105,7 +108,7 @@ impl Nest {
         slots
     }
 
-    /// Simplifies maps of loads by their guards: where they do not hold, nothing is read.
+    /// Simplifies the index maps of loads by their guards: nothing is read where these do not hold.
     fn simplify_under_guards(&mut self) {
         let loads = self.instrs.iter_mut().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
         for load in loads.filter(|load| !load.guards.is_empty() && divisions(&load.at) > 0) {
@@ -113,14 +116,15 @@ impl Nest {
         }
     }
 
-    /// Whether anything depends on an axis; everything does on one without points, for then there is nothing to evaluate, and where writes
-    /// are combined, for then it counts how many there are.
+    /// Returns whether a result depends on an axis. That is always so for an empty axis, because nothing is computed
+    /// then, and for combining stores, because the extent counts the combined values.
     pub fn depends_on(&self, axis: usize) -> bool {
         let counts = |store: &Store| matches!(store.writes, Writes::Combined(_));
         self.domain[axis] == 0 || self.stores.iter().any(counts) || self.indices().any(|i| i.mentions(axis))
     }
 
-    /// The same over another domain: coordinate `n` is `at[n]`, a map over `domain`, of which some axes vary.
+    /// Replaces the domain: coordinate `n` becomes `at[n]`, a map over `domain`. `lengths` are the axes of the new
+    /// domain with extents at run time.
     fn substitute(&mut self, at: &[Index], domain: Vec<usize>, lengths: Vec<(usize, Dim)>) {
         let change = |i: &Index| i.substitute(at, &|v| Index::atom(Atom::Value(v)), &domain);
         self.instrs.iter_mut().flat_map(Instr::maps_mut).for_each(|map| *map = change(map));
@@ -128,17 +132,17 @@ impl Nest {
         (self.domain, self.lengths) = (domain, lengths);
     }
 
-    /// The axes that vary, where each is number `to(axis)` of another domain, or is none there.
+    /// Returns the axes with extents at run time, numbered by `to`; axes for which `to` gives `None` are left out.
     fn lengths_at(&self, to: impl Fn(usize) -> Option<usize>) -> Vec<(usize, Dim)> {
         self.lengths.iter().filter_map(|(axis, length)| Some((to(*axis)?, length.clone()))).collect()
     }
 
-    /// How many divisions and remainders the maps hold.
+    /// Returns how many divisions and remainders the maps hold.
     pub fn divisions(&self) -> usize {
         self.indices().map(divisions).sum()
     }
 
-    /// Without an axis on which nothing depends or whose extent is 1.
+    /// Returns the nest without an axis of extent 1, or without one that nothing depends on.
     pub fn without(&self, axis: usize) -> Nest {
         let mut domain = self.domain.clone();
         domain.remove(axis);
@@ -148,14 +152,14 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
-    /// With axis `order[n]` as axis `n`.
+    /// Returns the nest with axis `order[n]` as axis `n`.
     pub fn permuted(&self, order: &[usize]) -> Nest {
         let to = |axis: usize| order.iter().position(|&from| from == axis);
         let at: Vec<_> = (0..order.len()).filter_map(to).map(Index::coord).collect();
         self.with(&at, order.iter().map(|&axis| self.domain[axis]).collect(), self.lengths_at(to))
     }
 
-    /// With one more axis, on which nothing depends, before `axis`.
+    /// Returns the nest with a new axis before `axis`, which nothing depends on.
     pub fn repeated(&self, axis: usize, extent: usize) -> Nest {
         let mut domain = self.domain.clone();
         domain.insert(axis, extent);
@@ -164,7 +168,8 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
-    /// With `count` axes from `first` on as one axis; of none, as an axis of extent 1. Maps get divisions where they must.
+    /// Returns the nest with `count` axes from `first` on merged into one; for no axes, with a new axis of extent 1.
+    /// Maps get divisions where necessary.
     pub fn flat(&self, first: usize, count: usize) -> Nest {
         match count {
             0 => self.repeated(first, 1),
@@ -173,19 +178,19 @@ impl Nest {
         }
     }
 
-    /// As [`Nest::flat`], if no map gets a division by that.
+    /// Returns the result of [`Nest::flat`], if it adds no division to a map.
     pub fn merged(&self, first: usize, count: usize) -> Option<Nest> {
         let can = (1..count).all(|n| self.reads_as_one(first + n - 1, first + n));
         can.then(|| self.flat(first, count))
     }
 
-    /// Whether every map reads an axis and a later one, with nothing in between, as a single axis.
+    /// Returns whether every map reads two axes, and those between them, as one contiguous axis.
     fn reads_as_one(&self, outer: usize, inner: usize) -> bool {
         let extent = self.domain[inner] as i64;
         self.indices().all(|map| reads_as_one(map, outer, inner, extent))
     }
 
-    /// With `axis` and the next one as one axis.
+    /// Returns the nest with `axis` and the next axis merged.
     fn joined(&self, axis: usize) -> Nest {
         let inner = self.domain[axis + 1];
         let mut domain = self.domain.clone();
@@ -206,7 +211,8 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
-    /// With `axis` as two axes, the inner one of extent `by`, which may reach beyond the end of the last of the outer one.
+    /// Returns the nest with `axis` split in two, the inner one of extent `by`. If `by` does not divide the extent, the
+    /// last inner axis reaches beyond the end.
     pub fn split(&self, axis: usize, by: usize) -> Nest {
         let mut domain = self.domain.clone();
         domain.splice(axis..=axis, [self.domain[axis].div_ceil(by), by]);
@@ -220,7 +226,7 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
-    /// Returns the nest with two axes in each other's place.
+    /// Returns the nest with two axes exchanged.
     #[must_use]
     pub fn swapped(&self, a: usize, b: usize) -> Nest {
         let mut domain = self.domain.clone();
@@ -249,14 +255,23 @@ fn divisions(map: &Index) -> usize {
     map.terms.iter().map(|(atom, _)| of(atom)).sum()
 }
 
-/// The axes whose coordinate a map over a domain divides by a divisor of their extent, each with the divisor.
-pub fn places_to_split(map: &Index, domain: &[usize], places: &mut Vec<(usize, usize)>) {
+/// A split of an axis, whose inner part has this extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisSplit {
+    /// The axis.
+    pub axis: usize,
+    /// The extent of its inner part, a divisor of the axis's extent.
+    pub by: usize,
+}
+
+/// Collects the splits of axes whose coordinate a map over a domain divides by a divisor of their extent.
+pub fn places_to_split(map: &Index, domain: &[usize], places: &mut Vec<AxisSplit>) {
     for (atom, _) in &map.terms {
         let (Atom::Div(inner, by) | Atom::Mod(inner, by)) = atom else { continue };
         match (inner.terms.as_slice(), inner.constant, usize::try_from(*by)) {
             ([(Atom::Coord(axis), 1)], 0, Ok(by)) => {
                 if by > 1 && by < domain[*axis] && domain[*axis].is_multiple_of(by) {
-                    places.push((*axis, by));
+                    places.push(AxisSplit { axis: *axis, by });
                 }
             }
             _ => places_to_split(inner, domain, places),
@@ -264,8 +279,8 @@ pub fn places_to_split(map: &Index, domain: &[usize], places: &mut Vec<(usize, u
     }
 }
 
-/// Whether a map reads two axes as one, the inner one of `extent`: it moves by as much from the end of the inner axis to its next
-/// beginning as from one of its points to the next.
+/// Returns whether a map reads two axes as one, the inner one of `extent`: it moves by as much from the end of the
+/// inner axis to its next beginning as from one of its points to the next.
 fn reads_as_one(map: &Index, outer: usize, inner: usize, extent: i64) -> bool {
     let mut strides = [0; 2];
     for (atom, c) in &map.terms {
@@ -279,23 +294,25 @@ fn reads_as_one(map: &Index, outer: usize, inner: usize, extent: i64) -> bool {
     strides[0] == strides[1] * extent
 }
 
-/// Brings nests that share groups of axes into normal form; `groups` says how many axes each has, and is brought up to date.
+/// Brings nests that share groups of axes into normal form. `groups` has the number of axes of each group, and is
+/// updated.
 pub fn normalise(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     split(nests, layouts, groups);
     nests.iter_mut().for_each(Nest::simplify_under_guards);
     merge(nests, layouts, groups);
 }
 
-/// What decides of a nest which axes are split: its coordinates, and each map that divides one, as the instructions of a nest.
+/// The facts about a nest that decide which axes are split: its coordinates, and each map that divides one, as
+/// instructions.
 #[derive(Clone)]
-struct Outline {
+struct AxisSplitProbe {
     nest: Nest,
-    /// How many of the nest's maps each instruction stands for; a coordinate for none.
+    /// The number of the nest's maps that each instruction stands for; 0 for a coordinate.
     stands_for: Vec<usize>,
 }
 
-impl Outline {
-    fn of(nest: &Nest) -> Outline {
+impl AxisSplitProbe {
+    fn of(nest: &Nest) -> AxisSplitProbe {
         let mut maps: Vec<Index> = (0..nest.domain.len()).map(Index::coord).collect();
         let mut stands_for = vec![0; maps.len()];
         let mut known: FxHashMap<&Index, usize> = FxHashMap::default();
@@ -309,10 +326,10 @@ impl Outline {
         }
         let instrs = maps.into_iter().map(|index| Instr::Coordinate { index, dtype: DType::I64 }).collect();
         let (domain, lengths) = (nest.domain.clone(), nest.lengths.clone());
-        Outline { nest: Nest { domain, lengths, instrs, ..Nest::default() }, stands_for }
+        AxisSplitProbe { nest: Nest { domain, lengths, instrs, ..Nest::default() }, stands_for }
     }
 
-    /// How many divisions and remainders the maps of the whole nest hold.
+    /// Returns how many divisions and remainders the maps of the whole nest hold.
     fn divisions(&self) -> usize {
         self.nest.indices().zip(&self.stands_for).map(|(map, times)| times * divisions(map)).sum()
     }
@@ -323,33 +340,33 @@ fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     if nests.iter().flat_map(Nest::indices).all(|map| divisions(map) == 0) {
         return;
     }
-    let mut outlines: Vec<Outline> = nests.iter().map(Outline::of).collect();
-    let mut before = outlines.iter().map(Outline::divisions).sum::<usize>();
+    let mut outlines: Vec<AxisSplitProbe> = nests.iter().map(AxisSplitProbe::of).collect();
+    let mut before = outlines.iter().map(AxisSplitProbe::divisions).sum::<usize>();
     while before > 0 {
         let mut places = Vec::new();
-        for (Outline { nest, .. }, layout) in outlines.iter().zip(layouts) {
+        for (AxisSplitProbe { nest, .. }, layout) in outlines.iter().zip(layouts) {
             let mut of_nest = Vec::new();
             nest.indices().for_each(|map| places_to_split(map, &nest.domain, &mut of_nest));
-            of_nest.retain(|(axis, by)| nest.length(*axis).is_none_or(|n| n.checked_div(&Dim::from(*by)).is_some()));
+            of_nest.retain(|at| nest.length(at.axis).is_none_or(|n| n.checked_div(&Dim::from(at.by)).is_some()));
             let owners = || layout.iter().flat_map(|&group| (0..groups[group]).map(move |axis| (group, axis)));
-            places.extend(of_nest.into_iter().filter_map(|(axis, by)| Some((owners().nth(axis)?, by))));
+            places.extend(of_nest.into_iter().filter_map(|at| Some((owners().nth(at.axis)?, at.by))));
         }
         places.sort_unstable();
         places.dedup();
         let simpler = places.into_iter().find_map(|((group, axis), by)| {
             let new = outlines.iter().zip(layouts).map(|(outline, layout)| match place(layout, groups, group) {
-                Some(first) => Outline { nest: outline.nest.split(first + axis, by), ..outline.clone() },
+                Some(first) => AxisSplitProbe { nest: outline.nest.split(first + axis, by), ..outline.clone() },
                 None => outline.clone(),
             });
-            let new: Vec<Outline> = new.collect();
-            let left = new.iter().map(Outline::divisions).sum();
+            let new: Vec<AxisSplitProbe> = new.collect();
+            let left = new.iter().map(AxisSplitProbe::divisions).sum();
             (left < before).then_some((group, new, left))
         });
         let Some((group, new, left)) = simpler else { break };
         groups[group] += 1;
         (outlines, before) = (new, left);
     }
-    for (nest, Outline { nest: outline, .. }) in nests.iter_mut().zip(outlines) {
+    for (nest, AxisSplitProbe { nest: outline, .. }) in nests.iter_mut().zip(outlines) {
         if outline.domain.len() > nest.domain.len() {
             let at: Vec<Index> = outline.indices().take(nest.domain.len()).cloned().collect();
             nest.substitute(&at, outline.domain, outline.lengths);
@@ -357,8 +374,8 @@ fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     }
 }
 
-/// An axis that stays: the innermost of those that it consists of, its extent, and what that is in each run if it varies.
-struct Stay {
+/// An axis of the normal form: the innermost of the merged axes, its extent, and the extent at run time if it varies.
+struct MergedAxis {
     inner: usize,
     extent: usize,
     length: Option<Dim>,
@@ -366,14 +383,14 @@ struct Stay {
 
 /// Leaves out axes of extent 1, and merges neighbours that every map reads as one axis.
 fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
-    // Of each group, the axes that stay.
-    let stay: Vec<Vec<Stay>> = (0..groups.len())
+    // The remaining axes of each group.
+    let stay: Vec<Vec<MergedAxis>> = (0..groups.len())
         .map(|group| {
             let members: Vec<(usize, &Nest)> =
                 nests.iter().zip(layouts).filter_map(|(n, layout)| Some((place(layout, groups, group)?, n))).collect();
             let Some((first, nest)) = members.first() else { return Vec::new() };
             let axes = (0..groups[group]).map(|n| (n, nest.domain[first + n], nest.length(first + n)));
-            let mut stay: Vec<Stay> = Vec::new();
+            let mut stay: Vec<MergedAxis> = Vec::new();
             for (axis, extent, length) in axes.filter(|(_, extent, length)| *extent != 1 || length.is_some()) {
                 let as_one =
                     |outer: usize| members.iter().all(|(first, nest)| nest.reads_as_one(first + outer, first + axis));
@@ -382,7 +399,7 @@ fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
                         outer.length = outer.length.take().map(|length| &length * &Dim::from(extent));
                         (outer.inner, outer.extent) = (axis, outer.extent * extent);
                     }
-                    _ => stay.push(Stay { inner: axis, extent, length: length.cloned() }),
+                    _ => stay.push(MergedAxis { inner: axis, extent, length: length.cloned() }),
                 }
             }
             stay
@@ -402,7 +419,7 @@ fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
                         at.push(Index::coord(domain.len()));
                         domain.push(stay.extent);
                     }
-                    // What maps make of it is in the stride of the axis that it was merged into.
+                    // The stride of the merged axis accounts for this axis.
                     None => at.push(Index::default()),
                 }
             }

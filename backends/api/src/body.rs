@@ -12,27 +12,28 @@ use eutectic_ir::{
 pub type Slot = usize;
 /// The number of an instruction in a [`Body`].
 pub type ValueId = usize;
-/// The number of a check of ids that cannot fail, or that no op asks for.
+/// The number of a check of ids that cannot fail, or that no op requires.
 pub const NO_CHECK: usize = u32::MAX as usize;
-/// Holds where the index lies in the range.
+/// A condition: the index is within the range.
 pub type Guard = (Index, Range<i64>);
 
 /// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Extents of the domain, outermost first; where one is another in each run, the most that it can be.
+    /// Extents of the domain, outermost first. An extent at run time has its maximal value here.
     pub domain: Vec<usize>,
-    /// The axes whose extent is another in each run, ascending, with what it is: runs have that many of the axis' points, the
-    /// first ones. See [`crate::Kernel::at`].
+    /// The axes with extents at run time, ascending, each with its extent. A run has the first points of such an axis.
+    /// See [`crate::Kernel::at`].
     pub lengths: Vec<(usize, Dim)>,
     /// The instructions; arguments come before users.
     pub instrs: Vec<Instr>,
-    /// For an operand of an anchor: the value that goes in. Empty for a kernel's own body, which has stores.
+    /// For an operand of an anchor, the value that the anchor reads. Empty for a kernel's own body, which has stores.
     pub results: Vec<ValueId>,
 }
 
 impl Body {
-    /// The value that is the only result but for the op `tf32`: matrix units need keep no more than eleven significant bits of it.
+    /// Returns the value that is the only result but for the op `tf32`: matrix units need keep no more than eleven
+    /// significant bits of it.
     pub fn before_tf32(&self) -> Option<ValueId> {
         match &self.instrs[*self.results.first()?] {
             Instr::Map { op, args, .. } if op.name() == "tf32" => args.first().copied(),
@@ -53,7 +54,7 @@ pub enum Instr {
     Load(Load),
     /// The same number everywhere.
     Constant {
-        /// By its bits, so that kernels can be compared.
+        /// The value. Its bits are compared, so that kernels can be compared and hashed.
         value: eutectic_ir::attr::Number,
         /// Its element type.
         dtype: DType,
@@ -65,18 +66,18 @@ pub enum Instr {
         /// Its element type.
         dtype: DType,
     },
-    /// An integer that maps may mention. It must be in `0..extent` wherever all guards hold; otherwise the run fails and names the
-    /// integer as it was given. Where it fails, it is 0.
+    /// An integer that index maps may mention. It must be in `0..extent` where all guards hold. Otherwise its value is
+    /// 0, and the run fails with an error that names the original integer.
     Within {
         /// The integer.
         arg: ValueId,
-        /// How many there are.
+        /// The number of valid indices.
         extent: Dim,
         /// Whether integers from −extent on are legal too, and count from the end.
         from_end: bool,
-        /// Which of the kernel's checks it is: steps say where each one is from.
+        /// The number of the check in the kernel; a step gives the model part for each number.
         check: usize,
-        /// Where it counts; elsewhere it may be anything.
+        /// The guards under which the check counts. Elsewhere, the integer may have any value.
         guards: Vec<Guard>,
         /// Its element type.
         dtype: DType,
@@ -92,7 +93,8 @@ pub enum Instr {
         /// Element type of the result.
         dtype: DType,
     },
-    /// An operation over the elements of the row (row groups only): one value a row, or one for each point, as [`Op::row`] says.
+    /// An operation over the elements of a row (row groups only). It has one value per row or one per point, as
+    /// [`Op::row`] says.
     Row {
         /// The op, a row operation.
         op: Op,
@@ -107,7 +109,7 @@ pub enum Instr {
     Select {
         /// The pieces.
         pieces: Vec<(Vec<Guard>, ValueId)>,
-        /// What is there if no piece applies.
+        /// The value if no piece applies.
         fill: eutectic_ir::attr::Number,
         /// Element type.
         dtype: DType,
@@ -117,12 +119,12 @@ pub enum Instr {
 /// A read of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Load {
-    /// Which buffer.
+    /// The buffer.
     pub slot: Slot,
-    /// At which element: a map from the domain's coordinates; `Atom::Value(i)` stands for value `i` of the body, an
-    /// [`Instr::Within`] (an indirect load).
+    /// The index of the element, a map over the domain's coordinates. `Atom::Value(i)` stands for value `i` of the
+    /// body, an [`Instr::Within`] (an indirect load).
     pub at: Index,
-    /// Read only where all of these hold; what the load gives elsewhere is not used.
+    /// The guards of the load. Where one does not hold, nothing is read, and the load's value must not be used.
     pub guards: Vec<Guard>,
     /// Element type.
     pub dtype: DType,
@@ -131,17 +133,18 @@ pub struct Load {
 /// A write to a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Store {
-    /// Which buffer.
+    /// The buffer.
     pub slot: Slot,
-    /// At which element: an affine map from the domain's coordinates, plus integers of the body (`Atom::Value(i)` is value `i`) that
-    /// the guards keep in range. In a row group, a value that is the same for the whole row is stored once a row: its map does
-    /// not mention the row's coordinates.
+    /// The index of the element: an affine map over the domain's coordinates, plus integers of the body that the guards
+    /// keep in range (`Atom::Value(i)` is value `i`). In a row group, a value that is constant along the row is stored
+    /// once per row, and its map does not mention the row's coordinates.
     pub at: Index,
-    /// Written only where all of these hold.
+    /// The guards of the store. Nothing is written where one does not hold.
     pub guards: Vec<Guard>,
-    /// Which value of the body.
+    /// The number of the value in the body.
     pub value: ValueId,
-    /// How points write to one element. Only maps have other stores than those of points apart, and each point of the domain is one write.
+    /// Whether several points may write one element, and how they combine. Only maps may have combining stores; each
+    /// point of the domain is then one write.
     pub writes: Writes,
 }
 
@@ -160,7 +163,7 @@ impl Instr {
         }
     }
 
-    /// The values that it uses: its arguments, then those that its maps mention.
+    /// Returns the values that it uses: its arguments, then those that its maps mention.
     pub fn args(&self) -> Vec<ValueId> {
         let mut args = match self {
             Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Load(_) => Vec::new(),
@@ -184,7 +187,7 @@ impl Instr {
         self.maps_mut().into_iter().for_each(|map| *map = map.substitute(at, &value, domain));
     }
 
-    /// Its index maps, those of its guards included.
+    /// Returns its index maps, those of its guards included.
     pub fn maps(&self) -> Vec<&Index> {
         match self {
             Instr::Load(load) => load.guards.iter().map(|g| &g.0).chain([&load.at]).collect(),
@@ -208,12 +211,12 @@ impl Instr {
 }
 
 impl Store {
-    /// Of a value at each point, to an element of its own.
+    /// Returns a store of a value at each point to a distinct element.
     pub fn new(slot: Slot, at: Index, value: ValueId) -> Store {
         Store { slot, at, guards: Vec::new(), value, writes: Writes::Apart }
     }
 
-    /// Its index maps, those of its guards included.
+    /// Returns its index maps, those of its guards included.
     pub fn maps(&self) -> impl Iterator<Item = &Index> {
         self.guards.iter().map(|g| &g.0).chain([&self.at])
     }
@@ -223,14 +226,14 @@ impl Store {
         self.guards.iter_mut().map(|g| &mut g.0).chain([&mut self.at])
     }
 
-    /// As [`Instr::substitute`].
+    /// Substitutes coordinates and values, as [`Instr::substitute`] does.
     pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
         self.value = value(self.value);
         let value = |n: ValueId| Index::atom(Atom::Value(value(n)));
         self.maps_mut().for_each(|map| *map = map.substitute(at, &value, domain));
     }
 
-    /// The values that it needs: the one that it stores, then those that its maps mention.
+    /// Returns the values that it needs: the one that it stores, then those that its maps mention.
     pub fn values(&self) -> Vec<ValueId> {
         [self.value].into_iter().chain(self.maps().flat_map(Index::values)).collect()
     }

@@ -1,4 +1,4 @@
-//! Whether a program is sound: backends rely on it, and what they do with memory is safe if it is.
+//! Checks that a program is sound. Backends rely on this for memory safety.
 
 use eutectic_ir::{DType, Origin, Type};
 
@@ -8,21 +8,21 @@ use crate::{
 };
 
 impl Program {
-    /// What is not right about it, for people, with its place in the model: buffers that do not lie where they can, steps that bind what
-    /// their kernels cannot use, and memory that is read and written without [`Step::in_place`] saying so.
+    /// Returns the faults of a program, each with its model part: buffers outside of their memory, steps whose buffers
+    /// do not fit their kernels, and memory that a step reads and writes without [`Step::in_place`] saying so.
     pub fn problems(&self) -> Vec<(Origin, String)> {
         let mut problems = Vec::new();
         for (id, buffer) in self.buffers.iter().enumerate().filter(|(_, buffer)| !self.has_place(buffer)) {
-            let what = format!("buffer {id} of {} {} does not fit its place", buffer.count, buffer.dtype);
+            let what = format!("buffer {id} of {} {} exceeds its range of the workspace", buffer.count, buffer.dtype);
             problems.push((Origin::default(), what));
         }
         for (&id, part) in self.parts.iter().filter(|(id, part)| !self.is_part(**id, **part)) {
-            problems.push((Origin::default(), format!("buffer {id} is no part of buffer {}", part.of)));
+            problems.push((Origin::default(), format!("buffer {id} is not within buffer {}", part.of)));
         }
         for (steps, load) in [(&self.load, true), (&self.run, false)] {
             for step in steps {
                 if !self.binds(step, load) {
-                    let what = format!("a step binds what kernel {} cannot use", step.kernel);
+                    let what = format!("a step binds buffers that do not fit kernel {}", step.kernel);
                     problems.push((step.origin.clone(), what));
                 } else if let Some(what) = self.misplaced(step) {
                     problems.push((step.origin.clone(), what));
@@ -30,14 +30,15 @@ impl Program {
             }
         }
         let exits = self.exits.iter().filter(|exit| !self.is_exit(exit));
-        problems.extend(exits.map(|exit| (Origin::default(), format!("no exit can be before step {}", exit.before))));
+        problems
+            .extend(exits.map(|exit| (Origin::default(), format!("a loop cannot exit before step {}", exit.before))));
         if !self.exits.is_sorted_by_key(|exit| exit.before) {
-            problems.push((Origin::default(), "exits are not in order".into()));
+            problems.push((Origin::default(), "exits are not sorted by step".into()));
         }
         problems
     }
 
-    /// Whether it leads forwards, by a truth value that runs compute.
+    /// Returns whether it leads forwards, by a truth value that runs compute.
     fn is_exit(&self, exit: &Exit) -> bool {
         let decides = |buffer: &Buffer| {
             buffer.dtype == DType::Bool && buffer.count == 1 && matches!(buffer.place, Place::Arena(_))
@@ -64,7 +65,7 @@ impl Program {
         }
     }
 
-    /// Whether a buffer lies where it is said to, in another one.
+    /// Returns whether a buffer is within the buffer that it is a part of.
     fn is_part(&self, id: BufferId, part: Part) -> bool {
         let (Some(buffer), Some(whole)) = (self.buffers.get(id), self.buffers.get(part.of)) else { return false };
         let (Place::Arena(at), Place::Arena(from)) = (&buffer.place, &whole.place) else { return false };
@@ -74,7 +75,8 @@ impl Program {
             && *at == from + part.at * buffer.dtype.size()
     }
 
-    /// Whether a step of the load program or of a run binds buffers that there are then, of the types and sizes that its kernel states.
+    /// Returns whether a step of the load program or of a run binds existing buffers, with the types and sizes that its
+    /// kernel states.
     fn binds(&self, step: &Step, load: bool) -> bool {
         let Some(kernel) = self.kernels.get(step.kernel) else { return false };
         let fits = |((dtype, count), &id): (&(DType, usize), &usize)| {
@@ -103,7 +105,8 @@ impl Program {
         })
     }
 
-    /// What a step reads where it writes without saying so, or says without doing so.
+    /// Returns a fault if a step reads memory that it writes without declaring it in place, or declares it in place
+    /// wrongly.
     fn misplaced(&self, step: &Step) -> Option<String> {
         let memory: Vec<_> = step.buffers.iter().map(|&buffer| self.memory(buffer)).collect();
         let shared = |pair: &InPlace| memory[pair.read].overlaps(&memory[pair.written]);
@@ -121,7 +124,12 @@ impl Program {
             let there = there(pair.read) && there(pair.written);
             !there || (!shared(pair) && !memory[pair.read].bytes.is_empty())
         });
-        wrong.map(|pair| format!("slot {} is not written over slot {}, as the step says", pair.written, pair.read))
+        wrong.map(|pair| {
+            format!(
+                "the step says that slot {} is written over slot {}, but they do not share memory",
+                pair.written, pair.read
+            )
+        })
     }
 }
 
@@ -136,7 +144,7 @@ mod tests {
         kernel::Kernel,
     };
 
-    /// Slot 1 becomes slot 0, in so many bytes of the arena from `at` on.
+    /// Returns a program that copies slot 1 to slot 0, at byte `at` of the arena.
     fn program(at: usize, in_place: &[InPlace]) -> Program {
         let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 };
         let kernel = Kernel {
@@ -164,11 +172,11 @@ mod tests {
         assert_eq!(program(0, &over).problems(), []);
         for (at, in_place, what) in [
             (0, &[][..], "does not say"),
-            (16, &over, "as the step says"),
+            (16, &over, "do not share memory"),
             (8, &over, "at another offset"),
-            (16, &[InPlace { read: 0, written: 2 }], "as the step says"),
-            (18, &[], "does not fit its place"),
-            (20, &[], "does not fit its place"),
+            (16, &[InPlace { read: 0, written: 2 }], "do not share memory"),
+            (18, &[], "exceeds its range"),
+            (20, &[], "exceeds its range"),
         ] {
             let problems = program(at, in_place).problems();
             assert!(problems.iter().any(|(_, problem)| problem.contains(what)), "{at}: {problems:?}");
@@ -183,7 +191,7 @@ mod tests {
         assert_eq!(program.problems(), []);
         for part in [Part { of: 1, at: 2 }, Part { of: 0, at: 3 }, Part { of: 2, at: 0 }, Part { of: 9, at: 0 }] {
             program.parts.insert(2, part);
-            assert!(program.problems()[0].1.contains("is no part of"), "{part:?}");
+            assert!(program.problems()[0].1.contains("is not within"), "{part:?}");
         }
     }
 
@@ -203,11 +211,14 @@ mod tests {
     fn steps_bind_what_their_kernels_can_use() {
         let mut program = program(16, &[]);
         program.load = program.run.clone();
-        assert!(program.problems()[0].1.contains("cannot use"));
+        assert!(program.problems()[0].1.contains("do not fit kernel"));
         program.load.clear();
         program.buffers[1].place = Place::Input(0);
         program.inputs = vec![("x".into(), Type::tensor(DType::F32, &[4]))];
-        assert_eq!(program.problems(), [(Origin::new("copy"), "a step binds what kernel 0 cannot use".to_string())]);
+        assert_eq!(
+            program.problems(),
+            [(Origin::new("copy"), "a step binds buffers that do not fit kernel 0".to_string())]
+        );
         program.run[0].kernel = 1;
         assert_eq!(program.problems().len(), 1);
     }

@@ -1,16 +1,16 @@
-//! What goes wrong between lowering and a device.
+//! Errors of lowering and of devices.
 
 use eutectic_ir::{Origin, ops::OutOfRange};
 
-/// Why a backend could not do what was asked.
+/// The reasons why a backend cannot do a request.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The program holds what the backend cannot build; every such thing, with its place in the model.
+    /// The backend cannot build parts of the program. The error has each of them with its place in the model.
     #[error("{backend} cannot build {} of the program's kernels:{}", .problems.len(), list(.problems))]
     Unsupported {
         /// The backend's name.
         backend: String,
-        /// What it refuses, and why. Kernels that are named here are planned without.
+        /// The refused kernels, with reasons. Planning excludes these kernels.
         problems: Vec<Refusal>,
     },
     /// A buffer or parameter that does not fit.
@@ -20,10 +20,10 @@ pub enum BackendError {
         what: &'static str,
         /// Its name.
         name: String,
-        /// What is wrong, and what would be right.
+        /// The problem, and the condition that the caller must meet.
         problem: String,
     },
-    /// An index that was read from a tensor lies outside the axis that it indexes.
+    /// An index that was read from a tensor is outside of the axis that it indexes.
     #[error("cannot read or write by index at {origin}: {problem}")]
     IndexOutOfRange {
         /// The index as it was given, and the legal ones.
@@ -31,26 +31,26 @@ pub enum BackendError {
         /// The model part that reads or writes.
         origin: Origin,
     },
-    /// Parameters that must be given again, because they were let go when what is computed from them was there.
-    #[error("{} must be given too: what is computed anew depends on them, and they were let go after loading", .0.join(", "))]
+    /// Parameters that must be given again. Loading freed them, because their dependent results had been computed.
+    #[error("{} must be given too, because recomputed results depend on them and loading freed them", .0.join(", "))]
     Released(Vec<String>),
-    /// What the backend needs is not on this machine.
-    #[error("{what}; looked for it in {}", .places.join(", "))]
+    /// The machine lacks a requirement of the backend.
+    #[error("{what}; searched in {}", .places.join(", "))]
     Missing {
-        /// What is not there, and how it gets there.
+        /// The missing requirement, and how to install it.
         what: String,
-        /// Where it was looked for.
+        /// The places that were searched.
         places: Vec<String>,
     },
     /// A part of its [`Setup`](crate::Setup) that the backend cannot take.
     #[error("{option}: {problem}")]
     Setup {
-        /// Which.
+        /// The option.
         option: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// The problem, and a valid value.
         problem: String,
     },
-    /// Memory that the device has not got free: what is smaller may fit.
+    /// The device has too little free memory. A smaller program may fit.
     #[error("{0}")]
     Memory(String),
     /// The device failed.
@@ -61,7 +61,7 @@ pub enum BackendError {
 /// Something of a program that a backend does not build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The kernel, by its number in the program; none where it is not a kernel's fault.
+    /// The number of the kernel in the program; `None` if no kernel is at fault.
     pub kernel: Option<usize>,
     /// Its place in the model.
     pub origin: Origin,
@@ -70,7 +70,7 @@ pub struct Refusal {
 }
 
 impl From<(Origin, String)> for Refusal {
-    /// Of a program that is not right.
+    /// Converts a fault of a program.
     fn from((origin, why): (Origin, String)) -> Refusal {
         Refusal { kernel: None, origin, why }
     }

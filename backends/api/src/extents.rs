@@ -1,7 +1,8 @@
-//! Extents at run time: what a kernel is at certain lengths, and where a tensor of certain lengths lies in memory.
+//! Extents at run time: the kernel at given lengths, and the layout of a tensor of given lengths.
 //!
-//! Memory is laid out for the most that each extent can be, whatever the lengths of a run are: strides never change, what a
-//! state holds stays where it is, and a run touches only what is there. The host has tensors dense, of the lengths of the run.
+//! Memory is laid out for the maximal extents, whatever the lengths of a run are. Strides never change, elements of
+//! states keep their addresses, and a run touches only the elements that it has. The host's tensors are dense, with the
+//! lengths of the run.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -15,11 +16,11 @@ use crate::{
     program::Program,
 };
 
-/// What each extent at run time is, by name.
+/// Maps the name of an extent at run time to its value.
 pub type Lengths<'a> = &'a dyn Fn(&str) -> Option<Dim>;
 
 impl Body {
-    /// Whether an extent at run time is in it.
+    /// Returns whether an extent at run time is in it.
     pub fn varies(&self) -> bool {
         let within = |i: &Instr| matches!(i, Instr::Within { extent, .. } if extent.varies());
         !self.lengths.is_empty()
@@ -44,14 +45,15 @@ impl Body {
 }
 
 impl Kernel {
-    /// Whether it is another kernel in each run.
+    /// Returns whether it is another kernel in each run.
     pub fn varies(&self) -> bool {
         self.bodies().into_iter().any(Body::varies)
             || self.stores.iter().flat_map(Store::maps).any(eutectic_ir::index::Index::varies)
     }
 
-    /// The kernel of a run of such lengths, in normal form; itself, if it is the same in all runs. This is the meaning of a kernel
-    /// that varies; what a backend makes of it, one kernel that takes lengths as arguments or several, is the backend's choice.
+    /// Returns the kernel at these lengths, in normal form, or the kernel itself if it has no extents at run time. This
+    /// defines the meaning of a kernel with extents at run time. A backend may compile one kernel that takes lengths as
+    /// arguments, or several.
     pub fn at(&self, lengths: Lengths<'_>) -> Cow<'_, Kernel> {
         if !self.varies() {
             return Cow::Borrowed(self);
@@ -65,7 +67,7 @@ impl Kernel {
         Cow::Owned(kernel)
     }
 
-    /// The kernel of the longest run: what costs are told by, and what the load program runs.
+    /// Returns the kernel at its maximal extents, which prices and the load program use.
     pub fn longest(&self) -> Cow<'_, Kernel> {
         self.within(|_, most| most)
     }
@@ -75,13 +77,13 @@ impl Kernel {
         self.varies().then(|| self.within(|least, most| least.max(1).min(most)).into_owned())
     }
 
-    /// The kernel of a run where every extent is one below the most that it can be, if that is another one: axes that the longest
-    /// run reads as one with their neighbours stay axes in this one.
+    /// Returns the kernel with every extent one below its maximum, if it differs: axes that the maximal run merges with
+    /// their neighbours stay separate in it.
     pub fn shorter(&self) -> Option<Kernel> {
         self.varies().then(|| self.within(|least, most| (most - 1).max(least)).into_owned())
     }
 
-    /// The kernel where each extent is what `choose` makes of the least and the most that it can be.
+    /// Returns the kernel with each extent computed by `choose` from its minimum and maximum.
     fn within(&self, choose: impl Fn(i64, i64) -> i64) -> Cow<'_, Kernel> {
         if !self.varies() {
             return Cow::Borrowed(self);
@@ -93,7 +95,7 @@ impl Kernel {
         })
     }
 
-    /// The extents at run time that it depends on, by name: its arguments beside its buffers.
+    /// Returns the names of the kernel's extents at run time, which are its arguments in addition to its buffers.
     pub fn symbols(&self) -> Vec<Symbol> {
         let mut symbols = Vec::new();
         for body in self.bodies() {
@@ -113,7 +115,7 @@ impl Kernel {
 }
 
 impl Program {
-    /// What each extent is, given the lengths of [`Program::extents`] in their order.
+    /// Returns a map from names to extents, given lengths in the order of [`Program::extents`].
     pub fn lengths<'a>(&'a self, lengths: &'a [usize]) -> impl Fn(&str) -> Option<Dim> + 'a {
         |name| {
             let at = self.extents.iter().position(|symbol| &*symbol.name == name)?;
@@ -141,24 +143,25 @@ impl Program {
         Ok(())
     }
 
-    /// The most that each of [`Program::extents`] can be.
+    /// Returns the most that each of [`Program::extents`] can be.
     pub fn most(&self) -> Vec<usize> {
         let most = |symbol: &Symbol| symbol.bounds.and_then(|(_, most)| usize::try_from(most).ok()).unwrap_or(0);
         self.extents.iter().map(most).collect()
     }
 }
 
-/// Where a tensor of certain lengths lies in memory that is laid out for the most that its extents can be: equal chunks of bytes.
+/// The placement of a tensor of given lengths in memory that is laid out for the maximal extents: equal chunks of
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Bytes of a chunk.
     chunk: usize,
-    /// How many times, outermost first, and bytes from one to the next.
+    /// For each loop over chunks, outermost first: the number of iterations, and the distance of two chunks in bytes.
     loops: SmallVec<[(usize, usize); 4]>,
 }
 
 impl Placement {
-    /// Of a tensor of a type at such lengths; `None` while an extent of it is open.
+    /// Returns the placement of a tensor at these lengths; `None` if an extent is unbound.
     pub fn new(ty: &Type, lengths: Lengths<'_>) -> Option<Placement> {
         let (dtype, shape) = ty.as_tensor()?;
         let mut placement = Placement { chunk: dtype.size(), loops: SmallVec::new() };
@@ -176,12 +179,12 @@ impl Placement {
         Some(placement)
     }
 
-    /// Bytes of the dense tensor.
+    /// Returns bytes of the dense tensor.
     pub fn bytes(&self) -> usize {
         self.loops.iter().fold(self.chunk, |bytes, (count, _)| bytes * count)
     }
 
-    /// Whether it lies in memory as it is, from the first byte on.
+    /// Returns whether the tensor is contiguous from the first byte on.
     pub fn is_dense(&self) -> bool {
         self.loops.is_empty()
     }
@@ -196,7 +199,7 @@ impl Placement {
         self.chunks().for_each(|(from, to)| dense[to].copy_from_slice(&memory[from]));
     }
 
-    /// The bytes of each chunk, in memory and in the dense tensor.
+    /// Returns the bytes of each chunk, in memory and in the dense tensor.
     pub fn chunks(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
         let chunk = self.chunk;
         let count = self.bytes().checked_div(chunk).unwrap_or(0);

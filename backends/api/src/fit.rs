@@ -1,13 +1,16 @@
 //! Fits coefficients of a cost model to measurements, and says how well they predict.
 
-use crate::kernel::Kernel;
+use crate::{
+    costs::{Coefficient, Quantity},
+    kernel::Kernel,
+};
 
 /// A kernel and how long it took.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The kernel.
     pub kernel: Kernel,
-    /// On how many threads of the host it ran, where it ran there.
+    /// The number of host threads on which it ran.
     pub threads: usize,
     /// Seconds of a run.
     pub seconds: f64,
@@ -24,16 +27,67 @@ pub struct Fitted {
     pub after: Vec<f64>,
 }
 
-/// What a coefficient's change by a factor e must gain, as a share of the mean error: what no measurement speaks of stays as it is.
+/// The coefficients that a fit moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freedom {
+    /// Each of them, for hundreds of measurements.
+    Each,
+    /// Times and rates, for a dozen of measurements. Those of a table share one factor, as they share the clock of a
+    /// processor. Bandwidths and times outside of tables have a factor each. Sizes, counts and shares stay.
+    Rates,
+}
+
+/// The exponent of a fitted factor in the value of a coefficient, and the number of that factor.
+type Moves = Option<(usize, i32)>;
+
+impl Freedom {
+    /// Returns the factor that moves each coefficient, and the number of factors.
+    fn factors(self, coefficients: &[Coefficient]) -> (Vec<Moves>, usize) {
+        // The table whose coefficients share the factor; `None` if one coefficient has it.
+        let mut owners: Vec<Option<&str>> = Vec::new();
+        let moves = coefficients.iter().map(|coefficient| {
+            let (exponent, owner) = match (self, coefficient.quantity) {
+                (Freedom::Each, _) => (1, None),
+                (Freedom::Rates, Quantity::Seconds | Quantity::SecondsOrNone) => (1, coefficient.table),
+                (Freedom::Rates, Quantity::OpsPerSecond) => (-1, coefficient.table),
+                (Freedom::Rates, Quantity::BytesPerSecond) => (-1, None),
+                (Freedom::Rates, _) => return None,
+            };
+            let known = owners.iter().position(|known| owner.is_some() && *known == owner);
+            let factor = known.unwrap_or(owners.len());
+            if known.is_none() {
+                owners.push(owner);
+            }
+            Some((factor, exponent))
+        });
+        (moves.collect(), owners.len())
+    }
+}
+
+/// Searches for values of the coefficients near their own ones with a minimal `error`, as [`coefficients`] does.
+pub fn fitted(declared: &[Coefficient], freedom: Freedom, error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    let (moves, count) = freedom.factors(declared);
+    let values = |factors: &[f64]| -> Vec<f64> {
+        let value = |(coefficient, moves): (&Coefficient, &Moves)| match *moves {
+            Some((factor, exponent)) => coefficient.value * factors[factor].powi(exponent),
+            None => coefficient.value,
+        };
+        declared.iter().zip(&moves).map(value).collect()
+    };
+    values(&coefficients(&vec![1.0; count], |factors| error(&values(factors))))
+}
+
+/// The gain in mean error that changing a coefficient by a factor e must exceed. A coefficient that no measurement
+/// depends on thus keeps its value.
 const INERTIA: f64 = 0.002;
 /// The factors by which coefficients are changed, coarse to fine.
 const STEPS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];
-/// How often all coefficients are gone over with one factor, at most.
+/// The maximal number of passes over all coefficients with one factor.
 const ROUNDS: usize = 40;
 
-/// Looks for coefficients near `start`, none of them negative, of which `error` is as small as can be: each is made larger or smaller by a
-/// factor, as long as the error falls by more than the change is worth. `error` is a mean of |ln predicted/measured|, see [`off`] and
-/// [`off_by_time`]; infinite where coefficients make no model.
+/// Searches for coefficients near `start` with a minimal `error`; none becomes negative. Each is multiplied or divided
+/// by a factor as long as the error falls by more than the change costs. `error` is a mean of |ln predicted/measured|,
+/// see [`off`] and [`off_by_time`], and infinite for coefficients that give no model.
 pub fn coefficients(start: &[f64], error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     let moved = |now: &[f64]| {
         // A coefficient that is 0 stays so.
@@ -64,14 +118,15 @@ pub fn coefficients(start: &[f64], error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     best
 }
 
-/// The mean of |ln predicted/measured| over pairs of these: a factor of two counts the same for a small kernel and a large one, and one
-/// kernel that was disturbed moves little.
+/// Returns the mean of |ln predicted/measured| over pairs. A factor of two counts the same for small and large kernels,
+/// and one disturbed measurement changes little.
 pub fn off(pairs: impl ExactSizeIterator<Item = (f64, f64)>) -> f64 {
     let count = pairs.len().max(1) as f64;
     pairs.map(|(predicted, measured)| (predicted / measured).ln().abs()).sum::<f64>() / count
 }
 
-/// The same where a kernel counts by the square root of what it takes: a plan's time is a sum, of which the long ones are most.
+/// Returns the same mean, weighted by the square root of each kernel's time: a plan's time is a sum in which long
+/// kernels dominate.
 pub fn off_by_time(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (mut all, mut weights) = (0.0, 0.0);
     for (predicted, measured) in pairs {
@@ -82,7 +137,8 @@ pub fn off_by_time(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     all / weights
 }
 
-/// How well predictions order what was measured: Spearman's rank correlation, 1 for the same order; equal numbers share their ranks.
+/// Returns Spearman's rank correlation of predictions and measurements: 1 for equal order. Equal numbers share their
+/// ranks.
 pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
     let ranks = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
         let below = |x: f64| pairs.iter().filter(|pair| of(pair) < x).count() as f64;
@@ -95,7 +151,7 @@ pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
     sum(&x, &y) / (sum(&x, &x) * sum(&y, &y)).sqrt()
 }
 
-/// The factor by which half of the predictions are off at most; NaN where there is none.
+/// Returns the median of the factors by which predictions are off; NaN for no pairs.
 pub fn median_off(pairs: &[(f64, f64)]) -> f64 {
     let mut factors: Vec<f64> =
         pairs.iter().map(|(predicted, measured)| (predicted / measured).ln().abs().exp()).collect();
@@ -113,7 +169,7 @@ mod tests {
         assert!((rank_correlation(&rising) - 1.0).abs() < 1e-12);
         let falling = rising.map(|(x, y)| (x, -y));
         assert!((rank_correlation(&falling) + 1.0).abs() < 1e-12);
-        // By hand: ranks 0 1 2 3 and 1 0 3 2, so 1 − 6·4 / (4·15).
+        // Computed by hand: ranks 0 1 2 3 and 1 0 3 2, so 1 − 6·4 / (4·15).
         let swapped = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 3.0)];
         assert!((rank_correlation(&swapped) - 0.6).abs() < 1e-12);
         assert!((median_off(&[(1.0, 1.0), (2.0, 1.0), (1.0, 4.0)]) - 2.0).abs() < 1e-12);
@@ -128,12 +184,12 @@ mod tests {
 
     #[test]
     fn coefficients_are_found_again_and_others_stay() {
-        // Seconds of so many bytes and flops, on a machine of other rates than those to start from.
+        // Seconds for bytes and flops, on a machine whose rates differ from those of `start`.
         let truth = [3e-10, 5e-11, 7.0];
         let work: Vec<[f64; 2]> = (0..40).map(|n| [f64::from(1 << (n % 8)), f64::from(1 << (n / 5))]).collect();
         let seconds = |c: &[f64], [bytes, flops]: [f64; 2]| bytes * c[0] + flops * c[1];
         let error = |c: &[f64]| off(work.iter().map(|&w| (seconds(c, w), seconds(&truth, w))));
-        // Nothing depends on the last two, one of which is 0.
+        // No result depends on the last two coefficients, and one of them is 0.
         let start = [1e-10, 2e-10, 7.5, 0.0];
         let found = coefficients(&start, error);
         assert!(error(&start) > 0.5 && error(&found) < 0.03, "{found:?}");

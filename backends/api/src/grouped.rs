@@ -7,7 +7,7 @@ use crate::{axes::Nest, body::Body};
 pub struct Grouped {
     /// The body.
     pub nest: Nest,
-    /// How many axes each group has.
+    /// The number of axes of each group.
     pub groups: [usize; 3],
 }
 
@@ -17,38 +17,38 @@ pub const ROWS: usize = 1;
 pub const COLUMNS: usize = 2;
 
 impl Grouped {
-    /// The body of an operand.
+    /// Returns the body of an operand.
     pub fn operand(body: &Body, groups: [usize; 3]) -> Grouped {
         Grouped { nest: Nest::of(body.clone()), groups }
     }
 
-    /// The first axis of a group.
+    /// Returns the first axis of a group.
     pub fn first(&self, group: usize) -> usize {
         self.groups[..group].iter().sum()
     }
 
-    /// The extents of a group's axes.
+    /// Returns the extents of a group's axes.
     pub fn extents(&self, group: usize) -> &[usize] {
         &self.nest.domain[self.first(group)..][..self.groups[group]]
     }
 
-    /// How many points a group has.
+    /// Returns how many points a group has.
     pub fn points(&self, group: usize) -> usize {
         self.extents(group).iter().product()
     }
 
-    /// With one axis in a group, if no map gets a division by that.
+    /// Returns the nest with the axes of a group merged into one; `None` if that would add a division to an index map.
     pub fn merged(&self, group: usize) -> Option<Grouped> {
         self.with(group, self.nest.merged(self.first(group), self.groups[group])?)
     }
 
-    /// With one axis in a group, whatever divisions maps get.
+    /// Returns the nest with one axis in a group, with divisions where necessary.
     pub fn flat(&self, group: usize) -> Grouped {
         let nest = self.nest.flat(self.first(group), self.groups[group]);
-        self.with(group, nest).expect("it has one axis")
+        self.with(group, nest).expect("a merge into one axis always succeeds")
     }
 
-    /// With one axis in a group where that can be without a division, else as it is.
+    /// Returns the nest with one axis in a group if that adds no division, and otherwise unchanged.
     pub fn simple(self, group: usize) -> Grouped {
         self.merged(group).unwrap_or(self)
     }
@@ -59,12 +59,13 @@ impl Grouped {
         Some(Grouped { nest, groups })
     }
 
-    /// A matrix for each point of the batch, if no map gets a division by that.
+    /// Returns a matrix for each point of the batch, if no map gets a division by that.
     pub fn matrices(&self) -> Option<Nest> {
         Some(self.merged(COLUMNS)?.merged(ROWS)?.nest)
     }
 
-    /// With the innermost axis of the batch as part of the rows, which are one axis, if no map gets a division by that.
+    /// Returns the nest with the innermost batch axis merged into the rows, which are one axis, if that adds no
+    /// division to a map.
     pub fn batch_into_rows(&self) -> Option<Grouped> {
         let [batch, rows, columns] = self.groups;
         let batch = batch.checked_sub(1)?;
@@ -77,19 +78,19 @@ impl Grouped {
         Grouped { nest: self.nest.without(batch - 1), groups: [batch - 1, rows, columns] }
     }
 
-    /// With the outermost axis of rows as the innermost one of the batch.
+    /// Moves the outermost axis of the rows to the innermost position of the batch.
     pub fn rows_into_batch(&mut self) {
         self.groups[0] += 1;
         self.groups[ROWS] -= 1;
     }
 
-    /// With one more axis of the batch, on which it does not depend.
+    /// Returns the nest with a new batch axis, which nothing depends on.
     pub fn repeated(&self, extent: usize) -> Grouped {
         let [batch, rows, columns] = self.groups;
         Grouped { nest: self.nest.repeated(batch, extent), groups: [batch + 1, rows, columns] }
     }
 
-    /// Whether all that it stores lies at strides, or where integers of the body say.
+    /// Returns whether all stores are strided, or at indices that are integers of the body.
     pub fn is_strided(&self) -> bool {
         let rank = self.nest.domain.len();
         self.nest.stores.iter().all(|s| s.at.affine(rank).is_some() || !s.at.values().is_empty())

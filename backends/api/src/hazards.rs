@@ -1,4 +1,5 @@
-//! Which steps wait for which, because they touch the same memory and one of them writes it; and where barriers hold them back.
+//! Finds the memory hazards between steps: a step waits for an earlier one if both touch the same memory and one of
+//! them writes it. Places barriers accordingly.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use crate::{
     run::Port,
 };
 
-/// Memory that is apart from all other.
+/// A memory region that overlaps no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySpace {
     /// The arena of a run.
@@ -25,36 +26,37 @@ pub enum MemorySpace {
 /// Bytes of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryRange {
-    /// Where.
+    /// The region.
     pub space: MemorySpace,
-    /// Which bytes of it.
+    /// The range of bytes in the region.
     pub bytes: Range<usize>,
 }
 
 impl MemoryRange {
-    /// Whether they have a byte in common.
+    /// Returns whether they have a byte in common.
     pub fn overlaps(&self, other: &MemoryRange) -> bool {
         let common = self.bytes.start.max(other.bytes.start)..self.bytes.end.min(other.bytes.end);
         self.space == other.space && !common.is_empty()
     }
 
-    /// Whether all bytes of another are among these.
+    /// Returns whether all bytes of another are among these.
     pub fn covers(&self, other: &MemoryRange) -> bool {
         self.space == other.space && self.bytes.start <= other.bytes.start && other.bytes.end <= self.bytes.end
     }
 }
 
-/// What a step reads and writes.
+/// The memory that a step reads and writes.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// What it reads.
+    /// The ranges that it reads.
     pub reads: Vec<MemoryRange>,
-    /// What it writes, or a part of it.
+    /// The ranges that it writes, in whole or in part.
     pub writes: Vec<MemoryRange>,
 }
 
-/// For each step of a sequence, the earlier ones that it waits for, ascending: they write what it reads or writes, or read what it writes.
-/// One that an earlier step waits for already, which wrote over all that the two would meet in, may be left out.
+/// Returns, for each step of a sequence, the earlier steps that it waits for, ascending: they write ranges that it
+/// reads or writes, or read ranges that it writes. A step may be left out if a listed step waits for it already and
+/// overwrites the common range.
 pub fn hazards(steps: impl Iterator<Item = Touched>) -> Vec<Vec<usize>> {
     struct Touch {
         step: usize,
@@ -70,7 +72,7 @@ pub fn hazards(steps: impl Iterator<Item = Touched>) -> Vec<Vec<usize>> {
         let mut waits: Vec<usize> = pasts.iter().filter(conflict).map(|past| past.step).collect();
         waits.sort_unstable();
         waits.dedup();
-        // Who meets those meets this step too, which waits for them.
+        // Later steps that touch this range wait for this step, which waits for the earlier ones.
         pasts.retain(|past| !touched.writes.iter().any(|write| write.covers(&past.range)));
         let past = |written: bool| move |range: MemoryRange| Touch { step, range, written };
         pasts.extend(touched.reads.into_iter().map(past(false)));
@@ -80,8 +82,8 @@ pub fn hazards(steps: impl Iterator<Item = Touched>) -> Vec<Vec<usize>> {
     steps.enumerate().map(wait).collect()
 }
 
-/// Before which steps of a sequence a barrier stands, where all steps behind a barrier wait for all before it: as few as can be. `waits` is as
-/// [`hazards`] gives it.
+/// Returns which steps of a sequence need a barrier before them, with as few barriers as possible. All steps after a
+/// barrier wait for all steps before it. `waits` is the result of [`hazards`].
 pub fn barriers(waits: &[Vec<usize>]) -> Vec<bool> {
     let mut last = 0;
     let stands = |(step, waits): (usize, &Vec<usize>)| {
@@ -93,7 +95,7 @@ pub fn barriers(waits: &[Vec<usize>]) -> Vec<bool> {
 }
 
 impl Program {
-    /// Where a buffer lies.
+    /// Returns the range of a buffer.
     pub fn memory(&self, buffer: BufferId) -> MemoryRange {
         let size = self.buffers[buffer].count * self.buffers[buffer].dtype.size();
         let (space, at) = match &self.buffers[buffer].place {
@@ -108,7 +110,7 @@ impl Program {
         MemoryRange { space, bytes: at..at.saturating_add(size) }
     }
 
-    /// What a step reads and writes.
+    /// Returns the memory that a step reads and writes.
     pub fn touched(&self, step: &Step) -> Touched {
         let mut touched = Touched::default();
         for (access, &buffer) in self.kernels[step.kernel].accesses().into_iter().zip(&step.buffers) {
@@ -122,7 +124,7 @@ impl Program {
         touched
     }
 
-    /// For each of its steps, of the load program or a run, the earlier ones that it waits for, see [`hazards`].
+    /// Returns, for each step of the load program or a run, the earlier steps that it waits for (see [`hazards`]).
     pub fn hazards(&self, steps: &[Step]) -> Vec<Vec<usize>> {
         hazards(steps.iter().map(|step| self.touched(step)))
     }
@@ -139,7 +141,7 @@ mod tests {
     /// Bytes of the arena, from one to before another.
     type Bytes = &'static [(usize, usize)];
 
-    /// Steps that read and write bytes of the arena.
+    /// Returns steps that read and write bytes of the arena.
     fn steps(touched: &[(Bytes, Bytes)]) -> Vec<Touched> {
         let ranges = |of: Bytes| of.iter().map(|&(from, to)| arena(from..to)).collect();
         touched.iter().map(|(reads, writes)| Touched { reads: ranges(reads), writes: ranges(writes) }).collect()
@@ -151,11 +153,11 @@ mod tests {
             steps(&[
                 (&[], &[(0, 4)]),
                 (&[(0, 4)], &[(4, 8)]),
-                // Reads what both wrote, a part each.
+                // A step reads a range that two steps wrote in parts.
                 (&[(2, 6)], &[(8, 9)]),
-                // Readers of the same do not wait for each other; nor does who touches something else.
+                // Readers of one range do not wait for each other, and neither do steps on other ranges.
                 (&[(0, 2)], &[(12, 16)]),
-                // Writes over a part of what was read.
+                // Writes over a part of a range that was read.
                 (&[], &[(3, 5)]),
                 (&[(0, 1)], &[(16, 20)]),
             ])
@@ -170,12 +172,13 @@ mod tests {
         let touched: [(Bytes, Bytes); 4] =
             [(&[], &[(0, 4)]), (&[(0, 4)], &[(8, 12)]), (&[], &[(0, 4)]), (&[(0, 4)], &[])];
         assert_eq!(hazards(steps(&touched).into_iter()), [vec![], vec![0], vec![0, 1], vec![2]]);
-        // Of another space, or without bytes, nothing meets.
+        // Ranges of different regions, and empty ranges, do not overlap.
         let other = MemoryRange { space: MemorySpace::Loaded, bytes: 0..4 };
         assert!(!other.overlaps(&arena(0..4)) && !arena(2..2).overlaps(&arena(0..4)));
     }
 
-    /// Whoever meets in memory is ordered by what is waited for, directly or through others; and barriers stand between them.
+    /// Checks that conflicting steps are ordered by the waits, directly or through others, and that barriers separate
+    /// them.
     #[test]
     fn all_conflicts_are_ordered_in_random_sequences() {
         let mut state = 1_u64;

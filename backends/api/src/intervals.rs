@@ -1,4 +1,5 @@
-//! What the values of a body can be over a box of its domain, by interval arithmetic: which blocks of scores a mask hides.
+//! Bounds the values of a body over a box of its domain by interval arithmetic. This shows which blocks of scores a
+//! mask hides.
 
 use std::ops::Range;
 
@@ -6,18 +7,18 @@ use eutectic_ir::{Interval, index::Index, ops::Order};
 
 use crate::body::{Body, Guard, Instr, ValueId};
 
-/// What a bias does to a block of scores.
+/// The effect of a bias on a block of scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// It hides every score: the block can be left out.
+    /// It hides every score, so that the block can be skipped.
     Hidden,
-    /// It changes none.
+    /// It changes no score.
     Plain,
     /// Anything else.
     Mixed,
 }
 
-/// Which parts of a matrix of scores a bias hides.
+/// Tells which parts of a matrix of scores a bias hides.
 pub struct Mask<'a> {
     instrs: &'a [Instr],
     result: ValueId,
@@ -25,15 +26,16 @@ pub struct Mask<'a> {
 }
 
 impl<'a> Mask<'a> {
-    /// Of a bias, by its instructions and which of them it is; `None` where nothing depends on coordinates but through what is loaded.
+    /// Returns the mask of a bias, given by its instructions and the numbers of its results. Returns `None` if its
+    /// dependence on coordinates is only through loaded values.
     pub fn new(instrs: &'a [Instr], results: &[ValueId]) -> Option<Mask<'a>> {
         let by_place = |i: &Instr| matches!(i, Instr::Coordinate { .. } | Instr::Select { .. });
         let result = *results.first()?;
         instrs.iter().any(by_place).then(|| Mask { instrs, result, values: Vec::new() })
     }
 
-    /// What it does to a box of its domain, of ranges that are not empty. A score to which −∞ is added is hidden, whatever else is
-    /// added to it.
+    /// Returns the effect on a box of the domain; the ranges must not be empty. A score with a summand of −∞ is hidden,
+    /// whatever the other summands are.
     pub fn of(&mut self, bounds: &[Range<usize>]) -> Visibility {
         evaluate(self.instrs, bounds, &mut self.values);
         match self.values[self.result] {
@@ -51,7 +53,7 @@ pub fn ranges(body: &Body) -> Vec<Interval> {
     values
 }
 
-/// What each instruction can give over a box.
+/// Computes the interval of each instruction's values over a box.
 fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval>) {
     values.clear();
     for instr in instrs {
@@ -82,7 +84,7 @@ fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval
     }
 }
 
-/// The pieces that may apply, up to the first that does.
+/// Returns the pieces that may apply, up to the first that does.
 fn select(pieces: &[(Vec<Guard>, ValueId)], fill: Interval, bounds: &[Range<usize>], values: &[Interval]) -> Interval {
     let mut all: Option<Interval> = None;
     let mut add = |value: Interval| all = Some(all.map_or(value, |all| all.or(value)));
@@ -100,7 +102,7 @@ fn select(pieces: &[(Vec<Guard>, ValueId)], fill: Interval, bounds: &[Range<usiz
     all.unwrap_or(fill)
 }
 
-/// The values of a map over a box.
+/// Returns the values of a map over a box.
 fn within(index: &Index, bounds: &[Range<usize>]) -> Range<i64> {
     index.bounds(&|axis| bounds[axis].start as i64..bounds[axis].end as i64)
 }
@@ -111,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// where(keep, 0, −∞), where `keep` is made of the numbers of a query and a key.
+    /// where(keep, 0, −∞), where `keep` depends on the numbers of a query and a key.
     fn mask(keep: impl Fn(&mut Body, ValueId, ValueId) -> ValueId) -> Body {
         let mut body = Body { domain: vec![24, 40], ..Body::default() };
         let int = |axis| Instr::Coordinate { index: Index::coord(axis), dtype: DType::I32 };
@@ -134,7 +136,7 @@ mod tests {
         body.instrs.len() - 1
     }
 
-    /// The bias of a query and a key, by the op table.
+    /// Returns the bias of a query and a key, by the op table.
     fn at(nest: &Body, point: [usize; 2]) -> f64 {
         let mut values: Vec<(f64, DType)> = Vec::new();
         for instr in &nest.instrs {

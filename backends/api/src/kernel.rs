@@ -1,4 +1,4 @@
-//! The description of one kernel, from which every backend prints its own, and of the anchor that it is built around.
+//! The description of one kernel and of its anchor, from which each backend generates its code.
 
 use std::{fmt, hash};
 
@@ -7,18 +7,18 @@ use smallvec::SmallVec;
 
 use crate::body::{Body, Store};
 
-/// One launch. What it computes: for each point of the domain, the body; then the stores.
+/// One launch: for each point of the domain, the body is computed, and then the stores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// What the kernel is built around.
+    /// The anchor of the kernel.
     pub anchor: AnchorKernel,
     /// The epilogue (of maps and row groups: everything), over the anchor's result domain.
     pub body: Body,
-    /// What is written.
+    /// The stores.
     pub stores: Vec<Store>,
-    /// Element type and number of elements of each buffer that it touches, all axes at the most that they can be. No buffer is both read and
-    /// written, unless each point reads only what the same point writes (in place), and no other store takes that as it was read. What no
-    /// point writes of a buffer stays.
+    /// Element type and number of elements of each buffer, at the maximal extents. A buffer may be both read and
+    /// written only if each point reads no element but those that the same point writes (in place), and no other store
+    /// reads the old value. Elements that no point writes stay unchanged.
     pub slots: Vec<(DType, usize)>,
 }
 
@@ -32,15 +32,16 @@ pub type Layout = &'static [GroupId];
 pub struct AnchorDef {
     /// Its name, as plans and ops name it.
     pub name: &'static str,
-    /// Groups of axes; an anchor does the same along all axes of a group. The first one has those axes of the result that no other has.
+    /// Groups of axes. An anchor treats all axes of a group alike. The first group has the axes of the result that
+    /// belong to no other group.
     pub groups: &'static [GroupDef],
-    /// What goes in, those that can be left out last.
+    /// The operands. Optional ones come last.
     pub operands: &'static [OperandDef],
-    /// What comes out; the kernel's own body is over the groups of the first one.
+    /// The results. The kernel's own body is over the groups of the first one.
     pub results: &'static [ResultDef],
     /// Names of its attributes, which the op that lowers to it has too.
     pub attrs: &'static [&'static str],
-    /// The type in which it accumulates, from the operands' types; none where it accumulates nothing.
+    /// Returns the accumulator type for the operands' types; `None` if the anchor accumulates nothing.
     pub accumulator: fn(&[DType]) -> Option<DType>,
     /// Floating-point operations, from the number of points of each group.
     pub flops: fn(&[f64]) -> f64,
@@ -54,11 +55,11 @@ pub struct AnchorDef {
 pub struct GroupDef {
     /// Its name.
     pub name: &'static str,
-    /// How the anchor goes along it.
+    /// The treatment of the group's axes by the anchor.
     pub along: Along,
 }
 
-/// How an anchor goes along a group of axes.
+/// The treatment of a group of axes by an anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
     /// Each point is computed by itself.
@@ -75,9 +76,9 @@ pub struct OperandDef {
     pub name: &'static str,
     /// The groups that it is over.
     pub layout: Layout,
-    /// The value everywhere if it is left out; none if it must be given.
+    /// The value of every element if the operand is omitted; `None` if the operand is required.
     pub absent: Option<f64>,
-    /// Values that it must have beyond extents of a run, so that points there do not count.
+    /// Values that the operand must have beyond extents at run time, so that these points do not count.
     pub beyond: &'static [Beyond],
 }
 
@@ -95,7 +96,7 @@ pub struct Beyond {
 pub struct ResultDef {
     /// The groups that it is over.
     pub layout: Layout,
-    /// Its value where a group has no points in a run, if it is not the one that kernels compute.
+    /// The result if a group has no points in a run, if that differs from the result that kernels compute.
     pub none: Option<(GroupId, f64)>,
 }
 
@@ -118,12 +119,12 @@ pub struct AnchorKind(&'static AnchorDef);
 /// The anchor of a kernel, with its operands, each with its prologue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AnchorKernel {
-    /// Which anchor it is.
+    /// The kind of the anchor.
     pub kind: AnchorKind,
-    /// How many axes each group has but the first, which has the other axes of the kernel's own domain; a group of none counts as one axis of
-    /// extent 1.
+    /// The number of axes of each group. The first group is left out; it has the remaining axes of the kernel's own
+    /// domain. A group without axes counts as one axis of extent 1.
     pub axes: SmallVec<[usize; 4]>,
-    /// The operands that are given, in the order of the table; each has one result.
+    /// The given operands, in the order of the table. Each has one result.
     pub operands: Vec<Body>,
     /// The attributes, in the order of the table.
     pub attrs: Attrs,
@@ -165,7 +166,7 @@ impl fmt::Debug for AnchorKind {
 }
 
 impl AnchorDef {
-    /// Returns the groups of each body, of so many operands and the kernel's own.
+    /// Returns the groups of each body: those of `operands` operands, and the kernel's own.
     pub(crate) fn layouts(&self, operands: usize) -> Vec<Layout> {
         let own = self.results.first().map(|result| result.layout);
         self.operands.iter().take(operands).map(|operand| operand.layout).chain(own).collect()
@@ -198,7 +199,7 @@ impl AnchorKernel {
 type RunLengths<'a> = Vec<(usize, &'a Dim)>;
 
 impl Kernel {
-    /// The bodies of the anchor's operands.
+    /// Returns the bodies of the anchor's operands.
     pub fn operands(&self) -> Vec<&Body> {
         self.anchor.operands.iter().collect()
     }
@@ -208,22 +209,22 @@ impl Kernel {
         self.anchor.operands.iter_mut().chain([&mut self.body]).collect()
     }
 
-    /// All bodies: the anchor's operands, then the kernel's own.
+    /// Returns all bodies: the anchor's operands, then the kernel's own.
     pub fn bodies(&self) -> Vec<&Body> {
         self.anchor.operands.iter().chain([&self.body]).collect()
     }
 
-    /// A word for reports: the name of the anchor.
+    /// Returns a word for reports: the name of the anchor.
     pub fn kind(&self) -> &'static str {
         self.anchor.def().name
     }
 
-    /// The groups of axes of each body, in the order of [`Kernel::bodies`].
+    /// Returns the groups of axes of each body, in the order of [`Kernel::bodies`].
     pub fn layouts(&self) -> Vec<Layout> {
         self.anchor.def().layouts(self.anchor.operands.len())
     }
 
-    /// How many axes each group has.
+    /// Returns how many axes each group has.
     pub fn groups(&self) -> SmallVec<[usize; 5]> {
         let axes = &self.anchor.axes;
         let own = self.anchor.def().results.first().map_or(&[][..], |result| result.layout);
@@ -238,7 +239,8 @@ impl Kernel {
             .collect()
     }
 
-    /// Returns the extents of a group's axes, and those axes whose extent is another in each run, counted from the group's first one.
+    /// Returns the extents of a group's axes, and the axes with extents at run time, counted from the group's first
+    /// axis.
     pub fn group(&self, group: GroupId) -> Option<(&[usize], RunLengths<'_>)> {
         let groups = self.groups();
         self.bodies().into_iter().zip(self.layouts()).find_map(|(body, layout)| {
@@ -255,14 +257,14 @@ impl Kernel {
         self.groups().get(row).copied()
     }
 
-    /// The type in which the anchor accumulates. `None` where it accumulates nothing, and for an operand without a result. A reduction over
-    /// rows accumulates in [`DType::register`] of its own type.
+    /// Returns the accumulator type of the anchor. Returns `None` if the anchor accumulates nothing or an operand has
+    /// no result. A reduction over rows accumulates in [`DType::register`] of its own type.
     pub fn accumulator(&self) -> Option<DType> {
         (self.anchor.def().accumulator)(&self.anchor.dtypes()?)
     }
 }
 
-/// Returns where a group's axes begin in a domain of such a layout.
+/// Returns the first axis of a group in a domain of this layout.
 pub fn place(layout: &[GroupId], groups: &[usize], group: GroupId) -> Option<usize> {
     let at = layout.iter().position(|&g| g == group)?;
     Some(layout[..at].iter().map(|&g| groups[g]).sum())

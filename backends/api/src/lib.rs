@@ -1,18 +1,28 @@
-//! What lowering hands to a backend, and what a backend answers.
+//! The interface between lowering and backends.
 //!
-//! A [`Kernel`] describes one launch: an anchor, expressions over loads with index maps, and stores. A [`Program`] is the
-//! kernels of a plan with the buffers between them. A [`Backend`] says what a kernel costs and compiles programs; an
-//! [`Executable`] takes parameters, and what is [`Loaded`] is run by any number of [`Session`]s. [`anchors`] has the kinds of kernels, [`axes`] their normal form, [`extents`] what they are at the lengths of a run.
+//! A [`Kernel`] describes one launch: an anchor, expressions over loads with index maps, and stores. A [`Program`] is
+//! the kernels of a plan with the buffers between them. A [`Backend`] prices kernels and compiles programs. An
+//! [`Executable`] takes parameters, and any number of [`Session`]s run the resulting [`Loaded`].
 //!
-//! What any backend can find out about a kernel is here too: what masks hide ([`intervals`], [`scores`]), how maps reach over a domain
-//! ([`reach`]), what is moved ([`traffic`]), in which order to compute ([`order`], [`reductions`], [`unroll`]), which elements windows share ([`windows`]), what slots are for ([`roles`]), which steps wait for which ([`hazards`]), and coefficients of cost models
-//! ([`fit`]).
+//! ```text
+//!                  cost, candidates
+//! Kernel ──────────────────────────── Backend
+//!   │                                    │ compile
+//! Program { kernels, steps, buffers } ───┴── Executable ── load(params) ── Loaded ── session ── Session ── execute
+//! ```
+//!
+//! [`anchors`] has the kinds of kernels, [`axes`] their normal form, and [`extents`] their meaning at the lengths of a
+//! run. The other modules are analyses for any backend: hidden scores ([`intervals`], [`scores`]), the reach of index
+//! maps ([`reach`]), moved bytes ([`traffic`]), the order of computation ([`order`], [`reductions`], [`unroll`]),
+//! elements that windows share ([`windows`]), the roles of slots ([`roles`]), hazards between steps ([`hazards`]), and
+//! cost coefficients and fits of them ([`costs`], [`fit`]).
 
 pub mod anchors;
 pub mod axes;
 mod backend;
 mod body;
 mod check;
+pub mod costs;
 mod error;
 pub mod extents;
 pub mod fit;
@@ -45,4 +55,4 @@ pub use limits::{DTypes, Limits};
 pub use program::{Buffer, BufferId, Exit, InPlace, Part, Place, Program, Step};
 pub use row_ops::RowLimits;
 pub use run::{DeviceBuffer, Executable, Input, Loaded, Memory, Output, Port, Session};
-pub use setup::Setup;
+pub use setup::{CostFile, Setup, file_name};

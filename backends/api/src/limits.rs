@@ -1,4 +1,4 @@
-//! What a device can take: sizes and element types that kernels and programs are planned within.
+//! Limits of devices: the sizes and element types to which planning restricts kernels and programs.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::{
 pub struct DTypes(u32);
 
 impl DTypes {
-    /// All of them.
+    /// The set of all types.
     pub const ALL: DTypes = DTypes(u32::MAX);
 
-    /// None of them.
+    /// The empty set.
     pub const NONE: DTypes = DTypes(0);
 
     /// These.
@@ -27,7 +27,7 @@ impl DTypes {
         dtypes.into_iter().collect()
     }
 
-    /// Those but one.
+    /// Returns the types except one.
     pub fn without(self, dtype: DType) -> DTypes {
         DTypes(self.0 & !(1 << dtype as u32))
     }
@@ -40,7 +40,7 @@ impl DTypes {
         lacking.into_iter().map(|dtype| format!("{dtype}; the device does not have it")).collect()
     }
 
-    /// Whether one is among them.
+    /// Returns whether one is among them.
     pub fn contains(self, dtype: DType) -> bool {
         self.0 & 1 << dtype as u32 != 0
     }
@@ -52,38 +52,39 @@ impl FromIterator<DType> for DTypes {
     }
 }
 
-/// Limits of a device. A kernel beyond them costs infinitely much, and so is in no plan; a program beyond [`Limits::capacity`] is not
-/// compiled. What a device lacks besides, [`Backend::supports`](crate::Backend::supports) says.
+/// Limits of a device. A kernel beyond them costs infinitely much, and so is in no plan. A program beyond
+/// [`Limits::capacity`] is not compiled. [`Backend::supports`](crate::Backend::supports) reports other restrictions of
+/// a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Buffers start at multiples of this many bytes: a power of two.
     pub alignment: usize,
     /// Whether a part of a buffer may start at any multiple of its element type's size.
     pub any_part: bool,
-    /// Most bytes of one buffer.
+    /// The maximal number of bytes of one buffer.
     pub binding: usize,
-    /// Most bytes of all buffers of a session together: parameters that runs read, constants, what the load program keeps, the arena
-    /// of a run, inputs, outputs and states. A larger program is planned for less memory.
+    /// The maximal bytes of all buffers of a session: parameters that runs read, constants, results of the load
+    /// program, the arena of a run, inputs, outputs and states. A larger program is planned again for less memory.
     pub capacity: usize,
-    /// Most bytes of scalar arguments of a launch, which has one [`Limits::ARGUMENT`] for each buffer: where it starts.
+    /// The maximal bytes of a launch's scalar arguments. Each buffer takes [`Limits::ARGUMENT`] bytes for its start.
     pub arguments: usize,
-    /// Most instructions of a kernel, those of its operands' bodies included.
+    /// The maximal number of instructions of a kernel, including the bodies of operands.
     pub instrs: usize,
-    /// Most loads of a kernel.
+    /// The maximal number of loads of a kernel.
     pub loads: usize,
-    /// Most stores of a kernel.
+    /// The maximal number of stores of a kernel.
     pub stores: usize,
-    /// Most axes of a domain, in normal form.
+    /// The maximal number of axes of a domain, in normal form.
     pub rank: usize,
-    /// Most points along an axis of a domain.
+    /// The maximal number of points along an axis of a domain.
     pub extent: usize,
     /// The element types of buffers and values.
     pub dtypes: DTypes,
     /// Whether several points of a map may write one element, in order.
     pub in_order: bool,
-    /// The element types of which maps combine what several points write to one element.
+    /// The element types that several points may combine in one element.
     pub combined: DTypes,
-    /// Most elements of the rows of each row operation.
+    /// The maximal number of elements in the rows of each row operation.
     pub rows: RowLimits,
     /// Whether kernels tell numbers below the smallest normal one from zero.
     pub subnormals: bool,
@@ -93,7 +94,7 @@ impl Limits {
     /// Bytes of one scalar argument.
     pub const ARGUMENT: usize = 8;
 
-    /// What of a kernel is too large, for people; nothing if it fits.
+    /// Returns the limits that a kernel exceeds, as messages. The list is empty if it fits.
     pub fn exceeded(&self, kernel: &Kernel) -> Vec<String> {
         let bodies = kernel.bodies();
         let instrs = || bodies.iter().flat_map(|body| &body.instrs);
@@ -114,25 +115,26 @@ impl Limits {
         let beyond = sizes.into_iter().filter(|(size, most, _)| size > most);
         let row = points(&kernel.body.domain, row_mask(kernel));
         let too_long = |instr: &Instr| match instr {
-            Instr::Row { op, .. } if row > self.rows.longest(*op) as f64 => {
-                Some(format!("`{op}` of rows of {row} elements; the device takes {}", self.rows.longest(*op)))
-            }
+            Instr::Row { op, .. } if row > self.rows.longest(*op) as f64 => Some(format!(
+                "`{op}` of rows of {row} elements, but the device supports at most {}",
+                self.rows.longest(*op)
+            )),
             _ => None,
         };
         let mut too_long: Vec<String> = instrs().filter_map(too_long).collect();
         too_long.dedup();
         let refused = kernel.stores.iter().filter_map(|store| match (store.writes, kernel.slots[store.slot].0) {
             (Writes::InOrder, _) if !self.in_order => {
-                Some("stores of several points to one element, in order".to_string())
+                Some("stores of several points to one element in order".to_string())
             }
             (Writes::Combined(how), dtype) if !self.combined.contains(dtype) => {
                 Some(format!("{how:?} of {dtype} where several points store to one element"))
             }
             _ => None,
         });
-        let refused = refused.map(|what| format!("{what}; the device does not take these"));
+        let refused = refused.map(|what| format!("{what}, which the device does not support"));
         beyond
-            .map(|(size, most, what)| format!("{size} {what}; the device takes {most}"))
+            .map(|(size, most, what)| format!("{size} {what}, but the device supports at most {most}"))
             .chain(self.dtypes.lacking(kernel))
             .chain(refused)
             .chain(too_long)
@@ -141,7 +143,8 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Cache lines, any memory, kernels of 256 instructions: larger ones save next to nothing, and take long to plan and to build.
+    /// Cache lines, unlimited memory, and kernels of 256 instructions. Larger kernels save almost nothing, and take
+    /// long to plan and to build.
     fn default() -> Limits {
         const ANY: usize = usize::MAX;
         Limits {

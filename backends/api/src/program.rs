@@ -15,13 +15,13 @@ pub type BufferId = usize;
 pub struct Buffer {
     /// Element type.
     pub dtype: DType,
-    /// Number of elements, all axes at the most that they can be.
+    /// The number of elements, at the maximal extents.
     pub count: usize,
-    /// Where it lives.
+    /// The location.
     pub place: Place,
 }
 
-/// Where a buffer lives.
+/// The location of a buffer.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// The `n`th input of a run.
@@ -30,20 +30,21 @@ pub enum Place {
     Param(usize),
     /// Part of the program.
     Const(Tensor),
-    /// Computed by the load program, kept for all runs: a byte offset into the load arena.
+    /// A result of the load program, which is kept for all runs: a byte offset into the load arena.
     Loaded(usize),
     /// Lives within a run: a byte offset into the run arena, which buffers share over time.
     Arena(usize),
     /// The `n`th output of a run.
     Output(usize),
-    /// The `n`th state: kept from run to run. A step that writes it comes after those that read what it held before.
+    /// The `n`th state, which is kept from run to run. A step that writes it comes after the steps that read its old
+    /// contents.
     State(usize),
 }
 
-/// Where a buffer lies in another one: both are in the arena of a run.
+/// The location of a buffer within another one. Both are in the arena of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The buffer that it is a part of, which is no part itself.
+    /// The containing buffer, which is no part itself.
     pub of: BufferId,
     /// The element of that buffer that it begins with.
     pub at: usize,
@@ -52,11 +53,12 @@ pub struct Part {
 /// One launch: a kernel and the buffers for its slots.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Which of [`Program::kernels`]; repeated layers share theirs.
+    /// The number in [`Program::kernels`]. Repeated layers share their kernels.
     pub kernel: usize,
     /// The buffer of each slot.
     pub buffers: Vec<BufferId>,
-    /// Which slots it writes over others that it reads. No other slot that it writes shares memory with one that it reads.
+    /// The slots that it writes over others that it reads. No other written slot shares memory with a slot that it
+    /// reads.
     pub in_place: Vec<InPlace>,
     /// The model part that it mainly stems from.
     pub origin: Origin,
@@ -64,8 +66,8 @@ pub struct Step {
     pub checks: Vec<Origin>,
 }
 
-/// A slot of a step that is written over one that is read: both begin at the same byte, and each point of the kernel reads there only what
-/// the same point writes.
+/// A slot that a step writes over a slot that it reads. Both begin at the same byte. Each point of the kernel reads
+/// only elements of the slot that the same point writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InPlace {
     /// The slot that is read.
@@ -75,17 +77,17 @@ pub struct InPlace {
 }
 
 impl Step {
-    /// A step that writes nothing over what it reads.
+    /// Returns a step that writes no slot in place.
     pub fn new(kernel: usize, buffers: Vec<BufferId>, origin: Origin) -> Step {
         Step { kernel, buffers, in_place: Vec::new(), origin, checks: Vec::new() }
     }
 
-    /// The model part of one of the kernel's checks of ids.
+    /// Returns the model part of one of the kernel's checks of ids.
     pub fn origin_of_check(&self, check: usize) -> &Origin {
         self.checks.get(check).unwrap_or(&self.origin)
     }
 
-    /// The same, with a slot written over one that it reads.
+    /// Returns the same, with a slot written over one that it reads.
     #[must_use]
     pub fn over(mut self, read: Slot, written: Slot) -> Step {
         self.in_place.push(InPlace { read, written });
@@ -93,14 +95,14 @@ impl Step {
     }
 }
 
-/// Where a run may go on later than at the next step. A backend may ignore it: the steps that are passed over change nothing then.
+/// A position where a run may skip steps. A backend may ignore it, because the skipped steps then change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// Before which step of the run program it is decided.
     pub before: usize,
     /// The truth value that decides: steps are passed over where it is false.
     pub unless: BufferId,
-    /// The step that is next in that case, or as many as there are.
+    /// The next step after the skip; the number of steps for the end of the run.
     pub to: usize,
 }
 
@@ -111,17 +113,17 @@ pub struct Program {
     pub kernels: Vec<Kernel>,
     /// All buffers.
     pub buffers: Vec<Buffer>,
-    /// The buffers that are parts of others: what a time of a loop is given of a value, or gives.
+    /// The buffers that are parts of others: slices that an iteration of a loop reads or writes.
     pub parts: BTreeMap<BufferId, Part>,
     /// Run once, when the parameters arrive.
     pub load: Vec<Step>,
     /// Run each time.
     pub run: Vec<Step>,
-    /// Where runs may pass over steps, in the order of the steps that they stand before.
+    /// The exits, in the order of the steps that they precede.
     pub exits: Vec<Exit>,
     /// Bytes of the arena that the load program fills.
     pub load_bytes: usize,
-    /// Bytes of the arena of a run: the peak of what is alive at once.
+    /// Bytes of the arena of a run: the peak of the live buffers.
     pub arena_bytes: usize,
     /// The extents at run time, each with its bounds: arguments of a run.
     pub extents: Vec<Symbol>,
@@ -136,11 +138,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// For each step of the run program, which outputs need it, in their order; and last, whether a state does.
+    /// Returns, for each step of the run program, the outputs that need it, in their order, and last whether a state
+    /// does.
     pub fn needed_for(&self) -> Vec<Vec<bool>> {
         let of_states = self.outputs.len();
         let whole = |buffer: BufferId| self.parts.get(&buffer).map_or(buffer, |part| part.of);
-        // Who needs what is in each buffer before the steps that were looked at.
+        // For each buffer, the users of its contents before the steps that were visited.
         let mut wanted = vec![vec![false; of_states + 1]; self.buffers.len()];
         for (buffer, wanted) in self.buffers.iter().zip(&mut wanted) {
             match buffer.place {

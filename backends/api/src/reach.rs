@@ -1,4 +1,4 @@
-//! How maps reach over a domain: along which axes, over how many points, and how far in one go.
+//! Measures how index maps traverse a domain: along which axes, over how many points, and how far without a jump.
 
 use eutectic_ir::{
     index::{Atom, Index},
@@ -11,12 +11,12 @@ use crate::kernel::Kernel;
 /// A set of axes of a domain: bit `n` for axis `n`.
 pub type AxisSet = u64;
 
-/// The number of points along some axes.
+/// Returns the number of points along the axes of a set.
 pub fn points(domain: &[usize], mask: AxisSet) -> f64 {
     domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1).map(|(_, &n)| n as f64).product()
 }
 
-/// The axes that a map mentions, apart from those on which values that it reads depend.
+/// Returns the axes that a map mentions directly. Axes on which values in the map depend do not count.
 pub fn mentioned(index: &Index) -> AxisSet {
     index.terms.iter().fold(0, |m, (atom, _)| match atom {
         Atom::Coord(n) => m | 1 << n,
@@ -25,19 +25,21 @@ pub fn mentioned(index: &Index) -> AxisSet {
     })
 }
 
-/// The share of the points of its own domain at which a kernel stores anything: less than 1 where guards leave some out.
+/// Returns the share of its domain's points at which a kernel stores a value. It is less than 1 if guards exclude
+/// points.
 pub fn stored(kernel: &Kernel) -> f64 {
     let domain = &kernel.body.domain;
     let share = |guards: &[Guard]| guards.iter().map(|guard| held(guard, domain)).product::<f64>();
     kernel.stores.iter().map(|store| share(&store.guards)).fold(0.0, f64::max)
 }
 
-/// The share of a domain's points at which a guard holds; of a map that is not affine, all of them.
+/// Returns the share of a domain's points at which a guard holds; 1 if its map is not affine.
 pub fn held((index, range): &Guard, domain: &[usize]) -> f64 {
     let Some(strides) = index.affine(domain.len()) else { return 1.0 };
     let mut axes = (0..domain.len()).filter(|&d| strides[d] != 0 && domain[d] > 1);
     let Some(inner) = axes.next_back() else { return f64::from(u8::from(range.contains(&index.constant))) };
-    // Points along the other axes are gone through; of the last one it is known where the guard begins and ends to hold.
+    // Enumerate the points along the other axes. Along the last axis, the first and last points that satisfy the guard
+    // are known.
     let outer: Vec<usize> = axes.collect();
     let all: usize = outer.iter().map(|&d| domain[d]).product();
     let points = (0..all).map(|mut n| {
@@ -55,14 +57,14 @@ pub fn held((index, range): &Guard, domain: &[usize]) -> f64 {
     points.sum::<i64>() as f64 / (all * domain[inner]) as f64
 }
 
-/// The axes that form a row; none outside of row groups.
+/// Returns the axes that form a row; none outside of row groups.
 pub fn row_mask(kernel: &Kernel) -> AxisSet {
     let Some(axes) = kernel.row_axes() else { return 0 };
     let rank = kernel.body.domain.len();
     (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
 }
 
-/// The axes on which each value depends, of a body whose rows are the axes of `row`.
+/// Returns the axes on which each value depends, of a body whose rows are the axes of `row`.
 pub fn masks(body: &Body, row: AxisSet) -> Vec<AxisSet> {
     let mut masks: Vec<AxisSet> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {
@@ -79,7 +81,7 @@ pub fn masks(body: &Body, row: AxisSet) -> Vec<AxisSet> {
     masks
 }
 
-/// The axes on which it depends where a store of a body writes.
+/// Returns the axes on which the index of a store depends.
 pub fn of_place(store: &Store, body: &Body) -> AxisSet {
     let own = mentioned(&store.at);
     match store.at.values() {
@@ -91,13 +93,15 @@ pub fn of_place(store: &Store, body: &Body) -> AxisSet {
     }
 }
 
-/// The axes along which points may write one element: those whose coordinate an element's place does not tell.
+/// Returns the axes along which several points may write one element: the element's index does not determine their
+/// coordinates.
 pub fn together(store: &Store, domain: &[usize]) -> AxisSet {
     let all = (0..domain.len()).fold(0, |axes, d| axes | 1 << d);
     if store.writes == Writes::Apart {
         return 0;
     }
-    // Places are numbers of several digits, of which coordinates are some, if each digit's unit is more than all lower ones reach.
+    // An index is a number of several digits. A coordinate is one of them if its unit exceeds the reach of all lower
+    // digits.
     let digit = |(atom, unit): &(Atom, i64)| match atom {
         Atom::Coord(axis) => Some((*unit, domain[*axis] as i64, 1 << axis)),
         Atom::Value(_) => {
@@ -122,7 +126,7 @@ pub fn together(store: &Store, domain: &[usize]) -> AxisSet {
     all & !apart
 }
 
-/// Which values are the same in all runs, because they are computed from numbers alone.
+/// Returns, for each value, whether it is equal in all runs because it is computed from constants alone.
 pub fn known(body: &Body) -> Vec<bool> {
     let mut known: Vec<bool> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {
@@ -132,13 +136,14 @@ pub fn known(body: &Body) -> Vec<bool> {
     known
 }
 
-/// Whether the elements of a load lie side by side in the order of the axes on which it depends.
+/// Returns whether the elements of a load are contiguous, in the order of the axes on which it depends.
 pub fn is_dense(strides: &[i64], domain: &[usize]) -> bool {
     let along = (0..strides.len()).rev().filter(|&d| strides[d] != 0 && domain[d] > 1);
     along.fold((true, 1), |(dense, step), d| (dense && strides[d] == step, step * domain[d] as i64)).0
 }
 
-/// Whether a map reads matrices by strides: over groups of batch axes, rows and columns, of which the latter two are read as one axis each.
+/// Returns whether a map reads strided matrices over groups of batch axes, rows and columns. Rows and columns are read
+/// as one axis each.
 pub fn is_of_matrices(map: &Index, domain: &[usize], groups: [usize; 3]) -> bool {
     let Some(strides) = map.affine(domain.len()) else { return false };
     let pairs = |from: usize, axes: usize| (from + 1..from + axes).map(|inner| (inner - 1, inner));
@@ -148,18 +153,20 @@ pub fn is_of_matrices(map: &Index, domain: &[usize], groups: [usize; 3]) -> bool
         .all(|(outer, inner)| strides[outer] == strides[inner] * domain[inner] as i64)
 }
 
-/// Whether a guard asks for one coordinate: boxes are copied as a whole.
+/// Returns whether a guard restricts a single coordinate: boxes are copied as a whole.
 pub fn is_of_box((index, _): &Guard) -> bool {
     matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
 }
 
-/// How many points there are for each coordinate that such a guard asks for: how long the stretches are in which it does not change.
+/// Returns the number of points per distinct value of a guard's map, that is, the length of the runs in which it does
+/// not change.
 pub fn inside((index, _): &Guard, domain: &[usize]) -> usize {
     let axis = (0..domain.len()).rev().find(|&axis| index.mentions(axis));
     axis.map_or(usize::MAX, |axis| domain[axis + 1..].iter().product())
 }
 
-/// How many elements lie side by side from each point on, along the axes on which a map depends; `None` if neighbours are apart.
+/// Returns the number of contiguous elements from each point on, along the axes on which a map depends; `None` if
+/// neighbours are not contiguous.
 pub fn line(index: &Index, domain: &[usize]) -> Option<f64> {
     let inner = domain.len().checked_sub(1)?;
     if let Some(strides) = index.affine(domain.len()) {
@@ -181,7 +188,7 @@ pub fn line(index: &Index, domain: &[usize]) -> Option<f64> {
     along.is_none_or(|(_, stride)| *stride == 1).then(|| run_length(index, domain))
 }
 
-/// For how many points along the innermost axis a map stays affine.
+/// Returns the number of points along the innermost axis over which a map stays affine.
 pub fn run_length(index: &Index, domain: &[usize]) -> f64 {
     let Some(inner) = domain.len().checked_sub(1) else { return 1.0 };
     // Steps along the axis in which an index moves by one.

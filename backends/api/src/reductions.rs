@@ -1,5 +1,5 @@
-//! Levels of a row group's operations: one whose argument depends on the result that another has for the whole row needs a pass over the
-//! row of its own, unless the row stays where it can be read again. An operation with a result for each element ends no pass.
+//! Levels of a row group's operations. An operation that depends on another one's result for the whole row needs a
+//! further pass over the row, unless the row stays in fast memory. An operation with a result per element ends no pass.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use eutectic_ir::index::Index;
 
 use crate::body::Instr;
 
-/// Values over rows in single-assignment order, of a body or of what a backend makes of one.
+/// Values over rows in single-assignment order, of a body or of a backend's form of it.
 #[derive(Clone, Debug, Default)]
 pub struct RowValues {
     /// The values that each one is computed from.
@@ -17,7 +17,7 @@ pub struct RowValues {
 }
 
 impl RowValues {
-    /// Those of a body's instructions.
+    /// Returns the row values of a body's instructions.
     pub fn of(instrs: &[Instr]) -> RowValues {
         RowValues {
             args: instrs.iter().map(Instr::args).collect(),
@@ -25,7 +25,7 @@ impl RowValues {
         }
     }
 
-    /// For each value, how many reductions follow each other up to it, itself included.
+    /// Returns, for each value, its level: the length of the longest chain of reductions up to it, itself included.
     pub fn levels(&self) -> Vec<usize> {
         let mut levels = Vec::with_capacity(self.args.len());
         for (args, &ends) in self.args.iter().zip(&self.ends_pass) {
@@ -35,8 +35,9 @@ impl RowValues {
         levels
     }
 
-    /// Which values each pass over a row computes, in order, where no row stays: one pass a level of reductions, which computes anew what
-    /// they need, and a last one for what is `stored` of each element.
+    /// Returns the values that each pass over a row computes, in order, if no row stays in fast memory. There is one
+    /// pass per level of reductions, which recomputes the values that they need. The last pass is for the values that
+    /// are `stored` per element.
     pub fn passes(&self, stored: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let levels = self.levels();
         let count = levels.len();
@@ -46,7 +47,7 @@ impl RowValues {
             roots.iter().for_each(|&root| wanted[root] = true);
             for id in (0..count).rev() {
                 if wanted[id] && (!self.ends_pass[id] || roots.contains(&id)) {
-                    // What an earlier pass reduced is there.
+                    // Results of earlier reductions are available.
                     self.args[id].iter().filter(|&&arg| !self.ends_pass[arg]).for_each(|&arg| wanted[arg] = true);
                 }
             }
@@ -58,7 +59,7 @@ impl RowValues {
     }
 }
 
-/// Which values differ along a row of these axes.
+/// Returns which values differ along a row of these axes.
 pub fn varying(instrs: &[Instr], row: Range<usize>) -> Vec<bool> {
     instrs.iter().fold(Vec::with_capacity(instrs.len()), |mut varying, instr| {
         let is_along = |map: &Index| row.clone().any(|axis| map.mentions(axis));
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn independent_reductions_share_a_pass_and_a_stored_one_needs_none() {
-        // x, sum, product, of which the sum is stored.
+        // The values x, sum and product. The sum is stored.
         let values = RowValues { args: vec![vec![], vec![0], vec![0]], ends_pass: vec![false, true, true] };
         assert_eq!(values.passes([1].into_iter()), [vec![0, 1, 2], vec![]]);
     }

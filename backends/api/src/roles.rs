@@ -1,13 +1,13 @@
-//! What kernels and steps do with their slots.
+//! Classifies the uses of slots by kernels and steps.
 
 use crate::{
-    body::Instr,
+    body::{Instr, Slot},
     kernel::Kernel,
     program::{BufferId, Place, Program, Step},
     reductions::RowValues,
 };
 
-/// What a kernel does with a slot.
+/// The accesses of a kernel to a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotAccess {
     /// Whether it loads from it.
@@ -16,7 +16,7 @@ pub struct SlotAccess {
     pub written: bool,
 }
 
-/// What a step does with a slot.
+/// The accesses of a step to a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Role {
     /// Whether its kernel reads and writes it.
@@ -26,7 +26,7 @@ pub struct Role {
 }
 
 impl Kernel {
-    /// What it does with each of its slots.
+    /// Returns how it uses each of its slots.
     pub fn accesses(&self) -> Vec<SlotAccess> {
         let mut accesses = vec![SlotAccess::default(); self.slots.len()];
         for load in self.bodies().into_iter().flat_map(|body| &body.instrs) {
@@ -44,15 +44,16 @@ impl Kernel {
         accesses
     }
 
-    /// For each value of its body, how many reductions over rows follow each other up to it: as many passes over a row that does not
-    /// stay, plus one for what is stored of each element, see [`RowValues::passes`].
+    /// Returns, for each value of its body, the level of its reductions. If rows do not stay in fast memory, this is
+    /// the number of passes over a row, without the one for elementwise stores (see [`RowValues::passes`]).
     pub fn levels(&self) -> Vec<usize> {
         RowValues::of(&self.body.instrs).levels()
     }
 }
 
 impl Place {
-    /// Whether what lies there is the same in all runs: given or computed when parameters arrive.
+    /// Returns whether the buffer's contents are equal in all runs: a parameter, a constant, or a result of the load
+    /// program.
     pub fn is_constant(&self) -> bool {
         match self {
             Place::Param(_) | Place::Const(_) | Place::Loaded(_) => true,
@@ -62,7 +63,7 @@ impl Place {
 }
 
 impl Program {
-    /// What a step does with each of its slots.
+    /// Returns how a step uses each of its slots.
     pub fn roles(&self, step: &Step) -> Vec<Role> {
         let accesses = self.kernels[step.kernel].accesses();
         let role = |(access, &buffer): (SlotAccess, &BufferId)| Role {
@@ -70,6 +71,18 @@ impl Program {
             constant: self.buffers[buffer].place.is_constant(),
         };
         accesses.into_iter().zip(&step.buffers).map(role).collect()
+    }
+
+    /// Returns the slots of each kernel that it reads and that hold constants in every step of a run that launches it.
+    pub fn constants(&self) -> Vec<Vec<Slot>> {
+        let mut constants: Vec<Option<Vec<Slot>>> = vec![None; self.kernels.len()];
+        for step in &self.run {
+            let roles = self.roles(step);
+            let is_constant = |slot: &Slot| roles[*slot].constant && roles[*slot].access.read;
+            let of_kernel = constants[step.kernel].get_or_insert_with(|| (0..roles.len()).collect());
+            of_kernel.retain(is_constant);
+        }
+        constants.into_iter().map(Option::unwrap_or_default).collect()
     }
 }
 

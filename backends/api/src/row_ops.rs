@@ -8,7 +8,7 @@ use eutectic_ir::{
 use crate::body::{Instr, ValueId};
 
 impl Instr {
-    /// A reduction of the row.
+    /// Returns a reduction of the row.
     pub fn reduce(how: Reduction, arg: ValueId, dtype: DType) -> Instr {
         let op = how.rows();
         Instr::Row { op, attrs: op.row_attrs(&[(&[-1][..]).into(), true.into()]), args: vec![arg], dtype }
@@ -22,12 +22,12 @@ impl Instr {
         }
     }
 
-    /// Whether it is a row operation that has one value for the whole row.
+    /// Returns whether it is a row operation with one value for the whole row.
     pub fn is_per_row(&self) -> bool {
         self.row().is_some_and(RowOp::is_per_row)
     }
 
-    /// How it reduces the row and what it reduces, if it is a reduction.
+    /// Returns the operation and the operand of a reduction; `None` for other instructions.
     pub fn reduction(&self) -> Option<(Reduction, ValueId)> {
         match self {
             Instr::Row { op, args, .. } => Some((op.row()?.reduction()?, *args.first()?)),
@@ -41,7 +41,7 @@ impl Instr {
 pub struct RowLimits {
     reductions: usize,
     others: usize,
-    /// By family.
+    /// The functions, by family.
     known: &'static [(&'static str, usize)],
 }
 

@@ -1,4 +1,4 @@
-//! Which share of scores a bias leaves visible, and for which share it has to be evaluated.
+//! Measures the share of scores that a bias leaves visible, and the share for which it must be evaluated.
 
 use std::ops::Range;
 
@@ -7,16 +7,17 @@ use crate::{
     intervals::{Mask, Visibility},
 };
 
-/// Into so many parts queries and keys are cut at most, of at least so many.
+/// The maximal number of parts into which queries or keys are divided.
 const PARTS: usize = 8;
+/// The minimal extent of a part of the queries, and of a part of the keys.
 const LEAST: [usize; 2] = [24, 256];
 
 /// Shares of all scores.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
-    /// Those that are computed.
+    /// The share of scores that are computed.
     pub visible: f64,
-    /// Those of which the bias is evaluated.
+    /// The share of scores for which the bias is evaluated.
     pub mixed: f64,
 }
 
@@ -24,13 +25,13 @@ impl Shares {
     /// Everything.
     pub const ALL: Shares = Shares { visible: 1.0, mixed: 1.0 };
 
-    /// For a bias over groups of axes of the batch, queries and keys, by coarse blocks.
+    /// Returns the shares for a bias over groups of batch, query and key axes, by coarse blocks.
     pub fn of(bias: &Body, groups: [usize; 3]) -> Shares {
         let Some(mut mask) = Mask::new(&bias.instrs, &bias.results).filter(|_| !bias.domain.contains(&0)) else {
             return Shares::ALL;
         };
         let mut bounds: Vec<Range<usize>> = bias.domain.iter().map(|&n| 0..n).collect();
-        // Of several axes, the outermost.
+        // If there are several axes, the outermost is divided.
         let cut = |first: usize, axes: usize, least: usize| {
             let points: usize = bias.domain[first..first + axes].iter().product();
             let extent = if axes == 0 { 1 } else { bias.domain[first] };

@@ -1,4 +1,4 @@
-//! What a kernel moves: bytes of distinct elements.
+//! Measures the traffic of kernels: bytes of distinct elements.
 
 use crate::{
     body::Instr,
@@ -6,13 +6,13 @@ use crate::{
     reach::{masks, of_place, points, row_mask},
 };
 
-/// Bytes of the distinct elements that a kernel reads and writes, in any order and however often: what it moves at least where nothing of
-/// them is near. Several loads of a buffer, of its pieces, add up to at most all of it.
+/// Returns the bytes of the distinct elements that a kernel reads and writes, in any order and however often. This is a
+/// lower bound of its traffic with cold caches. Loads of several pieces of a buffer add up to at most the whole buffer.
 pub fn bytes(kernel: &Kernel) -> f64 {
     of_slots(kernel).iter().sum()
 }
 
-/// The same for each slot.
+/// Returns the same for each slot.
 pub fn of_slots(kernel: &Kernel) -> Vec<f64> {
     let mut bytes = vec![0.0_f64; kernel.slots.len()];
     let mut touch = |slot: usize, elements: f64| {

@@ -1,5 +1,5 @@
-//! Row groups of short rows, written out: a sum over the nine elements of a window is eight additions, of vectors along whatever
-//! axis lies side by side in memory.
+//! Unrolls row groups of short rows: a sum over the nine elements of a window becomes eight additions of vectors, along
+//! whichever axis is contiguous in memory.
 
 use eutectic_ir::{Attrs, index::Index};
 
@@ -9,12 +9,14 @@ use crate::{
     kernel::Kernel,
 };
 
-/// The longest row that is written out, for windows of 5 × 5 take a fifth of the time so; and the most instructions that this may come to.
+/// The maximal length of an unrolled row, and the maximal number of instructions of the result. Unrolled windows of 5 ×
+/// 5 take a fifth of the time.
 const LONGEST: usize = 32;
 const INSTRUCTIONS: usize = 256;
 
-/// A kernel of short rows as one without rows, where nothing is stored for each element of a row, all operations on rows are reductions, and rows do not lie side
-/// by side in memory: those are reduced as they are. In normal form, for without rows more axes may be one.
+/// Returns a kernel of short rows as a kernel without rows. All row operations must be reductions, no store may be per
+/// element of a row, and rows must not be contiguous in memory: contiguous rows are better reduced as rows. The result
+/// is in normal form, in which more axes may be merged.
 pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let axes = kernel.row_axes()?;
     let domain = &kernel.body.domain;
@@ -34,7 +36,7 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
         return None;
     }
     let mut body = Body { domain: domain[..outer].to_vec(), ..Body::default() };
-    // Where each instruction is for each element of the row; once where it is the same for all.
+    // For each instruction, its copy for each element of the row; one copy if all are equal.
     let mut places: Vec<Vec<ValueId>> = Vec::with_capacity(kernel.body.instrs.len());
     for instr in &kernel.body.instrs {
         let mut of_instr = Vec::new();
@@ -69,7 +71,7 @@ fn at(places: &[ValueId], r: usize) -> ValueId {
     places[r.min(places.len() - 1)]
 }
 
-/// An instruction for element `r` of a row with these extents.
+/// Returns an instruction for element `r` of a row with these extents.
 fn element(instr: &Instr, r: usize, row: &[usize], outer: &[usize], places: &[Vec<ValueId>]) -> Instr {
     let mut coords: Vec<Index> = (0..outer.len()).map(Index::coord).collect();
     let mut rest = r;
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
     use crate::body::{Load, Store};
 
-    /// The largest elements of windows over an image of 20 × 20 × 128.
+    /// Returns the largest elements of windows over an image of 20 × 20 × 128.
     fn pool(window: usize) -> Kernel {
         let outer = 21 - window;
         let strides = [2560, 1, 2560, 128].into_iter().enumerate();

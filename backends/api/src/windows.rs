@@ -1,5 +1,6 @@
-//! Windows: two axes of which maps see one number alone, `stride·position + dilation·tap`, as of convolutions and pools. What such maps
-//! read is the same over one axis, along which each element is there once and not once for each window that it lies in.
+//! Windows: two axes that index maps use only as `stride·position + dilation·tap`, as in convolutions and pools. The
+//! loads of such maps can be computed over one united axis, which has each element once instead of once for each window
+//! that contains it.
 
 use eutectic_ir::index::{Atom, Index};
 
@@ -8,26 +9,27 @@ use crate::{axes::Nest, body::Instr};
 /// Two axes of a domain whose coordinates every map of a body sees only as `stride·position + dilation·tap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The axis along which windows lie.
+    /// The axis of window positions.
     pub position: usize,
     /// The axis within a window.
     pub tap: usize,
-    /// From a window to the next.
+    /// The distance of neighbouring windows.
     pub stride: usize,
-    /// From an element of a window to the next.
+    /// The distance of neighbouring elements of a window.
     pub dilation: usize,
 }
 
 impl Window {
-    /// How many elements so many windows of so many taps reach over, those between them included.
+    /// Returns the extent that `positions` windows of `taps` taps cover, including the elements between taps.
     pub fn reach(&self, positions: usize, taps: usize) -> usize {
         self.stride * (positions - 1) + self.dilation * (taps - 1) + 1
     }
 }
 
 impl Nest {
-    /// The windows that lie along `position` with their elements along `tap`. None where some map sees these otherwise; where either has no
-    /// points, or another number in each run; and where an index is checked, which need not hold between windows.
+    /// Returns the windows with positions along `position` and elements along `tap`. Returns `None` if some map uses
+    /// these axes otherwise, if either is empty or varies at run time, or if an index is checked, because the check
+    /// need not hold between windows.
     pub fn window(&self, position: usize, tap: usize) -> Option<Window> {
         let fixed = [position, tap].iter().all(|&d| self.domain[d] > 0 && self.lengths.iter().all(|(of, _)| *of != d));
         if !fixed || self.instrs.iter().any(|i| matches!(i, Instr::Within { .. })) {
@@ -35,11 +37,11 @@ impl Nest {
         }
         let mut steps = None;
         self.indices().all(|map| seen(map, position, tap, &mut steps)).then_some(())?;
-        let (stride, dilation) = steps?;
+        let WindowSteps { stride, dilation } = steps?;
         Some(Window { position, tap, stride, dilation })
     }
 
-    /// Over the elements that windows reach over: these take the place of `position`, and the axis `tap` goes.
+    /// Returns the nest over the covered elements: they replace the axis `position`, and the axis `tap` is removed.
     pub fn united(&self, window: &Window) -> Nest {
         let mut nest = self.clone();
         nest.domain[window.position] = window.reach(self.domain[window.position], self.domain[window.tap]);
@@ -51,8 +53,15 @@ impl Nest {
     }
 }
 
-/// Whether a map sees two axes in one proportion, which is that of `steps` if there is one already.
-fn seen(map: &Index, position: usize, tap: usize, steps: &mut Option<(usize, usize)>) -> bool {
+/// The stride of windows and the dilation within a window, both divided by their greatest common divisor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct WindowSteps {
+    stride: usize,
+    dilation: usize,
+}
+
+/// Returns whether a map uses two axes in one proportion. If `steps` is set, the proportion must be equal to it.
+fn seen(map: &Index, position: usize, tap: usize, steps: &mut Option<WindowSteps>) -> bool {
     let mut along = [0_i64; 2];
     for (atom, c) in &map.terms {
         match atom {
@@ -71,7 +80,7 @@ fn seen(map: &Index, position: usize, tap: usize, steps: &mut Option<(usize, usi
     }
     let (a, b) = (a.unsigned_abs() as usize, b.unsigned_abs() as usize);
     let common = gcd(a, b);
-    let of_map = (a / common, b / common);
+    let of_map = WindowSteps { stride: a / common, dilation: b / common };
     *steps.get_or_insert(of_map) == of_map
 }
 
@@ -104,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_padded_convolution_reads_each_element_once() {
-        // Windows [4 | 3] at stride 2 and dilation 3 of channels [8], the first of which begins one element before the image.
+        // Windows [4 | 3] at stride 2 and dilation 3 of channels [8]. The first window begins one element before the
+        // image.
         let at = Index::coord(0).times(2).plus(&Index::coord(2).times(3)).plus(&Index::constant(-1));
         let nest = nest(&[4, 8, 3], at.times(8).plus(&Index::coord(1)), at.clone());
         let window = nest.window(0, 2).unwrap();
@@ -127,7 +137,7 @@ mod tests {
         assert_eq!(nest(&[4, 3], at.clone(), Index::coord(0)).window(0, 1), None);
         let cut = at.div(2, &[4, 3]);
         let united = nest(&[4, 3], at.clone(), cut.clone()).window(0, 1);
-        // ⌊(2y + p)/2⌋ is y + ⌊p/2⌋, of which neither part sees the sum.
+        // ⌊(2y + p)/2⌋ is y + ⌊p/2⌋, and neither part contains the sum.
         assert_eq!(united, None, "{cut}");
     }
 }

@@ -1,8 +1,8 @@
-//! The convolutions of ResNet-50 beside products of the same extents whose operands lie dense, and beside the multiply-adds that
-//! the machine does in registers, in turns, on one thread: `cargo run --release -p eutectic-cpu --example windows`; a number takes
-//! one of them. Times are the least of all turns: what else runs on the machine only adds.
+//! Compares the convolutions of ResNet-50 with dense products of the same extents, and with the machine's multiply-adds
+//! in registers, on one thread: `cargo run --release -p eutectic-cpu --example windows`. A number selects one of them.
+//! Times are minima over alternating rounds, because other processes only add time.
 
-// Of the ceilings, arithmetic alone.
+// Only the arithmetic ceiling is used.
 #[allow(dead_code)]
 #[path = "roofline/ceilings.rs"]
 mod ceilings;
@@ -21,7 +21,7 @@ use eutectic_conformance::{
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::DType;
 
-/// Rows (as many as columns), channels, channels of the result, size of the window, stride.
+/// Rows (and columns), channels, channels of the result, size of the window, stride.
 const SHAPES: &[[usize; 5]] = &[
     [224, 3, 64, 7, 2],
     [56, 64, 64, 1, 1],
@@ -49,7 +49,7 @@ const SHAPES: &[[usize; 5]] = &[
 ];
 const TURNS: usize = 50;
 
-/// Bytes that lie as they do within a program.
+/// Bytes with the alignment that they have within a program.
 struct Aligned {
     room: Vec<u8>,
     from: usize,

@@ -4,58 +4,65 @@ use std::{fs, num::NonZeroUsize, sync::Arc};
 
 use eutectic_backend::{
     Backend, BackendError, Candidate, Cost, Executable, Kernel, Limits, Program, Setup,
-    fit::{Fitted, Measured},
+    costs::{CostSheet, Provenance},
+    fit::{Fitted, Freedom, Measured},
 };
 use eutectic_ir::{DType, ops::Reduction};
 
 use crate::{
     cost::{CostModel, Costs, fit},
-    kernels,
-    machine::Machine,
+    kernels::{self, Way},
+    machine::{Caches, Machine},
     runtime::exec,
     simd::{Isa, reduce::combining},
     tile::{MAX_RANK, grid},
 };
 
-/// How to run on the CPU.
+/// Options of the CPU backend.
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
-    /// Number of threads; one runs everything on the caller's thread.
+    /// Number of threads; with one, everything runs on the caller's thread.
     pub threads: usize,
-    /// What things cost.
+    /// The cost coefficients.
     pub costs: Costs,
     /// The instruction-set level, which the machine must have.
     pub isa: Isa,
+    /// Whether products of scaled integers of 8 bits with packed weights are rounded once per block. `--fp exact` promises
+    /// the bits of execution op by op, and no rule states this rounding, so it is off by default.
+    pub integers: bool,
 }
 
 impl Default for CpuOptions {
-    /// All hardware threads, the embedded costs and the best level of the machine.
+    /// Returns all hardware threads, the embedded costs and the best level of the machine.
     fn default() -> CpuOptions {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        CpuOptions { threads, costs: Costs::default(), isa: Isa::detect() }
+        CpuOptions { threads, costs: Costs::default(), isa: Isa::detect(), integers: false }
     }
 }
 
-/// The most threads of a program: each has scratch memory and a stack of its own.
+/// The maximal number of threads. Each has its own scratch memory and stack.
 const MOST_THREADS: usize = 1024;
 
 /// The CPU.
 pub struct Cpu {
-    machine: Machine,
     model: CostModel,
+    /// The measurement that the costs stem from.
+    provenance: Option<Provenance>,
 }
 
 impl Cpu {
-    /// A backend with these options; the level is lowered to what the machine has.
+    /// Returns a backend with these options. The instruction-set level is lowered to that of the machine.
     pub fn new(options: CpuOptions) -> Cpu {
         let threads = options.threads.clamp(1, MOST_THREADS);
-        let machine = Machine { isa: options.isa.min(Isa::detect()), threads };
-        Cpu { machine, model: CostModel::new(options.costs, threads) }
+        let isa = options.isa.min(Isa::detect());
+        let machine =
+            Machine { isa, threads, caches: Caches::detect(), lanes: options.costs.lanes, integers: options.integers };
+        Cpu { model: CostModel::new(options.costs, machine), provenance: None }
     }
 }
 
 impl Cpu {
-    /// The backend as a user wants it.
+    /// Returns the backend as a user wants it.
     ///
     /// # Errors
     /// When the costs cannot be read.
@@ -63,14 +70,16 @@ impl Cpu {
         let mut options = CpuOptions::default();
         options.threads = setup.threads.map_or(options.threads, NonZeroUsize::get);
         if options.threads > MOST_THREADS {
-            let problem = format!("{} are more than the {MOST_THREADS} that a program is cut for", options.threads);
+            let problem = format!("{} exceed the maximum of {MOST_THREADS}", options.threads);
             return Err(BackendError::Setup { option: "threads", problem });
         }
-        if let Some(costs) = &setup.costs {
-            let wrong = |e: String| BackendError::Setup { option: "costs", problem: e };
-            options.costs = Costs::parse(costs).map_err(|e| wrong(e.to_string()))?;
+        let mut provenance = None;
+        if let Some(file) = setup.costs_for(NAME, &processor())? {
+            let wrong = |problem| BackendError::Setup { option: "costs", problem };
+            options.costs = options.costs.over(&file.text).map_err(wrong)?;
+            provenance = file.provenance;
         }
-        Ok(Arc::new(Cpu::new(options)))
+        Ok(Arc::new(Cpu { provenance, ..Cpu::new(options) }))
     }
 }
 
@@ -78,6 +87,36 @@ impl Default for Cpu {
     fn default() -> Cpu {
         Cpu::new(CpuOptions::default())
     }
+}
+
+/// The backend's name.
+const NAME: &str = "cpu";
+
+/// Names the processor, its instruction sets, and how many threads the process may use: prices of memory and of further threads depend on it.
+fn processor() -> String {
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let plural = if threads == 1 { "" } else { "s" };
+    let brand = brand().unwrap_or_else(|| std::env::consts::ARCH.into());
+    format!("{brand} ({}), {threads} thread{plural}", Isa::detect().name())
+}
+
+/// Returns the brand string of an x86 processor, from leaves 0x8000_0002 to 0x8000_0004 of `cpuid`; `None` for others.
+fn brand() -> Option<String> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        const FIRST: u32 = 0x8000_0002;
+        const LAST: u32 = 0x8000_0004;
+        let known = __cpuid(0x8000_0000).eax >= LAST;
+        let leaves = (FIRST..=LAST).filter(|_| known).map(__cpuid);
+        let bytes: Vec<u8> =
+            leaves.flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]).flat_map(u32::to_le_bytes).collect();
+        let text = String::from_utf8_lossy(&bytes).replace('\0', "");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        return (!words.is_empty()).then(|| words.join(" "));
+    }
+    #[allow(unreachable_code, reason = "x86-64 has returned")]
+    None
 }
 
 /// Bytes of memory that the machine has, or that the process's group may use; any number where neither is said.
@@ -93,11 +132,19 @@ fn memory() -> usize {
 
 impl Backend for Cpu {
     fn name(&self) -> &str {
-        "cpu"
+        NAME
+    }
+
+    fn device(&self) -> String {
+        processor()
+    }
+
+    fn costs(&self) -> Option<CostSheet> {
+        Some(self.model.costs().sheet(self.provenance.clone()))
     }
 
     fn describe(&self) -> String {
-        let Machine { isa, threads } = self.machine;
+        let Machine { isa, threads, .. } = self.model.machine();
         let plural = if threads == 1 { "" } else { "s" };
         format!("{} ({}), {threads} thread{plural}", std::env::consts::ARCH, isa.name())
     }
@@ -119,7 +166,8 @@ impl Backend for Cpu {
     }
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
-        let built = |kernel: &Kernel| kernels::compile(kernel, self.machine).map(|_| ());
+        let built =
+            |kernel: &Kernel| kernels::compile(kernel, self.model.way(kernel, None), self.model.machine()).map(|_| ());
         built(&kernel.longest())?;
         kernel.shorter().map_or(Ok(()), |kernel| built(&kernel))
     }
@@ -140,15 +188,24 @@ impl Backend for Cpu {
 
     fn candidates(&self, kernel: &Kernel, constants: &[usize]) -> Result<Vec<Candidate>, Vec<String>> {
         self.supports(kernel)?;
-        let name = kernels::compile(&kernel.longest(), self.machine)?.name().into();
-        Ok(vec![Candidate { name, cost: self.cost_among(kernel, constants) }])
+        let longest = kernel.longest();
+        let candidate = |(way, cost): (Way, Cost)| {
+            let name = kernels::compile(&longest, way, self.model.machine())?.name().into();
+            Ok(Candidate { name, cost })
+        };
+        self.model.ways(&longest, constants).into_iter().map(candidate).collect()
     }
 
-    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
-        fit(self.model.costs(), measured)
+    fn calibrates(&self) -> bool {
+        true
+    }
+
+    fn fit(&self, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
+        fit(self.model.costs(), self.model.machine(), measured, freedom)
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {
-        Ok(Arc::new(exec::compile(program, self.machine)?))
+        let way = |kernel: &Kernel, constants: &[usize]| self.model.way(&kernel.longest(), Some(constants));
+        Ok(Arc::new(exec::compile(program, &way, self.model.machine())?))
     }
 }

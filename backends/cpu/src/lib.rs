@@ -1,10 +1,19 @@
 //! The CPU backend: kernels as thunks in which every offset, stride and function is resolved.
 //!
-//! A kernel's bodies become tile programs (`tile`): lists of steps over cache-sized boxes of the domain, whose registers
-//! are pointers into buffers or scratch memory and whose pointwise functions (`simd`) are vectorised loops chosen for
-//! the machine. `kernels` has a thunk for each anchor, which puts a matrix product or a running softmax between them. `gemm` computes one
-//! product on one thread, `gemm::micro` the blocks of it that stay in registers. `runtime` binds buffers, has constant operands packed when
-//! parameters arrive, and keeps memory and threads. `cost` tells the planner what all of this takes.
+//! ```text
+//! Kernel ── cost ── Backend::cost
+//!    │
+//!    └── kernels: one thunk per anchor ──┬── tile: bodies as tile programs ── simd: pointwise loops, reductions, scans
+//!                                        └── gemm: one product on one thread ── gemm::micro: register blocks
+//!                           runtime: buffers, packed constants, threads, sessions
+//! ```
+//!
+//! A kernel's bodies become tile programs (`tile`): lists of steps over cache-sized boxes of the domain. Their
+//! registers are pointers into buffers or scratch memory, and their pointwise functions (`simd`) are vectorised loops
+//! chosen for the machine. `kernels` has a thunk for each anchor, which combines tile programs with matrix products or
+//! a running softmax. `gemm` computes one product on one thread, and `gemm::micro` its register blocks. `runtime` binds
+//! buffers, packs constant operands when parameters are loaded, and manages memory and threads. `cost` prices all of
+//! this for the planner.
 
 mod backend;
 mod cost;
@@ -12,10 +21,12 @@ mod gemm;
 mod kernels;
 mod machine;
 mod runtime;
+mod schedule;
 mod simd;
 mod tile;
 
 pub use backend::{Cpu, CpuOptions};
 pub use cost::{Costs, ElementCosts, MemoryCosts, OpClasses, ProductCosts, fit};
 pub use runtime::memory;
+pub use schedule::LaneCosts;
 pub use simd::Isa;

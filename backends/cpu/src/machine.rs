@@ -1,14 +1,32 @@
-//! What kernels are compiled for: the instruction-set level, threads, and the sizes of the caches, read from the processor.
+//! The machine for which kernels are compiled: its instruction-set level, threads, cache sizes read from the processor,
+//! and the costs by which schedules are chosen.
 
-use crate::simd::Isa;
+use std::sync::OnceLock;
 
-/// What kernels are compiled for.
+use crate::{schedule::LaneCosts, simd::Isa};
+
+/// The target of compilation.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// The instruction-set level.
     pub isa: Isa,
-    /// How many threads share the work. Results do not depend on it.
+    /// The number of threads that share the work. Results do not depend on it.
     pub threads: usize,
+    /// The caches of a core.
+    pub caches: Caches,
+    /// The costs by which sums along an axis of the result are cut into tiles.
+    pub lanes: LaneCosts,
+    /// Whether products of scaled integers are rounded once per block: these are not the bits of execution op by op.
+    pub integers: bool,
+}
+
+#[cfg(test)]
+impl Default for Machine {
+    /// Returns one thread of this machine, with the default caches and costs.
+    fn default() -> Machine {
+        let lanes = crate::cost::Costs::default().lanes;
+        Machine { isa: Isa::detect(), threads: 1, caches: Caches::default(), lanes, integers: false }
+    }
 }
 
 /// Bytes of the data caches that one core has.
@@ -21,15 +39,21 @@ pub struct Caches {
 }
 
 impl Default for Caches {
-    /// What small cores of today have.
+    /// Returns the caches of today's small cores.
     fn default() -> Caches {
         Caches { l1: 32 << 10, l2: 512 << 10 }
     }
 }
 
 impl Caches {
-    /// Of the machine that runs this; the default where it does not tell.
+    /// Returns the caches of this machine, or the default if it does not report them. It is asked once, because `cpuid`
+    /// is a trap in a virtual machine.
     pub fn detect() -> Caches {
+        static DETECTED: OnceLock<Caches> = OnceLock::new();
+        *DETECTED.get_or_init(Caches::read)
+    }
+
+    fn read() -> Caches {
         let mut caches = Caches::default();
         #[cfg(target_arch = "x86_64")]
         for (level, bytes) in x86() {
@@ -43,13 +67,13 @@ impl Caches {
     }
 }
 
-/// Level and size of each data cache, from "deterministic cache parameters" (Intel SDM vol. 2A, CPUID leaf 4) or AMD's leaf of
-/// the same form (APM vol. 3, CPUID Fn8000_001D).
+/// Level and size of each data cache, from "deterministic cache parameters" (Intel SDM vol. 2A, CPUID leaf 4) or AMD's
+/// leaf of the same form (APM vol. 3, CPUID Fn8000_001D).
 #[cfg(target_arch = "x86_64")]
 fn x86() -> Vec<(u32, usize)> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     if cfg!(miri) {
-        // It has no `cpuid`.
+        // The processor has no `cpuid`.
         return Vec::new();
     }
     for (largest, leaf) in [(0, 4), (0x8000_0000, 0x8000_001d)] {

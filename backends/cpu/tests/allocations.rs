@@ -14,7 +14,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// The thread whose allocations do not count: the test harness has one of its own, which allocates when it likes.
+/// The thread whose allocations do not count: the test harness has a thread of its own, which may allocate at any time.
 static HARNESS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 thread_local! {
@@ -63,7 +63,8 @@ fn runs_allocate_nothing() {
             session.run(&[&input], &mut [y, z]).unwrap();
         }
         HARNESS.store(if thread() == 0 { usize::MAX } else { 0 }, Ordering::Relaxed);
-        // A thread sets itself up when it first gets work, which on a busy machine may be late: the steady state is what counts.
+        // A thread allocates when it first gets work, which may be late on a busy machine. Only the steady state
+        // counts.
         let batch = || {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             (0..200).for_each(|_| session.run(&[&input], &mut [y, z]).unwrap());

@@ -1,4 +1,5 @@
-//! What right operands of products cost that are shorter in memory than in registers: those that are constant are kept as they are.
+//! Tests the prices of products whose right operands are narrower in memory than in registers: constant operands are
+//! kept in their own type.
 
 use eutectic_backend::{AnchorKernel, Backend, Body, Instr, Kernel, Load, Store};
 use eutectic_cpu::{Cpu, CpuOptions};
@@ -20,7 +21,8 @@ fn map(body: &mut Body, op: &str, attrs: Vec<Attr>, args: Vec<usize>) -> usize {
     body.instrs.len() - 1
 }
 
-/// [rows k] · [k n] with weights of a type, which lie along the columns or along the sums, and are scaled by themselves if `scaled`.
+/// Returns a product [rows k] · [k n] with weights of a type, contiguous along the columns or along the sums, and
+/// multiplied by themselves if `scaled`.
 fn product([rows, n, k]: [usize; 3], dtype: DType, along_sums: bool, scaled: bool) -> Kernel {
     let load = |slot, dtype, domain: [usize; 2], steps| Body {
         domain: domain.to_vec(),
@@ -71,7 +73,8 @@ fn weights_that_change_are_evaluated_in_each_run() {
     }
 }
 
-/// What is more than a conversion is packed as registers hold it, so that constants are no cheaper than others.
+/// Operands that compute more than a conversion are packed as registers hold them, so that constants are no cheaper
+/// than others.
 #[test]
 fn computed_weights_are_not_kept_as_they_are() {
     let kernel = product([1, 1024, 1024], DType::I8, false, true);

@@ -1,4 +1,5 @@
-//! The portable kernels of each family, on shapes that Miri gets through (`backends/cpu/miri.sh`), beside their evaluation point by point.
+//! Compares the portable kernels of each family with their evaluation point by point, on shapes that Miri can handle
+//! (`backends/cpu/miri.sh`).
 
 use std::sync::OnceLock;
 
@@ -13,13 +14,14 @@ use eutectic_conformance::{
 use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use eutectic_ir::{DType, index::Index, ops::Reduction};
 
-/// The backend on one thread or two: opened once, for under Miri reading the costs takes longer than the kernels.
+/// Returns the backend on one thread or two: opened once, for under Miri reading the costs takes longer than the
+/// kernels.
 fn cpu(threads: usize) -> &'static Cpu {
     static OPEN: [OnceLock<Cpu>; 2] = [const { OnceLock::new() }; 2];
     OPEN[threads - 1].get_or_init(|| Cpu::new(CpuOptions { threads, isa: Isa::Portable, ..CpuOptions::default() }))
 }
 
-/// Runs a kernel on so many threads; errors are relative to 1 + |x|.
+/// Checks a kernel on `threads` threads. Errors are relative to 1 + |x|.
 fn check(build: Build, anchor: AnchorKernel, body: Body, threads: usize) {
     let (mut kernel, inputs) = build.kernel(anchor, body);
     let expected = expected::kernel(&kernel, &inputs);
@@ -65,7 +67,7 @@ fn rows() {
     }
 }
 
-/// An operand: a load in some layout, or half of one.
+/// Returns an operand: a load in some layout, or half of one.
 fn operand(build: &mut Build, domain: &[usize], dtype: DType, half: bool) -> Body {
     let mut b = body(domain);
     let mut x = build.any(&mut b, dtype);

@@ -1,6 +1,10 @@
-//! `device check FIRST LAST`: random programs and cases on the device against the reference, by seeds; `device products`, `convolutions` and `attention`:
-//! each way that is expected to be among the fastest, or so many of them, of those whose name has a word; `device models`: encoders, against the
-//! reference and in time; `device cycles COUNT`: programs that come and go, and memory that runs out.
+//! Checks and measures kernels on a CUDA device.
+//!
+//! - `device check FIRST LAST`: random programs, by their seeds, and the cases, against the reference.
+//! - `device products`, `convolutions` and `attention`: times of the schedules that are expected to be among the
+//!   fastest. A number selects how many, and a word those whose name contains it.
+//! - `device models`: encoders, against the reference and timed.
+//! - `device cycles COUNT`: loads and drops programs, and exhausts the memory.
 
 #[path = "../tests/cases/mod.rs"]
 mod cases;
@@ -47,7 +51,7 @@ fn compiler() -> Compiler {
     Compiler::new(gpu).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Whether a program computes what it should; prints what it does not.
+/// Returns whether a program computes the right results. Prints the differences if not.
 fn judge(compiler: &Compiler, name: &str, graph: &Graph, seed: u64) -> bool {
     let what = match check(compiler, graph, seed) {
         Ok(Ok(())) => return true,
@@ -80,7 +84,7 @@ fn check_cases(prefix: &str) {
     println!("sessions right");
 }
 
-/// Every way to compute each of some products and attentions, families apart, whose names begin so.
+/// Checks each schedule whose name begins with `prefix`, on products and on attentions of each family.
 fn check_ways(prefix: &str) {
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let shape = *gpu.device().shape();
@@ -89,7 +93,7 @@ fn check_ways(prefix: &str) {
         let graph = cases::graph(*case);
         let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
         for way in program.kernels.iter().flat_map(|kernel| kernels::ways(&shape, kernel)) {
-            // What a family of attention chooses, its costs choose.
+            // The costs choose among the schedules of one family of attention.
             let family = way.name.split(',').next().unwrap_or_default().to_string();
             if !family.starts_with(prefix) {
                 continue;
@@ -113,7 +117,7 @@ fn check_ways(prefix: &str) {
     println!("{} of {} products and attentions right, in {} ways", counts[0], counts[1], ways.len());
 }
 
-/// Ways of a kernel that are measured: those that are expected to be the fastest.
+/// The number of schedules per kernel that are measured: those with the least expected time.
 const MEASURED: usize = 9;
 
 fn measured(list: Vec<(String, String)>, word: &str, count: u64) {
@@ -130,7 +134,7 @@ fn measured(list: Vec<(String, String)>, word: &str, count: u64) {
             todo.extend(ways.into_iter().enumerate().map(|(n, way)| (name.clone(), kernel.clone(), n, way)));
         }
     }
-    // Compiled in parallel, and kept where those that are measured find them.
+    // Compile in parallel, and store the results for the measurements.
     let launches: Vec<_> = todo.iter().flat_map(|(.., way)| way.printed.clone().unwrap_or_default()).collect();
     gpu.device().build(&launches);
     for (name, kernel, n, way) in todo {
@@ -151,7 +155,7 @@ fn resident() -> usize {
     line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Compiles, loads, runs and drops programs, and takes all memory once on the way: neither may leave anything behind.
+/// Compiles, loads, runs and drops programs, and exhausts the memory once. Neither may leak.
 fn cycles(count: u64) {
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let (graph, values) =
@@ -200,7 +204,7 @@ fn cycles(count: u64) {
 /// Inputs and parameters by name.
 type Values = BTreeMap<String, Tensor>;
 
-/// An encoder on texts of some length, with random weights.
+/// Returns an encoder on texts of some length, with random weights.
 fn encoder(config: &BertConfig, batch: usize, sequence: usize) -> (Graph, Values) {
     let graph = bert::graph("encoder", config, Form::Composite, &[BertOutput::LastHiddenState]).expect("a graph");
     let dims = [(bert::BATCH, batch), (bert::SEQUENCE, sequence)].map(|(name, n)| (name.to_string(), n as i64));

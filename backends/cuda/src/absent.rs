@@ -10,29 +10,30 @@ use crate::{
     kernels,
 };
 
-/// What schedules depend on, of an H200 with cuBLASLt.
-const H200: DeviceShape = DeviceShape {
-    processors: 132,
-    threads: 1024,
-    column_threads: 512,
-    shared: 227 << 10,
-    workspace: usize::MAX,
-    cluster: 8,
-    library: Some(WORTH_THE_LIBRARY),
-};
-
 /// Bytes of its memory.
 const BYTES: usize = 140 << 30;
 
-/// Plans for an H200 without one: what the search takes, and how kernels would be computed, can be looked at on any machine.
+/// Plans for an H200 on a machine without one, so that plans and kernels can be inspected on any machine.
 pub struct Absent {
+    shape: DeviceShape,
     costs: Costs,
 }
 
 impl Absent {
-    /// An H200 with the embedded costs.
+    /// Returns an H200 with cuBLASLt and the embedded costs.
     pub fn h200() -> Absent {
-        Absent { costs: costs() }
+        let costs = costs();
+        let shape = DeviceShape {
+            processors: 132,
+            threads: 1024,
+            column_threads: 512,
+            shared: 227 << 10,
+            workspace: usize::MAX,
+            cluster: 8,
+            library: Some(WORTH_THE_LIBRARY),
+            rankings: costs.rankings,
+        };
+        Absent { shape, costs }
     }
 }
 
@@ -51,7 +52,7 @@ impl Backend for Absent {
 
     fn supports(&self, kernel: &Kernel) -> Result<(), Vec<String>> {
         let outside = outside(kernel);
-        if outside.is_empty() { kernels::print(&H200, &from_memory(kernel).0).map(drop) } else { Err(outside) }
+        if outside.is_empty() { kernels::print(&self.shape, &from_memory(kernel).0).map(drop) } else { Err(outside) }
     }
 
     fn cost(&self, kernel: &Kernel) -> Cost {
@@ -59,10 +60,12 @@ impl Backend for Absent {
             return Cost::IMPOSSIBLE;
         }
         let kernel = from_memory(kernel).0;
-        if kernels::supports(&kernel).is_ok() { self.costs.cost(&H200, &kernel) } else { Cost::IMPOSSIBLE }
+        if kernels::supports(&kernel).is_ok() { self.costs.cost(&self.shape, &kernel) } else { Cost::IMPOSSIBLE }
     }
 
     fn compile(&self, _: &Program) -> Result<Arc<dyn Executable>, BackendError> {
-        Err(BackendError::Device("cannot build kernels because the device is not here; open the backend `cuda`".into()))
+        Err(BackendError::Device(
+            "cannot build kernels because this backend has no device; open the backend `cuda`".into(),
+        ))
     }
 }

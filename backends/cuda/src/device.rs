@@ -4,11 +4,12 @@ use std::{path::PathBuf, sync::Arc};
 
 use cudarc::driver::{CudaContext, result, sys};
 use eutectic_backend::{
-    BackendError, Cost, Limits, Memory, RowLimits,
-    fit::{Fitted, Measured},
+    BackendError, Cost, Limits, Memory, RowLimits, Setup,
+    costs::CostSheet,
+    fit::{Fitted, Freedom, Measured},
 };
 use eutectic_gpu::{
-    cost::Costs,
+    cost::{Costs, DeviceCosts},
     device::{Device, DeviceShape},
     launch::{Launch, Work},
 };
@@ -23,20 +24,22 @@ use crate::{
     stream::{Launching, Queue},
 };
 
+/// The name of the backend.
+const NAME: &str = "cuda";
 /// Operations from which on a product of its own launch is worth asking the library.
 pub(crate) const WORTH_THE_LIBRARY: f64 = 5e7;
-/// The first version of the driver whose graphs keep that a kernel may start before the one before it has ended.
+/// The first version of the driver whose recorded graphs let a kernel start before the previous one has ended.
 const GRAPHS_OVERLAP: i32 = 12_030;
 
-/// What things cost on an H200.
+/// Returns the costs of an H200.
 ///
 /// # Panics
-/// Never: the file is part of the program, and a test reads it.
+/// Never: the file is embedded, and a test reads it.
 pub fn costs() -> Costs {
-    Costs::read(include_str!("../costs/h200.toml")).expect("the embedded file is right")
+    Costs::read(include_str!("../costs/h200.toml")).expect("the embedded file is valid")
 }
 
-/// What sizes a device with so many bytes of memory takes.
+/// Returns the limits of a device with `capacity` bytes of memory.
 pub(crate) fn limits(capacity: usize) -> Limits {
     // Kernel parameters take 4 KiB; three of them are the runtime's own.
     Limits {
@@ -51,25 +54,23 @@ pub(crate) fn limits(capacity: usize) -> Limits {
     }
 }
 
-/// How to run on CUDA.
+/// Options of the CUDA backend.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
-    /// Which of the devices, from 0.
+    /// The number of the device, from 0.
     pub ordinal: usize,
-    /// Where compiled kernels are kept from process to process; none to compile them anew.
+    /// The folder that caches compiled kernels between processes; without one, each process compiles them.
     pub cache: Option<PathBuf>,
-    /// What things cost.
-    pub costs: Costs,
-    /// Whether kernels are launched one by one, each when the one before it has ended, in place of recorded runs: of every 64 runs that are
-    /// recorded under compute-sanitizer, one fails.
-    pub apart: bool,
+    /// The costs, and whether launches are serialized. That works around compute-sanitizer, under which one of every 64
+    /// recorded runs fails.
+    pub setup: Setup,
 }
 
 impl Default for CudaOptions {
-    /// The first device, a cache in the user's folder, the embedded costs.
+    /// Returns the first device, a cache in the user's folder, the embedded costs.
     fn default() -> CudaOptions {
         let cache = std::env::home_dir().map(|home| home.join(".cache").join("eutectic").join("cuda"));
-        CudaOptions { ordinal: 0, cache, costs: costs(), apart: false }
+        CudaOptions { ordinal: 0, cache, setup: Setup::default() }
     }
 }
 
@@ -77,11 +78,12 @@ impl Default for CudaOptions {
 pub struct Cuda {
     context: Arc<CudaContext>,
     compiler: nvrtc::Nvrtc,
-    /// Or why it is not there.
+    /// The library, or the reason why it is missing.
     library: Result<Arc<Library>, String>,
     shape: DeviceShape,
-    costs: Costs,
+    costs: DeviceCosts,
     name: String,
+    described: String,
     bytes: usize,
     launching: Launching,
 }
@@ -90,7 +92,7 @@ impl Cuda {
     /// Opens a device.
     ///
     /// # Errors
-    /// The library that is missing and where it was looked for, or that there is no such device.
+    /// If there is no such device, or a library is missing; the error says where it was searched.
     pub fn new(options: &CudaOptions) -> Result<Cuda, BackendError> {
         // SAFETY: loading the driver runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
@@ -99,23 +101,27 @@ impl Cuda {
         }
         let context = CudaContext::new(options.ordinal)
             .map_err(|e| BackendError::Device(format!("CUDA has no device {}: {e}", options.ordinal)))?;
-        // SAFETY: nothing here relies on events that cudarc records: each session orders its own stream. Capturing fails with them.
+        // SAFETY: nothing here relies on events that cudarc records: each session orders its own stream. Capturing
+        // fails with them.
         unsafe { context.disable_event_tracking() };
         let attribute = |which| context.attribute(which).map_err(failed("asking the device"));
         let library = Library::new().map(Arc::new);
+        let name = context.name().map_err(failed("asking the device"))?;
+        let costs = DeviceCosts::choose(&options.setup, NAME, &name, costs())?;
         use sys::CUdevice_attribute as Attribute;
         let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
         let shape = DeviceShape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             threads: 1024,
-            // On an H200, sums of 1,024 columns of 65,536 rows read 4.0 TB/s so, and 3.4 with twice as many; of 768 columns of 4,096 rows they take
-            // 3.6 us and 4.1.
+            // Summing 1,024 columns of 65,536 rows on an H200 reads 4.0 TB/s with this value, and 3.4 TB/s with twice
+            // as many. For 768 columns of 4,096 rows it takes 3.6 us instead of 4.1 us.
             column_threads: 512,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
             workspace: usize::MAX,
-            // Those of Hopper; later ones are others.
+            // Hopper's instructions. Later processors have others.
             cluster: if major == 9 { 8 } else { 0 },
             library: library.is_ok().then_some(WORTH_THE_LIBRARY),
+            rankings: costs.of.rankings,
         };
         if major < 8 {
             let why = format!("device {} is of compute capability {major}.{minor}; kernels need 8.0", options.ordinal);
@@ -126,26 +132,26 @@ impl Cuda {
         unsafe { sys::cuDriverGetVersion(&mut version) };
         let architecture = format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" });
         let compiler = nvrtc::Nvrtc::new(&architecture, options.cache.as_deref(), version)?;
-        let name = format!("{} ({architecture})", context.name().map_err(failed("asking the device"))?);
+        let described = format!("{name} ({architecture})");
         let bytes = context.total_mem().map_err(failed("asking the device"))?;
-        // Printed kernels wait for each other themselves where the processor can, and the driver can record that.
+        // If the processor supports it and the driver can record it, printed kernels wait for each other on the device.
         let launching = match () {
-            () if options.apart => Launching::Apart,
+            () if options.setup.serialize_launches => Launching::Serialized,
             () if major >= 9 && version >= GRAPHS_OVERLAP => Launching::Overlapping,
             () => Launching::Recorded,
         };
-        Ok(Cuda { context, compiler, library, shape, costs: options.costs, name, bytes, launching })
+        Ok(Cuda { context, compiler, library, shape, costs, name, described, bytes, launching })
     }
 
-    /// What schedules depend on.
+    /// Returns the properties that schedules depend on.
     pub fn shape(&self) -> &DeviceShape {
         &self.shape
     }
 
-    /// Bytes of its memory that nobody has.
+    /// Returns the bytes of free memory.
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     pub fn free(&self) -> Result<usize, BackendError> {
         self.enter()?;
         result::mem_get_info().map(|(free, _)| free).map_err(failed("asking for free memory"))
@@ -162,12 +168,20 @@ impl Device for Cuda {
     type Stream = Queue;
 
     fn name(&self) -> &str {
-        "cuda"
+        NAME
+    }
+
+    fn device(&self) -> String {
+        self.name.clone()
+    }
+
+    fn costs(&self) -> Option<CostSheet> {
+        Some(self.costs.sheet())
     }
 
     fn describe(&self) -> String {
         let library = self.library.as_ref().map_or_else(String::clone, |_| "with cuBLASLt".into());
-        format!("{}, {} processors, {} GiB, {library}", self.name, self.shape.processors, self.bytes >> 30)
+        format!("{}, {} processors, {} GiB, {library}", self.described, self.shape.processors, self.bytes >> 30)
     }
 
     fn limits(&self) -> Limits {
@@ -180,7 +194,7 @@ impl Device for Cuda {
 
     fn cost(&self, kernel: &eutectic_backend::Kernel) -> Cost {
         match kernels::supports(kernel) {
-            Ok(()) => self.costs.cost(&self.shape, kernel),
+            Ok(()) => self.costs.of.cost(&self.shape, kernel),
             Err(_) => Cost::IMPOSSIBLE,
         }
     }
@@ -189,8 +203,8 @@ impl Device for Cuda {
         kernels::expected(&self.shape, kernel)
     }
 
-    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
-        self.costs.fit(&self.shape, measured)
+    fn fit(&self, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
+        self.costs.of.fit(&self.shape, measured, freedom)
     }
 
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {
@@ -208,7 +222,7 @@ impl Device for Cuda {
             match memory {
                 Memory::Device => {
                     let at = result::malloc_sync(size).map_err(full)?;
-                    // Clearing is asynchronous to the host, and not ordered with what other streams do.
+                    // Clearing is asynchronous to the host, and not ordered with other streams.
                     let cleared = result::memset_d8_sync(at, 0, size);
                     cleared
                         .and_then(|()| result::stream::synchronize(result::stream::null()))

@@ -10,12 +10,12 @@ use eutectic_ir::{
 /// The dialect.
 pub struct CudaC;
 
-/// The head of a kernel's text: functions, and the struct of its arguments, whose methods see them by name.
+/// Returns the head of a kernel's text: functions, and the struct of its arguments, whose methods see them by name.
 pub fn arguments(slots: &[(DType, usize)], before: &str, methods: &str) -> String {
     arguments_of(slots, &|_| true, before, methods)
 }
 
-/// The same of a kernel that writes some of its buffers only.
+/// Returns the same of a kernel that writes some of its buffers only.
 pub fn arguments_of(
     slots: &[(DType, usize)],
     is_written: &dyn Fn(usize) -> bool,
@@ -37,31 +37,42 @@ pub fn arguments_of(
     format!("{prelude}\n{before}\nstruct Slots {{\n{own}{fields}{follow}{methods}}};\n")
 }
 
-/// A method of the struct of arguments.
+/// Returns a method of the struct of arguments.
 pub fn method(head: &str, body: &str) -> String {
     format!("METHOD {head} const {{\n{body}}}\n")
 }
 
-/// The kernel itself, of which so many blocks should fit on a processor at once.
-pub fn entry(blocks: (usize, usize), body: &str) -> String {
+/// The blocks of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockShape {
+    /// Threads of a block.
+    pub threads: usize,
+    /// The number of blocks per processor for which the compiler leaves registers.
+    pub resident: usize,
+}
+
+/// Returns the kernel function.
+pub fn entry(blocks: BlockShape, body: &str) -> String {
     entry_with(blocks, "", "", &format!("slots.follow(); {body}"))
 }
 
-/// One that has little to do: where its blocks are few, the next kernel starts while it waits.
+/// Returns a kernel function of short kernels: with few blocks, the next kernel starts while it waits.
 pub fn short_entry(block: usize, body: &str) -> String {
-    entry_with((block, 1), "", "", &format!("slots.follow<true>(); {body}"))
+    let blocks = BlockShape { threads: block, resident: 1 };
+    entry_with(blocks, "", "", &format!("slots.follow<true>(); {body}"))
 }
 
-/// One of clusters of blocks, or with another parameter. It may start before the kernels before it have ended: before it reads or writes, `follow` of
-/// the arguments waits for them.
-pub fn entry_with((block, resident): (usize, usize), together: &str, parameter: &str, body: &str) -> String {
+/// Returns one of clusters of blocks, or with another parameter. It may start before the kernels before it have ended:
+/// before it reads or writes, `follow` of the arguments waits for them.
+pub fn entry_with(blocks: BlockShape, together: &str, parameter: &str, body: &str) -> String {
+    let BlockShape { threads, resident } = blocks;
     format!(
-        "KERNEL({block}, {resident}) {together}kernel(PARAMETER Slots arguments{parameter}) {{ \
+        "KERNEL({threads}, {resident}) {together}kernel(PARAMETER Slots arguments{parameter}) {{ \
          Slots slots = arguments; {body} let_kernels_start(); }}\n"
     )
 }
 
-/// That so many blocks are a cluster; one block is none.
+/// Returns the attribute for clusters of `blocks` blocks; nothing for one block.
 pub fn clusters(blocks: usize) -> String {
     if blocks > 1 { format!("CLUSTER({blocks}) ") } else { String::new() }
 }
@@ -91,7 +102,7 @@ pub fn combined() -> DTypes {
 }
 
 /// Activations of 16-bit floats.
-const SHORT: &[(&str, &str)] = &[
+const HALF_TEMPLATES: &[(&str, &str)] = &[
     ("gelu-erf", "quick_gelu_erf($0)"),
     ("gelu-tanh", "quick_gelu_tanh($0)"),
     ("silu", "($0 * quick_sigmoid($0))"),
@@ -99,8 +110,8 @@ const SHORT: &[(&str, &str)] = &[
 ];
 
 impl Dialect for CudaC {
-    fn short(&self) -> &'static [(&'static str, &'static str)] {
-        SHORT
+    fn half_templates(&self) -> &'static [(&'static str, &'static str)] {
+        HALF_TEMPLATES
     }
 
     fn register(&self, dtype: DType) -> &'static str {
@@ -203,7 +214,12 @@ impl Dialect for CudaC {
 
     fn kernel_of_clusters(&self, slots: &[(DType, usize)], block: usize, cluster: usize, body: &str) -> String {
         arguments(slots, "", &method("void run()", body))
-            + &entry_with((block, 1), &clusters(cluster), "", "slots.follow(); slots.run();")
+            + &entry_with(
+                BlockShape { threads: block, resident: 1 },
+                &clusters(cluster),
+                "",
+                "slots.follow(); slots.run();",
+            )
     }
 
     fn div(&self, x: &str, by: i64, wide: bool, negative: bool) -> String {

@@ -27,9 +27,10 @@ unsafe impl Sync for Library {}
 pub struct PlannedProduct {
     library: std::sync::Arc<Library>,
     product: Product,
-    /// Held while a product with a bias is put into a stream: where the bias is, is part of the description.
+    /// Locked while a product with a bias is enqueued, because the description holds the bias's address.
     description: Mutex<sys::cublasLtMatmulDesc_t>,
-    /// Of the right operand, the left one, what is added and the result: all transposed, for the library's matrices are by columns.
+    /// The layouts of the right operand, the left one, the added matrix and the result. All are transposed, because the
+    /// library's matrices are column-major.
     layouts: [sys::cublasLtMatrixLayout_t; 4],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
@@ -47,15 +48,15 @@ impl Library {
     pub fn new() -> Result<Library, String> {
         // SAFETY: loading the library runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
-            return Err(format!("without cuBLASLt, looked for {}", nvrtc::places("cublasLt").concat()));
+            return Err(format!("cuBLASLt was not found; searched for {}", nvrtc::places("cublasLt").concat()));
         }
-        result::create_handle().map(Library).map_err(|e| format!("cuBLASLt does not start: {e:?}"))
+        result::create_handle().map(Library).map_err(|e| format!("cannot initialise cuBLASLt: {e:?}"))
     }
 }
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: it was created above, and nothing that uses it is left.
+        // SAFETY: the handle was created above, and its last user is gone.
         unsafe { _ = result::destroy_handle(self.0) };
     }
 }
@@ -66,7 +67,7 @@ fn element(dtype: DType) -> Result<sys::cudaDataType, String> {
         DType::Bf16 => Ok(sys::cudaDataType::CUDA_R_16BF),
         DType::F32 => Ok(sys::cudaDataType::CUDA_R_32F),
         DType::F64 => Ok(sys::cudaDataType::CUDA_R_64F),
-        other => Err(format!("cuBLASLt multiplies no matrices of {other}")),
+        other => Err(format!("cuBLASLt does not multiply matrices of {other}")),
     }
 }
 
@@ -74,7 +75,7 @@ fn failed(error: result::CublasError) -> String {
     format!("cuBLASLt: {error:?}")
 }
 
-/// The library's epilogue for an activation, as the table of ops has it, and for a bias.
+/// Returns the library's epilogue for an activation, given by its key in the op table, and a bias.
 fn epilogue(activation: Option<&str>, has_bias: bool) -> Option<sys::cublasLtEpilogue_t> {
     use sys::cublasLtEpilogue_t as Epilogue;
     Some(match (activation, has_bias) {
@@ -93,7 +94,7 @@ impl PlannedProduct {
     /// When the library has no algorithm for it.
     pub fn new(library: &std::sync::Arc<Library>, product: &Product) -> Result<PlannedProduct, String> {
         let sum = if product.operands == DType::F64 { DType::F64 } else { DType::F32 };
-        // In 32 bits, products of 32-bit operands are exact: tf32 has to be asked for.
+        // Products of 32-bit operands are exact in 32 bits; TF32 must be requested.
         let how = match sum {
             DType::F64 => sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
             _ if product.tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -105,13 +106,13 @@ impl PlannedProduct {
             (product.lhs, rows, depth, product.operands),
             (product.out, rows, columns, product.result),
         ];
-        // SAFETY: what is set below outlives the calls, and has the sizes that are told.
+        // SAFETY: the values set below outlive the calls and have the stated sizes.
         unsafe {
             let description = result::create_matmul_desc(how, element(sum)?).map_err(failed)?;
             let mut layouts = [std::ptr::null_mut(); 3];
             for (n, (matrix, rows, columns, dtype)) in matrices.into_iter().enumerate() {
                 layouts[n] = layout(&matrix, [batch, rows, columns], dtype)?;
-                // By columns, a matrix whose rows are side by side is its transpose.
+                // A row-major matrix is its transpose in column-major order.
                 let which = match n {
                     0 => sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
                     1 => sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB,
@@ -127,7 +128,7 @@ impl PlannedProduct {
             let at = (&raw const bytes).cast::<c_void>();
             result::set_matmul_pref_attribute(preference, most, at, size_of::<usize>()).map_err(failed)?;
             use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
-            // Parts of the depth are added in the type of the sums, in order; never in that of the result.
+            // Splits of the depth are added in the type of the sums, in order, and never in that of the result.
             let reduction = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
             let at = (&raw const reduction).cast::<c_void>();
             let which = Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
@@ -220,7 +221,7 @@ impl PlannedProduct {
 }
 
 /// # Safety
-/// None: what is set has the sizes that are told.
+/// None: the values have the stated sizes.
 unsafe fn layout(
     matrix: &MatrixLayout,
     [batch, rows, columns]: [usize; 3],

@@ -1,4 +1,4 @@
-//! Kernels compiled by NVRTC, which needs no GPU, and kept on disk by text, architecture and version.
+//! Compiles kernels by NVRTC, which needs no GPU, and caches them on disk by text, architecture and version.
 
 use std::{
     ffi::{CStr, CString},
@@ -9,21 +9,22 @@ use cudarc::nvrtc::{result, sys};
 use eutectic_backend::BackendError;
 use eutectic_gpu::cache::Cache;
 
-/// What a kernel's text starts with; what a device lacks of it, no kernel for that device calls.
+/// The text before each kernel. It includes instructions that some devices lack; no kernel for these devices calls
+/// them.
 const INTRINSICS: &str = concat!(include_str!("text/intrinsics.cu"), include_str!("text/hopper.cu"));
 
-/// The first version of NVRTC that leaves out what no kernel here calls (textures, the runtime's functions) where it is told to. An empty
-/// kernel takes 24 ms in place of 33 so.
+/// The first version of NVRTC with options that omit unused features (textures, the runtime's functions). With them, an
+/// empty kernel compiles in 24 ms instead of 33 ms.
 const MINIMAL: (i32, i32) = (12, 4);
 
 /// Compiles for an architecture, say `sm_90a`.
 pub struct Nvrtc {
     options: Vec<String>,
-    /// Where compiled kernels are kept, and what their names depend on besides their text.
+    /// The cache of compiled kernels, and the part of their names that does not depend on their text.
     cache: Option<(Cache, String)>,
 }
 
-/// Where the loader looks for a library.
+/// Returns where the loader looks for a library.
 pub fn places(library: &str) -> Vec<String> {
     let names = cudarc::get_lib_name_candidates(library);
     vec![format!(
@@ -34,10 +35,10 @@ pub fn places(library: &str) -> Vec<String> {
 }
 
 impl Nvrtc {
-    /// For an architecture; `cache` is a folder, `version` the driver's.
+    /// Loads NVRTC for an architecture. `cache` is a folder, and `version` the driver's version.
     ///
     /// # Errors
-    /// When there is no NVRTC.
+    /// If NVRTC is not installed.
     pub fn new(architecture: &str, cache: Option<&Path>, version: i32) -> Result<Nvrtc, BackendError> {
         // SAFETY: loading NVRTC runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
@@ -48,7 +49,7 @@ impl Nvrtc {
         // SAFETY: both are there.
         unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
         let cache = cache.map(|folder| (Cache::new(folder), format!("{architecture} {version} {major}.{minor}")));
-        // Warnings of functions that a kernel does not need would hide what is wrong.
+        // Warnings about unused functions would hide errors.
         let mut options =
             vec![format!("--gpu-architecture={architecture}"), "--std=c++17".into(), "--disable-warnings".into()];
         if (major, minor) >= MINIMAL {
@@ -57,10 +58,10 @@ impl Nvrtc {
         Ok(Nvrtc { options, cache })
     }
 
-    /// The machine code of a kernel, from the cache where it has it.
+    /// Returns the machine code of a kernel, from the cache if possible.
     ///
     /// # Errors
-    /// What NVRTC says.
+    /// The messages of NVRTC.
     pub fn compile(&self, text: &str) -> Result<Vec<u8>, String> {
         let Some((cache, key)) = &self.cache else { return self.compile_anew(text) };
         let name = Cache::name(&[key, INTRINSICS, text], "cubin");
@@ -84,7 +85,7 @@ impl Nvrtc {
                     let log = result::get_program_log(program).unwrap_or_default();
                     let log: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
                     let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy().into_owned();
-                    Err(format!("NVRTC does not compile a printed kernel, a defect of the backend: {error:?}\n{log}"))
+                    Err(format!("NVRTC cannot compile a generated kernel, a defect of the backend: {error:?}\n{log}"))
                 }
             };
             let _ = result::destroy_program(program);
@@ -97,7 +98,7 @@ impl Nvrtc {
 /// The program must have been compiled.
 unsafe fn cubin(program: sys::nvrtcProgram) -> Result<Vec<u8>, String> {
     let mut size = 0;
-    // SAFETY: there is room for as much as NVRTC says it is.
+    // SAFETY: the buffer has the size that NVRTC stated.
     unsafe {
         sys::nvrtcGetCUBINSize(program, &mut size).result().map_err(|e| format!("NVRTC: {e:?}"))?;
         let mut code = vec![0_u8; size];

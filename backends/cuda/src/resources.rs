@@ -1,4 +1,4 @@
-//! What the driver holds for us, until it is dropped: modules and memory.
+//! Owned driver resources: modules and memory, which are freed when they are dropped.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -8,7 +8,7 @@ use eutectic_gpu::device::DeviceMemory;
 
 use crate::library::PlannedProduct;
 
-/// What the driver says that went wrong.
+/// Returns a function that converts a driver error of an action.
 pub fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendError {
     move |error| {
         let why = error.error_string().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
@@ -16,7 +16,7 @@ pub fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendErro
     }
 }
 
-/// What is launched.
+/// The code of a launch.
 pub enum Module {
     /// A compiled kernel.
     Kernel(CudaFunction),
@@ -37,12 +37,12 @@ unsafe impl Send for CudaFunction {}
 unsafe impl Sync for CudaFunction {}
 
 impl CudaFunction {
-    /// Of machine code, which takes so many bytes of shared memory that its text does not say.
+    /// Loads machine code whose kernels take `shared` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// What the driver says against it.
+    /// The driver's message.
     pub fn load(context: &Arc<CudaContext>, code: &[u8], shared: usize) -> Result<CudaFunction, String> {
-        let driver = |e: result::DriverError| format!("the driver does not take a compiled kernel: {e}");
+        let driver = |e: result::DriverError| format!("the driver cannot load a compiled kernel: {e}");
         context.bind_to_thread().map_err(driver)?;
         // SAFETY: the code is NVRTC's, or was when it was put into the cache; the driver checks its form.
         unsafe {
@@ -57,7 +57,7 @@ impl CudaFunction {
         }
     }
 
-    /// Its entry.
+    /// Returns its entry.
     pub fn function(&self) -> sys::CUfunction {
         self.function
     }
@@ -80,7 +80,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Of memory that the driver gave, and that is freed with it.
+    /// Takes ownership of memory that the driver allocated.
     pub fn new(at: u64, bytes: usize, memory: Memory, context: &Arc<CudaContext>) -> Region {
         Region { at, bytes, memory, context: context.clone() }
     }
@@ -96,7 +96,8 @@ impl DeviceMemory for Region {
     }
 
     fn host(&self) -> Option<&[u8]> {
-        // SAFETY: pinned memory of that size, at one address on both sides, written by nobody else while it is borrowed.
+        // SAFETY: this is pinned memory of that size, with one address on host and device, and nobody else writes it
+        // while it is borrowed.
         (self.memory == Memory::Host).then(|| unsafe { std::slice::from_raw_parts(self.at as *const u8, self.bytes) })
     }
 
@@ -109,7 +110,7 @@ impl DeviceMemory for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
-        // SAFETY: it was allocated so, and whoever drops it has waited.
+        // SAFETY: the memory was allocated this way, and its users have finished.
         unsafe {
             match self.memory {
                 Memory::Device => _ = result::free_sync(self.at),

@@ -1,4 +1,4 @@
-//! Streams of CUDA, and what was recorded from them as graphs.
+//! CUDA streams, and graphs that are recorded from them.
 
 use std::{
     ffi::c_void,
@@ -15,20 +15,21 @@ use eutectic_ir::DType;
 
 use crate::resources::{Module, failed};
 
-/// How kernels are launched.
+/// The ways to launch kernels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Launching {
-    /// One by one, in each run: none of the process starts before the one before it has ended, whichever thread launched that, so that
-    /// sanitizers see one at a time.
-    Apart,
-    /// As a graph that was recorded.
+    /// One by one, in each run: a kernel starts after all earlier kernels of the process have ended, whichever thread
+    /// launched them. Sanitizers then see one kernel at a time.
+    Serialized,
+    /// As a recorded graph.
     Recorded,
-    /// The same, and each may start before those before it have ended, for which it waits itself.
+    /// As a recorded graph whose kernels may start before earlier ones have ended. Each kernel waits for these on the
+    /// device.
     Overlapping,
 }
 
-/// Held while a kernel runs that was launched apart.
-static APART: Mutex<()> = Mutex::new(());
+/// Locked while a kernel runs that was launched one by one.
+static SERIALIZED: Mutex<()> = Mutex::new(());
 
 /// A stream.
 pub struct Queue {
@@ -39,7 +40,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// One that does not wait for the legacy default stream.
+    /// Returns one that does not wait for the legacy default stream.
     pub fn new(context: &Arc<CudaContext>, launching: Launching) -> Result<Queue, BackendError> {
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("making a stream"))?;
@@ -81,7 +82,7 @@ impl Queue {
         };
         let [x, y, z] = launch.grid.map(|n| n as u32);
         let boxes = launch.boxes.iter().map(|boxes| map(boxes, args)).collect::<Result<Vec<_>, _>>()?;
-        // Two parameters: the struct of all arguments, and that of boxes, if the text has them.
+        // Two parameters: the struct of all arguments, and that of boxes, if the kernel has any.
         let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
         // SAFETY: see below.
         unsafe {
@@ -96,19 +97,20 @@ impl Queue {
     }
 }
 
-/// How the copy engine finds boxes; their rows of 128 bytes come permuted, as matrix units read them.
+/// Returns the descriptor by which the copy engine finds boxes. Their rows of 128 bytes are swizzled, as matrix units
+/// read them.
 fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
     let mut map = sys::CUtensorMap { opaque: [0; 16] };
     let size = boxes.dtype.size();
     let dtype = match boxes.dtype {
         DType::Bf16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         DType::F16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        other => return Err(BackendError::Device(format!("the copy engine brings no boxes of {other}"))),
+        other => return Err(BackendError::Device(format!("the copy engine does not copy boxes of {other}"))),
     };
     let at = args[BEFORE_SLOTS + boxes.slot] + (boxes.offset * size) as u64;
     let (extents, lengths) = (boxes.extents.map(|n| n as u64), boxes.lengths.map(|n| n as u32));
     let (strides, steps) = (boxes.strides.map(|n| (n * size) as u64), [1_u32; 3]);
-    // SAFETY: all arrays are of three, strides of two, and outlive the call.
+    // SAFETY: all arrays have three elements, strides two, and outlive the call.
     unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut map,
@@ -130,10 +132,10 @@ fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
     Ok(map)
 }
 
-/// Launches a kernel that may start before the one before it in the stream has ended, for which it waits itself (programmatic dependent launch).
+/// Launches a kernel that may start before the previous kernel of the stream has ended (programmatic dependent launch).
+/// The kernel itself waits for the end.
 ///
-/// # Safety
-/// As for any launch; and the kernel must wait before it reads or writes.
+/// # Safety As for any launch; and the kernel must wait before it reads or writes.
 unsafe fn start_early(
     function: sys::CUfunction,
     [x, y, z]: [u32; 3],
@@ -162,8 +164,8 @@ unsafe fn start_early(
     unsafe { sys::cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), std::ptr::null_mut()) }.result()
 }
 
-// SAFETY of what follows: addresses are those of live regions, whose sizes the runtime has checked; host memory outlives each copy, because
-// copies from and to it are waited for or staged by the driver.
+// SAFETY for all calls below: addresses are those of live regions, whose sizes the runtime has checked. Host memory
+// outlives each copy, because copies are either awaited or staged by the driver.
 impl Stream for Queue {
     type Module = Module;
     type Graph = Recording;
@@ -199,16 +201,16 @@ impl Stream for Queue {
     }
 
     fn launch(&mut self, module: &Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError> {
-        if self.launching != Launching::Apart {
+        if self.launching != Launching::Serialized {
             return self.put(module, launch, args);
         }
-        let _alone = APART.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = SERIALIZED.lock().unwrap_or_else(PoisonError::into_inner);
         self.put(module, launch, args)?;
         self.wait()
     }
 
     fn records(&self) -> bool {
-        self.launching != Launching::Apart
+        self.launching != Launching::Serialized
     }
 
     fn begin(&mut self) -> Result<(), BackendError> {
@@ -246,11 +248,11 @@ impl Stream for Queue {
         self.enter()?;
         while self.events.len() <= n {
             let event =
-                result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed("making an event"))?;
+                result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed("creating an event"))?;
             self.events.push(event);
         }
         // SAFETY: see above.
-        unsafe { result::event::record(self.events[n], self.stream) }.map_err(failed("noting the time"))
+        unsafe { result::event::record(self.events[n], self.stream) }.map_err(failed("recording the time"))
     }
 
     fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError> {

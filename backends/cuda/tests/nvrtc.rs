@@ -1,10 +1,13 @@
-//! All printed kernels are CUDA: NVRTC compiles them, where it is installed; it needs no GPU.
+//! Compiles all printed kernels by NVRTC if it is installed. No GPU is needed.
 
 #[expect(dead_code, reason = "what runs is another test's")]
 mod cases;
 mod host;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use eutectic::Compiler;
 use eutectic_backend::{Kernel, Program, Setup};
@@ -14,7 +17,7 @@ use eutectic_gpu::{Gpu, device::DeviceShape, launch::Launch};
 use rayon::prelude::*;
 
 /// An H100's.
-const SHAPE: DeviceShape = DeviceShape {
+static SHAPE: LazyLock<DeviceShape> = LazyLock::new(|| DeviceShape {
     processors: 132,
     threads: 1024,
     column_threads: 512,
@@ -22,7 +25,8 @@ const SHAPE: DeviceShape = DeviceShape {
     workspace: usize::MAX,
     cluster: 8,
     library: None,
-};
+    rankings: eutectic_cuda::costs().rankings,
+});
 
 fn compile_all(name: &str, programs: impl Iterator<Item = Program>) {
     let print = |kernel: &Kernel| kernels::print(&SHAPE, kernel).unwrap_or_else(|why| panic!("{why:?}"));
@@ -36,7 +40,7 @@ fn compile_launches(name: &str, launches: impl Iterator<Item = Launch>) {
     };
     let distinct: BTreeSet<_> =
         launches.filter(|l| !l.is_empty()).filter_map(|l| Some((l.source()?.to_string(), l.shared))).collect();
-    // For people: the texts, in target/tmp/printed.
+    // Write the texts to target/tmp/printed for inspection.
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("printed").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     for (n, (text, _)) in distinct.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Printed kernels, run on the host by a shim, against the reference: what they compute needs no GPU to be tested.
+//! Runs printed kernels on the host, through a shim, against the reference. No GPU is needed.
 
 #[expect(dead_code, reason = "what is measured is too large for the host")]
 mod cases;
@@ -17,7 +17,7 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-/// Checks so many random programs of at most `steps` ops.
+/// Checks `count` random programs of at most `steps` ops.
 fn sweep(count: u32, steps: usize, seed: u64) {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let config = Config {
@@ -86,7 +86,7 @@ fn epilogues_of_the_library() {
         ("none", "(output y s)", true),
         ("gelu-tanh", "(output y s)", true),
         ("none", "(output y (add r s))", true),
-        // The library's relu makes 0 of NaN, its gelu is the one by tanh, and it adds nothing after an activation.
+        // The library's relu turns NaN into 0, its gelu uses tanh, and it adds nothing after an activation.
         ("relu", "(output y s)", false),
         ("gelu-erf", "(output y s)", false),
         ("gelu-tanh", "(output y (add r s))", false),
@@ -99,7 +99,7 @@ fn epilogues_of_the_library() {
     }
 }
 
-/// What is multiplied with a few rows is read along the sums: a parameter is transposed when it is loaded.
+/// Few rows are multiplied with weights that are contiguous along the sums: the load program transposes a parameter.
 #[test]
 fn weights_of_few_rows_lie_along_the_sums() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
@@ -116,7 +116,7 @@ fn weights_of_few_rows_lie_along_the_sums() {
     }
 }
 
-/// Weights that are decoded where they are read are transposed once, in the type in which they are stored.
+/// Weights that are decoded on the fly are transposed once, in their storage type.
 #[test]
 fn decoded_weights_of_few_rows_lie_along_the_depth() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
@@ -155,12 +155,13 @@ fn the_first_candidate_is_printed() {
     assert!(several > 20, "{several}");
 }
 
-/// A kernel may start before those before it have ended, and what it reads may not be there: each waits, once, before it does anything.
+/// A kernel may start before earlier kernels have ended, when its operands may be incomplete. Each waits, once, before
+/// it does anything.
 #[test]
 fn every_printed_kernel_waits() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
     let mut count = 0;
-    let shape = DeviceShape { processors: 132, shared: 227 << 10, cluster: 8, ..host::SHAPE };
+    let shape = DeviceShape { processors: 132, shared: 227 << 10, cluster: 8, ..*host::SHAPE };
     for case in [cases::SMALL, cases::PRODUCTS, cases::ATTENTIONS].concat() {
         for kernel in compiler.plan(&cases::graph(case)).unwrap().lowered.program.kernels {
             let ways = kernels::ways(&shape, &kernel).into_iter().filter_map(|way| Some((way.name, way.printed.ok()?)));
@@ -169,7 +170,7 @@ fn every_printed_kernel_waits() {
                 for source in launches.iter().filter_map(|launch| launch.source()) {
                     let (_, entry) = source.rsplit_once("Slots slots = arguments;").unwrap();
                     let first = entry.trim_start().split(['(', '<']).next().unwrap_or_default();
-                    // What takes the arguments as they came waits itself.
+                    // Kernels that take the plain arguments wait themselves.
                     let waits = |text: &str| text.contains("slots.follow();");
                     let body = || source.split_once(&format!(" {first}(Slots& slots")).map_or("", |(_, body)| body);
                     assert!(first == "slots.follow" || waits(body()), "{} {name}: {entry}", case.0);
@@ -197,7 +198,8 @@ fn hidden_tiles_are_left_out() {
     }
 }
 
-/// How the names of the ways begin that are tried on the host: of each family, the largest and the smallest tiles, whole and in parts.
+/// The prefixes of the schedules that are tried on the host: for each family, the largest and the smallest tiles, whole
+/// and split.
 const WAYS: &[&str] = &[
     "library",
     "few, 16 columns in 1",
@@ -218,7 +220,7 @@ const WAYS: &[&str] = &[
 #[test]
 #[ignore = "takes minutes: `cargo test -p eutectic-cuda --test on_host -- --ignored ways`"]
 fn ways_of_products() {
-    let shape = host::SHAPE;
+    let shape = *host::SHAPE;
     let compilers = WAYS.iter().map(|name| {
         let only = cases::only::Only { device: host::Host, shape, name: name.to_string() };
         (name, Compiler::new(Gpu::new(only)).unwrap())
@@ -265,7 +267,8 @@ fn one_program_serves_every_length() {
     suites(&["extents"]);
 }
 
-/// Rows that a block sorts and rows that several launches merge, with other operations; stores in order, and by atomics of each size.
+/// Rows that a block sorts, and rows that several launches merge, with other operations; ordered stores, and atomics of
+/// each size.
 #[test]
 fn rankings_and_stores_of_several_points() {
     suites(&["rankings/several_rankings", "rankings/ranked_rows", "rankings/first_elements", "scatters/many_updates"]);
@@ -297,7 +300,7 @@ fn rankings_and_stores_of_several_points() {
     }
 }
 
-/// Blocks combine many updates of few elements in shared memory, and other stores in memory.
+/// Blocks combine many updates of few elements in shared memory, and other updates in global memory.
 #[test]
 fn few_elements_are_combined_in_shared_memory() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
@@ -314,7 +317,14 @@ fn few_elements_are_combined_in_shared_memory() {
     }
 }
 
-/// Scans whose threads exchange values within warps and beyond them, along rows and across them, in turns that not all threads have elements for.
+/// The same bits as everywhere.
+#[test]
+fn random_numbers() {
+    suites(&["random"]);
+}
+
+/// Scans whose threads exchange values within warps and across them, along rows and across rows, with iterations that
+/// not all threads have elements for.
 #[test]
 fn scans() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use eutectic_backend::{
     Backend, BackendError, Candidate, Cost, Executable, Kernel, Limits, Program,
-    fit::{Fitted, Measured},
+    costs::CostSheet,
+    fit::{Fitted, Freedom, Measured},
 };
 
 use crate::{bounds::outside, device::Device, lengths::from_memory, measure, runtime};
@@ -13,17 +14,17 @@ use crate::{bounds::outside, device::Device, lengths::from_memory, measure, runt
 pub struct Gpu<D: Device>(Arc<D>);
 
 impl<D: Device> Gpu<D> {
-    /// On that device.
+    /// Returns the backend of a device.
     pub fn new(device: D) -> Gpu<D> {
         Gpu(Arc::new(device))
     }
 
-    /// Its device, if nothing that was compiled for it is left.
+    /// Returns the device, or `None` while code that was compiled for it exists.
     pub fn into_device(self) -> Option<D> {
         Arc::into_inner(self.0)
     }
 
-    /// Its device.
+    /// Returns its device.
     pub fn device(&self) -> &D {
         &self.0
     }
@@ -36,6 +37,14 @@ impl<D: Device> Backend for Gpu<D> {
 
     fn describe(&self) -> String {
         self.0.describe()
+    }
+
+    fn device(&self) -> String {
+        self.0.device()
+    }
+
+    fn costs(&self) -> Option<CostSheet> {
+        self.0.costs()
     }
 
     fn limits(&self) -> Limits {
@@ -51,7 +60,7 @@ impl<D: Device> Backend for Gpu<D> {
         if outside(kernel).is_empty() { self.0.cost(&from_memory(kernel).0) } else { Cost::IMPOSSIBLE }
     }
 
-    /// Ways differ by as much as their own expectations do: what they have in common is priced by the coefficients of the device.
+    /// Returns the ways' own estimates decide their differences. The device's coefficients price the work that all ways share.
     fn candidates(&self, kernel: &Kernel, constants: &[usize]) -> Result<Vec<Candidate>, Vec<String>> {
         self.supports(kernel)?;
         let cost = self.cost_among(kernel, constants);
@@ -72,8 +81,8 @@ impl<D: Device> Backend for Gpu<D> {
         measure::seconds(&*self.0, &kernel.longest(), turns).map(Some)
     }
 
-    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
-        self.0.fit(measured)
+    fn fit(&self, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
+        self.0.fit(measured, freedom)
     }
 
     fn compile(&self, program: &Program) -> Result<Arc<dyn Executable>, BackendError> {

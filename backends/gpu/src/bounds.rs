@@ -3,11 +3,11 @@
 use eutectic_backend::{Instr, Kernel, reductions::varying};
 use eutectic_ir::index::Index;
 
-/// Every load and store that is made whatever is in memory, and reaches what is not in its buffer.
+/// Returns every load and store that is independent of data and reaches beyond its buffer.
 pub fn outside(kernel: &Kernel) -> Vec<String> {
     let mut problems = Vec::new();
     let mut check = |what: &str, slot: usize, at: &Index, domain: &[usize]| match kernel.slots.get(slot) {
-        None => problems.push(format!("a {what} buffer {slot}, which there is not")),
+        None => problems.push(format!("a {what} buffer {slot}, which does not exist")),
         Some(&(_, count)) if at.affine(domain.len()).is_some() && !domain.contains(&0) => {
             let range = at.range(domain);
             if range.start < 0 || range.end > i64::try_from(count).unwrap_or(i64::MAX) {
@@ -30,7 +30,7 @@ pub fn outside(kernel: &Kernel) -> Vec<String> {
     let varies = varying(&kernel.body.instrs, row.clone());
     for store in kernel.stores.iter().filter(|store| store.guards.is_empty()) {
         let mut reached = domain.clone();
-        // A row of no elements has no results of elements, but those of the whole row.
+        // A row without elements has results for the whole row, but none per element.
         let is_of_elements = store.maps().any(|map| row.clone().any(|axis| map.mentions(axis)));
         if !is_of_elements && !store.values().into_iter().any(|value| varies[value]) {
             reached[row.clone()].iter_mut().for_each(|n| *n = (*n).max(1));

@@ -1,5 +1,5 @@
-//! Compiled kernels on disk, by what they were compiled from. A file that is not whole, or not ours, is none; one that cannot be written makes the
-//! next start slower, and nothing else.
+//! Caches compiled kernels on disk, by a hash of their source. A damaged or foreign file counts as absent. If a file
+//! cannot be written, the only effect is that the next start compiles again.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// A folder of files, each of which begins with a checksum of the rest.
+/// A folder of files. Each file begins with a checksum of its remaining bytes.
 #[derive(Clone, Debug)]
 pub struct Cache(PathBuf);
 
@@ -23,25 +23,25 @@ fn hashed(what: impl Hash + Copy) -> [u8; 16] {
 }
 
 impl Cache {
-    /// In a folder, which is made when something is kept.
+    /// Returns the cache in a folder. The first write creates the folder.
     pub fn new(folder: &Path) -> Cache {
         Cache(folder.to_path_buf())
     }
 
-    /// The name of what is compiled from texts.
+    /// Returns the file name for the result of compiling texts.
     pub fn name(texts: &[&str], extension: &str) -> String {
         let hash: String = hashed(texts).iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{hash}.{extension}")
     }
 
-    /// What was kept under a name.
+    /// Returns the content stored under a name.
     pub fn read(&self, name: &str) -> Option<Vec<u8>> {
         let file = fs::read(self.0.join(name)).ok()?;
         let (sum, content) = file.split_first_chunk::<16>()?;
         (*sum == hashed(content)).then(|| content.to_vec())
     }
 
-    /// Keeps bytes under a name; who reads it meanwhile finds what was there before.
+    /// Stores bytes under a name. Concurrent readers see the old content or the new one, never a mixture.
     pub fn write(&self, name: &str, content: &[u8]) {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let own = self.0.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));

@@ -1,147 +1,196 @@
-//! What a kernel takes, by roofline: bytes of its distinct loads and stores, arithmetic that it really does, its launch, and how full its
-//! waves of blocks are. Coefficients are data, fitted for a device.
+//! Prices kernels by a roofline: bytes of distinct loads and stores, arithmetic, launch time, and the utilization of
+//! the last wave of blocks. Coefficients are data, fitted to a device.
 
 use eutectic_backend::{
-    Body, Cost, Guard, Instr, Kernel, Store,
-    fit::{Fitted, Measured, coefficients, off_by_time},
+    BackendError, Body, Cost, Guard, Instr, Kernel, Setup, Store, cost_table,
+    costs::{self, CostSheet, Provenance},
+    fit::{Fitted, Freedom, Measured, fitted, off_by_time},
 };
 use eutectic_ir::{
     Type,
     index::{Atom, Index},
-    ops::Writes,
 };
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 
 use crate::{
     device::DeviceShape,
     kernels::{
         direct::{Direct, Rates},
-        in_block::InBlock,
         in_order::split_stores,
-        rows::{Rows, order, ranking::Ranking, split_rankings, split_scans},
+        map,
+        rows::{
+            RESIDENT, Rows,
+            radix::{Deed, DigitPass},
+            ranking::Ranking,
+            split_rankings, split_scans,
+        },
+        stages::Stage,
     },
+    ranking_costs::{RankingCosts, Work},
+    sectors::{MIN_ANALYSED_POINTS, TOGETHER, accesses, orders, points, sectors, touched},
 };
 
-/// What a device may not need at all.
-const MAY_BE_NOTHING: [&str; 11] = [
-    "launch",
-    "latency",
-    "turn",
-    "exchange",
-    "contended",
-    "evaluated",
-    "gathered",
-    "product",
-    "across",
-    "attention_block",
-    "score_bias",
-];
-/// Threads that exchange values in registers, on most devices.
-const TOGETHER: usize = 32;
-
-/// Coefficients of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Costs {
-    /// Seconds of a launch that does nothing, as a part of a recorded run.
-    pub launch: f64,
-    /// Seconds from the start of a kernel to the end, whatever little it does.
-    pub latency: f64,
-    /// Seconds in which the threads of a row exchange a number and scan a point each, or a few neighbours: the next points wait for them.
-    pub turn: f64,
-    /// Seconds of one step of a ranking: each thread of a block accesses a few elements in shared memory and waits at a barrier.
-    pub exchange: f64,
-    /// Seconds of an atomic on an element that all other atomics of the kernel update, too. Over n elements, the time is divided by √n.
-    pub contended: f64,
-    /// Bytes a second, from memory.
-    pub bandwidth: f64,
-    /// Bytes a second of kernels all of whose bytes fit into the cache.
-    pub cached: f64,
-    /// Bytes a second that all processors read, from wherever: what is read again is near.
-    pub near: f64,
-    /// Bytes of the cache that are there for a kernel.
-    pub cache: f64,
-    /// Operations a second of pointwise expressions.
-    pub pointwise: f64,
-    /// Neighbours, at most, for which a thread finds once where they lie: as many as the innermost extent is a multiple of.
-    pub lanes: f64,
-    /// Multiplications and additions a second, in 32 bits.
-    pub fma: f64,
-    /// The same in 64 bits.
-    pub wide: f64,
-    /// The same of 16-bit operands, on matrix units.
-    pub matrix: f64,
-    /// The same of 32-bit operands of which eleven significant bits are enough.
-    pub tf32: f64,
-    /// Seconds by which 64 terms of the depth, or 64 keys, take longer on matrix units for each operand that threads evaluate on its way to them.
-    pub evaluated: f64,
-    /// Seconds that a read adds to a product in tiles, where the operand is no matrix in memory, such as windows. Several neighbours are one read.
-    pub gathered: f64,
-    /// Seconds of a product before its first terms are there and after its last, unless it has a few rows or columns.
-    pub product: f64,
-    /// Seconds by which a product of a few rows takes longer where the right operand does not lie along the sums.
-    pub across: f64,
-    /// Seconds of a block of an attention before its first keys and after its last.
-    pub attention_block: f64,
-    /// Operations that reading an element of a bias takes.
-    pub score_bias: f64,
-    /// Operations a second of attention, in 32 bits.
-    pub attention: f64,
-    /// The same of 16-bit operands, on matrix units.
-    pub matrix_attention: f64,
-    /// The same of 32-bit operands of which eleven significant bits are enough.
-    pub tf32_attention: f64,
+cost_table! {
+    /// Coefficients of a device.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Costs {
+        /// Seconds of an empty launch in a recorded run.
+        launch: SecondsOrNone,
+        /// Minimal seconds from the start of a kernel to its end.
+        latency: SecondsOrNone,
+        /// Seconds of one step of a scan: the threads of a row exchange a value, and each scans one point or a few
+        /// neighbours, before the next points can start.
+        turn: SecondsOrNone,
+        /// Seconds of one step of a ranking: each thread of a block accesses a few elements in shared memory and waits at a
+        /// barrier.
+        exchange: SecondsOrNone,
+        /// Seconds of an atomic on an element that all other atomics of the kernel update. For n elements, the time is
+        /// divided by √n.
+        contended: SecondsOrNone,
+        /// Bytes whose access near the processor takes as long as an atomic of a block on its copy of an element.
+        combined: Bytes,
+        /// Bytes a second, from memory.
+        bandwidth: BytesPerSecond,
+        /// Bytes a second of kernels all of whose bytes fit into the cache.
+        cached: BytesPerSecond,
+        /// Bytes per second that all processors together read through their first-level caches or shared memory.
+        near: BytesPerSecond,
+        /// Bytes of the cache that are there for a kernel.
+        cache: Bytes,
+        /// Operations a second of pointwise expressions.
+        pointwise: OpsPerSecond,
+        /// The maximal number of neighbouring points for which a thread computes addresses once. It is used as far as it
+        /// divides the innermost extent.
+        lanes: Count,
+        /// Multiplications and additions a second, in 32 bits.
+        fma: OpsPerSecond,
+        /// The same in 64 bits.
+        wide: OpsPerSecond,
+        /// The same of 16-bit operands, on matrix units.
+        matrix: OpsPerSecond,
+        /// Multiplications and additions per second of 32-bit operands rounded to TF32 (eleven significant bits), on matrix
+        /// units.
+        tf32: OpsPerSecond,
+        /// Additional seconds per 64 terms of the depth, or per 64 keys, for each operand of matrix units that threads
+        /// evaluate first.
+        evaluated: SecondsOrNone,
+        /// Seconds that one read adds to a tiled product whose operand is no strided matrix, such as windows of an image.
+        /// One read takes several neighbours.
+        gathered: SecondsOrNone,
+        /// Seconds of a product before its first terms arrive and after its last ones. Products of few rows or columns do
+        /// not have them.
+        product: SecondsOrNone,
+        /// Additional seconds of a product of few rows if the right operand is not contiguous along the depth.
+        across: SecondsOrNone,
+        /// Seconds of a block of an attention before its first keys and after its last.
+        attention_block: SecondsOrNone,
+        /// Operations that reading an element of a bias takes.
+        score_bias: CountOrNone,
+        /// Operations a second of attention, in 32 bits.
+        attention: OpsPerSecond,
+        /// The same of 16-bit operands, on matrix units.
+        matrix_attention: OpsPerSecond,
+        /// Operations per second of attention with 32-bit operands rounded to TF32, on matrix units.
+        tf32_attention: OpsPerSecond,
+    }
+    flattened {
+        /// The costs of the ways of ranking.
+        rankings: RankingCosts,
+    }
 }
 
-/// Bytes that memory moves at once: those of an atomic, there and back, and those of threads that read or write neighbours.
-const SECTOR: f64 = 32.0;
-/// Fewest points of a map whose access to memory is looked at: the time of smaller maps is that of the launch.
-const MANY: f64 = 1e5;
+/// The coefficients by which a device predicts.
+#[derive(Clone, Debug)]
+pub struct DeviceCosts {
+    /// The coefficients.
+    pub of: Costs,
+    /// The measurement that they stem from; `None` for those that the backend embeds.
+    pub provenance: Option<Provenance>,
+}
 
-impl Costs {
-    /// From a file.
+impl DeviceCosts {
+    /// Returns the coefficients that the setup has for a device, over those that the backend embeds.
     ///
     /// # Errors
-    /// What of it is not right, with its line.
-    pub fn read(text: &str) -> Result<Costs, String> {
-        let costs: Costs = toml::from_str(text).map_err(|e| e.to_string())?;
-        let table = toml::Table::try_from(costs).map_err(|e| e.to_string())?;
-        for (name, x) in table.iter().filter_map(|(name, x)| Some((name, x.as_float()?))) {
-            if !(x > 0.0 && x.is_finite() || x == 0.0 && MAY_BE_NOTHING.contains(&&**name)) {
-                return Err(format!("{name}: {x} is no cost: it must be positive and finite"));
-            }
-        }
-        Ok(costs)
+    /// As of [`Setup::costs_for`] and [`Costs::over`].
+    pub fn choose(setup: &Setup, backend: &str, device: &str, embedded: Costs) -> Result<DeviceCosts, BackendError> {
+        let Some(file) = setup.costs_for(backend, device)? else {
+            return Ok(DeviceCosts { of: embedded, provenance: None });
+        };
+        let wrong = |problem| BackendError::Setup { option: "costs", problem };
+        Ok(DeviceCosts { of: embedded.over(&file.text).map_err(wrong)?, provenance: file.provenance })
     }
 
-    /// Costs near these, of devices of that shape, that predict what was measured as well as can be.
-    pub fn fit(&self, shape: &DeviceShape, measured: &[Measured]) -> Option<Fitted> {
-        let table = toml::Table::try_from(self).ok()?;
-        let start: Vec<f64> = table.values().map(toml::Value::as_float).collect::<Option<_>>()?;
-        let of = |numbers: &[f64]| -> Option<Costs> {
-            let values = numbers.iter().map(|&number| toml::Value::Float(number));
-            table.keys().cloned().zip(values).collect::<toml::Table>().try_into().ok()
+    /// Returns the coefficients with their units and documentation.
+    pub fn sheet(&self) -> CostSheet {
+        CostSheet { coefficients: self.of.coefficients(), lists: Vec::new(), provenance: self.provenance.clone() }
+    }
+}
+
+/// The longest innermost axis whose points one thread may compute.
+const SHORT_AXIS: usize = 16;
+
+impl Costs {
+    /// Reads a complete file, as those that the backends embed.
+    ///
+    /// # Errors
+    /// Coefficients that are missing, and numbers that no cost is.
+    pub fn read(text: &str) -> Result<Costs, String> {
+        let costs: Costs = toml::from_str(text).map_err(|e| e.to_string())?;
+        costs.over(text)
+    }
+
+    /// Returns these costs with the coefficients that a file states in place of theirs.
+    ///
+    /// # Errors
+    /// Names that are no coefficients, and numbers that these cannot be: all of them.
+    pub fn over(&self, text: &str) -> Result<Costs, String> {
+        costs::read(self, &self.coefficients(), text)
+    }
+
+    /// Fits the costs of devices of this shape to measurements, starting from these costs.
+    pub fn fit(&self, shape: &DeviceShape, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
+        let declared = self.coefficients();
+        let of = |values: &[f64]| -> Option<Costs> {
+            let values = values.iter().map(|&value| toml::Value::Float(value));
+            declared.iter().map(|c| c.name.to_string()).zip(values).collect::<toml::Table>().try_into().ok()
         };
         let predicted =
             |costs: &Costs| measured.iter().map(|m| costs.cost(shape, &m.kernel).seconds).collect::<Vec<_>>();
         let error = |costs: Costs| off_by_time(predicted(&costs).into_iter().zip(measured.iter().map(|m| m.seconds)));
-        let found = of(&coefficients(&start, |numbers| of(numbers).map_or(f64::INFINITY, error)))?;
-        Some(Fitted { file: toml::to_string(&found).ok()?, before: predicted(self), after: predicted(&found) })
+        let found = of(&fitted(&declared, freedom, |values| of(values).map_or(f64::INFINITY, error)))?;
+        let sheet = CostSheet { coefficients: found.coefficients(), lists: Vec::new(), provenance: None };
+        Some(Fitted { file: costs::print(&sheet), before: predicted(self), after: predicted(&found) })
     }
 
-    /// Returns the price of a kernel: the sum over its launches where it has several.
+    /// Returns the price of a kernel. A kernel of several launches costs their sum.
     pub fn cost(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
         match stages(shape, kernel) {
-            Ok(Some(launches)) => self.sum(shape, &launches),
+            Ok(Some(stages)) => sum(stages.iter().map(|stage| self.stage(shape, stage))),
             Ok(None) => self.rows(shape, kernel),
             Err(_) => Cost::IMPOSSIBLE,
         }
     }
 
-    fn sum(&self, shape: &DeviceShape, launches: &[Kernel]) -> Cost {
-        let each: Vec<Cost> = launches.iter().map(|launch| self.cost(shape, launch)).collect();
-        let sum = |of: fn(&Cost) -> f64| each.iter().map(of).sum();
-        Cost { seconds: sum(|cost| cost.seconds), flops: sum(|cost| cost.flops), bytes: sum(|cost| cost.bytes) }
+    fn stage(&self, shape: &DeviceShape, stage: &Stage) -> Cost {
+        match &stage.pass {
+            Some(pass) => self.launched(shape, &stage.kernel, self.pass(shape, pass)),
+            None => self.cost(shape, &stage.kernel),
+        }
+    }
+
+    /// Returns the seconds in which the threads of a radix-sort pass access shared memory and wait for each other.
+    fn pass(&self, shape: &DeviceShape, pass: &DigitPass) -> f64 {
+        let elements = (pass.rows * pass.points) as f64;
+        match pass.deed {
+            Deed::Count(_) => elements * self.combined / self.near,
+            Deed::Move { .. } => {
+                let RankingCosts { tile_accesses, tile_waits, .. } = self.rankings;
+                let waves = elements / pass.own() as f64 / (shape.processors * RESIDENT) as f64;
+                elements * tile_accesses * pass.ranking.key().size() as f64 / self.near
+                    + tile_waits * self.exchange * waves.max(1.0)
+            }
+        }
     }
 
     /// Returns the price of a kernel with the turns of its rows.
@@ -151,23 +200,29 @@ impl Costs {
         let rows = (scans > 0.0 || !rankings.is_empty()).then(|| Rows::of(kernel, shape, |_| TOGETHER)).flatten();
         let Some(rows) = rows else { return self.launched(shape, kernel, 0.0) };
         if let Some(launches) = split_scans(&rows) {
-            return self.sum(shape, &launches);
+            return sum(launches.iter().map(|launch| self.cost(shape, launch)));
         }
         let ranked: f64 = rankings.iter().map(|ranking| self.ranking(&rows, ranking)).sum();
         self.launched(shape, kernel, rows.turns() * scans * self.turn + ranked)
     }
 
-    /// Returns the seconds of a ranking: threads read and write keys and places in shared memory, and wait for each other.
+    /// Returns the seconds of a ranking, in which threads access keys and places in shared memory and wait for each
+    /// other.
     fn ranking(&self, rows: &Rows<'_>, ranking: &Ranking) -> f64 {
         let [count, points] = [0, 1].map(|axis| rows.nest.domain[axis]);
-        let [bytes, waits] = ranking.work(points);
+        let way = ranking.way(&rows.shape.rankings, points);
+        let Work { bytes, waits } = ranking.work(&self.rankings, way, points);
         count as f64 * bytes / self.near + waits * self.exchange * rows.waves()
     }
 
-    /// Returns the price of one launch. Scans and rankings add `turns`, the seconds in which the threads of a row wait for each other.
+    /// Returns the price of one launch. For scans and rankings, `turns` gives the seconds in which the threads of a row
+    /// wait for each other.
     fn launched(&self, shape: &DeviceShape, kernel: &Kernel, turns: f64) -> Cost {
         let domain = &kernel.body.domain;
-        let own = self.expressions(&kernel.body, &kernel.stores);
+        let own = match has_common_values(kernel) {
+            true => self.expressions_of(&kernel.body, &kernel.stores, &map::shares(shape, kernel)),
+            false => self.expressions(&kernel.body, &kernel.stores),
+        };
         let orders = orders(kernel);
         let moved = |order: &Vec<usize>| {
             accesses(kernel).map(|(at, size)| sectors(at, domain, order, size) * size as f64).sum::<f64>()
@@ -175,7 +230,7 @@ impl Costs {
         let order = orders.iter().min_by(|a, b| moved(a).total_cmp(&moved(b)));
         // Tiles are read in the order of memory.
         let sectors = |at: &Index, size: usize| order.map_or(1.0, |order| sectors(at, domain, order, size));
-        // For each buffer: the bytes that threads ask for, and the bytes that memory moves for them.
+        // For each buffer: the bytes that threads request, and the bytes of the memory transactions for them.
         let mut seen: Vec<(usize, [f64; 2])> = Vec::new();
         let mut read = 0.0;
         for body in kernel.bodies() {
@@ -186,7 +241,7 @@ impl Costs {
                     let sectors = sectors(&load.at, dtype.size());
                     let bytes = elements * dtype.size() as f64;
                     read += points(&body.domain) * dtype.size() as f64 * sectors;
-                    // Loads by other maps may be of other elements.
+                    // Loads with other index maps may read other elements.
                     let all = (count * dtype.size()) as f64;
                     match seen.iter_mut().find(|(slot, _)| *slot == load.slot) {
                         Some((_, [asked, moved])) => {
@@ -205,52 +260,36 @@ impl Costs {
         };
         let all = seen.iter().map(|(_, bytes)| *bytes).chain(kernel.stores.iter().map(written));
         let [bytes, moved] = all.fold([0.0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
-        // Each combined value is one access to memory.
-        let combined = kernel.stores.iter().filter(|store| store.writes != Writes::Apart).count() as f64;
-        read += combined * points(domain) * SECTOR;
-        let contended = self.contended(shape, kernel);
-        let (flops, product, blocks) = self.anchor(kernel);
+        let combined = self.combined(shape, kernel);
+        read += combined.bytes;
+        let anchor = self.anchor(kernel);
         let pointwise = own + self.prologues(kernel);
-        // Few blocks leave processors idle, and part of the last wave does.
-        let waves = (blocks / shape.processors as f64).max(1e-3);
+        // Few blocks leave processors idle, and so does a partial last wave.
+        let waves = (anchor.blocks / shape.processors as f64).max(1e-3);
         let full = waves / waves.ceil();
-        // Of what is more than the cache, as much again is gone before it is read.
+        // Bytes beyond the cache's size evict as many again before they are reused.
         let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
         let passed = moved * (hit / self.cached + (1.0 - hit) / self.bandwidth);
         let memory = passed.max(read / self.near);
-        let busy = memory.max((product + pointwise / self.pointwise) / full).max(turns).max(contended);
+        let busy = memory.max((anchor.seconds + pointwise / self.pointwise) / full).max(turns).max(combined.contended);
         let busy = busy + self.waiting(shape, kernel);
         let rates = Rates { operations: self.fma / 2.0, near: self.near };
         let direct = Direct::of(kernel, shape).map_or(f64::INFINITY, |direct| direct.busy(shape, rates).max(passed));
-        Cost { seconds: self.launch + self.latency + busy.min(direct), flops: flops + pointwise, bytes }
-    }
-
-    /// Returns the seconds in which atomics of stores that combine wait for those on the same bytes.
-    fn contended(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
-        let tables = InBlock::of(kernel, shape);
-        let domain = &kernel.body.domain;
-        let of = |(n, store): (usize, &Store)| {
-            let (dtype, count) = kernel.slots[store.slot];
-            let beside = (SECTOR / dtype.size() as f64).max(1.0);
-            // A block's copy goes to memory once; threads that have neighbours send them together.
-            let is_in_block = |tables: &InBlock| tables.stores.iter().any(|copied| copied.store == n);
-            let requests = match &tables {
-                Some(tables) if is_in_block(tables) => (tables.blocks * count) as f64 / beside,
-                _ if steps_by_one(&store.at, domain) => points(domain) / beside,
-                _ => points(domain),
-            };
-            requests / (count as f64).max(1.0).sqrt() * self.contended
-        };
-        let combined = kernel.stores.iter().enumerate().filter(|(_, store)| store.writes != Writes::Apart);
-        combined.map(of).sum()
+        Cost { seconds: self.launch + self.latency + busy.min(direct), flops: anchor.flops + pointwise, bytes }
     }
 
     /// Operations of a body's expressions over its domain.
     pub(crate) fn expressions(&self, body: &Body, stores: &[Store]) -> f64 {
+        self.expressions_of(body, stores, &[])
+    }
+
+    /// Does the work of [`Costs::expressions`] for values that are computed for a share of the points only. Values
+    /// without a share are computed for all.
+    fn expressions_of(&self, body: &Body, stores: &[Store], shares: &[f64]) -> f64 {
         let inner = body.domain.len().saturating_sub(1);
         let whole = body.domain.last().map_or(1.0, |extent| f64::from(extent.trailing_zeros()).exp2());
         let share = 1.0 / whole.min(self.lanes).max(1.0);
-        // A thread that has several neighbours finds where they lie once, unless divisions part them.
+        // A thread computes the address of several neighbours once, unless a division separates them.
         let at = |index: &Index| {
             let parts = |(atom, _): &(Atom, i64)| match atom {
                 Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),
@@ -260,7 +299,7 @@ impl Costs {
             if index.terms.iter().any(parts) { 1.0 } else { share }
         };
         let flops = |instr: &Instr| match instr {
-            // What elementary functions take is a few tens of instructions; the table knows which are.
+            // Elementary functions take some tens of instructions; the op table has their number.
             Instr::Map { op, args, dtype, .. } => {
                 let arg = |&a: &usize| Type::tensor(body.instrs[a].dtype(), &[]);
                 let args: Vec<_> = args.iter().map(arg).collect();
@@ -269,7 +308,7 @@ impl Costs {
             }
             Instr::Row { .. } => 1.0,
             Instr::Load(load) => {
-                // What is the same for all of them is read once, too.
+                // A value that is equal for all neighbours is read once, too.
                 let reads = if load.at.values().is_empty() && !load.at.mentions(inner) { share } else { 1.0 };
                 2.0 * reads + 2.0 * load.at.terms.len() as f64 * at(&load.at)
             }
@@ -282,19 +321,22 @@ impl Costs {
             Instr::Coordinate { .. } => 2.0,
             Instr::Constant { .. } | Instr::Anchor { .. } => 0.0,
         };
-        let each: f64 = body.instrs.iter().map(flops).sum();
+        let shares = shares.iter().copied().chain(std::iter::repeat(1.0));
+        let each: f64 = body.instrs.iter().zip(shares).map(|(instr, share)| flops(instr) * share).sum();
         points(&body.domain) * (each + 2.0 * stores.len() as f64)
     }
 }
 
-/// Whether neighbours along the innermost axis are neighbours in memory.
-fn steps_by_one(map: &Index, domain: &[usize]) -> bool {
-    let last = domain.len().checked_sub(1).filter(|&axis| domain[axis] > 1);
-    last.is_some_and(|axis| map.terms.iter().any(|term| *term == (Atom::Coord(axis), 1)))
-}
-
-pub(crate) fn points(domain: &[usize]) -> f64 {
-    domain.iter().map(|&n| n as f64).product()
+/// Returns whether neighbours of a large map may have values in common: its innermost axis is short, or indices divide
+/// its coordinate.
+fn has_common_values(kernel: &Kernel) -> bool {
+    let domain = &kernel.body.domain;
+    let Some((inner, &extent)) = domain.iter().enumerate().next_back() else { return false };
+    let divides = |(atom, _): &(Atom, i64)| matches!(atom, Atom::Div(of, _) if of.mentions(inner));
+    let is_divided = |instr: &Instr| instr.maps().into_iter().any(|map| map.terms.iter().any(divides));
+    kernel.is_map()
+        && points(domain) >= MIN_ANALYSED_POINTS
+        && (extent <= SHORT_AXIS || kernel.body.instrs.iter().any(is_divided))
 }
 
 /// Returns how many numbers threads exchange for an element of a scan.
@@ -304,90 +346,26 @@ fn scanned(instr: &Instr) -> Option<f64> {
 }
 
 /// Returns the launches of a kernel whose rows are too long for a block, or whose stores have an order.
-fn stages(shape: &DeviceShape, kernel: &Kernel) -> Result<Option<Vec<Kernel>>, Vec<String>> {
-    let stages = if kernel.is_map() { split_stores(kernel, shape)? } else { split_rankings(kernel, shape)? };
-    Ok(stages.map(|stages| stages.into_iter().map(|stage| stage.kernel).collect()))
+fn stages(shape: &DeviceShape, kernel: &Kernel) -> Result<Option<Vec<Stage>>, Vec<String>> {
+    if kernel.is_map() { split_stores(kernel, shape) } else { split_rankings(kernel, shape) }
 }
 
-/// Returns the maps of the loads and stores of a kernel's own body, each with the bytes of an element.
-fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Index, usize)> {
-    let size = |slot: usize| kernel.slots[slot].0.size();
-    let loads = kernel.body.instrs.iter().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
-    let stores = kernel.stores.iter().map(move |store| (&store.at, size(store.slot)));
-    loads.map(move |load| (&load.at, size(load.slot))).chain(stores)
-}
-
-/// Returns the orders of axes between which the schedule of a kernel chooses. Neighbouring threads are neighbours along the last axis: within a row, or
-/// across rows. A product and an attention have tiles, and so no order.
-fn orders(kernel: &Kernel) -> Vec<Vec<usize>> {
-    let rank = kernel.body.domain.len();
-    match (order(kernel), kernel.row_axes()) {
-        (Some(order), Some(axes)) => {
-            let mut across = order.clone();
-            across.rotate_right(axes);
-            vec![order, across]
-        }
-        _ if kernel.bodies().len() == 1 => vec![(0..rank).collect()],
-        _ => Vec::new(),
-    }
-}
-
-/// Returns how many bytes memory moves for a byte that neighbouring threads read or write: sectors hold elements that they do not ask for.
-fn sectors(map: &Index, domain: &[usize], order: &[usize], size: usize) -> f64 {
-    if points(domain) < MANY || map.affine(domain.len()).is_none() {
-        return 1.0;
-    }
-    let place = |thread: usize| {
-        let mut rest = thread;
-        let mut at: SmallVec<[usize; 8]> = domain.iter().map(|_| 0).collect();
-        for &axis in order.iter().rev() {
-            (at[axis], rest) = (rest % domain[axis], rest / domain[axis]);
-        }
-        map.eval(&at, &|_| 0)
-    };
-    let mut places: SmallVec<[i64; TOGETHER]> = (0..TOGETHER).map(place).collect();
-    places.sort_unstable();
-    places.dedup();
-    let fewest = (places.len() * size).div_ceil(SECTOR as usize);
-    places.iter_mut().for_each(|place| *place = *place * size as i64 / SECTOR as i64);
-    places.dedup();
-    // Where neighbours start within a sector, the rest of it is another thread's.
-    if places.len() <= fewest + 1 { 1.0 } else { places.len() as f64 / fewest as f64 }
-}
-
-/// How many elements a map can reach over a domain.
-pub fn touched(map: &Index, domain: &[usize]) -> f64 {
-    let indirect = map.terms.iter().any(|(atom, _)| matches!(atom, Atom::Value(_)));
-    let axes = domain.iter().enumerate().filter(|(axis, _)| indirect || map.mentions(*axis));
-    axes.map(|(_, &n)| n as f64).product()
+/// Returns the sum of prices.
+fn sum(costs: impl Iterator<Item = Cost>) -> Cost {
+    let nothing = Cost { seconds: 0.0, flops: 0.0, bytes: 0.0 };
+    costs.fold(nothing, |a, b| Cost {
+        seconds: a.seconds + b.seconds,
+        flops: a.flops + b.flops,
+        bytes: a.bytes + b.bytes,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use eutectic_backend::{AnchorKernel, Load};
+    use eutectic_ir::{Attrs, DType, Op};
 
-    #[test]
-    fn neighbours_across_memory_move_whole_sectors() {
-        let (axis, at) = (Index::coord, |n: i64| Index::constant(n));
-        let domain = [1024, 512];
-        for (map, size, expected) in [
-            (axis(0).times(512).plus(&axis(1)), 4, 1.0),
-            (axis(0).times(512).plus(&axis(1)).plus(&at(3)), 4, 1.0),
-            (axis(1).times(1024).plus(&axis(0)), 4, 8.0),
-            (axis(1).times(1024).plus(&axis(0)), 2, 16.0),
-            (axis(0).times(1024).plus(&axis(1).times(2)), 4, 2.0),
-            // All threads read one element, which others read next.
-            (axis(0), 4, 1.0),
-        ] {
-            assert_eq!(sectors(&map, &domain, &[0, 1], size), expected, "{map}, {size} bytes");
-        }
-        // Interleaved channels: three threads read from three places, and the next three threads read the elements after them.
-        let interleaved = axis(1).times(200_000).plus(&axis(0));
-        assert!(sectors(&interleaved, &[200_000, 3], &[0, 1], 4) < 2.0);
-        assert_eq!(sectors(&axis(1).times(8).plus(&axis(0)), &[8, 8], &[0, 1], 4), 1.0, "few points");
-        // Threads of neighbouring rows read columns.
-        assert_eq!(sectors(&axis(1).times(1024).plus(&axis(0)), &domain, &[1, 0], 4), 1.0);
-    }
+    use super::*;
 
     #[test]
     fn a_number_that_is_no_cost_is_named() {
@@ -397,8 +375,46 @@ mod tests {
             |name: &str, number: &str| text.replacen(&format!("\n{name} = "), &format!("\n{name} = {number} # "), 1);
         for (name, number) in [("latency", "-1.0"), ("fma", "0.0"), ("cache", "nan"), ("matrix", "inf")] {
             let told = Costs::read(&with(name, number)).unwrap_err();
-            assert!(told.starts_with(&format!("{name}: ")) && told.contains("is no cost"), "{told}");
+            assert!(told.starts_with(&format!("{name}: ")) && told.contains("as a cost"), "{told}");
         }
         assert!(Costs::read(&with("evaluated", "0.0")).is_ok());
+    }
+
+    #[test]
+    fn files_have_the_coefficients_of_rankings() {
+        let costs = Costs::read(include_str!("../../cuda/costs/h200.toml")).expect("the embedded file is valid");
+        assert_eq!(costs.rankings, RankingCosts::OF_TESTS);
+        let told =
+            Costs::read(include_str!("../../cuda/costs/h200.toml").replace("\nmerge_waits", "\nmerges").as_str());
+        assert!(told.unwrap_err().contains("merge_waits"));
+    }
+
+    #[test]
+    fn coefficients_of_rankings_are_fitted() {
+        let shape = DeviceShape::OF_TESTS;
+        let costs = Costs::read(include_str!("../../cuda/costs/h200.toml")).expect("the embedded file is valid");
+        let slow = Costs { rankings: RankingCosts { merge_accesses: 20.0, ..costs.rankings }, ..costs };
+        let kernels = [1024, 2048, 4096].map(|points| sort(4096, points));
+        let measured =
+            kernels.map(|kernel| Measured { seconds: slow.cost(&shape, &kernel).seconds, kernel, threads: 1 });
+        let fitted = costs.fit(&shape, &measured, Freedom::Each).expect("coefficients");
+        let off = |of: &[f64]| off_by_time(of.iter().copied().zip(measured.iter().map(|m| m.seconds)));
+        assert!(off(&fitted.before) > 0.3 && off(&fitted.after) < 0.1, "{fitted:?}");
+        assert_ne!(costs.over(&fitted.file).expect("a file of costs").rankings, costs.rankings);
+    }
+
+    /// Returns a sort of the rows of a matrix.
+    fn sort(rows: usize, points: usize) -> Kernel {
+        let at = Index::coord(0).times(points as i64).plus(&Index::coord(1));
+        let load = Instr::Load(Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype: DType::F32 });
+        let attrs: Attrs = [(points as i64).into(), false.into()].into_iter().collect();
+        let op = Op::named("ranking").expect("an op");
+        let rank = Instr::Row { op, attrs, args: vec![0], dtype: DType::I32 };
+        Kernel {
+            anchor: AnchorKernel::rows(1),
+            body: Body { domain: vec![rows, points], instrs: vec![load, rank], ..Body::default() },
+            stores: vec![Store::new(1, at, 1)],
+            slots: vec![(DType::F32, rows * points), (DType::I32, rows * points)],
+        }
     }
 }

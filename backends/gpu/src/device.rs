@@ -1,34 +1,40 @@
-//! What a GPU offers to the runtime that all GPU backends share: memory, modules, and streams that work in order.
+//! Defines the device interface that all GPU backends implement for the shared runtime: memory, modules, and in-order
+//! streams.
 
 use std::{any::Any, time::Duration};
 
 use eutectic_backend::{
     BackendError, Cost, Kernel, Limits, Memory,
-    fit::{Fitted, Measured},
+    costs::CostSheet,
+    fit::{Fitted, Freedom, Measured},
 };
 
-use crate::launch::Launch;
+use crate::{launch::Launch, ranking_costs::RankingCosts};
 
-/// What schedules depend on.
+/// Properties of a device that schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceShape {
     /// Processors that run blocks independently.
     pub processors: usize,
-    /// Most threads of a block: a power of two, of at least 128.
+    /// The maximal number of threads of a block: a power of two, at least 128.
     pub threads: usize,
-    /// Most threads of a block whose rows lie side by side: a power of two, no more than `threads`.
+    /// The maximal number of threads of a block whose neighbours process neighbouring rows. It is a power of two and at
+    /// most `threads`.
     pub column_threads: usize,
-    /// Most bytes of shared memory of a block.
+    /// The maximal number of bytes of a block's shared memory.
     pub shared: usize,
-    /// Most bytes that a kernel may have for itself, as one buffer.
+    /// The maximal number of bytes of a kernel's scratch memory, which is one buffer.
     pub workspace: usize,
-    /// Most blocks of a cluster, which see each other's shared memory; 0 where there are none, nor matrix units that read shared memory.
+    /// The maximal number of blocks of a cluster, which can read each other's shared memory. It is 0 on devices without
+    /// clusters, or whose matrix units cannot read shared memory.
     pub cluster: usize,
-    /// Operations from which on a library's product is worth a launch of its own; none where there is no library.
+    /// The number of operations from which on a library's product is worth its own launch; `None` without a library.
     pub library: Option<f64>,
+    /// The costs of the ways of ranking.
+    pub rankings: RankingCosts,
 }
 
-/// Most bytes of statically sized shared memory of a block, on devices that have more.
+/// The maximal number of bytes of statically sized shared memory of a block, on devices that have more.
 const STATIC: usize = 48 << 10;
 
 impl DeviceShape {
@@ -49,6 +55,7 @@ impl DeviceShape {
         workspace: 1 << 20,
         cluster: 0,
         library: None,
+        rankings: RankingCosts::OF_TESTS,
     };
 }
 
@@ -61,52 +68,62 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// A queue of work.
     type Stream: Stream<Module = Self::Module>;
 
-    /// As [`eutectic_backend::Backend::name`].
+    /// Returns the name, as for [`eutectic_backend::Backend::name`].
     fn name(&self) -> &str;
 
-    /// As [`eutectic_backend::Backend::describe`].
+    /// Describes the device, as for [`eutectic_backend::Backend::describe`].
     fn describe(&self) -> String;
 
-    /// As [`eutectic_backend::Backend::limits`].
+    /// Returns the name of the device, as for [`eutectic_backend::Backend::device`].
+    fn device(&self) -> String {
+        self.describe()
+    }
+
+    /// Returns the cost coefficients; `None` for a device without any.
+    fn costs(&self) -> Option<CostSheet> {
+        None
+    }
+
+    /// Returns the limits, as for [`eutectic_backend::Backend::limits`].
     fn limits(&self) -> Limits;
 
-    /// Prints a kernel: what is launched for it, in order.
+    /// Prints a kernel. Returns its launches, in order.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reasons why the kernel cannot be printed.
     fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>;
 
-    /// As [`eutectic_backend::Backend::cost`].
+    /// Returns the price of a kernel, as for [`eutectic_backend::Backend::cost`].
     fn cost(&self, kernel: &Kernel) -> Cost;
 
-    /// Returns the ways between which [`Device::print`] chooses, with the seconds that each is expected to take, the fastest first. Nothing where
-    /// it has one way only.
+    /// Returns the schedules among which [`Device::print`] chooses, each with its expected seconds, the fastest first.
+    /// The list is empty if there is only one schedule.
     fn ways(&self, kernel: &Kernel) -> Vec<(String, f64)> {
         let _ = kernel;
         Vec::new()
     }
 
-    /// As [`eutectic_backend::Backend::warm_up`].
+    /// Returns the warm-up time, as for [`eutectic_backend::Backend::warm_up`].
     fn warm_up(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// As [`eutectic_backend::Backend::fit`].
-    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
-        let _ = measured;
+    /// Fits the costs to measurements, as for [`eutectic_backend::Backend::fit`].
+    fn fit(&self, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
+        let _ = (measured, freedom);
         None
     }
 
     /// Compiles texts, in parallel.
     fn build(&self, launches: &[Launch]) -> Vec<Result<Self::Module, String>>;
 
-    /// Memory, all zeros.
+    /// Allocates memory filled with zeros.
     ///
     /// # Errors
-    /// When there is none left.
+    /// If the device has too little free memory.
     fn allocate(&self, bytes: usize, memory: Memory) -> Result<Self::Block, BackendError>;
 
-    /// A queue of its own.
+    /// Returns a queue of its own.
     ///
     /// # Errors
     /// When the device failed.
@@ -115,30 +132,30 @@ pub trait Device: Send + Sync + Sized + 'static {
 
 /// Memory of a device.
 pub trait DeviceMemory: Any + Send + Sync {
-    /// Where it starts, for kernels.
+    /// Returns where it starts, for kernels.
     fn address(&self) -> u64;
 
-    /// Its size.
+    /// Returns its size.
     fn bytes(&self) -> usize;
 
-    /// Its bytes, if the host reaches them.
+    /// Returns its bytes, if the host reaches them.
     fn host(&self) -> Option<&[u8]>;
 
     /// See [`DeviceMemory::host`].
     fn host_mut(&mut self) -> Option<&mut [u8]>;
 }
 
-/// A queue: what is put in is done in order.
+/// A queue of commands, which run in order.
 pub trait Stream: Send {
     /// A compiled kernel of its device.
     type Module;
     /// Launches that were recorded.
     type Graph: Send;
 
-    /// Copies bytes to the device; they may change as soon as this returns.
+    /// Copies bytes to the device. The caller may change the source as soon as the call returns.
     ///
     /// # Errors
-    /// When the device failed, as for all others.
+    /// If the device failed, as for all other functions.
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError>;
 
     /// Waits, and copies bytes from the device.
@@ -159,51 +176,51 @@ pub trait Stream: Send {
     /// When the device failed.
     fn launch(&mut self, module: &Self::Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError>;
 
-    /// What is launched from now on waits for what was launched before. Streams that do so anyhow need not know.
+    /// Makes later launches wait for all earlier ones. Streams that always do so need not implement it.
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     fn barrier(&mut self) -> Result<(), BackendError> {
         Ok(())
     }
 
-    /// Says that bytes will be downloaded once all that was put in is done, so that they can be fetched along with it.
+    /// Announces a download at the end of the enqueued work, so that the bytes can be copied together with it.
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     fn announce(&mut self, _from: u64, _bytes: usize) -> Result<(), BackendError> {
         Ok(())
     }
 
-    /// Begins with what was put in, if the stream has kept it back.
+    /// Starts the enqueued work, if the stream defers it.
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     fn start(&mut self) -> Result<(), BackendError> {
         Ok(())
     }
 
-    /// Whether runs are recorded once and replayed; otherwise each launches its kernels one by one.
+    /// Returns whether runs are recorded once and replayed; otherwise each launches its kernels one by one.
     fn records(&self) -> bool {
         true
     }
 
-    /// From now on launches are recorded and not run.
+    /// Starts recording: later launches are recorded and do not run.
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     fn begin(&mut self) -> Result<(), BackendError>;
 
-    /// What was recorded since [`Stream::begin`].
+    /// Ends recording, and returns the launches since [`Stream::begin`].
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     fn end(&mut self) -> Result<Self::Graph, BackendError>;
 
-    /// Runs what was recorded.
+    /// Runs recorded commands.
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     fn replay(&mut self, graph: &Self::Graph) -> Result<(), BackendError>;
 
     /// Waits until everything is done.
@@ -212,10 +229,11 @@ pub trait Stream: Send {
     /// When the device failed.
     fn wait(&mut self) -> Result<(), BackendError>;
 
-    /// Notes the time on the device; [`Stream::seconds`] are those between two notes, once all is done.
+    /// Records timestamp `n` on the device. [`Stream::seconds`] returns the time between two timestamps after the work
+    /// has finished.
     ///
     /// # Errors
-    /// When the device failed.
+    /// If the device failed.
     fn note(&mut self, n: usize) -> Result<(), BackendError>;
 
     /// See [`Stream::note`].

@@ -1,13 +1,13 @@
-//! What is launched for a kernel: a printed one, or a product by the device's library.
+//! Describes the launches of a kernel: a printed kernel, or a product by the device's library.
 
 use eutectic_ir::DType;
 
 /// One launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// What runs.
+    /// The code that runs.
     pub work: Work,
-    /// Blocks along each axis of the grid; none where there is nothing to do.
+    /// Blocks along each axis of the grid. Any axis is 0 if there is no work.
     pub grid: [usize; 3],
     /// Threads of a block.
     pub block: usize,
@@ -17,11 +17,12 @@ pub struct Launch {
     pub workspace: usize,
     /// Bytes of the workspace at which the buffers begin that texts may declare after the kernel's own.
     pub parts: Vec<usize>,
-    /// Tensors of which it asks a copy engine for boxes; texts have them as one more argument.
+    /// Tensors whose boxes the copy engine loads. The kernel has one more argument for each.
     pub boxes: Vec<Boxes>,
 }
 
-/// A tensor of 16-bit elements whose boxes a copy engine brings to shared memory; along the first axis elements are neighbours.
+/// A tensor of 16-bit elements whose boxes a copy engine brings to shared memory; along the first axis elements are
+/// neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Boxes {
     /// Its buffer.
@@ -38,17 +39,17 @@ pub struct Boxes {
     pub lengths: [usize; 3],
 }
 
-/// What runs.
+/// The code of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// A text. Its arguments: the workspace, where faults are reported, the step's number, each buffer, and the parts of the workspace, which
-    /// texts may declare as buffers.
+    /// A printed kernel. Its arguments: the workspace, the fault report, the step's number, each buffer, and the ranges
+    /// of the workspace that the text declares as buffers.
     Printed(String),
     /// A product.
     Product(Box<Product>),
 }
 
-/// How many arguments come before those of the buffers.
+/// The number of arguments before those of the buffers.
 pub const BEFORE_SLOTS: usize = 3;
 
 /// A batch of products of strided matrices, summed in 32 bits, or in 64 for 64-bit elements.
@@ -68,7 +69,7 @@ pub struct Product {
     pub rhs: MatrixLayout,
     /// The result: rows by columns.
     pub out: MatrixLayout,
-    /// What is done with sums before they are stored.
+    /// The epilogue of the sums.
     pub finish: Finish,
 }
 
@@ -79,7 +80,7 @@ pub struct Finish {
     pub bias: Option<(usize, usize)>,
     /// A matrix of the result's type.
     pub residual: Option<MatrixLayout>,
-    /// By its key in the table of ops.
+    /// The activation, by its key in the op table.
     pub activation: Option<&'static str>,
 }
 
@@ -95,17 +96,18 @@ pub struct MatrixLayout {
 }
 
 impl Launch {
-    /// A printed kernel without memory of its own.
+    /// Returns a printed kernel without memory of its own.
     pub fn new(source: String, grid: [usize; 3], block: usize) -> Launch {
         Launch { work: Work::Printed(source), grid, block, shared: 0, workspace: 0, parts: vec![0], boxes: Vec::new() }
     }
 
-    /// A product by the library.
+    /// Returns a product by the library.
     pub fn product(product: Product, workspace: usize) -> Launch {
         Launch { work: Work::Product(Box::new(product)), workspace, ..Launch::new(String::new(), [1; 3], 1) }
     }
 
-    /// Returns its arguments, given the addresses of the workspace, of the report of faults and of each buffer, and the number of its step.
+    /// Returns the arguments, given the addresses of the workspace, of the fault report and of each buffer, and the
+    /// step's number.
     pub fn arguments(
         &self,
         [workspace, fault, step]: [u64; BEFORE_SLOTS],
@@ -115,12 +117,12 @@ impl Launch {
         [workspace, fault, step].into_iter().chain(slots).chain(parts).collect()
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is no work.
     pub fn is_empty(&self) -> bool {
         self.grid.contains(&0)
     }
 
-    /// The text, of a printed kernel.
+    /// Returns the text, of a printed kernel.
     pub fn source(&self) -> Option<&str> {
         match &self.work {
             Work::Printed(source) => Some(source),

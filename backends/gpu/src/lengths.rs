@@ -1,8 +1,10 @@
-//! Extents at run time as an argument: a kernel of the longest run that reads the lengths from a buffer and leaves out what is beyond them.
+//! Rewrites kernels with extents at run time: the new kernel covers the maximal extents, reads the actual lengths from
+//! a buffer, and skips the points beyond them.
 //!
-//! Memory is laid out for the longest run, so strides are constants, and so can be the domain: one kernel, and one recorded run, serves every
-//! length. Stores, gathers and the operands of reductions, products and attention count at the points that a run has; maps that mention an
-//! extent mention the number that is read instead. What comes out is a kernel like any other: schedules and dialects know nothing of lengths.
+//! Memory is laid out for the maximal extents, so that strides and the domain are constants. One kernel and one
+//! recorded run serve every length. Stores, gathers and the operands of reductions, products and attention are masked
+//! to the points of the run. Index maps that mention an extent use the value that is read instead. The result is an
+//! ordinary kernel: schedules and dialects know nothing of lengths.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -16,10 +18,12 @@ use eutectic_ir::{
 /// Type of a length in memory.
 pub const LENGTH: DType = DType::I32;
 
-/// Beyond any extent that varies: an index that is out of range for a run's length is moved by as much, to be so for the longest too.
+/// A distance beyond any extent. An index that is out of range for a run's length is moved by it, and so is out of
+/// range of the maximal extent too.
 pub const FAR: i64 = 1 << 30;
 
-/// A kernel whose last buffer holds the lengths, and the extents whose lengths these are, in order; itself, if it has none.
+/// Returns a kernel whose last buffer holds the lengths, and the extents that these lengths bind, in order. Returns the
+/// kernel itself if it has no such extent.
 pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
     if !kernel.varies() {
         return (Cow::Borrowed(kernel), Vec::new());
@@ -53,7 +57,7 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
     (Cow::Owned(new), symbols)
 }
 
-/// Gives an operand that is left out the value that this stands for, where it must have another beyond the extent of a run.
+/// Adds an omitted operand as a constant, if it must have another value beyond a run's extents.
 fn make_absent(kernel: &Kernel, new: &mut Kernel) {
     let def = kernel.anchor.def();
     for operand in &def.operands[kernel.anchor.operands.len()..] {
@@ -77,7 +81,7 @@ fn make_absent(kernel: &Kernel, new: &mut Kernel) {
     }
 }
 
-/// Returns the extents that may be 0 where the anchor has another result then than what kernels compute, and this result.
+/// Returns the extents that may be 0 for which the anchor has another result than kernels compute, and that result.
 fn lengths_of_none(kernel: &Kernel) -> (Vec<Dim>, f64) {
     let none = kernel.anchor.def().results.first().and_then(|result| result.none);
     let Some((lengths, value)) = none.and_then(|(group, value)| Some((kernel.group(group)?.1, value))) else {
@@ -87,7 +91,7 @@ fn lengths_of_none(kernel: &Kernel) -> (Vec<Dim>, f64) {
     (lengths.into_iter().map(|(_, length)| length).filter(may_be_none).cloned().collect(), value)
 }
 
-/// Writes a body anew, in order.
+/// Rewrites a body, instruction by instruction.
 struct Writer<'a> {
     domain: &'a [usize],
     lengths: &'a [(usize, Dim)],
@@ -104,8 +108,8 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// With all of a body written, whose axes `row` are those that it reduces over, and whose anchor has the value of `none` where one of its lengths
-    /// is 0.
+    /// Returns a writer that has rewritten all of a body. `row` are its reduced axes. `none` is the anchor's value if
+    /// one of its lengths is 0.
     fn of(
         body: &'a Body,
         (slot, symbols): (usize, &'a [Symbol]),
@@ -138,7 +142,7 @@ impl<'a> Writer<'a> {
         self.push(Instr::Map { op, attrs: [].into_iter().collect(), args: args.to_vec(), dtype })
     }
 
-    /// What a product of extents is in a run, for maps to mention.
+    /// Returns a value that holds a product of extents in a run, for index maps.
     fn length(&mut self, product: &Dim) -> ValueId {
         if let Some((_, id)) = self.known.iter().find(|(known, _)| known == product) {
             return *id;
@@ -179,7 +183,7 @@ impl<'a> Writer<'a> {
         guards.iter().map(|(map, range)| (self.map(map), range.clone())).collect()
     }
 
-    /// What holds at the points that a run has, along some axes.
+    /// Returns the guards of the points that a run has along some axes.
     fn inside(&mut self, counts: impl Fn(usize) -> bool) -> Vec<Guard> {
         let lengths = self.lengths;
         let counted = lengths.iter().filter(|(axis, _)| counts(*axis));
@@ -190,7 +194,7 @@ impl<'a> Writer<'a> {
         counted.map(guard).collect()
     }
 
-    /// A value at the points that a run has along some axes, and a number beyond.
+    /// Returns a value that is unchanged at the points of a run along some axes, and `fill` beyond.
     fn hide(&mut self, value: ValueId, counts: impl Fn(usize) -> bool, fill: Number) -> ValueId {
         let guards = self.inside(counts);
         let value = self.at[value];
@@ -266,7 +270,7 @@ impl<'a> Writer<'a> {
         self.axes.push(axes);
     }
 
-    /// An index that is out of range of the longest axis too, if it is out of range of a run's.
+    /// Returns an index that is out of range of the maximal extent if it is out of range of the run's extent.
     fn beyond(&mut self, index: ValueId, extent: &Dim) -> ValueId {
         let dtype = self.instrs[index].dtype();
         let length = self.map(&Index::extent(extent));
@@ -278,7 +282,7 @@ impl<'a> Writer<'a> {
     }
 
     fn store(&mut self, store: &Store) -> Store {
-        // What is the same for a whole row is stored once, however long the row is.
+        // A value that is constant along the row is stored once, whatever the row's length.
         let of_row = self.row.clone().any(|axis| store.maps().any(|map| map.mentions(axis)));
         let row = self.row.clone();
         let mut guards = self.guards(&store.guards);

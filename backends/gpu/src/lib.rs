@@ -1,8 +1,16 @@
-//! What GPU backends share: kernels printed from their description in some dialect, and the runtime that loads and runs programs.
+//! Code that GPU backends share: printing kernels from their descriptions in a dialect, and the runtime that loads and
+//! runs programs.
 //!
-//! [`emit`] prints bodies: expressions by the table in [`ops`], index maps in 32 bits where ranges allow, guards, accesses of several
-//! elements at once where [`lanes`] shows neighbours. [`map`] and [`rows`] are whole kernels; backends put products and attention around
-//! the bodies of theirs. A backend implements [`device::Device`] and is wrapped in a [`Gpu`].
+//! ```text
+//! Kernel ── lengths ── kernels::{map, rows, split_*, …} ── emit (ops, lanes, dialect) ── text ─┐
+//!    │                                                                                          ├── runtime: code → loaded → session
+//!    └── cost ── Backend::cost            products, attention: the backend's own kernels ───────┘
+//! ```
+//!
+//! [`emit`] prints bodies: expressions by the table in [`ops`], index maps in 32 bits if ranges allow, guards, and
+//! accesses of several elements where [`lanes`] shows neighbours. [`map`] and [`rows`] are whole kernels. Backends
+//! print products and attention around such bodies. A backend implements [`device::Device`] and is wrapped in a
+//! [`Gpu`].
 
 mod backend;
 pub mod bounds;
@@ -14,7 +22,9 @@ mod kernels;
 pub mod launch;
 pub mod lengths;
 pub mod measure;
+pub mod ranking_costs;
 mod runtime;
+pub mod sectors;
 
 pub use backend::Gpu;
 pub use kernels::{attention, direct, emit, gathered, lanes, map, ops, rows, stored_queries};

@@ -1,4 +1,4 @@
-//! How long kernels take: recorded many times in a row, so that what the host does is not measured.
+//! Measures the time of kernels. Each is recorded many times in a row, which excludes the host's time.
 
 use std::time::Instant;
 
@@ -9,12 +9,13 @@ use crate::{
     launch::Launch,
 };
 
-/// How often a kernel is recorded.
+/// The number of recorded repetitions.
 const REPEATS: usize = 20;
 /// Bytes that the contents of buffers are copies of.
 const SEED: usize = 1 << 20;
 
-/// Seconds of a kernel on buffers of small random numbers: the least of several turns. Indices in buffers are zeros.
+/// Returns seconds of a kernel on buffers of small random numbers: the least of several turns. Indices in buffers are
+/// zeros.
 ///
 /// # Errors
 /// When it cannot be built, or the device failed.
@@ -23,7 +24,7 @@ pub fn seconds<D: Device>(device: &D, kernel: &Kernel, turns: usize) -> Result<f
     of_launches(device, kernel, device.print(kernel).map_err(why)?, turns)
 }
 
-/// The same of these launches, by which the kernel is computed.
+/// Returns the seconds of the launches of one kernel.
 ///
 /// # Errors
 /// As for [`seconds`].

@@ -1,7 +1,8 @@
-//! How a kernel sees its buffers: a binding for each, whose type follows from how the kernel's text accesses it.
+//! Determines a kernel's view of each buffer: a binding whose type follows from the accesses in the kernel's text.
 //!
-//! Elements of 4 and 8 bytes are what they are; narrower ones lie in 32-bit words. A word is written whole where neighbours are written at once, and
-//! else by atomics that clear and set the bits of one element only. Several threads may write the same value to one element.
+//! Elements of 4 and 8 bytes have their own types; narrower ones are packed in 32-bit words. Neighbours that are
+//! written together write a whole word. Other writes use atomics that clear and set the bits of one element only.
+//! Several threads may write the same value to one element.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +10,9 @@ use eutectic_ir::{DType, ops::Reduction};
 
 use crate::library::register;
 
-/// The bindings of what every kernel may have; those of its slots follow.
+/// The bindings that every kernel may have. Those of its slots follow.
 pub const WORKSPACE: usize = 0;
-/// Where faults are reported.
+/// The fault report.
 pub const FAULT: usize = 1;
 /// The first slot's.
 pub const SLOTS: usize = 2;
@@ -19,7 +20,7 @@ pub const SLOTS: usize = 2;
 /// Atomics of integers, by the op that combines two of them.
 const ATOMICS: &[(&str, &str)] = &[("add", "atomicAdd"), ("max", "atomicMax"), ("min", "atomicMin")];
 
-/// How a kernel sees a buffer.
+/// A kernel's view of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BufferView {
     /// Element by element; narrow ones word by word.
@@ -34,19 +35,19 @@ enum BufferView {
     Sums,
 }
 
-/// A buffer that a kernel has, by what its text calls.
+/// The accesses of a kernel to a buffer, derived from the functions that its text calls.
 pub struct BufferAccess {
     slot: usize,
     dtype: DType,
     count: usize,
     view: BufferView,
     written: bool,
-    /// Whether it may lie where the kernel writes another slot: the driver must not take it for constant.
+    /// Whether it may share memory with a slot that the kernel writes. The driver must not take it for constant then.
     changes: bool,
 }
 
 impl BufferAccess {
-    /// Of a slot, if a text that calls these names has it.
+    /// Returns the accesses to a slot, if the text calls one of its functions.
     fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<BufferAccess> {
         let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
         let stores = is_called("store");
@@ -65,7 +66,8 @@ impl BufferAccess {
         is_used.then_some(BufferAccess { slot, dtype, count, view, written, changes: written })
     }
 
-    /// All of a kernel's. What is as large as what is written may be the same memory, for steps in place.
+    /// Returns the accesses to all buffers of a kernel. A buffer as large as a written one may be the same memory, for
+    /// in-place steps.
     pub fn all(slots: &[(DType, usize)], called: &BTreeSet<&str>) -> Vec<BufferAccess> {
         let mut all: Vec<_> = slots.iter().enumerate().filter_map(|slot| BufferAccess::of(slot, called)).collect();
         let size = |access: &BufferAccess| (access.dtype.size(), access.count);
@@ -74,7 +76,7 @@ impl BufferAccess {
         all
     }
 
-    /// The type of what one access takes, and how many there are.
+    /// Returns the type of one access, and the number of accesses.
     fn part(&self) -> (String, usize) {
         let bytes = self.count * self.dtype.size();
         let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
@@ -94,7 +96,7 @@ impl BufferAccess {
         combining(how, &format!("{how:?}_into_s{}", self.slot), &format!("s{}", self.slot), self.dtype)
     }
 
-    /// Its binding, and the functions that a text may call on it.
+    /// Returns its binding, and the functions that a text may call on it.
     pub fn declaration(&self) -> String {
         let BufferAccess { slot: n, dtype, .. } = *self;
         let (part, parts) = self.part();
@@ -159,7 +161,8 @@ impl BufferAccess {
             BufferView::Atomics => {
                 let stores = each(&|lane| format!("atomicStore(&s{n}[at * 4 + {lane}], value[{lane}]);")).concat();
                 text += &format!("fn put_quad_s{n}(at: i32, value: {quad}) {{ {stores} }}\n");
-                // Others change the bits beside it. Who writes the same value to the same element leaves it there in whichever order.
+                // Other threads may change the other bits of the word. Threads that write one element write the same
+                // value, so their order does not matter.
                 let (by, bits, mask) =
                     (4 / dtype.size(), 8 * dtype.size(), if dtype.size() == 2 { "0xffffu" } else { "0xffu" });
                 text += &format!(
@@ -173,12 +176,13 @@ impl BufferAccess {
     }
 }
 
-/// Whether there are atomics for integers of a type.
+/// Returns whether there are atomics for integers of a type.
 fn is_word(dtype: DType) -> bool {
     dtype.is_int() && dtype.size() == 4
 }
 
-/// Declares a table in shared memory whose elements threads combine with values, and functions that set, read and combine them.
+/// Declares a table in shared memory whose elements threads combine with values, and functions that set, read and
+/// combine them.
 pub fn cells(name: &str) -> String {
     let parts: Vec<&str> = name.split('_').collect();
     let dtype = DType::ALL.into_iter().find(|dtype| parts.get(2) == Some(&dtype.name())).unwrap_or(DType::F32);
@@ -195,7 +199,8 @@ pub fn cells(name: &str) -> String {
     )
 }
 
-/// Returns a function that combines an element with a value: by the atomic of the operation where there is one, else by compare-and-swap.
+/// Returns a function that combines an element with a value: by the operation's atomic if there is one, and otherwise
+/// by compare-and-swap.
 fn combining(how: Reduction, function: &str, memory: &str, dtype: DType) -> String {
     let (name, ty) = (dtype.name(), register(dtype));
     let head = format!("fn {function}(at: i32, value: {ty}) {{\n");

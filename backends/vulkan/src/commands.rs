@@ -20,7 +20,7 @@ pub struct Commands {
     sets: Vec<vk::DescriptorPool>,
     full: usize,
     pub dispatches: usize,
-    /// Barriers between dispatches, and those between copies and what is before and behind them.
+    /// Barriers between dispatches, and barriers around copies.
     pub barriers: usize,
     pub around_copies: usize,
 }
@@ -43,7 +43,7 @@ impl Commands {
         })
     }
 
-    /// A command buffer that is being recorded, all of whose work waits for what was submitted before it.
+    /// Starts recording a command buffer, whose work waits for everything submitted before it.
     pub fn begin(&mut self, usage: vk::CommandBufferUsageFlags) -> Result<vk::CommandBuffer, BackendError> {
         let device = &self.shared.device;
         // SAFETY: the pool is this object's alone.
@@ -62,7 +62,7 @@ impl Commands {
         }
     }
 
-    /// All work behind it waits for all work before it.
+    /// Adds a barrier: all later work waits for all earlier work.
     pub fn all_to_all(&mut self, buffer: vk::CommandBuffer) {
         let written = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
         let used = written | vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
@@ -70,7 +70,7 @@ impl Commands {
         self.around_copies += 1;
     }
 
-    /// A set of descriptors.
+    /// Returns a set of descriptors.
     fn set(&mut self, module: &Module) -> Result<vk::DescriptorSet, BackendError> {
         let device = &self.shared.device;
         loop {
@@ -114,7 +114,7 @@ impl Commands {
             let (buffer, offset) = self.shared.place(args[binding.argument], binding.bytes)?;
             if offset % alignment != 0 {
                 return Err(BackendError::Device(format!(
-                    "Vulkan: a buffer of a kernel at byte {offset}, no multiple of {alignment}: a defect of the backend"
+                    "Vulkan: a kernel's buffer is at byte {offset}, which is no multiple of {alignment}, a defect of the backend"
                 )));
             }
             places.push([vk::DescriptorBufferInfo { buffer, offset, range: binding.bytes }]);
@@ -125,18 +125,18 @@ impl Commands {
             writes.push(write.descriptor_type(vk::DescriptorType::STORAGE_BUFFER).buffer_info(place));
         }
         let most = self.shared.found.features.blocks;
-        // Kernels number their blocks through both axes, and leave out those that are too many.
+        // Kernels number their blocks through both axes, and skip surplus blocks.
         let blocks = launch.grid.iter().product::<usize>();
         let x = blocks.min(most[0]);
         let y = blocks.div_ceil(x);
         if y > most[1] {
             return Err(BackendError::Device(format!(
-                "Vulkan: a kernel of {blocks} blocks; the device takes {} × {}",
+                "Vulkan: a kernel has {blocks} blocks, but the device supports at most {} × {}",
                 most[0], most[1]
             )));
         }
         let device = &self.shared.device;
-        // SAFETY: the set's bindings are the pipeline's, and lie in their buffers.
+        // SAFETY: the set's bindings match the pipeline's, and are within their buffers.
         unsafe {
             device.update_descriptor_sets(&writes, &[]);
             device.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, module.pipeline);
@@ -151,10 +151,10 @@ impl Commands {
         Ok(())
     }
 
-    /// Forgets what was recorded.
+    /// Discards the recorded commands.
     pub fn reset(&mut self) -> Result<(), BackendError> {
         let device = &self.shared.device;
-        // SAFETY: nothing of it runs.
+        // SAFETY: none of its command buffers runs.
         unsafe {
             device
                 .reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty())
@@ -173,7 +173,7 @@ impl Commands {
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        // SAFETY: whoever drops it has waited.
+        // SAFETY: its users have finished.
         unsafe {
             self.sets.iter().for_each(|pool| self.shared.device.destroy_descriptor_pool(*pool, None));
             self.shared.device.destroy_command_pool(self.pool, None);

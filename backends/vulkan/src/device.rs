@@ -13,12 +13,13 @@ use std::{
 
 use ash::{ext, khr, vk};
 use eutectic_backend::{
-    BackendError, Body, Cost, Instr, Kernel, Limits, Memory, RowLimits,
-    fit::{Fitted, Measured},
+    BackendError, Body, Cost, Instr, Kernel, Limits, Memory, RowLimits, Setup,
+    costs::CostSheet,
+    fit::{Fitted, Freedom, Measured},
 };
 use eutectic_gpu::{
     cache::Cache,
-    cost::Costs,
+    cost::{Costs, DeviceCosts},
     device::{Device, DeviceShape},
     launch::{Launch, Work},
 };
@@ -39,42 +40,46 @@ use crate::{
     words::FloatControl,
 };
 
-/// What things cost on a device of a kind.
+/// The name of the backend.
+const NAME: &str = "vulkan";
+
+/// Returns the costs of a kind of device.
 ///
 /// # Panics
-/// Never: the files are part of the program, and a test reads them.
+/// Never: the files are embedded, and a test reads them.
 pub fn costs(is_processor: bool) -> Costs {
     let text = if is_processor { include_str!("../costs/lavapipe.toml") } else { include_str!("../costs/h200.toml") };
-    Costs::read(text).expect("the embedded file is right")
+    Costs::read(text).expect("the embedded file is valid")
 }
 
-/// How to run on Vulkan.
+/// Options of the Vulkan backend.
 #[derive(Clone, Debug)]
 pub struct VulkanOptions {
-    /// Which of the devices, from 0, the fastest kind first.
+    /// The number of the device, from 0, with the fastest kind first.
     pub ordinal: usize,
-    /// Where the driver's compiled kernels are kept from process to process; none to compile them anew.
+    /// The folder that caches the driver's compiled kernels between processes; without one, each process compiles them.
     pub cache: Option<PathBuf>,
-    /// What things cost; none for those of such a device.
-    pub costs: Option<Costs>,
-    /// Whether validation layers watch; [`Vulkan::messages`] is what they say.
+    /// The costs; by default, those that are embedded for this kind of device.
+    pub setup: Setup,
+    /// Whether validation layers are enabled. [`Vulkan::messages`] returns their messages.
     pub validation: bool,
     /// The loader's library; none for the one in the system's path.
     pub loader: Option<PathBuf>,
-    /// What of the device is used at most.
+    /// The features and limits that may be used at most.
     pub most: Features,
-    /// Processors that run blocks independently, which Vulkan does not tell; none for a guess by the kind of the device.
+    /// Processors that run blocks independently, which Vulkan does not tell; none for a guess by the kind of the
+    /// device.
     pub processors: Option<usize>,
 }
 
 impl Default for VulkanOptions {
-    /// The fastest device, a cache in the user's folder, no validation.
+    /// Returns the fastest device, a cache in the user's folder, no validation.
     fn default() -> VulkanOptions {
         let cache = std::env::home_dir().map(|home| home.join(".cache").join("eutectic").join("vulkan"));
         VulkanOptions {
             ordinal: 0,
             cache,
-            costs: None,
+            setup: Setup::default(),
             validation: false,
             loader: None,
             most: Features::ALL,
@@ -88,13 +93,13 @@ pub struct Vulkan {
     shared: Arc<LogicalDevice>,
     dialect: Wgsl,
     shape: DeviceShape,
-    costs: Costs,
-    /// Where compiled kernels are kept.
+    costs: DeviceCosts,
+    /// The cache of compiled kernels.
     cache: Option<Cache>,
     clearing: Mutex<Queue>,
 }
 
-/// What was put into the queue since the device was opened.
+/// The commands enqueued since the device was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// Submissions.
@@ -103,7 +108,7 @@ pub struct Counted {
     pub dispatches: usize,
     /// Barriers between dispatches in them.
     pub barriers: usize,
-    /// Barriers between copies and what is before and behind them.
+    /// Barriers around copies.
     pub around_copies: usize,
 }
 
@@ -111,7 +116,7 @@ impl Vulkan {
     /// Opens a device.
     ///
     /// # Errors
-    /// When there is no loader, driver or such device, or what the device lacks.
+    /// If there is no loader, driver or such device, or the device lacks a required feature.
     pub fn new(options: &VulkanOptions) -> Result<Vulkan, BackendError> {
         let loaded = VulkanInstance::new(options.loader.as_deref(), options.validation)?;
         let mut devices = loaded.devices(&options.most)?;
@@ -124,16 +129,19 @@ impl Vulkan {
             )));
         }
         let found = devices.swap_remove(options.ordinal);
-        let costs = options.costs.unwrap_or_else(|| costs(found.kind == vk::PhysicalDeviceType::CPU));
+        let embedded = costs(found.kind == vk::PhysicalDeviceType::CPU);
+        let costs = DeviceCosts::choose(&options.setup, NAME, &found.name, embedded)?;
         let shape = DeviceShape {
             processors: options.processors.unwrap_or(found.processors).max(1),
             threads: found.features.threads,
-            // On an H200, sums of 1,024 columns of 65,536 rows read 4.0 TB/s so, and 3.0 with half as many.
+            // Summing 1,024 columns of 65,536 rows on an H200 reads 4.0 TB/s with this value, and 3.0 TB/s with half as
+            // many threads.
             column_threads: found.features.threads,
             shared: found.features.shared,
             workspace: binding(&found),
             cluster: 0,
             library: None,
+            rankings: costs.of.rankings,
         };
         let Features { subgroup, matrices, float_atomics, .. } = found.features;
         let dialect = Wgsl { subgroup, matrices, float_atomics };
@@ -144,12 +152,12 @@ impl Vulkan {
         Ok(Vulkan { shared, dialect, shape, costs, cache, clearing })
     }
 
-    /// What validation layers said since they were asked last.
+    /// Returns the messages of validation layers since the last call.
     pub fn messages(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.shared.loaded.messages))
     }
 
-    /// What was put into the queue since the device was opened.
+    /// Returns the commands enqueued since the device was opened.
     pub fn counted(&self) -> Counted {
         let counts = &self.shared.counts;
         let all = [&counts.submits, &counts.dispatches, &counts.barriers, &counts.around_copies];
@@ -157,12 +165,13 @@ impl Vulkan {
         Counted { submits, dispatches, barriers, around_copies }
     }
 
-    /// How many buffers there are on it.
+    /// Returns how many buffers there are on it.
     pub fn buffers(&self) -> usize {
         self.shared.table.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Closes the device. What layers say of it to the end, such as what was not destroyed before it.
+    /// Closes the device. Returns the last messages of validation layers, such as on objects that were not destroyed
+    /// before.
     pub fn close(self) -> Vec<String> {
         let messages = self.shared.loaded.messages.clone();
         drop(self);
@@ -170,17 +179,19 @@ impl Vulkan {
     }
 
     fn module(&self, launch: &Launch) -> Result<Module, String> {
-        let Work::Printed(text) = &launch.work else { return Err("Vulkan has no library of products".into()) };
+        let Work::Printed(text) = &launch.work else {
+            return Err("Vulkan has no library for products of matrices".into());
+        };
         let found = &self.shared.found;
         let code = spirv::cached(self.cache.as_ref(), text, &found.kept)?;
         let lacks = found.features.lacks().into_iter().find(|(dtype, _)| code.has(*dtype));
         match lacks {
-            Some((dtype, feature)) => Err(format!("{dtype} within a kernel; the device lacks {feature}")),
+            Some((dtype, feature)) => Err(format!("{dtype} in a kernel, because the device lacks {feature}")),
             None => Module::new(&self.shared, code, launch.block),
         }
     }
 
-    /// Why kernels with some types are refused.
+    /// Returns why kernels with some types are refused.
     fn refusals(&self, kernel: &Kernel) -> Vec<String> {
         let has = |dtype| {
             kernel.slots.iter().any(|slot| slot.0 == dtype)
@@ -190,12 +201,12 @@ impl Vulkan {
         let lacks = lacks.map(|(dtype, feature)| format!("{dtype}; the device lacks {feature}"));
         // Keys of 64-bit floats are integers.
         let lacks_keys = !self.shared.found.features.int64 && kernel.bodies().into_iter().any(ranks_wide_floats);
-        let keys = lacks_keys.then(|| "an order of f64; the device lacks shaderInt64".to_string());
+        let keys = lacks_keys.then(|| "a sort of f64, because the device lacks shaderInt64".to_string());
         lacks.chain(keys).chain(kernels::supports(&self.dialect, kernel).err().into_iter().flatten()).collect()
     }
 }
 
-/// Whether a body ranks 64-bit floats.
+/// Returns whether a body ranks 64-bit floats.
 fn ranks_wide_floats(body: &Body) -> bool {
     let is_wide = |arg: &usize| body.instrs[*arg].dtype() == DType::F64;
     let ranks = |instr: &Instr| match instr {
@@ -205,18 +216,18 @@ fn ranks_wide_floats(body: &Body) -> bool {
     body.instrs.iter().any(ranks)
 }
 
-/// Bytes of a buffer that a kernel sees at most: it finds elements by 32 bits.
+/// Returns bytes of a buffer that a kernel sees at most: it finds elements by 32 bits.
 fn binding(found: &DeviceFeatures) -> usize {
     found.features.binding.min(i32::MAX as usize) / 16 * 16
 }
 
-/// What the driver's compiled kernels are kept under: it can be of use to the same driver for the same device only.
+/// Returns the file name of the pipeline cache. Only one driver and device can use its contents.
 fn pipelines(found: &DeviceFeatures) -> String {
     let identity: String = found.identity.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{identity}.pipelines")
 }
 
-/// A logical device with one queue.
+/// Returns a logical device with one queue.
 fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Result<LogicalDevice, BackendError> {
     let priorities = [1.0];
     let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(found.family).queue_priorities(&priorities)];
@@ -254,13 +265,13 @@ fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Resul
         info = info.push_next(&mut atomics);
     }
     let info = info.enabled_extension_names(&extensions);
-    // SAFETY: the features are those that the device has.
+    // SAFETY: the device has these features.
     unsafe {
         let device =
             loaded.instance.create_device(found.physical, &info, None).map_err(failed("opening the device"))?;
         let queue = device.get_device_queue(found.family, 0);
         let info = vk::PipelineCacheCreateInfo::default().initial_data(known);
-        let cache = device.create_pipeline_cache(&info, None).map_err(failed("making a pipeline cache"))?;
+        let cache = device.create_pipeline_cache(&info, None).map_err(failed("creating a pipeline cache"))?;
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: loaded.instance.clone(),
             device: device.clone(),
@@ -269,7 +280,8 @@ fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Resul
             buffer_device_address: false,
             allocation_sizes: Default::default(),
         });
-        let allocator = allocator.map_err(|why| BackendError::Device(format!("Vulkan: making an allocator: {why}")))?;
+        let allocator =
+            allocator.map_err(|why| BackendError::Device(format!("Vulkan: creating an allocator: {why}")))?;
         Ok(LogicalDevice {
             loaded,
             found,
@@ -290,7 +302,15 @@ impl Device for Vulkan {
     type Stream = Queue;
 
     fn name(&self) -> &str {
-        "vulkan"
+        NAME
+    }
+
+    fn device(&self) -> String {
+        self.shared.found.name.clone()
+    }
+
+    fn costs(&self) -> Option<CostSheet> {
+        Some(self.costs.sheet())
     }
 
     fn describe(&self) -> String {
@@ -314,7 +334,7 @@ impl Device for Vulkan {
             alignment: features.alignment.max(64),
             binding: binding(&self.shared.found),
             capacity: features.memory,
-            // One binding a buffer, beside the workspace, the lengths of a run and the report of faults.
+            // One binding per buffer, in addition to the workspace, the lengths of a run and the fault report.
             arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
             dtypes: features.lacks().into_iter().fold(library::dtypes(), |all, (dtype, _)| all.without(dtype)),
@@ -332,20 +352,20 @@ impl Device for Vulkan {
     }
 
     fn cost(&self, kernel: &Kernel) -> Cost {
-        if self.refusals(kernel).is_empty() { self.costs.cost(&self.shape, kernel) } else { Cost::IMPOSSIBLE }
+        if self.refusals(kernel).is_empty() { self.costs.of.cost(&self.shape, kernel) } else { Cost::IMPOSSIBLE }
     }
 
     fn ways(&self, kernel: &Kernel) -> Vec<(String, f64)> {
         kernels::expected(&self.dialect, &self.shape, kernel)
     }
 
-    /// An H100 and an H200 have 345 MHz of 1,980 when they have idled under Vulkan, and all of them 250 ms later.
+    /// Returns an H100 or H200 runs at 345 MHz after idling under Vulkan, and at the full 1,980 MHz 250 ms later.
     fn warm_up(&self) -> Duration {
         if self.shared.found.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(400) }
     }
 
-    fn fit(&self, measured: &[Measured]) -> Option<Fitted> {
-        self.costs.fit(&self.shape, measured)
+    fn fit(&self, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
+        self.costs.of.fit(&self.shape, measured, freedom)
     }
 
     fn build(&self, launches: &[Launch]) -> Vec<Result<Module, String>> {
@@ -367,7 +387,7 @@ impl Device for Vulkan {
 }
 
 impl Drop for Vulkan {
-    /// Keeps what the driver compiled.
+    /// Stores the pipelines that the driver compiled.
     fn drop(&mut self) {
         let Some(cache) = &self.cache else { return };
         // SAFETY: the cache is there as long as the device.

@@ -26,7 +26,7 @@ pub struct Wgsl {
 }
 
 impl Wgsl {
-    /// A text: declarations, and a kernel of blocks of so many threads around a body.
+    /// Returns the text of a kernel: declarations, and an entry point with blocks of `block` threads around a body.
     pub fn text(&self, slots: &[(DType, usize)], block: usize, before: &str, body: &str) -> String {
         let called: BTreeSet<&str> = names(before).chain(names(body)).collect();
         let mut own: String = BufferAccess::all(slots, &called).iter().map(BufferAccess::declaration).collect();
@@ -51,7 +51,7 @@ impl Wgsl {
         )
     }
 
-    /// The function that a name of [`Dialect::reduce`] stands for.
+    /// Returns the function that a name of [`Dialect::reduce`] stands for.
     fn reduction(&self, name: &str, block: usize, seen: &mut BTreeSet<DType>) -> String {
         let mut parts = name.split('_');
         let mut next = || parts.next().unwrap_or_default();
@@ -77,7 +77,8 @@ impl Wgsl {
             (DType::Bool, _) => format!("{a} & {b}"),
             _ => format!("{how}_{suffix}({a}, {b})"),
         };
-        // Threads of a row are so far from each other; so many of them exchange registers, and the rest goes through shared memory.
+        // `apart` is the distance of the threads of a row. A part of them exchanges registers, and the rest uses shared
+        // memory.
         let apart = if which == "along" { 1 } else { rows };
         let group = match self.subgroup {
             Some(size) if dtype.size() <= 4 && block.is_multiple_of(size) => (size / apart).clamp(1, threads),
@@ -92,7 +93,7 @@ impl Wgsl {
         let count = threads / group;
         if count > 1 {
             shared(&mut text, seen);
-            // Each subgroup needs all parts, so the threads of a row in it share them.
+            // Each subgroup needs all parts, which the threads of a row in the subgroup share.
             let shares = group.min(count);
             let from = match which {
                 "along" => format!("own_thread / {threads}u * {count}u + own_thread % {shares}u"),
@@ -122,7 +123,7 @@ fn cells_of((table, dtype, count): (usize, DType, usize)) -> String {
     format!("cells_{table}_{}_{count}", dtype.name())
 }
 
-/// Declares the table that a name of [`Dialect::left`] stands for.
+/// Returns the declaration of the table of a [`Dialect::left`] name.
 fn table(name: &str) -> String {
     let parts: Vec<&str> = name.split('_').collect();
     let dtype = DType::ALL.into_iter().find(|dtype| parts.get(2) == Some(&dtype.name())).unwrap_or(DType::F32);
@@ -130,7 +131,7 @@ fn table(name: &str) -> String {
     format!("var<workgroup> {name}: array<{}, {count}>;\n", register(dtype))
 }
 
-/// What a text has that reports faults; the runtime's report is of 64-bit numbers.
+/// The text that reports faults. The runtime's report has 64-bit numbers.
 const REPORT: &str = "var<storage, read_write> fault: array<atomic<u32>, 8>;
 struct Arguments { number: u32 }
 var<immediate> arguments: Arguments;
@@ -180,8 +181,8 @@ impl Dialect for Wgsl {
         ty.into()
     }
 
-    /// llvmpipe (Mesa 22.3) compares wrongly what it sees to be widened from 32 bits with a constant: `i64(i & 7) < 24li` is false. So it is not let to
-    /// see it; the last extent of grids is 1.
+    /// Compilers must not see that a value is widened from 32 bits: llvmpipe (Mesa 22.3) then compares it wrongly with
+    /// a constant, such that `i64(i & 7) < 24li` is false. The last extent of grids, which is 1, hides it.
     fn convert(&self, ty: &str, x: &str) -> String {
         if ty == register(DType::I64) { format!("(i64({x}) + i64(grid.z - 1u))") } else { format!("{ty}({x})") }
     }
@@ -324,7 +325,7 @@ impl Dialect for Wgsl {
     ) -> (String, Vec<String>) {
         let (size, of) = (dtype.size(), suffix_in_memory(dtype));
         let bytes = lanes * size;
-        // What is read: parts of so many bytes, by a function of the slot.
+        // The loaded parts: their size in bytes, and the slot's function that loads them.
         let (part, call) = match () {
             () if bytes.is_multiple_of(16) => (16, "quad"),
             () if size < 4 && bytes >= 4 => (4, "word"),
@@ -413,7 +414,7 @@ impl Dialect for Wgsl {
     }
 }
 
-/// What narrow types are called in the names of functions that take words apart.
+/// Returns the names of narrow types in the functions that unpack words.
 fn suffix_in_memory(dtype: DType) -> &'static str {
     dtype.name()
 }

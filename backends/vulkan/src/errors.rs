@@ -1,14 +1,15 @@
-//! What Vulkan says that went wrong.
+//! Converts Vulkan's errors.
 
 use ash::vk;
 use eutectic_backend::BackendError;
 
-/// By what was being done.
+/// Returns a function that converts an error of an action.
 pub fn failed(what: &'static str) -> impl Fn(vk::Result) -> BackendError {
     move |error| {
         let why = match error {
             vk::Result::ERROR_DEVICE_LOST => {
-                "the device was lost: its driver reset it, or it was removed; open the backend anew".to_string()
+                "cannot use the device because its driver reset it, or it was removed; open the backend again"
+                    .to_string()
             }
             vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => "no memory is left on the device".into(),
             vk::Result::ERROR_OUT_OF_HOST_MEMORY => "no memory is left on the host".into(),
@@ -25,7 +26,7 @@ mod tests {
     #[test]
     fn what_is_lost_and_what_is_full_is_said() {
         let said = |error| failed("submitting work")(error).to_string();
-        assert!(said(vk::Result::ERROR_DEVICE_LOST).contains("submitting work: the device was lost"));
+        assert!(said(vk::Result::ERROR_DEVICE_LOST).contains("submitting work: cannot use the device because"));
         assert!(said(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY).contains("no memory is left on the device"));
         assert!(said(vk::Result::ERROR_OUT_OF_HOST_MEMORY).contains("no memory is left on the host"));
     }

@@ -1,23 +1,23 @@
-//! What of a device kernels and memory are made for; tests lower it to that of other devices.
+//! Features and limits of devices that kernels and memory depend on. Tests lower them to those of other devices.
 
 use eutectic_ir::DType;
 
 /// Units that multiply matrices of 16 × 16 16-bit floats by subgroups, and sum in 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatrixUnits {
-    /// Of `f16`.
+    /// Whether they support `f16`.
     pub f16: bool,
-    /// Of `bf16`.
+    /// Whether they support `bf16`.
     pub bf16: bool,
-    /// By plain arithmetic of 32 threads: kernels for such units can be tested where there are none.
+    /// Whether plain arithmetic of 32 threads emulates them, to test their kernels on other devices.
     pub emulated: bool,
 }
 
 impl MatrixUnits {
-    /// Those that a device without any can be tested with.
+    /// The emulated units, with which tests run on a device without matrix units.
     pub const EMULATED: MatrixUnits = MatrixUnits { f16: true, bf16: true, emulated: true };
 
-    /// Whether they take a type.
+    /// Returns whether they take a type.
     pub fn take(&self, dtype: DType) -> bool {
         match dtype {
             DType::F16 => self.f16,
@@ -27,16 +27,17 @@ impl MatrixUnits {
     }
 }
 
-/// What a device has, and how much of it.
+/// The features and limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// 64-bit integers.
     pub int64: bool,
     /// 64-bit floats.
     pub float64: bool,
-    /// Atomics that add 32-bit floats; elsewhere, threads try again as long as others were there in between.
+    /// Whether there are atomic additions of 32-bit floats. Without them, threads use compare-and-swap.
     pub float_atomics: bool,
-    /// Threads that exchange values in registers, if shuffles are there and blocks can be made of whole subgroups; a power of two.
+    /// The number of threads that exchange values in registers, a power of two. It needs shuffles, and blocks of whole
+    /// subgroups.
     pub subgroup: Option<usize>,
     /// Matrix units, for which kernels need whole subgroups.
     pub matrices: MatrixUnits,
@@ -50,14 +51,14 @@ pub struct Features {
     pub buffers: usize,
     /// Bytes of a buffer that a kernel sees.
     pub binding: usize,
-    /// What buffers of a kernel start at multiples of.
+    /// The alignment of buffers that kernels bind, in bytes.
     pub alignment: usize,
     /// Bytes of its memory.
     pub memory: usize,
 }
 
 impl Features {
-    /// Whatever there is.
+    /// No restriction.
     pub const ALL: Features = Features {
         int64: true,
         float64: true,
@@ -73,7 +74,8 @@ impl Features {
         memory: usize::MAX,
     };
 
-    /// No more than Vulkan promises of every device, but for buffers, of which it promises four and kernels take eight.
+    /// The minimum that Vulkan guarantees of every device, except for the number of buffers: it guarantees four, and
+    /// kernels need eight.
     pub const LEAST: Features = Features {
         int64: false,
         float64: false,
@@ -89,7 +91,7 @@ impl Features {
         memory: 1 << 30,
     };
 
-    /// At most these.
+    /// Returns the features and limits that both have.
     pub fn within(self, most: &Features) -> Features {
         Features {
             int64: self.int64 && most.int64,
@@ -116,7 +118,7 @@ impl Features {
         }
     }
 
-    /// What kernels cannot do without, with what there is of it.
+    /// Returns the first device limit that is too low for kernels, with its value; `None` if all suffice.
     pub fn too_little(&self) -> Option<String> {
         let least = Features::LEAST;
         let counts = [
@@ -129,7 +131,7 @@ impl Features {
         lacking.map(|(has, least, what)| format!("has {has} {what}; kernels take {least}"))
     }
 
-    /// The element types that it lacks, with the feature's name.
+    /// Returns the element types that it lacks, with the feature's name.
     pub fn lacks(&self) -> Vec<(DType, &'static str)> {
         let all = [(DType::I64, self.int64, "shaderInt64"), (DType::F64, self.float64, "shaderFloat64")];
         all.into_iter().filter(|(_, has, _)| !has).map(|(dtype, _, feature)| (dtype, feature)).collect()
@@ -137,7 +139,7 @@ impl Features {
 }
 
 impl Default for Features {
-    /// Whatever there is.
+    /// No restriction.
     fn default() -> Features {
         Features::ALL
     }

@@ -6,16 +6,17 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use ash::{Entry, Instance, ext, khr, nv, vk};
+use ash::{Entry, Instance, ext, khr, vk};
 use eutectic_backend::BackendError;
 
 use crate::{
     errors::failed,
     features::{Features, MatrixUnits},
+    reported::Reported,
     words::FloatControl,
 };
 
-/// What validation layers said.
+/// Messages of validation layers.
 pub type Messages = Mutex<Vec<String>>;
 
 /// An instance.
@@ -26,7 +27,7 @@ pub struct VulkanInstance {
     pub messages: Arc<Messages>,
 }
 
-/// What a device has of what kernels ask for.
+/// The features of a device that kernels use.
 #[derive(Clone, Debug)]
 pub struct DeviceFeatures {
     pub physical: vk::PhysicalDevice,
@@ -34,17 +35,17 @@ pub struct DeviceFeatures {
     pub kind: vk::PhysicalDeviceType,
     pub family: u32,
     pub processors: usize,
-    /// What kernels are made for.
+    /// The features that kernels are compiled for.
     pub features: Features,
     /// Threads of a subgroup, whatever kernels are made for.
     pub subgroup: usize,
     /// Bytes of one buffer at most.
     pub buffer: u64,
     pub driver: String,
-    /// By which the pipeline cache is told from those of other drivers.
+    /// The identity of the driver in the pipeline cache.
     pub identity: [u8; vk::UUID_SIZE],
     pub kept: Vec<(u32, FloatControl)>,
-    /// Nanoseconds of a tick, and which bits of a time count; none where there is no clock.
+    /// Nanoseconds per tick, and the valid bits of a timestamp; `None` if there is no clock.
     pub clock: Option<(f32, u64)>,
 }
 
@@ -70,7 +71,7 @@ impl Bfloat16Features {
     }
 }
 
-// SAFETY: it begins as all such structures do, and is one of those that features and devices are extended by.
+// SAFETY: it has the header of such structures, and extends features and devices.
 unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Bfloat16Features {}
 // SAFETY: likewise.
 unsafe impl vk::ExtendsDeviceCreateInfo for Bfloat16Features {}
@@ -81,7 +82,7 @@ unsafe extern "system" fn report(
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     messages: *mut c_void,
 ) -> vk::Bool32 {
-    // SAFETY: the driver gives what it was given, which lives as long as the instance, and a text.
+    // SAFETY: the driver passes the pointer that it was given, which lives as long as the instance, and a string.
     unsafe {
         let messages = &*messages.cast::<Messages>();
         let text = (*data).message_as_c_str().map(CStr::to_string_lossy).unwrap_or_default();
@@ -96,7 +97,7 @@ impl VulkanInstance {
     /// Opens the loader.
     ///
     /// # Errors
-    /// When there is no loader, no validation layer where it is asked for, or no driver.
+    /// If there is no loader, no driver, or no validation layer although one is required.
     pub fn new(loader: Option<&Path>, validation: bool) -> Result<VulkanInstance, BackendError> {
         // SAFETY: loading the loader runs no code of ours.
         let entry = unsafe { loader.map_or_else(|| Entry::load(), |path| Entry::load_from(path)) };
@@ -135,7 +136,7 @@ impl VulkanInstance {
         }
         // SAFETY: names and structures live until it returns.
         let instance = unsafe { entry.create_instance(&info, None) }.map_err(|why| BackendError::Missing {
-            what: format!("no Vulkan driver takes an instance ({why})"),
+            what: format!("no Vulkan driver can create an instance ({why})"),
             places: vec!["the drivers' manifests (/usr/share/vulkan/icd.d, /etc/vulkan/icd.d, VK_DRIVER_FILES)".into()],
         })?;
         let mut loaded = VulkanInstance { entry, instance, messenger: None, messages: Arc::default() };
@@ -150,17 +151,17 @@ impl VulkanInstance {
                 .pfn_user_callback(Some(report))
                 .user_data((&raw const *loaded.messages).cast_mut().cast());
             // SAFETY: the list lives as long as the instance.
-            let messenger =
-                unsafe { utils.create_debug_utils_messenger(&info, None) }.map_err(failed("listening to layers"))?;
+            let messenger = unsafe { utils.create_debug_utils_messenger(&info, None) }
+                .map_err(failed("registering for messages of layers"))?;
             loaded.messenger = Some((utils, messenger));
         }
         Ok(loaded)
     }
 
-    /// All devices that programs run on, the fastest kind first, of which at most so much is used; or why there is none.
+    /// Returns all usable devices, the fastest kind first. Their features and limits are at most those of `most`.
     ///
     /// # Errors
-    /// What each device lacks.
+    /// If no device is usable. The error lists the missing features of each one.
     pub fn devices(&self, most: &Features) -> Result<Vec<DeviceFeatures>, BackendError> {
         // SAFETY: the instance is there.
         let physical = unsafe { self.instance.enumerate_physical_devices() }.map_err(failed("listing devices"))?;
@@ -173,7 +174,7 @@ impl VulkanInstance {
         }
         if found.is_empty() {
             lacking.push("the drivers' manifests (/usr/share/vulkan/icd.d, /etc/vulkan/icd.d, VK_DRIVER_FILES)".into());
-            return Err(BackendError::Missing { what: "no Vulkan device suits".into(), places: lacking });
+            return Err(BackendError::Missing { what: "no Vulkan device is suitable".into(), places: lacking });
         }
         let rank = |kind| match kind {
             vk::PhysicalDeviceType::DISCRETE_GPU => 0,
@@ -185,123 +186,39 @@ impl VulkanInstance {
         Ok(found)
     }
 
+    /// Returns a device, with features and limits at most those of `most`.
+    ///
+    /// # Errors
+    /// The device's name, and what it lacks.
     fn look_at(&self, physical: vk::PhysicalDevice, most: &Features) -> Result<DeviceFeatures, String> {
-        let mut subgroups = vk::PhysicalDeviceSubgroupProperties::default();
-        let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
-        let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
-        let mut driver = vk::PhysicalDeviceDriverProperties::default();
-        let mut memories = vk::PhysicalDeviceMaintenance3Properties::default();
-        let mut buffers = vk::PhysicalDeviceMaintenance4Properties::default();
-        let mut features13 = vk::PhysicalDeviceVulkan13Features::default();
-        let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
-        let mut of_nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
-        let mut atomics = vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT::default();
-        // SAFETY: the device is one of the instance's.
-        let extensions = unsafe { self.instance.enumerate_device_extension_properties(physical) }.unwrap_or_default();
-        let has = |name: &CStr| extensions.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name));
-        // SAFETY: the structures are those that the device's version and its extensions have.
-        let (properties, features, queues, memory) = unsafe {
-            let version = self.instance.get_physical_device_properties(physical).api_version;
-            if version < vk::API_VERSION_1_3 {
-                let name = self.instance.get_physical_device_properties(physical);
-                let name = name.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
-                return Err(format!("{name}, which is of an older version than Vulkan 1.3"));
-            }
-            let mut properties = vk::PhysicalDeviceProperties2::default()
-                .push_next(&mut subgroups)
-                .push_next(&mut sizes)
-                .push_next(&mut floats)
-                .push_next(&mut driver)
-                .push_next(&mut memories)
-                .push_next(&mut buffers);
-            if has(nv::shader_sm_builtins::NAME) {
-                properties = properties.push_next(&mut of_nvidia);
-            }
-            self.instance.get_physical_device_properties2(physical, &mut properties);
-            let mut features =
-                vk::PhysicalDeviceFeatures2::default().push_next(&mut features13).push_next(&mut features12);
-            if has(ext::shader_atomic_float::NAME) {
-                features = features.push_next(&mut atomics);
-            }
-            self.instance.get_physical_device_features2(physical, &mut features);
-            let (properties, features) = (properties.properties, features.features);
-            (
-                properties,
-                features,
-                self.instance.get_physical_device_queue_family_properties(physical),
-                self.instance.get_physical_device_memory_properties(physical),
-            )
+        let reported = Reported::of(&self.instance, physical)?;
+        let name = reported.name();
+        let Some(family) = reported.family() else { return Err(format!("{name}, which has no queue for compute")) };
+        let matrices = match reported.suits_matrices() && reported.has(khr::cooperative_matrix::NAME) {
+            true => self.matrices(physical, reported.computes_float16(), reported.has(BFLOAT16)),
+            false => MatrixUnits::default(),
         };
-        let name = properties.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
-        let family = queues.iter().position(|queue| queue.queue_flags.contains(vk::QueueFlags::COMPUTE));
-        let Some(family) = family else { return Err(format!("{name}, which has no queue for compute")) };
-        let limits = properties.limits;
-        let local =
-            memory.memory_heaps_as_slice().iter().filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-        let shuffles = subgroups.supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE)
-            && subgroups.supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
-            && features13.compute_full_subgroups == vk::TRUE
-            && features13.subgroup_size_control == vk::TRUE
-            && sizes.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE);
-        let subgroup = subgroups.subgroup_size as usize;
-        let by_subgroups =
-            if shuffles { subgroup * sizes.max_compute_workgroup_subgroups as usize } else { usize::MAX };
-        let threads = limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]) as usize;
-        let buffers_of_kernel =
-            limits.max_per_stage_descriptor_storage_buffers.min(limits.max_descriptor_set_storage_buffers);
-        let votes = subgroups.supported_operations.contains(vk::SubgroupFeatureFlags::VOTE);
-        let memory_model =
-            features12.vulkan_memory_model == vk::TRUE && features12.vulkan_memory_model_device_scope == vk::TRUE;
-        let float16 = features12.shader_float16 == vk::TRUE;
-        let features = Features {
-            int64: features.shader_int64 == vk::TRUE,
-            float64: features.shader_float64 == vk::TRUE,
-            float_atomics: atomics.shader_buffer_float32_atomic_add == vk::TRUE,
-            subgroup: shuffles.then_some(subgroup),
-            matrices: match shuffles && votes && memory_model && has(khr::cooperative_matrix::NAME) {
-                true => self.matrices(physical, float16, has(BFLOAT16)),
-                false => MatrixUnits::default(),
-            },
-            threads: 1 << threads.min(by_subgroups).clamp(1, 1024).ilog2(),
-            shared: limits.max_compute_shared_memory_size as usize,
-            blocks: [0, 1].map(|axis| limits.max_compute_work_group_count[axis] as usize),
-            buffers: buffers_of_kernel as usize,
-            binding: limits.max_storage_buffer_range as usize,
-            alignment: limits.min_storage_buffer_offset_alignment as usize,
-            memory: local.map(|heap| heap.size as usize).max().unwrap_or(0),
-        };
-        let features = features.within(most);
+        let features = reported.features(matrices).within(most);
         if let Some(what) = features.too_little() {
             return Err(format!("{name}, which {what}"));
         }
-        // Vulkan itself does not say how many processors there are.
-        let processors = match of_nvidia.shader_sm_count as usize {
-            0 if properties.device_type == vk::PhysicalDeviceType::CPU => 4,
-            0 => 64,
-            count => count,
-        };
         Ok(DeviceFeatures {
             physical,
-            kind: properties.device_type,
-            family: family as u32,
-            processors,
-            features,
-            subgroup,
-            buffer: buffers.max_buffer_size.min(memories.max_memory_allocation_size),
-            driver: driver.driver_info_as_c_str().unwrap_or_default().to_string_lossy().into_owned(),
-            identity: properties.pipeline_cache_uuid,
-            kept: kept_of_floats(&floats),
-            clock: match queues[family].timestamp_valid_bits {
-                bits @ 1.. if limits.timestamp_period > 0.0 => {
-                    Some((limits.timestamp_period, u64::MAX >> (64 - bits.min(64))))
-                }
-                _ => None,
-            },
             name,
+            kind: reported.properties.device_type,
+            family: family as u32,
+            processors: reported.processors(),
+            features,
+            subgroup: reported.subgroup(),
+            buffer: reported.buffer(),
+            driver: reported.driver(),
+            identity: reported.properties.pipeline_cache_uuid,
+            kept: reported.kept_of_floats(),
+            clock: reported.clock(family),
         })
     }
 
-    /// The matrix units of a device that has the extension.
+    /// Returns the matrix units of a device that has the extension.
     fn matrices(&self, physical: vk::PhysicalDevice, float16: bool, bfloat16: bool) -> MatrixUnits {
         let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
         let mut short = Bfloat16Features::new(false);
@@ -342,17 +259,4 @@ impl Drop for VulkanInstance {
             self.instance.destroy_instance(None);
         }
     }
-}
-
-/// What a device keeps of floats of each width, if it is told to.
-fn kept_of_floats(has: &vk::PhysicalDeviceFloatControlsProperties<'_>) -> Vec<(u32, FloatControl)> {
-    // Some keep subnormals of all widths, or of none.
-    let apart = has.denorm_behavior_independence != vk::ShaderFloatControlsIndependence::NONE;
-    let all = [
-        (16, FloatControl::SIGNED_ZEROS_INFINITIES_NAN, has.shader_signed_zero_inf_nan_preserve_float16 == vk::TRUE),
-        (32, FloatControl::SIGNED_ZEROS_INFINITIES_NAN, has.shader_signed_zero_inf_nan_preserve_float32 == vk::TRUE),
-        (64, FloatControl::SIGNED_ZEROS_INFINITIES_NAN, has.shader_signed_zero_inf_nan_preserve_float64 == vk::TRUE),
-        (32, FloatControl::SUBNORMALS, apart && has.shader_denorm_preserve_float32 == vk::TRUE),
-    ];
-    all.into_iter().filter(|(.., is_kept)| *is_kept).map(|(width, control, _)| (width, control)).collect()
 }

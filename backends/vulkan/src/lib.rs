@@ -1,6 +1,13 @@
-//! The Vulkan backend: kernels printed as WGSL from their description, compiled to SPIR-V by naga, and run as recorded command buffers.
+//! The Vulkan backend: kernels printed as WGSL from their description, compiled to SPIR-V by naga, and run as recorded
+//! command buffers.
 //!
-//! The loader is opened at run time: programs that use this crate build and start without it, and [`open`] says what is missing.
+//! The loader is opened at run time: programs that use this crate build and start without it, and [`open`] says what is
+//! missing.
+//!
+//! ```text
+//! Kernel ── eutectic_gpu: map, rows, … ──┐
+//!    └───── kernels: products, attention ┴─ dialect ── WGSL ── spirv: naga, units ── module ── commands ── stream ── run
+//! ```
 
 mod access;
 mod commands;
@@ -13,6 +20,7 @@ mod kernels;
 mod library;
 mod memory;
 mod module;
+mod reported;
 mod spirv;
 mod stream;
 mod units;
@@ -21,27 +29,23 @@ mod words;
 use std::sync::Arc;
 
 use eutectic_backend::{Backend, BackendError, Setup};
-use eutectic_gpu::{Gpu, cost::Costs};
+use eutectic_gpu::Gpu;
 
 pub use device::{Counted, Vulkan, VulkanOptions, costs};
 pub use features::{Features, MatrixUnits};
 
-/// The backend on a device.
+/// Returns the backend on a device.
 ///
 /// # Errors
-/// What is missing and where it was looked for, or that there is no such device.
+/// If there is no such device, or a requirement is missing; the error says where it was searched.
 pub fn on(options: &VulkanOptions) -> Result<Gpu<Vulkan>, BackendError> {
     Vulkan::new(options).map(Gpu::new)
 }
 
-/// The backend on the fastest device, as lists of backends have it.
+/// Returns the backend on the fastest device, as lists of backends have it.
 ///
 /// # Errors
 /// As for [`on`], or when the costs cannot be read.
 pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
-    let mut options = VulkanOptions::default();
-    if let Some(costs) = &setup.costs {
-        options.costs = Some(Costs::read(costs).map_err(|problem| BackendError::Setup { option: "costs", problem })?);
-    }
-    Ok(Arc::new(on(&options)?))
+    Ok(Arc::new(on(&VulkanOptions { setup: setup.clone(), ..VulkanOptions::default() })?))
 }

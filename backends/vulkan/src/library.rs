@@ -1,4 +1,5 @@
-//! The functions of `text/prelude.wgsl`, by name: a kernel's text takes those that it mentions, for WGSL has neither templates nor includes.
+//! The functions of `text/prelude.wgsl`, by name. A kernel's text gets those that it mentions, because WGSL has neither
+//! templates nor includes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +33,7 @@ pub fn combined() -> DTypes {
     DTypes::of([DType::F32, DType::I8, DType::U8, DType::I32, DType::U32])
 }
 
-/// The type of a value in a register.
+/// Returns the type of a value in a register.
 pub fn register(dtype: DType) -> &'static str {
     let named = REGISTERS.iter().find(|(known, _)| *known == dtype);
     named.unwrap_or_else(|| unreachable!("kernels of {dtype} are refused")).1
@@ -68,17 +69,17 @@ fn items(text: &str) -> Vec<String> {
     items
 }
 
-/// Whether the library has a function.
+/// Returns whether the library has a function.
 pub fn has(name: &str) -> bool {
     FUNCTIONS.contains_key(name)
 }
 
-/// The names that a text mentions.
+/// Returns the names that a text mentions.
 pub fn names(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|name| !name.is_empty())
 }
 
-/// The functions that texts mention, and those that these mention.
+/// Returns the functions that texts mention, and those that these mention.
 pub fn needed(texts: &[&str]) -> String {
     let mut taken: BTreeSet<&str> = BTreeSet::new();
     let mut todo: Vec<&str> = texts.iter().flat_map(|text| names(text)).collect();
@@ -92,12 +93,12 @@ pub fn needed(texts: &[&str]) -> String {
     taken.into_iter().map(|name| FUNCTIONS[name].as_str()).collect()
 }
 
-/// What a type is called in the names of functions: 16-bit floats are computed with in 32 bits.
+/// Returns the suffix of a type in names of functions. 16-bit floats are computed in 32 bits.
 pub fn suffix(dtype: DType) -> &'static str {
     dtype.register().name()
 }
 
-/// The names of all functions.
+/// Returns the names of all functions.
 #[cfg(test)]
 pub fn all() -> Vec<&'static str> {
     FUNCTIONS.keys().map(String::as_str).collect()

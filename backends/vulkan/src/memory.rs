@@ -1,6 +1,6 @@
-//! Memory: buffers in blocks that an allocator divides, found again by addresses that are ours.
+//! Memory: buffers in blocks that an allocator divides, addressed by numbers.
 //!
-//! Kernels see buffers by descriptors, so an address is only a name: each buffer has a range of numbers of its own.
+//! Kernels access buffers by descriptors, so that an address is only a name. Each buffer has its own range of numbers.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use crate::{
 /// Bytes between the addresses of buffers.
 const APART: u64 = 256;
 
-/// How often something was done on a device, for tests and reports.
+/// Counts of a device's operations, for tests and reports.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Submissions to the queue.
@@ -36,11 +36,11 @@ pub struct Counts {
     pub dispatches: AtomicUsize,
     /// Barriers between dispatches in them.
     pub barriers: AtomicUsize,
-    /// Barriers between copies and what is before and behind them.
+    /// Barriers around copies.
     pub around_copies: AtomicUsize,
 }
 
-/// A logical device, and what all that lives on it shares.
+/// A logical device with everything that its objects share.
 pub struct LogicalDevice {
     pub loaded: VulkanInstance,
     pub found: DeviceFeatures,
@@ -53,23 +53,23 @@ pub struct LogicalDevice {
     pub next: AtomicU64,
 }
 
-/// What a lock holds, also when a thread that had it panicked: it is changed in one step.
+/// Locks a mutex, also after a thread panicked with it: its contents change in single steps.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LogicalDevice {
-    /// The buffer of an address, and the byte in it.
+    /// Returns the buffer of an address, and the offset in it.
     ///
     /// # Errors
-    /// When memory of so many bytes from there on is not there: a defect.
+    /// If no buffer contains these bytes, which is a defect.
     pub fn place(&self, address: u64, bytes: u64) -> Result<(vk::Buffer, u64), BackendError> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let found = table.range(..=address).next_back();
         match found {
             Some((start, (buffer, size))) if address - start + bytes <= *size => Ok((*buffer, address - start)),
             _ => Err(BackendError::Device(format!(
-                "Vulkan: {bytes} bytes at {address:#x} lie in no buffer, a defect of the backend"
+                "Vulkan: no buffer contains {bytes} bytes at {address:#x}, a defect of the backend"
             ))),
         }
     }
@@ -77,7 +77,7 @@ impl LogicalDevice {
 
 impl Drop for LogicalDevice {
     fn drop(&mut self) {
-        // SAFETY: whatever lives on the device holds this, and is gone.
+        // SAFETY: every object on the device holds this, and is gone.
         unsafe {
             let _ = self.device.device_wait_idle();
             ManuallyDrop::drop(&mut self.allocator);
@@ -98,10 +98,10 @@ pub struct Region {
 }
 
 impl Region {
-    /// Of so many bytes, which are not cleared.
+    /// Allocates `bytes` bytes without clearing them.
     ///
     /// # Errors
-    /// When there is no memory left.
+    /// If there is too little free memory.
     pub fn new(shared: &Arc<LogicalDevice>, bytes: usize, location: MemoryLocation) -> Result<Region, BackendError> {
         let size = bytes.max(16).next_multiple_of(16) as u64;
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
@@ -115,7 +115,7 @@ impl Region {
             ))
         };
         if size > most {
-            return Err(full(format!("one buffer has at most {most}")));
+            return Err(full(format!("the maximum for one buffer is {most}")));
         }
         let info = vk::BufferCreateInfo::default().size(size).usage(usage);
         // SAFETY: the device is there, and the buffer is bound to the memory that was allocated for it.
@@ -149,7 +149,7 @@ impl Region {
         Ok(Region { buffer, address, bytes, allocation: Some(allocation), is_host, shared: shared.clone() })
     }
 
-    /// Where memory of a kind lies.
+    /// Returns the allocator's location for a kind of memory.
     pub fn location(memory: Memory) -> MemoryLocation {
         match memory {
             Memory::Device => MemoryLocation::GpuOnly,
@@ -181,7 +181,7 @@ impl DeviceMemory for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.shared.table.write().unwrap_or_else(PoisonError::into_inner).remove(&self.address);
-        // SAFETY: whoever drops it has waited for what works on it.
+        // SAFETY: its users have finished.
         unsafe { self.shared.device.destroy_buffer(self.buffer, None) };
         if let Some(allocation) = self.allocation.take() {
             let _ = lock(&self.shared.allocator).free(allocation);

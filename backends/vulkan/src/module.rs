@@ -21,10 +21,10 @@ pub struct Module {
 }
 
 impl Module {
-    /// Of compiled text, in blocks of so many threads.
+    /// Creates a module from compiled text, with blocks of `block` threads.
     ///
     /// # Errors
-    /// What the driver says against it.
+    /// The driver's message.
     pub fn new(shared: &Arc<LogicalDevice>, code: Spirv, block: usize) -> Result<Module, String> {
         let driver = |e: vk::Result| format!("the driver does not take a compiled kernel: {e:?}");
         let device = &shared.device;
@@ -37,7 +37,8 @@ impl Module {
         };
         let bindings: Vec<_> = code.bindings.iter().map(binding).collect();
         let set = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        // SAFETY: each object is made of those before it; on failure those that were made are destroyed with the module.
+        // SAFETY: each object is created from those before it. On failure, those that exist are destroyed with the
+        // module.
         unsafe {
             let set = device.create_descriptor_set_layout(&set, None).map_err(driver)?;
             let mut module = Module {

@@ -20,9 +20,9 @@ use crate::{
 pub struct Binding {
     /// Its number.
     pub number: u32,
-    /// Which of a launch's arguments says where it begins.
+    /// The argument of the launch that gives its start.
     pub argument: usize,
-    /// How many bytes the kernel sees.
+    /// The bytes that the kernel can access.
     pub bytes: u64,
 }
 
@@ -37,10 +37,10 @@ pub struct Spirv {
     pub arguments: bool,
 }
 
-/// Which compiler compiles: what another one made of a text is compiled anew.
+/// The compiler's version. Results of another version are not reused.
 const NAGA: &str = "naga 30.0.1, arithmetic as written";
 
-/// A compiled text, from the cache where it has it.
+/// Returns a compiled text, from the cache if possible.
 ///
 /// # Errors
 /// As for [`compile`].
@@ -56,7 +56,7 @@ pub fn cached(cache: Option<&Cache>, text: &str, kept: &[(u32, FloatControl)]) -
 }
 
 impl Spirv {
-    /// Whether it computes in a 64-bit type.
+    /// Returns whether it computes in a 64-bit type.
     pub fn has(&self, dtype: DType) -> bool {
         let capability = match dtype {
             DType::F64 => words::FLOAT64,
@@ -66,7 +66,7 @@ impl Spirv {
         words::instructions(&self.words).any(|i| words::op(i) == words::CAPABILITY && i[1] == capability)
     }
 
-    /// Its bindings and words as the words of a file.
+    /// Returns its bindings and words as the words of a file.
     fn to_file(&self) -> Vec<u8> {
         let mut words = vec![u32::from(self.arguments), self.bindings.len() as u32];
         for Binding { number, argument, bytes } in &self.bindings {
@@ -93,7 +93,7 @@ impl Spirv {
 /// Compiles a text.
 ///
 /// # Errors
-/// What naga says, which is a defect of the backend.
+/// The messages of naga, which mean a defect of the backend.
 pub fn compile(text: &str, kept: &[(u32, FloatControl)]) -> Result<Spirv, String> {
     let defect = |why: String| format!("naga does not compile a printed kernel, a defect of the backend: {why}");
     let operands = units::operands(text);

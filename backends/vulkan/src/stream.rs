@@ -1,4 +1,5 @@
-//! Streams: command buffers that are kept back until something waits, so that what a run copies and what it computes is one submission.
+//! Streams: command buffers that are deferred until something waits, so that the copies and launches of a run are one
+//! submission.
 
 use std::{
     mem::take,
@@ -25,7 +26,8 @@ use crate::{
 
 /// Bytes that are staged at once.
 const STAGED: usize = 32 << 20;
-/// How long it asks whether a device is done before it sleeps until then: a sleeper wakes up 50 us late, as much as a small model takes.
+/// The time for which the host polls the device before it sleeps. A sleeping thread wakes up 50 us late, the time of a
+/// small model.
 const ASKING: Duration = Duration::from_millis(10);
 /// Notes of time that are made at once.
 const NOTES: u32 = 4096;
@@ -38,7 +40,7 @@ struct Staging {
 }
 
 impl Staging {
-    /// A place for so many bytes, if there is one.
+    /// Reserves `bytes` bytes, if there is room.
     fn take(
         &mut self,
         shared: &Arc<LogicalDevice>,
@@ -70,9 +72,9 @@ struct Fetched {
 pub struct Queue {
     shared: Arc<LogicalDevice>,
     commands: Commands,
-    /// What was begun of it, and what is submitted next.
+    /// The command buffer under construction.
     open: Option<vk::CommandBuffer>,
-    /// What was put into it since all waits for all: bytes that came from the host, copies on the device, launches.
+    /// Work since the last barrier: uploaded bytes, copies on the device, and launches.
     uploads: Vec<Range<u64>>,
     copied: bool,
     launched: bool,
@@ -97,7 +99,7 @@ pub struct Recording(Commands, vk::CommandBuffer);
 unsafe impl Send for Recording {}
 
 impl Queue {
-    /// One of its own.
+    /// Returns one of its own.
     pub fn new(shared: &Arc<LogicalDevice>) -> Result<Queue, BackendError> {
         let commands = Commands::new(shared)?;
         // SAFETY: the device is there.
@@ -122,7 +124,7 @@ impl Queue {
         })
     }
 
-    /// The command buffer that is open.
+    /// Returns the command buffer that is open.
     fn open(&mut self) -> Result<vk::CommandBuffer, BackendError> {
         if let Some(buffer) = self.open {
             return Ok(buffer);
@@ -138,8 +140,8 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// What comes next waits for what was put in.
-    fn settle(&mut self, buffer: vk::CommandBuffer) {
+    /// Adds a barrier: later work waits for all earlier work.
+    fn wait_for_all(&mut self, buffer: vk::CommandBuffer) {
         self.commands.all_to_all(buffer);
         self.uploads.clear();
         (self.copied, self.launched) = (false, false);
@@ -154,12 +156,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Submits what was put in.
+    /// Submits the recorded commands.
     fn submit(&mut self) -> Result<(), BackendError> {
         if !self.wanted.is_empty() {
             let buffer = self.open()?;
             if self.copied || self.launched || !self.uploads.is_empty() {
-                self.settle(buffer);
+                self.wait_for_all(buffer);
             }
             let region = self.down.region.as_ref().map_or(vk::Buffer::null(), |region| region.buffer);
             for fetched in &self.wanted {
@@ -184,7 +186,7 @@ impl Queue {
         }
         let list = take(&mut self.list);
         let info = [vk::SubmitInfo::default().command_buffers(&list)];
-        // SAFETY: the buffers are recorded, and what they use lives until they are waited for.
+        // SAFETY: the buffers are recorded, and their resources live until the work has finished.
         unsafe { self.shared.device.queue_submit(*lock(&self.shared.queue), &info, self.fence) }
             .map_err(failed("submitting work"))?;
         let counts = &self.shared.counts;
@@ -196,11 +198,11 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for what was submitted.
+    /// Waits for the submitted work.
     fn finish(&mut self) -> Result<(), BackendError> {
         if take(&mut self.running) {
             let device = &self.shared.device;
-            // Where the device is a processor, whoever asks takes it from the work.
+            // On a CPU device, polling takes time from the work.
             let is_processor = self.shared.found.kind == vk::PhysicalDeviceType::CPU;
             let asking = if is_processor { Duration::ZERO } else { ASKING };
             let start = Instant::now();
@@ -227,7 +229,7 @@ impl Queue {
         bytes: usize,
     ) {
         let region = [vk::BufferCopy { src_offset: at, dst_offset: to_at, size: bytes as u64 }];
-        // SAFETY: the ranges lie in their buffers, as was checked.
+        // SAFETY: the ranges are within their buffers, as checked before.
         unsafe { self.shared.device.cmd_copy_buffer(buffer, from, to, &region) };
     }
 
@@ -268,7 +270,7 @@ impl Stream for Queue {
             let place = self.shared.place(start, part.len() as u64)?;
             let bytes = start..start + part.len() as u64;
             if self.copied || self.launched || self.uploads.iter().any(|u| u.start < bytes.end && bytes.start < u.end) {
-                self.settle(buffer);
+                self.wait_for_all(buffer);
             }
             self.uploads.push(bytes);
             self.record_copy(buffer, (staged, at as u64), place, part.len());
@@ -288,9 +290,7 @@ impl Stream for Queue {
             let found = self.fetched.iter().find(is_it).map(|fetched| fetched.at);
             let bytes = self.down.region.as_ref().and_then(DeviceMemory::host);
             let (Some(at), Some(bytes)) = (found, bytes) else {
-                return Err(BackendError::Device(
-                    "Vulkan: bytes that were fetched are not there, a defect of the backend".into(),
-                ));
+                return Err(BackendError::Device("Vulkan: fetched bytes are missing, a defect of the backend".into()));
             };
             part.copy_from_slice(&bytes[at..at + part.len()]);
         }
@@ -303,7 +303,7 @@ impl Stream for Queue {
         }
         let buffer = self.open()?;
         if self.copied || self.launched || !self.uploads.is_empty() {
-            self.settle(buffer);
+            self.wait_for_all(buffer);
         }
         self.copied = true;
         let [from, to] = [self.shared.place(from, bytes as u64)?, self.shared.place(to, bytes as u64)?];
@@ -318,7 +318,7 @@ impl Stream for Queue {
         }
         let buffer = self.open()?;
         if self.copied || !self.uploads.is_empty() {
-            self.settle(buffer);
+            self.wait_for_all(buffer);
         }
         self.launched = true;
         self.commands.dispatch(buffer, module, launch, args)
@@ -345,7 +345,7 @@ impl Stream for Queue {
         }
         self.open()?;
         let shared = self.shared.clone();
-        // Where there is no room, it is fetched by itself.
+        // Without room, it is downloaded separately.
         if let Some(at) = self.down.take(&shared, bytes, MemoryLocation::GpuToCpu)? {
             self.wanted.push(Fetched { from, bytes, at });
         }
@@ -365,7 +365,9 @@ impl Stream for Queue {
 
     fn end(&mut self) -> Result<Recording, BackendError> {
         let Some((commands, buffer)) = self.recorded.take() else {
-            return Err(BackendError::Device("Vulkan: nothing is being recorded, a defect of the backend".into()));
+            return Err(BackendError::Device(
+                "Vulkan: no command buffer is being recorded, a defect of the backend".into(),
+            ));
         };
         // SAFETY: it is being recorded.
         unsafe { self.shared.device.end_command_buffer(buffer) }.map_err(failed("recording commands"))?;
@@ -398,13 +400,13 @@ impl Stream for Queue {
         while self.notes.len() <= pool {
             let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(NOTES);
             // SAFETY: the device is there.
-            let made =
-                unsafe { shared.device.create_query_pool(&info, None) }.map_err(failed("making notes of time"))?;
+            let made = unsafe { shared.device.create_query_pool(&info, None) }
+                .map_err(failed("creating timestamp queries"))?;
             self.notes.push(made);
         }
         let buffer = self.open()?;
         let at = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
-        // SAFETY: the pool has such a note, and no work that is under way writes it.
+        // SAFETY: the pool has such a timestamp, and no work in flight writes it.
         unsafe {
             shared.device.cmd_reset_query_pool(buffer, self.notes[pool], n, 1);
             shared.device.cmd_write_timestamp(buffer, at, self.notes[pool], n);
@@ -429,10 +431,10 @@ impl Stream for Queue {
 }
 
 impl Drop for Queue {
-    /// Waits for what runs. What was not submitted is forgotten: where something failed, the memory that it mentions may be gone.
+    /// Waits for running work. Unsubmitted work is dropped: after a failure, its memory may be gone.
     fn drop(&mut self) {
         let _ = self.finish();
-        // SAFETY: nothing is under way.
+        // SAFETY: no work is in flight.
         unsafe {
             self.shared.device.destroy_fence(self.fence, None);
             self.notes.iter().for_each(|pool| self.shared.device.destroy_query_pool(*pool, None));

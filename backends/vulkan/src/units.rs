@@ -1,4 +1,4 @@
-//! Matrix units: what kernels say to them in WGSL, or what stands for it where they are emulated; and what naga leaves unsaid of them in SPIR-V.
+//! Matrix units: WGSL for them, or for their emulation, and the SPIR-V that naga lacks for them.
 
 use eutectic_ir::DType;
 
@@ -6,12 +6,12 @@ use crate::features::MatrixUnits;
 
 /// Fragments' rows and columns.
 const SIDE: usize = 16;
-/// What texts begin with.
+/// The first line of texts with matrix units.
 pub const ENABLE: &str = "enable wgpu_cooperative_matrix;\n";
 /// The first line of texts whose operands are of `bf16`, for which WGSL has no type.
 const BFLOAT16: &str = "//# bf16\n";
 
-/// What stands before a kernel.
+/// Returns the declarations before a kernel.
 pub fn head(dtype: DType, units: &MatrixUnits) -> String {
     match units.emulated {
         false if dtype == DType::Bf16 => BFLOAT16.into(),
@@ -22,7 +22,7 @@ pub fn head(dtype: DType, units: &MatrixUnits) -> String {
     }
 }
 
-/// A fragment of sums, all zeros.
+/// Returns a fragment of sums, all zeros.
 pub fn zeros(name: &str, units: &MatrixUnits) -> String {
     match units.emulated {
         // A thread has half a row.
@@ -31,8 +31,8 @@ pub fn zeros(name: &str, units: &MatrixUnits) -> String {
     }
 }
 
-/// A fragment of an operand, which emulation reads where it is needed, by its name and role, from a part of 16 bytes of memory on, with so many from one line to the next; lines are rows, or
-/// columns.
+/// Returns a fragment of an operand, by its name and role, from a unit of 16 bytes of shared memory on. `stride` is the
+/// distance of lines (rows or columns) in units. Emulation reads the fragment where it is used.
 pub fn load(
     (name, role): (&str, char),
     (place, stride): (&str, usize),
@@ -61,7 +61,8 @@ pub fn multiply(sum: &str, x: &str, y: &str, units: &MatrixUnits) -> String {
     )
 }
 
-/// Leaves sums in memory, from a part of 16 bytes on, with so many from one row to the next.
+/// Returns a statement that stores sums to shared memory, from a unit of 16 bytes on. `stride` is the distance of rows
+/// in units.
 pub fn store(sum: &str, (name, place, stride): (&str, &str, usize), units: &MatrixUnits) -> String {
     let at = format!("let {name} = {place};\n");
     at + &match units.emulated {
@@ -83,8 +84,8 @@ pub fn reload(sum: &str, (name, place, stride): (&str, &str, usize), units: &Mat
     }
 }
 
-/// The word of the weights `wN` and `wN+1`. Of the two numbers of 16 bits beside a weight Vulkan leaves open which one it becomes, where
-/// results are rounded to the nearest one: that takes ten instructions more a weight.
+/// Returns the word of the weights `wN` and `wN+1`. Vulkan allows rounding a weight to either neighbouring 16-bit
+/// number; rounding to the nearest would take ten more instructions per weight.
 pub fn weights(dtype: DType, n: usize) -> String {
     let [low, high] = [n, n + 1];
     match dtype {
@@ -93,17 +94,17 @@ pub fn weights(dtype: DType, n: usize) -> String {
     }
 }
 
-/// A statement behind which a subgroup sees what its threads left in memory.
-pub fn settle(units: &MatrixUnits) -> &'static str {
+/// Returns a statement after which a subgroup sees its threads' writes to shared memory.
+pub fn subgroup_barrier(units: &MatrixUnits) -> &'static str {
     if units.emulated { "workgroupBarrier();\n" } else { "subgroupBarrier();\n" }
 }
 
-/// Whether a condition holds for a thread of a subgroup, or may hold.
+/// Returns whether a condition holds for a thread of a subgroup, or may hold.
 pub fn any(condition: &str, units: &MatrixUnits) -> String {
     if units.emulated { "true".into() } else { format!("subgroupAny({condition})") }
 }
 
-/// Whether a text speaks to matrix units, as WGSL wants it said, and of which type their operands are.
+/// Returns the operands' type if a text uses matrix units, and `None` otherwise.
 pub fn operands(text: &str) -> Option<DType> {
     let speaks = text.contains("coop_mat");
     speaks.then(|| if text.contains(BFLOAT16) { DType::Bf16 } else { DType::F16 })

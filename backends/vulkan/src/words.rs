@@ -1,10 +1,11 @@
-//! What naga leaves unsaid in the words of a SPIR-V module: of floating point, of buffers that are one memory, and of matrix units.
+//! Patches the words of SPIR-V modules for features that naga lacks: floating-point controls, aliased buffers, and
+//! matrix units.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use eutectic_ir::DType;
 
-/// What arithmetic keeps of floats where a module says so: the capability, and the execution mode.
+/// A property of floating-point arithmetic that a module requests: the capability, and the execution mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatControl(u32, u32);
 
@@ -32,7 +33,7 @@ const REMAINDER: u32 = 140;
 const MODULO: u32 = 141;
 const VECTOR_TIMES_SCALAR: u32 = 142;
 
-/// What follows a module's header.
+/// Returns the instructions after a module's header.
 pub fn instructions(words: &[u32]) -> impl Iterator<Item = &[u32]> {
     let mut rest = words.get(5..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -43,18 +44,19 @@ pub fn instructions(words: &[u32]) -> impl Iterator<Item = &[u32]> {
     })
 }
 
-/// What an instruction does.
+/// Returns the opcode of an instruction.
 pub fn op(instruction: &[u32]) -> u32 {
     instruction[0] & 0xffff
 }
 
-/// Whether an instruction is arithmetic on floats, which a device may otherwise reorder and join: it would take (x + c) − c for x.
+/// Returns whether an instruction is arithmetic on floats, which a device may otherwise reorder and join: it would take
+/// (x + c) − c for x.
 fn is_arithmetic(instruction: &[u32]) -> bool {
     matches!(op(instruction), NEGATE | ADD | SUBTRACT | MULTIPLY | DIVIDE | REMAINDER | MODULO | VECTOR_TIMES_SCALAR)
 }
 
-/// Adds three execution modes and decorations: special values of floats of each width in use are kept, arithmetic is done as written, and
-/// buffers may alias, because steps in place read and write one buffer.
+/// Adds execution modes and decorations: special values of floats of each width in use are preserved, arithmetic is not
+/// reordered, and buffers may alias, because in-place steps read and write one buffer.
 pub fn complete(words: &[u32], kept: &[(u32, FloatControl)]) -> Vec<u32> {
     let instructions: Vec<&[u32]> = instructions(words).collect();
     let buffers: Vec<u32> =
@@ -108,8 +110,8 @@ const BARRIER: u32 = 0x8 | 0x100 | 0x2000 | 0x4000;
 /// The use of a matrix that is a sum.
 const SUMS: u32 = 2;
 
-/// Gives operands of matrix products, which naga takes for what memory is of, their own type; and says of memory that threads share that it is no
-/// thread's own, which the memory model of matrix units wants to hear.
+/// Gives operands of matrix products their own type, in place of naga's type of memory. Declares shared memory as
+/// visible to the workgroup, as the memory model of matrix units requires.
 pub fn with_matrices(words: &[u32], dtype: DType) -> Vec<u32> {
     let all: Vec<&[u32]> = instructions(words).collect();
     let mut bound = words[3];

@@ -1,4 +1,4 @@
-//! `rules ablate`: what each rule is worth to a program, and which rules make its result another.
+//! `rules ablate`: the effect of each rule on a program, and the rules that change its result.
 
 use std::io::{Write, stdout};
 
@@ -21,7 +21,7 @@ use crate::{
     values::{NamedTensors, whole},
 };
 
-/// What to leave rules out of.
+/// The rules to leave out.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -30,13 +30,13 @@ pub struct Args {
     inputs: InputFiles,
     #[command(flatten)]
     compile: Compile,
-    /// Looks for the smallest set of rules with which the result differs from the one without by more than --tolerance
+    /// Searches for the smallest set of rules that changes the result by more than --tolerance
     #[arg(help_heading = None, long)]
     bisect: bool,
-    /// The difference that counts, relative to the largest element of the result
+    /// The smallest difference that counts, relative to the largest element of the result
     #[arg(help_heading = None, long, value_name = "X", default_value_t = 1e-3, value_parser = tolerance)]
     tolerance: f64,
-    /// Timed runs of each program; 0 leaves measuring out; a change that a tenth of them contradicts is within noise
+    /// Timed runs of each program (0 for none); a change that a tenth of the runs contradicts is reported as noise
     #[arg(help_heading = None, long, value_name = "N", default_value_t = 11, value_parser = whole::<usize>)]
     iters: usize,
     /// How to print
@@ -49,16 +49,16 @@ fn tolerance(text: &str) -> Result<f64, String> {
     number.ok_or("expected a number that is not negative, as in 1e-3".into())
 }
 
-/// What leaving a rule out changes.
+/// The effect of leaving a rule out.
 struct AblationRow {
     rule: String,
-    /// Why there is no program without it.
+    /// The reason why there is no plan without the rule.
     needed: Option<String>,
     kernels: usize,
     predicted: f64,
-    /// Whether its kernels are the same: what is measured of them is not the rule.
+    /// Whether the kernels stay the same. Then a measured difference is noise.
     same: bool,
-    /// What was measured, with the rule and without, in turn.
+    /// The times with and without the rule, measured alternately.
     measured: Option<[Times; 2]>,
     /// The largest difference of results, relative to the largest element.
     difference: f64,
@@ -67,7 +67,7 @@ struct AblationRow {
 /// Runs the command.
 ///
 /// # Errors
-/// When the program cannot be compiled or run with all rules.
+/// If the program cannot be compiled or run with all rules.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let reads = args.program.reads().chain(args.inputs.reads());
     files::read_stdin_once(reads.chain(args.compile.device.reads()))?;
@@ -91,7 +91,7 @@ struct Ablation<'a> {
     inputs: NamedTensors,
 }
 
-/// A program that is loaded, with its predicted seconds and its result.
+/// A loaded program with its predicted time in seconds and its result.
 struct Trial {
     session: Session,
     predicted: f64,
@@ -131,7 +131,7 @@ impl Ablation<'_> {
             bar.inc(1);
         }
         drop(bar);
-        // What costs most when it is gone comes first; what cannot be done without, before all.
+        // Rules without which there is no plan come first, then the others by decreasing effect.
         let worth = |row: &AblationRow| if row.needed.is_some() { f64::INFINITY } else { row.predicted };
         rows.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then_with(|| a.rule.cmp(&b.rule)));
         let mut out = stdout().lock();
@@ -183,14 +183,14 @@ impl Ablation<'_> {
         Ok(row)
     }
 
-    /// The smallest set of rules, beside those that legalize and decompose, with which the result is another.
+    /// Finds the smallest set of rules, in addition to those that legalize and decompose, that changes the result.
     fn bisect(&self) -> Result<(), Fault> {
         let all = self.load(self.compiler.rules().clone())?;
         let (base, others): (Vec<String>, Vec<String>) =
             all.fired.iter().cloned().partition(|r| r.starts_with("legalize/") || r.starts_with("decompose/"));
         let results = |some: &[String]| -> Result<Option<Vec<Tensor>>, Fault> {
             let only: Vec<String> = base.iter().chain(some).cloned().collect();
-            // Without a name to keep, everything would be kept.
+            // An empty selection would keep every rule.
             let only = if only.is_empty() { vec!["legalize/*".into()] } else { only };
             let rules = self.chosen(&Choice {
                 only,
@@ -201,8 +201,9 @@ impl Ablation<'_> {
             Ok(self.load(rules).ok().map(|l| l.results))
         };
         let Some(plain) = results(&[])? else {
-            let problem = "--bisect: the program cannot be compiled by legalization and decomposition alone";
-            return Err(input(problem, "leave out --bisect: each rule is left out in turn"));
+            let problem =
+                "cannot bisect because the program cannot be compiled with the rules legalize/* and decompose/* only";
+            return Err(input(problem, "without --bisect, each rule is left out in turn"));
         };
         let differs = |some: &[String]| -> Result<bool, Fault> {
             Ok(results(some)?.is_some_and(|r| difference(&plain, &r) > self.args.tolerance))
@@ -227,7 +228,7 @@ impl Ablation<'_> {
     }
 }
 
-/// The largest difference of two results, relative to the largest finite element of the first.
+/// Returns the largest difference of two results, relative to the largest finite element of the first.
 fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
     let elements = |of: &[Tensor]| of.iter().flat_map(Tensor::to_f64).collect::<Vec<_>>();
     let (a, b) = (elements(a), elements(b));
@@ -241,8 +242,8 @@ fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
 }
 
 impl AblationRow {
-    /// By what share a run takes longer without the rule than the one with it just before: a tenth of the rounds less than the first
-    /// number, half of them less than the second, a tenth more than the third.
+    /// Returns the relative increase of a run's time without the rule, compared with the preceding run with it: the
+    /// 10th, 50th and 90th percentiles.
     fn change(&self) -> Option<[f64; 3]> {
         let [with, without] = self.measured.as_ref()?;
         let rounds = Times(with.0.iter().zip(&without.0).map(|(with, without)| without / with - 1.0).collect());

@@ -1,8 +1,10 @@
 //! `bench`: how long a program takes, as a whole and kernel by kernel.
 
+mod against;
 mod args;
 #[cfg_attr(not(feature = "text"), path = "bench/no_language.rs")]
 mod language;
+mod prepared;
 mod sweep;
 
 use std::{
@@ -11,20 +13,24 @@ use std::{
     path::PathBuf,
 };
 
-use eutectic::{Compiler, DeviceBuffer, Memory, Planned, Session, Tensor};
+use eutectic::{
+    Compiler, DeviceBuffer, Memory, Planned, Session, Tensor,
+    noise::{self, ThreadTimes},
+};
 use serde_json::{Value, json};
 
 pub use self::args::Args;
-use self::sweep::Point;
+use self::{prepared::Prepared, sweep::Point};
 use crate::{
     args::print_json,
+    difference::LargestError,
     fault::{Fault, input},
     files,
     format::Format,
     npy, output,
-    plan_file::PlanFile,
     profile::{self, KernelStep},
-    table::{bytes, duration, heading, prose, seconds, table, thousands},
+    report,
+    table::{bytes, duration, faint, heading, prose, seconds, table, thousands},
     timing::{Contender, Times, Warmup, interleaved, progress},
     values::NamedTensors,
 };
@@ -48,6 +54,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let problem = format!("{flag}: {} is no language model", args.job.program.model.display());
         return Err(input(problem, "name a GGUF file, *.gguf"));
     }
+    if !args.against.is_empty() {
+        return against::run(args);
+    }
     let points = sweep::points(&args.measure.sweep);
     let single = [
         ("--output", args.output.is_some()),
@@ -60,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         return Err(input(problem, format!("leave out --sweep or {flag}")));
     }
     if !args.measure.sweep.is_empty() {
-        // A file says what its dimensions are once its ops are known.
+        // The dimensions of a file are known once its ops are known.
         args.job.compile.compiler_for(&args.job.program)?;
     }
     sweep::check(&args.measure.sweep, &args.job.program)?;
@@ -77,11 +86,13 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     let mut out = stdout().lock();
     match (args.job.format, &benches[..]) {
-        (Format::Json, [bench]) => print_json(&mut out, &bench.json()),
-        (Format::Json, all) => print_json(&mut out, &all.iter().map(Bench::json).collect::<Vec<_>>()),
-        (Format::Table, [bench]) => bench.print(&mut out),
-        (Format::Table, all) => print_sweep(&mut out, all),
+        (Format::Json, [bench]) => print_json(&mut out, &bench.json())?,
+        (Format::Json, all) => print_json(&mut out, &all.iter().map(Bench::json).collect::<Vec<_>>())?,
+        (Format::Table, [bench]) => bench.print(&mut out)?,
+        (Format::Table, all) => print_sweep(&mut out, all)?,
     }
+    drop(out);
+    benches.iter().try_for_each(Bench::verdict)
 }
 
 fn run_language_model(args: &Args) -> Result<(), Fault> {
@@ -91,6 +102,7 @@ fn run_language_model(args: &Args) -> Result<(), Fault> {
         ("--output", args.output.is_some()),
         ("--reference", args.reference.is_some()),
         ("--explain", args.explain),
+        ("--against", !args.against.is_empty()),
         ("--plan", args.plan.is_some()),
         ("--save-plan", args.save_plan.is_some()),
         ("--csv", args.csv.is_some()),
@@ -105,7 +117,7 @@ fn run_language_model(args: &Args) -> Result<(), Fault> {
     Err(input(problem, "leave out the options of other models; a language model takes --prompt and --generate"))
 }
 
-/// What was measured at a point of a sweep.
+/// The measurements at a point of a sweep.
 struct Bench<'a> {
     args: &'a Args,
     point: Point,
@@ -116,51 +128,24 @@ struct Bench<'a> {
     times: Times,
     steps: Vec<KernelStep>,
     error: Option<LargestError>,
-}
-
-/// How far a result is from a reference, at most.
-struct LargestError {
-    absolute: f64,
-    /// As a share of the reference's largest number.
-    relative: f64,
+    /// The share of the measurement in which threads waited for a processor; `None` where the system does not count it.
+    waiting: Option<f64>,
 }
 
 impl<'a> Bench<'a> {
     fn at(args: &'a Args, point: Point) -> Result<Bench<'a>, Fault> {
         let mut job = args.job.clone();
         point.set(&mut job);
-        let compiler = job.compile.compiler_for(&job.program)?;
-        let given = args.given(&job)?;
-        job.program.infer(&given)?;
-        let graph = job.program.graph()?;
-        let compiler = compiler.with_ops_of(&graph)?;
-        let bar = progress("compiling", None);
-        // What has no room here is refused before numbers are made for it.
-        let (planned, mut session) = match &args.plan {
-            Some(path) => PlanFile::read(path)?.compile(&compiler, &graph)?,
-            None => compiler.compile_planned(&graph)?,
-        };
-        if let Some(path) = &args.save_plan {
-            let model = job.program.model.to_string_lossy();
-            PlanFile::of(&planned, &model, compiler.backend().describe()).write(path)?;
-        }
-        drop(bar);
-        let (params, source) = job.program.params(&graph)?;
-        let inputs = job.program.inputs(&graph, given)?;
-        let bar = progress("loading", None);
-        session.load_named(|name| params.get(name).cloned())?;
-        drop(bar);
-        // In a file, numbers begin anywhere.
-        let placed = inputs.into_iter().map(|(name, value)| Ok((name, session.placed(&value)?)));
-        let inputs = placed.collect::<Result<NamedTensors, eutectic::Error>>()?;
+        let Prepared { compiler, planned, mut session, inputs, source, .. } = Prepared::of(args, job)?;
         let (times, steps) = (Times::default(), Vec::new());
-        let mut bench = Bench { args, point, compiler, planned, inputs, source, times, steps, error: None };
+        let mut bench =
+            Bench { args, point, compiler, planned, inputs, source, times, steps, error: None, waiting: None };
         let first = bench.measure(&mut session)?;
         if let (Some(path), Some(tensor)) = (&args.output, &first) {
             npy::write(path, tensor)?;
         }
         if let (Some(path), Some(tensor)) = (&args.reference, &first) {
-            bench.error = Some(LargestError::of(tensor, &npy::read(path)?)?);
+            bench.error = Some(LargestError::of("the first output", tensor, &npy::read(path)?)?);
         }
         if args.explain {
             let runs = [args.runs().warmup, bench.times.0.len()];
@@ -184,7 +169,9 @@ impl<'a> Bench<'a> {
         let warmup = Warmup { rounds: runs.warmup, time: self.compiler.backend().warm_up() };
         let bar = progress("measuring", runs.shown());
         let run: Contender<'_> = Box::new(|| Ok(session.run_into(&bytes, &mut outputs)?));
+        let start = ThreadTimes::now();
         self.times = interleaved(&mut [run], warmup, runs.iters, runs.limit, &bar)?.remove(0);
+        self.waiting = ThreadTimes::waiting(start);
         drop(bar);
         Ok(first)
     }
@@ -203,6 +190,7 @@ impl<'a> Bench<'a> {
             "warmup": self.args.runs().warmup,
             "times_ms": times,
             "predicted_ms": self.planned.seconds() * 1e3,
+            "waiting": self.waiting,
             "kernels": program.run.len(),
             "arena_bytes": program.arena_bytes,
             "compile_ms": self.planned.times.total().as_secs_f64() * 1e3,
@@ -224,6 +212,7 @@ impl<'a> Bench<'a> {
         let inputs: Vec<_> = self.inputs.iter().map(|(name, tensor)| format!("{name} {}", tensor.ty())).collect();
         writeln!(out, "{}", heading(self.args.job.program.model.display()))?;
         writeln!(out, "on        {}", self.compiler.backend().describe())?;
+        writeln!(out, "costs     {}", report::origin_of_costs(self.compiler.backend()))?;
         writeln!(out, "inputs    {}", inputs.join(", "))?;
         writeln!(out, "weights   {}", self.source)?;
         writeln!(out, "compiled  in {}, packing aside", duration(self.planned.times.total()))?;
@@ -238,10 +227,28 @@ impl<'a> Bench<'a> {
         if self.args.explain {
             writeln!(out, "\n{}", profile::as_table(&self.steps))?;
         }
-        if let Some(hint) = profile::hint(self.planned.seconds(), self.times.median()) {
-            writeln!(out, "{hint}")?;
+        let hint = profile::hint(self.compiler.backend(), self.planned.seconds(), self.measured());
+        for remark in noise::remark(self.waiting).into_iter().chain(hint) {
+            writeln!(out, "{}", faint(prose(remark)))?;
         }
         Ok(())
+    }
+
+    /// Refuses a result that is farther from the reference than `--tol` allows.
+    fn verdict(&self) -> Result<(), Fault> {
+        match (self.error, self.args.tol) {
+            (Some(error), Some(tol)) if error.relative > tol => Err(Fault::run(format!(
+                "the first output is {:.1e} of the reference's largest number from it, and --tol is {tol:.1e}",
+                error.relative
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the seconds that predictions are compared with: those of the kernels, where they were measured, or those of a run.
+    fn measured(&self) -> f64 {
+        let kernels: f64 = self.steps.iter().map(KernelStep::seconds).sum();
+        if self.steps.is_empty() { self.times.median() } else { kernels }
     }
 
     fn summary(&self) -> Vec<String> {
@@ -256,24 +263,6 @@ impl<'a> Bench<'a> {
             seconds(self.times.quantile(0.99)),
             seconds(self.times.quantile(0.0)),
         ]
-    }
-}
-
-impl LargestError {
-    fn of(result: &Tensor, reference: &Tensor) -> Result<LargestError, Fault> {
-        if result.dims() != reference.dims() {
-            let problem = format!("--reference is {}, the first output {}", reference.ty(), result.ty());
-            return Err(input(problem, "give an array of the output's shape"));
-        }
-        let (got, want) = (result.to_f64(), reference.to_f64());
-        let apart = got.iter().zip(&want).map(|(got, want)| match (got - want).abs() {
-            _ if got == want || got.is_nan() && want.is_nan() => 0.0,
-            apart if apart.is_nan() => f64::INFINITY,
-            apart => apart,
-        });
-        let absolute = apart.fold(0.0, f64::max);
-        let largest = want.iter().filter(|x| x.is_finite()).fold(0.0_f64, |most, x| most.max(x.abs()));
-        Ok(LargestError { absolute, relative: absolute / largest.max(f64::MIN_POSITIVE) })
     }
 }
 
@@ -326,7 +315,7 @@ fn csv(benches: &[Bench<'_>]) -> String {
     text
 }
 
-/// A field of a CSV file (RFC 4180).
+/// Returns a field of a CSV file (RFC 4180).
 fn quoted(text: &str) -> String {
     let special = text.contains([',', '"', '\n', '\r']);
     if special { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }

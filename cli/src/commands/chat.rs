@@ -10,7 +10,7 @@ use crate::fault::Fault;
 /// Runs the command.
 ///
 /// # Errors
-/// When the file is no language model with a chat template, or stdin cannot be read.
+/// If the file is not a language model with a chat template, or stdin cannot be read.
 pub fn run(args: &Args) -> Result<(), Fault> {
     talk::run(args)
 }

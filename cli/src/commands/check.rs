@@ -1,9 +1,8 @@
-//! `rules check`: tests rules on instances of themselves.
+//! `rules check`: tests rules on generated instances.
 
 use std::{
     io::{Write, stdout},
     num::NonZeroUsize,
-    path::PathBuf,
     time::Instant,
 };
 
@@ -12,47 +11,51 @@ use eutectic_checker::{Checker, Failure, Options, Outcome, Progress, Report};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{LoadedRules, pattern, print_json, with_directories},
+    args::{LoadedRules, OwnRules, pattern, print_json},
     fault::Fault,
     format::Format,
     table::{duration, lines, several, table, thousands},
     values::whole,
 };
 
-/// The word for no backend: the reference interpreter only.
+/// The argument for no backend: only the reference interpreter.
 const NONE: &str = "none";
 
 /// A backend on which both sides of a rule are run; none for the reference interpreter only.
-type On = Option<&'static Listed>;
+pub type On = Option<&'static Listed>;
 
-fn on(name: &str) -> Result<On, Error> {
+/// Reads the name of a backend, or `none`.
+///
+/// # Errors
+/// If there is no such backend.
+pub fn on(name: &str) -> Result<On, Error> {
     if name == NONE { Ok(None) } else { Listed::named(name).map(Some) }
 }
 
-/// What to check, and how thoroughly.
+/// The rules to check, and the extent of the check.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only rules of these names [default: those of --rules if given, else all]
     #[arg(value_name = "GLOB")]
-    globs: Vec<String>,
-    /// Adds the rule files (*.rules) of a directory; may be repeated
-    #[arg(long = "rules", value_name = "DIR")]
-    directories: Vec<PathBuf>,
+    pub globs: Vec<String>,
+    #[command(flatten)]
+    pub own: OwnRules,
     /// What both sides are compiled for and run on, several with commas between; `none` for the interpreter only
     #[arg(long, value_name = "NAME", value_parser = on, value_delimiter = ',', default_value = BACKENDS[0].name)]
-    backend: Vec<On>,
-    /// Instances of each rule [default: as many as it takes for each two of element type, kind of values and extents to meet]
+    pub backend: Vec<On>,
+    /// Instances of each rule [default: as many as it takes for each two of element type, kind of values and extents to
+    /// meet]
     #[arg(long, value_name = "N", value_parser = cases)]
-    cases: Option<usize>,
+    pub cases: Option<usize>,
     /// What the instances depend on: the same seed repeats them exactly
     #[arg(long, value_name = "S", default_value_t = Options::default().seed, value_parser = whole::<u64>)]
-    seed: u64,
+    pub seed: u64,
     /// Makes each rule's right side wrong in every simple way, and reports what the instances do not notice
     #[arg(long)]
-    mutants: bool,
+    pub mutants: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    pub format: Format,
 }
 
 fn cases(text: &str) -> Result<usize, String> {
@@ -64,28 +67,34 @@ fn cases(text: &str) -> Result<usize, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// When rules do not load (those that do are checked all the same), no rule has such a name, or a rule is wrong or could not be checked.
+/// If rules do not load (the others are still checked), no rule has such a name, or a rule is wrong or could not be
+/// checked.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
     let (probes, mut faults) = args.probes()?;
     if probes.is_empty() && !faults.is_empty() {
         return Fault::all(faults);
     }
-    let checker = Checker::new(args.options()?).map_err(Error::from)?;
-    let reports = checker.check_all(&probes).map_err(Error::from)?;
+    let reports = args.check(&probes)?;
     let mut out = stdout().lock();
     match args.format {
         Format::Json => print_json(&mut out, &reports.iter().map(|r| args.json(r)).collect::<Vec<_>>())?,
         Format::Table => args.print(&reports, start, &mut out)?,
     }
     drop(out);
-    for (outcome, what) in [(Outcome::NotChecked, "not checked"), (Outcome::Wrong, "wrong")] {
-        match count(&reports, outcome) {
-            0 => {}
-            n => faults.insert(0, Fault::run(format!("{n} rule{} {what}", if n == 1 { " is" } else { "s are" }))),
-        }
-    }
+    faults.splice(0..0, unfit(&reports));
     Fault::all(faults)
+}
+
+/// Returns the faults of reports: the counts of rules that are wrong, and of rules that could not be checked.
+pub fn unfit(reports: &[Report]) -> Vec<Fault> {
+    let outcomes = [(Outcome::Wrong, "wrong"), (Outcome::NotChecked, "not checked")];
+    let fault = |(outcome, what)| match count(reports, outcome) {
+        0 => None,
+        1 => Some(Fault::run(format!("1 rule is {what}"))),
+        n => Some(Fault::run(format!("{n} rules are {what}"))),
+    };
+    outcomes.into_iter().filter_map(fault).collect()
 }
 
 /// Says what a rule that takes long is at.
@@ -93,26 +102,29 @@ fn tell(progress: &Progress<'_>) {
     eprintln!("{progress}");
 }
 
-/// How many rules came to that.
+/// Returns the number of rules with this outcome.
 fn count(reports: &[Report], outcome: Outcome) -> usize {
     reports.iter().filter(|report| report.outcome() == outcome).count()
 }
 
 impl Args {
-    /// The rules to check, and why others did not load.
-    fn probes(&self) -> Result<(Vec<Probe>, Vec<Fault>), Fault> {
+    /// Returns the rules to check, and why others did not load.
+    ///
+    /// # Errors
+    /// If rules cannot be read, or a pattern is none.
+    pub fn probes(&self) -> Result<(Vec<Probe>, Vec<Fault>), Fault> {
         let mut rules = RuleSet::embedded().map_err(Error::from)?;
         for listed in self.backend.iter().flatten() {
             rules = rules.and(rules_of(&*listed.open(&Setup::default())?)?).map_err(Error::from)?;
         }
-        let LoadedRules { rules, own, mut faults } = with_directories(rules, &self.directories)?;
-        // Where nothing of one's own loads, there is nothing to check.
+        let LoadedRules { rules, own, mut faults } = self.own.after(rules)?;
+        // If none of the user's rules loads, there is nothing to check.
         if self.globs.is_empty() && own.is_empty() && !faults.is_empty() {
             return Ok((Vec::new(), faults));
         }
         let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
         if let Some((glob, _)) = globs.iter().find(|(_, wanted)| !rules.iter().any(|r| wanted.is_match(&r.name))) {
-            // What did not load may be what was meant, so that is said as well.
+            // The glob may mean a rule that did not load, so both errors are reported.
             faults.push(crate::args::no_rule(glob, &rules));
             return Ok((Vec::new(), faults));
         }
@@ -127,28 +139,41 @@ impl Args {
         Ok((rules.probes().filter(chosen).collect(), faults))
     }
 
+    /// Checks rules.
+    ///
+    /// # Errors
+    /// If a backend does not run here, or a rule turns out to be broken.
+    pub fn check(&self, probes: &[Probe]) -> Result<Vec<Report>, Fault> {
+        let checker = Checker::new(self.options()?).map_err(Error::from)?;
+        Ok(checker.check_all(probes).map_err(Error::from)?)
+    }
+
     fn options(&self) -> Result<Options, Fault> {
         let mut backends = Vec::new();
-        // Instances are small: threads would only wait for each other.
+        // Instances are small, so more threads would only wait for each other.
         let setup = Setup { threads: Some(NonZeroUsize::MIN), ..Setup::default() };
         for listed in self.backend.iter().flatten() {
             let backend = listed.open(&setup)?;
             let rules = packs(&*backend)?;
-            backends.push(Compiler::on(backend, rules));
+            backends.push(Compiler::from_arc(backend, rules));
         }
         let (cases, seed, mutants) = (self.cases, self.seed, self.mutants);
         let progress = Some(tell as fn(&Progress<'_>));
         Ok(Options { cases, seed, backends, mutants, progress, ..Options::default() })
     }
 
-    /// The command that checks this rule again, on the same instances.
+    /// Returns the command that checks this rule again, on the same instances.
     fn replay(&self, report: &Report) -> String {
-        let directories: String = self.directories.iter().map(|d| format!(" --rules {}", d.display())).collect();
+        let paths: String = self.own.paths().iter().map(|d| format!(" --rules {}", d.display())).collect();
         let cases = self.cases.map_or(String::new(), |cases| format!(" --cases {cases}"));
-        format!("eutectic rules check '{}'{directories} --seed {}{cases}", report.rule, self.seed)
+        format!("eutectic rules check '{}'{paths} --seed {}{cases}", report.rule, self.seed)
     }
 
-    fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
+    /// Prints reports as tables.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
         let mut titles = vec!["rule", "promises", ">cases", "?>elements", "?>fired", "?>guards", "?>ran"];
         if self.mutants {
             titles.push(">mutants killed");
@@ -223,7 +248,7 @@ fn failure(failure: &Failure) -> Value {
     let pairs =
         |of: &[(String, String)]| of.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<serde_json::Map<_, _>>();
     let difference = failure.difference.as_ref().map(|d| {
-        // JSON has no infinities: numbers are text as Rust prints them.
+        // JSON has no infinities, so numbers are strings in Rust's format.
         json!({ "root": d.root, "at": d.at, "left": d.left.to_string(), "right": d.right.to_string(), "allowed": d.allowed })
     });
     json!({

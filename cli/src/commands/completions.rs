@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete commands and options.
+//! `completions`: shell completions.
 
 use std::io::{Write, stdout};
 
@@ -12,7 +12,7 @@ Examples:
   eutectic completions zsh > ~/.zfunc/_eutectic
   eutectic completions fish > ~/.config/fish/completions/eutectic.fish";
 
-/// Prints what a shell needs to complete commands and options
+/// Prints a script with which a shell completes commands and options
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -24,7 +24,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When stdout cannot be written to.
+/// If stdout cannot be written.
 pub fn run(args: &Args, mut command: clap::Command) -> Result<(), Fault> {
     let mut script = Vec::new();
     generate(args.shell, &mut command, "eutectic", &mut script);

@@ -1,4 +1,4 @@
-//! `demo`: what a newcomer sees first: a small transformer, rewritten, planned, run and checked.
+//! `demo`: an introduction. It rewrites, plans, runs and checks a small transformer.
 
 use std::{
     io::{Write, stdout},
@@ -33,8 +33,9 @@ Next: eutectic explain demo; eutectic opt demo; eutectic run minilm --weights DI
 
 /// Shows what Eutectic does, on a small transformer encoder
 ///
-/// Builds a post-norm encoder of 4 layers with weights from a fixed seed, shows which rules fired, the plan with its kernels and memory,
-/// what fusion gains in measured time, and how far the result is from the reference interpreter's. Takes half a minute.
+/// Builds a post-norm encoder of 4 layers with weights from a fixed seed. Shows the rules that fired, the plan with its
+/// kernels and memory, the measured gain of fusion, and the difference from the reference interpreter. Takes half a
+/// minute.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -45,27 +46,28 @@ pub struct Args {
     seq: usize,
 }
 
-/// The three plans that are timed against each other.
+/// The three plans to compare.
 const CONTENDERS: [(&str, Strategy); 3] =
     [("unfused: every op a kernel", Strategy::Unfused), ("greedy", Strategy::Greedy), ("chosen", Strategy::Local)];
 
-/// How far a result may be from the reference interpreter's, as a share of the largest number: as for the golden embeddings.
+/// The allowed difference from the reference interpreter, relative to the largest number. It is the same as for the
+/// golden embeddings.
 const TOLERANCE: f64 = 2e-5;
 
-/// Runs of each plan that are timed, and runs before them.
+/// The number of timed runs of each plan, and of runs before them.
 const ROUNDS: usize = 30;
 const WARMUP: usize = 3;
 
-/// How long measuring may take.
+/// The limit on the time of the measurement.
 const LIMIT: Duration = Duration::from_secs(12);
 
-/// How many rules are listed.
+/// The number of rules that are listed.
 const RULES: usize = 16;
 
 /// Runs the command.
 ///
 /// # Errors
-/// When the encoder cannot be compiled with these rules, or stdout cannot be written to.
+/// If the encoder cannot be compiled with these rules, or stdout cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let program = ProgramArgs { seq: Some(args.seq), ..ProgramArgs::random(PathBuf::from("demo")) };
     let compiler = args.compile.compiler()?;
@@ -89,8 +91,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     contest.print(&mut out, &times, &errors)?;
     judge(&mut out, &reference, &errors)?;
     let chosen = contest.planned.last().map_or(f64::NAN, Planned::seconds);
-    if let Some(hint) = times.last().and_then(|times| hint(chosen, times.median())) {
-        writeln!(out, "{hint}")?;
+    if let Some(hint) = times.last().and_then(|times| hint(compiler.backend(), chosen, times.median())) {
+        writeln!(out, "{}", faint(prose(hint)))?;
     }
     let next =
         "next: eutectic explain demo, eutectic explain demo --html demo.html, eutectic opt demo, eutectic --help";
@@ -103,6 +105,7 @@ fn introduce(out: &mut impl Write, compiler: &Compiler, size: &Size, seq: usize)
     writeln!(out, "{}", hanging(format!("graph     {}", size.describe()), 10))?;
     writeln!(out, "input     one text of {seq} tokens; weights from a fixed seed")?;
     writeln!(out, "device    {}", compiler.backend().describe())?;
+    writeln!(out, "costs     {}", report::origin_of_costs(compiler.backend()))?;
     Ok(())
 }
 
@@ -154,7 +157,7 @@ fn memory(out: &mut impl Write, planned: &Planned, size: &Size) -> Result<(), Fa
     Ok(writeln!(out, "{}", prose(text))?)
 }
 
-/// The same program by each strategy, ready to run.
+/// The program, planned by each strategy.
 struct Contest {
     planned: Vec<Planned>,
     sessions: Vec<Session>,
@@ -187,7 +190,7 @@ impl Contest {
         Ok(Contest { planned, sessions, inputs, warm_up: compiler.backend().warm_up() })
     }
 
-    /// Times all of them in turn.
+    /// Times all plans alternately.
     fn time(&mut self) -> Result<Vec<Times>, Fault> {
         let bar = progress("measuring", Some((WARMUP + ROUNDS) as u64));
         let inputs = &self.inputs;
@@ -200,7 +203,7 @@ impl Contest {
         interleaved(&mut contenders, warmup, ROUNDS, Some(LIMIT), &bar)
     }
 
-    /// How far each is from the reference, at most; NaN where one of them is.
+    /// Returns the largest error of each plan, relative to the reference. It is NaN if a result is NaN.
     fn errors(&mut self, reference: &[Vec<f64>]) -> Result<Vec<f64>, Fault> {
         let mut errors = Vec::new();
         for session in &mut self.sessions {
@@ -234,12 +237,12 @@ impl Contest {
     }
 }
 
-/// The larger of two; NaN if one is.
+/// Returns the larger of two numbers, or NaN if one is NaN.
 fn largest(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// The outputs by the reference interpreter in f64.
+/// Evaluates the graph with the reference interpreter in `f64`.
 fn reference(graph: &Graph, params: &NamedTensors, inputs: &NamedTensors) -> Result<Vec<Vec<f64>>, Fault> {
     let _bar = progress("computing the same with the reference interpreter", None);
     let given = |name: &str| params.get(name).or_else(|| inputs.get(name)).cloned();
@@ -251,7 +254,7 @@ fn reference(graph: &Graph, params: &NamedTensors, inputs: &NamedTensors) -> Res
     Ok(values.iter().map(|value| (0..value.count()).map(|at| number(value.get(at))).collect()).collect())
 }
 
-/// Says how the chosen plan's error compares with what is admitted.
+/// Compares the chosen plan's error with the tolerance.
 fn judge(out: &mut impl Write, reference: &[Vec<f64>], errors: &[f64]) -> Result<(), Fault> {
     let error = errors.last().copied().unwrap_or(f64::NAN);
     let size = reference.iter().flatten().map(|x| x.abs()).fold(0.0, largest);

@@ -1,4 +1,5 @@
-//! `devices`: what programs can be compiled for on this machine, and what it lacks for the rest.
+//! `devices`: the backends for which programs can be compiled on this machine, and the missing requirements of the
+//! others.
 
 use std::io::{Write, stdout};
 
@@ -13,7 +14,7 @@ Examples:
   eutectic devices --format json
   eutectic bench demo --backend cpu";
 
-/// Lists the devices that programs can be compiled for, and what others lack
+/// Lists the devices that programs can be compiled for, and the missing requirements of others
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -25,7 +26,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When stdout cannot be written to.
+/// If stdout cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let opened = BACKENDS.iter().map(|listed| (listed, listed.open(&Setup::default())));
     let mut out = stdout().lock();
@@ -44,7 +45,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(writeln!(out, "{table}")?)
 }
 
-/// Why a backend does not run here, without its name.
+/// Returns the reason why a backend cannot be opened, without its name.
 fn why(error: Error) -> String {
     match error {
         Error::Open { why, .. } => why.to_string(),

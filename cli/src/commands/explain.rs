@@ -1,4 +1,5 @@
-//! `explain`: how kernels came about: which rules, in order, what was fused and why, and why the rest was not.
+//! `explain`: the rules that led to each kernel, in order, the ops that were fused, and the reasons against further
+//! fusion.
 
 mod args;
 mod explanation;
@@ -26,7 +27,7 @@ use eutectic::{
 /// Runs the command.
 ///
 /// # Errors
-/// When the program cannot be planned, or no kernel is meant.
+/// If the program cannot be planned, or the argument selects no kernel.
 pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     output::one_on_stdout([("--html".into(), args.html.is_some()), args.job.json()])?;
@@ -40,7 +41,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     };
     let all = explanations(&compiler, &planned);
     let kernels = all.len();
-    // Kernels of equal layers are explained once, and have a number in each of them.
+    // Equal layers share an explanation. Their kernels have separate numbers.
     let last = all.iter().flat_map(|e| &e.numbers).filter_map(|n| n.parse::<usize>().ok()).max().unwrap_or_default();
     let chosen: Vec<_> = all.into_iter().filter(|e| e.is_meant(&wanted)).collect();
     if chosen.is_empty() {
@@ -55,7 +56,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
     let gains = if args.quick { Gains::new() } else { gains(args, &compiler, &graph, &planned, &chosen)? };
     if let Some(path) = &args.html {
-        return page::write(args, path, &compiler, &graph, &planned, &chosen, &gains);
+        return page::write(args, path, (&compiler, &graph, &planned), &chosen, &gains);
     }
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
@@ -64,7 +65,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     chosen.iter().try_for_each(|explanation| explanation.print(&mut out, &gains))
 }
 
-/// Every kernel of the plan, repeated blocks once.
+/// Returns an explanation of every kernel. Repeated blocks have one.
 fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
     let (blocks, unjoined) = (compiler.describe(planned), compiler.unjoined_pairs(planned));
     let numbers = Numbers::of(planned);
@@ -97,7 +98,7 @@ fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
     all
 }
 
-/// The rule applications that led to what a kernel computes, rule by rule.
+/// Returns the rule applications that led to a kernel, rule by rule.
 fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) -> Vec<RuleRun> {
     let classes = &planned.blocks[block].classes;
     let mut steps: Vec<RuleRun> = Vec::new();
@@ -120,7 +121,7 @@ fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) ->
     steps
 }
 
-/// The rules that observers kept from what a kernel computes.
+/// Returns the rules that observers withheld from the values of a kernel.
 fn withheld(planned: &Planned, block: usize, kernel: usize) -> Vec<WithheldRule> {
     let (rewritten, of) = (&planned.rewritten[block], &planned.blocks[block]);
     let computed = &of.searched.priced.kernels[kernel].0.interior;

@@ -1,4 +1,4 @@
-//! `inspect`: what is in an ONNX file, and what of it is not supported.
+//! `inspect`: the contents of an ONNX file, and its unsupported parts.
 
 use std::io::{Write, stdout};
 
@@ -28,14 +28,14 @@ Examples:
 
 As long as a dimension is open, what its number decides is not listed.";
 
-/// Shows what is in an ONNX model
+/// Shows the contents of an ONNX model
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The model
     #[arg(value_name = "FILE.onnx")]
     model: std::path::PathBuf,
-    /// Binds a symbolic dimension to a number, or to a range of which each run has one (seq=1..512); may be repeated
+    /// Sets a dimension to a number, or to a range from which each run chooses (seq=1..512); may be repeated
     #[arg(long, value_name = "NAME=N|A..B", value_parser = shape)]
     shape: Vec<(String, Dim)>,
     /// How to print
@@ -46,12 +46,12 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When the file cannot be read, or a number is given for a dimension that it does not have.
+/// If the file cannot be read, or it has no dimension of a given name.
 pub fn run(args: &Args) -> Result<(), Fault> {
     if ProgramArgs::random(args.model.clone()).is_built_in() && !args.model.exists() {
         let name = args.model.display();
         let help = format!("`eutectic opt {name} --random --print graph` shows its graph");
-        return Err(input(format!("{name} is a built-in model, and inspect reads .onnx files"), help));
+        return Err(input(format!("cannot inspect {name} because it is a built-in model; name an .onnx file"), help));
     }
     let model = Model::open(&args.model).map_err(onnx_fault)?;
     let summary = model.summary();

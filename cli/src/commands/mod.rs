@@ -1,16 +1,19 @@
-//! The subcommands, one a file: its arguments and what it does.
+//! The subcommands, one file each, with their arguments.
 
 pub mod ablate;
 pub mod bench;
 pub mod chat;
 pub mod check;
+pub mod compare;
 pub mod completions;
+pub mod costs;
 pub mod demo;
 pub mod devices;
 pub mod explain;
 pub mod inspect;
 pub mod ops;
 pub mod opt;
+pub mod pack;
 pub mod prove;
 pub mod rules;
 pub mod run;

@@ -1,9 +1,6 @@
 //! `ops`: the op table.
 
-use std::{
-    io::{Write, stdout},
-    path::PathBuf,
-};
+use std::io::{Write, stdout};
 
 use eutectic::{
     RuleSet,
@@ -12,7 +9,7 @@ use eutectic::{
 use serde_json::json;
 
 use crate::{
-    args::{LoadedRules, pattern, print_json, with_directories},
+    args::{LoadedRules, OwnRules, pattern, print_json},
     fault::{Fault, input},
     format::Format,
     table::{heading, table},
@@ -33,16 +30,15 @@ Reading a signature: F is an element type, B.. any number of dimensions, upper-c
 `F[B.. M K] F[K N] → F[B.. M N]` takes two tensors and gives one. `legal` is the form that kernels take; \
 the rules of the pack `legalize` bring every other form into it.";
 
-/// Lists the ops that graphs and rules are written in
+/// Lists the ops of graphs and rules
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Only ops of that name
+    /// Only ops of this name or glob
     #[arg(default_value = "*")]
     glob: String,
-    /// Adds the ops that the rule files (*.rules) of a directory declare; may be repeated
-    #[arg(long = "rules", value_name = "DIR")]
-    directories: Vec<PathBuf>,
+    #[command(flatten)]
+    own: OwnRules,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -51,10 +47,10 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When no op has such a name.
+/// If no op has such a name.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let wanted = pattern(&args.glob)?;
-    let LoadedRules { rules, faults, .. } = with_directories(RuleSet::default(), &args.directories)?;
+    let LoadedRules { rules, faults, .. } = args.own.after(RuleSet::default())?;
     Fault::all(faults)?;
     let known = rules.ops();
     let ops: Vec<Op> = known.all().filter(|op| wanted.is_match(op.name())).collect();

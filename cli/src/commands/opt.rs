@@ -1,14 +1,15 @@
-//! `opt`: what becomes of a graph: after each phase, as a plan, with statistics.
+//! `opt`: shows the compilation of a graph: the graph after each phase, its plan, and statistics.
 
+pub mod force;
 mod prove;
 
 use std::io::{Write, stdout};
 
 use clap::ValueEnum;
 use eutectic::{
-    Compiler, Graph, Planned,
+    Compiler, Graph, Planned, RuleSet,
     engine::{
-        ir::text,
+        ir::{lang::sexp::suggestion, text},
         lowering::print,
         rewrites::{Phase, Stop},
     },
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{CommonArgs, StrategyName, print_json},
-    fault::Fault,
+    fault::{Fault, input},
     files,
     format::Format,
     output,
@@ -41,6 +42,8 @@ Examples:
   eutectic opt demo --prove
   # the same of a language model, for texts of any length
   eutectic opt MODEL.gguf --prove
+  # the cheapest plan with a kernel of a rule, and how much dearer it is
+  eutectic opt model.graph --force mine/joined-lookups
   # how far the plan is from the best one, for small graphs
   eutectic opt model.graph --gap";
 
@@ -50,9 +53,10 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
-    /// Prints the program as it is after a phase, each block for itself; may be repeated
-    #[arg(help_heading = None, long, value_name = "PHASE|all", value_enum)]
-    print_after_phase: Vec<PhaseName>,
+    /// Prints the program as it is after a phase (legalize, main, algebra, templates, fold, or one of a rule file), each block for itself; may
+    /// be repeated
+    #[arg(help_heading = None, long, value_name = "PHASE|all")]
+    print_after_phase: Vec<String>,
     /// What to print of the result as tables; JSON holds the phases, rules, kernels and times whatever is chosen here
     #[arg(help_heading = None, long, value_name = "SECTION", value_enum, value_delimiter = ',',
           default_values_t = [Section::Phases, Section::Rules, Section::Kernels, Section::Plan, Section::Times])]
@@ -67,23 +71,9 @@ pub struct Args {
     /// exit code 1 where one is not proved
     #[arg(help_heading = None, long, conflicts_with_all = ["print", "gap", "dot"])]
     prove: bool,
-}
-
-/// A phase of rewriting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PhaseName {
-    /// All of them.
-    All,
-    /// Surface forms become the forms that kernels take.
-    Legalize,
-    /// Simplify, decompose, recognise.
-    Main,
-    /// Associativity and distribution.
-    Algebra,
-    /// What is split for kernels.
-    Templates,
-    /// What goes into constant weights.
-    Fold,
+    /// Takes the cheapest plan with a kernel that comes of this rule, and compares its price with that of the chosen plan
+    #[arg(help_heading = None, long, value_name = "RULE", conflicts_with_all = ["gap", "dot"])]
+    force: Option<String>,
 }
 
 /// A part of the output.
@@ -103,19 +93,6 @@ pub enum Section {
     Times,
 }
 
-impl PhaseName {
-    fn phases(self) -> Vec<Phase> {
-        match self {
-            PhaseName::All => Phase::ALL.to_vec(),
-            PhaseName::Legalize => vec![Phase::Legalize],
-            PhaseName::Main => vec![Phase::Main],
-            PhaseName::Algebra => vec![Phase::Algebra],
-            PhaseName::Templates => vec![Phase::Templates],
-            PhaseName::Fold => vec![Phase::Fold],
-        }
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -132,24 +109,62 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         return Ok(write!(out, "{}", eutectic::engine::ir::dot::dot(&graph))?);
     }
     let compiler = compiler.with_ops_of(&graph)?;
-    for phase in args.print_after_phase.iter().flat_map(|name| name.phases()) {
-        for (block, graph) in compiler.after_phase(&graph, phase)?.iter().enumerate() {
+    for phase in args.phases(compiler.rules())? {
+        for (block, graph) in compiler.after_phase(&graph, phase.clone())?.iter().enumerate() {
             writeln!(out, "; after {phase}, block {block}\n{}", text::print(graph, text::Style { types: true }))?;
         }
     }
     let planned = compiler.plan(&graph)?;
+    let (planned, forced) = match &args.force {
+        Some(rule) => {
+            force::forced(rule, &compiler, &graph, planned).map(|(planned, forced)| (planned, Some(forced)))?
+        }
+        None => (planned, None),
+    };
     if args.prove {
         return prove::print(&mut out, &planned, args.job.format);
     }
     let gap = if args.gap { Some(Gap::of(args, &compiler, &graph, &planned)?) } else { None };
     match args.job.format {
-        Format::Json => print_json(&mut out, &describe(&compiler, &graph, &planned, gap.as_ref())),
+        Format::Json => {
+            let mut value = describe(&compiler, &graph, &planned, gap.as_ref());
+            value["forced"] = forced.map_or(Value::Null, |forced| forced.json());
+            print_json(&mut out, &value)
+        }
         Format::Table => {
             for section in &args.print {
                 print_section(&mut out, *section, &compiler, &graph, &planned)?;
             }
+            forced.map_or(Ok(()), |forced| forced.print(&mut out))?;
             gap.map_or(Ok(()), |gap| gap.print(&mut out))
         }
+    }
+}
+
+impl Args {
+    /// Returns the phases after which the program is printed.
+    ///
+    /// # Errors
+    /// If there is no such phase.
+    fn phases(&self, rules: &RuleSet) -> Result<Vec<Phase>, Fault> {
+        let all = rules.phases();
+        let mut chosen = Vec::new();
+        for name in &self.print_after_phase {
+            if name == "all" {
+                chosen.extend(all.iter().cloned());
+                continue;
+            }
+            let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+            let Some(at) = names.iter().position(|known| known == name) else {
+                let known = names.iter().map(String::as_str).chain(["all"]);
+                return Err(input(
+                    format!("--print-after-phase {name}: there is no such phase"),
+                    suggestion(name, "there are", known),
+                ));
+            };
+            chosen.push(all[at].clone());
+        }
+        Ok(chosen)
     }
 }
 
@@ -161,7 +176,7 @@ fn print_section(
     planned: &Planned,
 ) -> Result<(), Fault> {
     match section {
-        // As it is on a terminal too: it may be copied from there into a file.
+        // Printed as on a terminal, so that it can be copied from there into a file.
         Section::Graph => write!(out, "{}", text::print(graph, text::Style::default()))?,
         Section::Plan => plan(out, &print::program(&planned.lowered.program))?,
         Section::Phases => phases(out, graph, planned)?,
@@ -261,7 +276,8 @@ fn kernels(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Resu
     let text = format!(
         "{} {were} priced; greedy alone: {:.1} % more",
         several(tried, "plan"),
-        100.0 * (greedy / chosen - 1.0)
+        // Rounding may make it a little less than nothing.
+        (100.0 * (greedy / chosen - 1.0)).max(0.0)
     );
     Ok(writeln!(out, "{}\n", faint(text))?)
 }
@@ -278,7 +294,7 @@ fn times(out: &mut impl Write, planned: &Planned) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What searching every plan finds, block by block.
+/// The results of searching every plan, block by block.
 struct Gap(Vec<BlockReport>);
 
 struct BlockReport {

@@ -1,24 +1,27 @@
-//! `rules`: what rules there are, what is suspicious about them, whether they are right, and what they are worth.
+//! `rules`: lists rules, finds suspicious ones, checks and proves them, and measures their gain.
 
-use std::io::{Write, stdout};
+use std::{
+    io::{Write, stdout},
+    sync::Arc,
+};
 
 use clap::Subcommand;
 use eutectic::{
-    BACKENDS, Compiler, Error, RuleSet,
-    engine::{
-        ir::lang::sexp::suggestion,
-        rewrites::{Claim, Lint, Proof, Rule, circles, lint},
-    },
+    Backend, RuleSet,
+    engine::rewrites::{LANGUAGE, Proof, Rule, glob::Glob},
 };
-use eutectic_checker::worth;
 use serde_json::json;
 
 use crate::{
     args::{BackendArg, Rules, no_rule, pattern, print_json},
     fault::Fault,
+    findings::{finding, findings},
     format::Format,
-    table::{hanging, heading, several, table},
+    table::{heading, prose, several, table},
 };
+
+/// The verdict on a rule whose text changed since it was judged.
+const NOT_JUDGED: &str = "not judged by `rules prove` as it stands";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,12 +31,18 @@ Examples:
   eutectic rules list 'fuse/*'
   # with the files of a directory, and approximations
   eutectic rules list --rules DIR --fp fast
+  # a rule's text
+  eutectic rules show fuse/rmsnorm
+  # the language that rules are written in
+  eutectic rules language
   # looks for what is doubtful in rules of your own
   eutectic rules lint --rules DIR
   # tests them on instances of themselves
   eutectic rules check --rules DIR
   # tests a pack, and how good its tests are
   eutectic rules check 'fuse/*' --mutants
+  # checks a folder with a pack.toml, and writes it as one file
+  eutectic rules pack DIR
   # proves a pack for every size and rank
   eutectic rules prove 'simplify/*'
   # what each rule is worth to a model
@@ -64,9 +73,16 @@ enum RulesCommand {
     /// Lists rules: when they run, what they promise, where they stand
     #[command(after_long_help = EXAMPLES)]
     List(Selection),
+    /// Shows rules as they are written, with the position in their file, what they promise and whether that is proved
+    #[command(after_long_help = EXAMPLES)]
+    Show(Selection),
+    /// Explains the rule language: variables, terms, relations, contracts and flags
+    Language,
     /// Loads rules and points out what is suspicious; exit code 1 if anything is, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Lint(Selection),
+    /// Lints and checks a folder of rules with a pack.toml, and writes it as one file that --rules takes
+    Pack(super::pack::Args),
     /// Tests rules on instances of themselves; exit code 1 if one is wrong or cannot be checked, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Check(super::check::Args),
@@ -98,12 +114,15 @@ struct Selection {
 /// Runs the command.
 ///
 /// # Errors
-/// When rules do not load, or no rule has such a name; for `lint`, when something is suspicious; for `check`, when a rule is
+/// If rules do not load, or no rule has such a name; for `lint`, if a rule is suspicious; for `check`, if a rule is
 /// wrong.
 pub fn run(args: &Args) -> Result<(), Fault> {
     match &args.action {
         RulesCommand::List(selection) => list(selection),
+        RulesCommand::Show(selection) => show(selection),
+        RulesCommand::Language => Ok(write!(stdout().lock(), "{LANGUAGE}")?),
         RulesCommand::Lint(selection) => find(selection),
+        RulesCommand::Pack(args) => super::pack::run(args),
         RulesCommand::Check(args) => super::check::run(args),
         RulesCommand::Prove(args) => super::prove::run(args),
         RulesCommand::Ablate(args) => super::ablate::run(args),
@@ -111,14 +130,63 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
 }
 
-fn list(selection: &Selection) -> Result<(), Fault> {
-    let wanted = pattern(&selection.glob)?;
-    let (rules, mut faults) = selection.rules.load_partly(&*selection.on.open()?)?;
-    let chosen: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&r.name)).collect();
-    if chosen.is_empty() {
-        faults.push(no_rule(&selection.glob, &rules));
-        return Fault::all(faults);
+/// The rules of a selection that load.
+struct Selected {
+    backend: Arc<dyn Backend>,
+    rules: RuleSet,
+    wanted: Glob,
+    /// Why others do not load.
+    faults: Vec<Fault>,
+}
+
+impl Selection {
+    /// Loads the rules.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or no rule that loads has such a name.
+    fn load(&self) -> Result<Selected, Fault> {
+        let wanted = pattern(&self.glob)?;
+        let backend = self.on.open()?;
+        let (rules, mut faults) = self.rules.load_partly(&*backend)?;
+        if !rules.iter().any(|rule| wanted.is_match(&rule.name)) {
+            faults.push(no_rule(&self.glob, &rules));
+            Fault::all(std::mem::take(&mut faults))?;
+        }
+        Ok(Selected { backend, rules, wanted, faults })
     }
+}
+
+impl Selected {
+    /// Returns the rules of the name that is asked for.
+    fn chosen(&self) -> Vec<&Rule> {
+        self.rules.iter().filter(|rule| self.wanted.is_match(&rule.name)).collect()
+    }
+}
+
+fn show(selection: &Selection) -> Result<(), Fault> {
+    let selected = selection.load()?;
+    let chosen = selected.chosen();
+    let mut out = stdout().lock();
+    if selection.format == Format::Json {
+        let rule = |r: &&Rule| json!({ "name": &*r.name, "place": r.place(), "doc": r.doc, "text": r.text(), "proof": shown(r) });
+        print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>())?;
+        return Fault::all(selected.faults);
+    }
+    // The words of a rule over `one-of` share their text.
+    for same in chosen.chunk_by(|a, b| a.place() == b.place()) {
+        let rule = same[0];
+        writeln!(out, "{}", heading(format!("{}, phase {}, {}", rule.place(), rule.phase, shown(rule))))?;
+        for line in rule.doc.lines() {
+            writeln!(out, ";; {line}")?;
+        }
+        writeln!(out, "{}\n", rule.text())?;
+    }
+    Fault::all(selected.faults)
+}
+
+fn list(selection: &Selection) -> Result<(), Fault> {
+    let selected = selection.load()?;
+    let chosen = selected.chosen();
     let mut out = stdout().lock();
     if selection.format == Format::Json {
         let rule = |r: &&Rule| {
@@ -128,7 +196,7 @@ fn list(selection: &Selection) -> Result<(), Fault> {
             })
         };
         print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>())?;
-        return Fault::all(faults);
+        return Fault::all(selected.faults);
     }
     for pack in chosen.chunk_by(|a, b| a.pack() == b.pack()) {
         let rules = several(pack.len(), "rule");
@@ -139,26 +207,34 @@ fn list(selection: &Selection) -> Result<(), Fault> {
             let on =
                 if rule.backends.is_empty() { String::new() } else { format!(", on {}", rule.backends.join(", ")) };
             let promises = format!("{}{once}{on}", rule.contract);
-            table.add_row([rule.name.to_string(), rule.doc.clone(), promises, shown(rule), rule.place()]);
+            table.add_row([rule.name.to_string(), rule.doc.clone(), promises, brief(rule), rule.place()]);
         }
         writeln!(out, "{table}\n")?;
     }
     writeln!(out, "{}", account(&chosen))?;
-    Fault::all(faults)
+    for pack in selected.rules.packs() {
+        writeln!(out, "{}", prose(pack))?;
+    }
+    Fault::all(selected.faults)
 }
 
-/// What is known of a rule.
+/// Returns the verdict on a rule.
 pub fn shown(rule: &Rule) -> String {
-    rule.proof.as_ref().map_or_else(|| "not judged by `rules prove` as it stands".into(), ToString::to_string)
+    rule.proof.as_ref().map_or_else(|| NOT_JUDGED.into(), ToString::to_string)
 }
 
-/// How many rules there are, and of how many what is known.
+/// Returns the verdict on a rule, for a line of a table.
+fn brief(rule: &Rule) -> String {
+    rule.proof.as_ref().map_or_else(|| NOT_JUDGED.into(), Proof::brief)
+}
+
+/// Returns the number of rules, and of the rules with each verdict.
 fn account(rules: &[&Rule]) -> String {
     let count = |is: &dyn Fn(Option<&Proof>) -> bool| rules.iter().filter(|rule| is(rule.proof.as_ref())).count();
     let of = [
-        (count(&|p| matches!(p, Some(Proof::Every(Claim::Bits)))), "proved"),
-        (count(&|p| matches!(p, Some(Proof::Every(Claim::Reals)))), "equal over the reals"),
-        (count(&|p| matches!(p, Some(Proof::UpTo(..)))), "shown up to a bound"),
+        (count(&|p| matches!(p, Some(Proof::Every(_)))), "proved"),
+        (count(&|p| matches!(p, Some(Proof::UpTo(..)))), "proved up to a bound"),
+        (count(&|p| matches!(p, Some(Proof::Reals(_)))), "equal over the reals only"),
         (count(&|p| matches!(p, Some(Proof::Tested(_)))), "tested"),
         (count(&|p| p.is_none()), "not judged"),
     ];
@@ -166,32 +242,10 @@ fn account(rules: &[&Rule]) -> String {
     format!("{}: {}", several(rules.len(), "rule"), known.join(", "))
 }
 
-/// The rules that name a backend that there is none of: it may be one of another program, and is more likely misspelt.
-fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
-    let known = |name: &str| BACKENDS.iter().any(|backend| backend.name == name);
-    let finding = |rule: &Rule| {
-        let name = rule.backends.iter().find(|name| !known(name))?;
-        let help = suggestion(name, "there are", BACKENDS.iter().map(|backend| backend.name));
-        let message = format!("there is no backend `{name}`: {help}");
-        Some(Lint { rule: rule.name.clone(), place: rule.place(), message })
-    };
-    rules.iter().filter_map(finding).collect()
-}
-
 fn find(selection: &Selection) -> Result<(), Fault> {
-    let backend = selection.on.open()?;
-    let wanted = pattern(&selection.glob)?;
-    let (rules, mut faults) = selection.rules.load_partly(&*backend)?;
-    if !rules.iter().any(|r| wanted.is_match(&r.name)) {
-        faults.push(no_rule(&selection.glob, &rules));
-        return Fault::all(faults);
-    }
-    let backends = [Compiler::on(backend, rules.clone())];
-    let mut found = lint(&rules);
-    found.extend(circles(&rules));
-    found.extend(unknown_backends(&rules));
-    found.extend(worth::lint(&rules, &backends).map_err(Error::from)?);
-    found.retain(|l| wanted.is_match(&l.rule));
+    let mut selected = selection.load()?;
+    let mut found = findings(&selected.rules, selected.backend.clone())?;
+    found.retain(|l| selected.wanted.is_match(&l.rule));
     let mut out = stdout().lock();
     match selection.format {
         Format::Json => {
@@ -200,14 +254,13 @@ fn find(selection: &Selection) -> Result<(), Fault> {
         }
         Format::Table => {
             for lint in &found {
-                writeln!(out, "{}", hanging(format!("{}: {}: {}", lint.place, lint.rule, lint.message), 4))?;
+                writeln!(out, "{}", finding(lint))?;
             }
-            let checked: Vec<&Rule> = rules.iter().filter(|r| wanted.is_match(&r.name)).collect();
-            writeln!(out, "{}; {}", account(&checked), several(found.len(), "finding"))?;
+            writeln!(out, "{}; {}", account(&selected.chosen()), several(found.len(), "finding"))?;
         }
     }
     if !found.is_empty() {
-        faults.insert(0, Fault::run(several(found.len(), "suspicious rule")));
+        selected.faults.insert(0, Fault::run(several(found.len(), "suspicious rule")));
     }
-    Fault::all(faults)
+    Fault::all(selected.faults)
 }

@@ -1,4 +1,4 @@
-//! `run`: continuations of prompts, embeddings of texts, masks and embeddings of images, or the outputs of a graph.
+//! `run`: continues prompts, embeds texts, computes masks and embeddings of images, or runs a graph.
 
 mod args;
 #[cfg_attr(not(feature = "vision"), path = "run/no_pictures.rs")]
@@ -7,7 +7,7 @@ mod picture;
 mod prompt;
 mod results;
 mod texts;
-mod verify;
+pub mod verify;
 mod vision;
 
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::{
 /// Runs the command.
 ///
 /// # Errors
-/// When the program cannot be compiled or run, or a file cannot be read or written.
+/// If the program cannot be compiled or run, or a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let prompt = args.prompt.prompt.iter().map(|text| ("--prompt".into(), Path::new(text)));
     files::read_stdin_once(args.job.reads().chain(args.inputs.reads()).chain(prompt))?;
@@ -38,7 +38,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         return run_language_model(args);
     }
     if let Some(flag) = args.prompt.given().next() {
-        let problem = format!("{flag}: {} is no language model", args.job.program.model.display());
+        let problem =
+            format!("{flag} does not apply to {}, which is not a language model", args.job.program.model.display());
         return Err(input(problem, "name a GGUF file, *.gguf"));
     }
     if args.job.program.vision().is_some() {
@@ -47,7 +48,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let for_images =
         [("--image", args.image.is_some()), ("--point", !args.points.is_empty()), ("--out", !args.results.is_empty())];
     if let Some((flag, _)) = for_images.iter().find(|(_, given)| *given) {
-        let problem = format!("{flag}: {} takes no images", args.job.program.model.display());
+        let problem = format!("{flag} does not apply to {}, which takes no images", args.job.program.model.display());
         return Err(input(problem, "sam does; the outputs of other models go where --output says"));
     }
     if args.texts.is_empty() {
@@ -72,11 +73,11 @@ fn run_language_model(args: &Args) -> Result<(), Fault> {
     let model = args.job.program.model.display();
     if !unfit.is_empty() {
         let help = "leave out the options of other models; a language model takes --prompt";
-        return Err(input(format!("{}: {model} is a language model", unfit.join(", ")), help));
+        return Err(input(format!("{} does not apply to {model}, which is a language model", unfit.join(", ")), help));
     }
     if args.prompt.prompt.is_none() {
         let help = "give a text, as in --prompt \"The capital of France is\"";
-        return Err(input(format!("{model} continues texts, and no --prompt was given"), help));
+        return Err(input(format!("{model} continues texts, but no --prompt was given"), help));
     }
     prompt::run(args)
 }
@@ -84,7 +85,7 @@ fn run_language_model(args: &Args) -> Result<(), Fault> {
 fn run_graph(args: &Args) -> Result<(), Fault> {
     if args.job.program.published().is_some() && args.inputs.files.is_empty() && !args.job.program.random {
         let help = "give at least one, as in --text \"hello\"; --random runs the graph on random token ids";
-        return Err(input(format!("{} embeds texts, and no --text was given", args.job.program.model.display()), help));
+        return Err(input(format!("{} embeds texts, but no --text was given", args.job.program.model.display()), help));
     }
     let compiler = args.job.compile.compiler_for(&args.job.program)?;
     let given = args.inputs.read()?;
@@ -97,7 +98,7 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
         return verify::run(args, &compiler, &graph, &params, &inputs);
     }
     let files = output_files(args, graph.outputs())?;
-    // What has no room here is refused before numbers are made for it.
+    // A program that is too large is refused before its random parameters are created.
     let bar = progress("compiling", None);
     let mut session = compiler.compile(&graph)?;
     drop(bar);

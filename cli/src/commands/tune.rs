@@ -5,20 +5,27 @@ mod plans;
 mod spread;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
+    fs,
     io::{self, Write, stdout},
     num::NonZeroUsize,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
 };
 
 use eutectic::{
-    Backend, Compiler, Dim, Graph, RuleSet, Setup,
+    Backend, Compiler, Dim, Graph, Setup,
     engine::{
-        backend::fit::{Fitted, Measured, median_off, off, rank_correlation},
+        backend::{
+            costs::MeasuredBy,
+            file_name,
+            fit::{Fitted, Freedom, Measured, median_off, off, rank_correlation},
+        },
         ir::{lang::Source, text},
     },
+    noise::{self, ThreadTimes},
+    tuned_costs,
 };
 use serde_json::json;
 
@@ -27,31 +34,43 @@ use self::{
     plans::Contest,
 };
 use crate::{
-    args::{BackendArg, LoadedRules, Precision, Rules, print_json, with_directories},
+    args::{BackendArg, Precision, Rules, named_programs, print_json},
+    calibration::described,
     fault::{Fault, input},
     files,
     format::Format,
+    interrupt::Interrupt,
     output::{self, OutputFile},
     program::ProgramArgs,
-    table::{seconds, several, table, thousands},
-    timing::progress,
+    table::{prose, seconds, several, table, thousands},
+    timing::Reported,
     values::shape,
 };
 
 const EXAMPLES: &str = "\
 Examples:
-  # a spread of kernels; takes a minute on an idle machine
-  eutectic tune --out costs.toml
-  # the kernels of a model of yours
+  # a spread of kernels, for all commands on this machine; takes a minute
+  eutectic tune
+  # the kernels of a model of yours, into a file
   eutectic tune model.onnx --out costs.toml
   # a run that is planned by what was measured
   eutectic bench model.onnx --costs costs.toml
+  # the costs that commands use, and how two files differ
+  eutectic costs
+  eutectic costs diff default costs.toml
   # on a GPU: each kernel as a part of a recorded run
   eutectic tune --backend cuda --also tf32,f16 --out gpu.toml
 
 Each coefficient is moved until predictions are as near to what was measured as can be; one that no kernel speaks of stays. Then, with \
 these costs, each program's plans are measured that are predicted to be the cheapest: the chosen one's regret is by what factor it takes \
-longer than the best of them. Tune on a machine that does nothing else.";
+longer than the best of them. Tune on a machine that does nothing else: where threads had to wait for a processor, nothing is written. \
+Ctrl-C ends with the kernels that were measured, once there are some of every kind; before, nothing is written.";
+
+/// The share of the spread that `--quick` measures, and its runs of each kernel.
+const QUICK_SHARE: usize = 6;
+const QUICK_ITERS: u32 = 4;
+/// The runs of each kernel otherwise.
+const ITERS: u32 = 12;
 
 /// Measures kernels on this machine and writes costs that predict them
 #[derive(clap::Args)]
@@ -63,12 +82,18 @@ pub struct Args {
     /// Binds a symbolic dimension of the files that have it to a number; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = shape)]
     shape: Vec<(String, Dim)>,
-    /// Where the costs are written
+    /// Where the costs are written [default: the file of this device in ~/.config/eutectic/costs, which all commands use]
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
-    /// Runs of each kernel; the fastest counts, because what else the machine does only adds
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
-    iters: u32,
+    out: Option<PathBuf>,
+    /// Measures a few kernels in about ten seconds
+    #[arg(long, conflicts_with = "models")]
+    quick: bool,
+    /// Writes the costs although other processes disturbed the measurement
+    #[arg(long)]
+    anyway: bool,
+    /// Runs of each kernel; the fastest counts, because what else the machine does only adds [default: 12; 4 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iters: Option<u32>,
     #[command(flatten)]
     on: BackendArg,
     #[command(flatten)]
@@ -81,143 +106,250 @@ pub struct Args {
     format: Format,
 }
 
+/// The kernels that were measured.
+#[derive(Default)]
+struct Sample {
+    measured: Vec<Measured>,
+    /// The program that each stems from, and its anchor.
+    groups: Vec<(usize, &'static str)>,
+    /// The share of the time in which threads waited for a processor; `None` where the system does not count it.
+    waiting: Option<f64>,
+    /// The programs that were measured, and all of them; where they differ, Ctrl-C stopped the measurement.
+    programs: [usize; 2],
+    /// The rounds that were measured in full.
+    rounds: usize,
+}
+
+impl Sample {
+    /// Returns which kernels are only predicted: those of every fourth group, so that none is like one that costs are fitted to. Where there
+    /// are fewer groups, every fourth kernel.
+    fn held_out(&self) -> Vec<bool> {
+        let mut groups: Vec<_> = self.groups.clone();
+        groups.sort_unstable();
+        groups.dedup();
+        let number = |group| groups.partition_point(|other| other < group);
+        let all = self.groups.iter().enumerate();
+        all.map(|(n, group)| (if groups.len() < 4 { n } else { number(group) }) % 4 == 3).collect()
+    }
+
+    /// Refuses a measurement that was stopped before any round was measured in full: costs that are fitted to some kinds of kernels only
+    /// would compare these with the others by unlike numbers.
+    fn is_sound(&self) -> Result<(), Fault> {
+        let [measured, all] = self.programs;
+        if measured == all || self.rounds > 0 {
+            return Ok(());
+        }
+        Err(Fault::run(format!(
+            "stopped, and nothing was written because the measurement is not complete: {measured} of {} so far; costs that are fitted to some \
+             kinds of kernels price these by other numbers than the rest; let it run longer, or try --quick",
+            several(all, "program")
+        )))
+    }
+
+    /// Returns the kernels that are held out, or the others.
+    fn part(&self, held_out: bool) -> Vec<Measured> {
+        let chosen = self.measured.iter().zip(self.held_out()).filter(|(_, is)| *is == held_out);
+        chosen.map(|(measured, _)| measured.clone()).collect()
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
-/// When a program cannot be compiled or run, or the file cannot be written.
+/// When a program cannot be compiled or run, other processes disturbed the measurement, or the file cannot be written.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let unwritable = |e: io::Error| output::unwritable(&args.out, e);
     let models = args.models.iter().map(|path| ("MODEL".to_string(), path.as_path()));
     files::read_stdin_once(models)?;
+    let backend = args.on.open()?;
+    let path = args.target(&*backend)?;
+    let unwritable = |e: io::Error| output::unwritable(&path, e);
     let json = ("--format json".into(), args.format == Format::Json);
-    output::one_on_stdout([("--out -".into(), output::is_standard(&args.out)), json])?;
+    output::one_on_stdout([("--out -".into(), output::is_standard(&path)), json])?;
     // Better now than after a minute. What is there stays until the new one is whole.
-    let mut file = OutputFile::new(&args.out).map_err(unwritable)?;
+    let mut file = OutputFile::new(&path).map_err(unwritable)?;
     let programs = args.programs()?;
-    let precisions: Vec<Precision> = [args.rules.precision].into_iter().chain(args.also.iter().copied()).collect();
-    let most = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut meter = Meter { iters: args.iters, known: HashMap::new() };
-    // With one thread and with all, where that makes a difference.
-    let mut described = BTreeSet::new();
-    let (mut kinds, mut measured) = (Vec::new(), Vec::new());
-    for threads in [most, 1] {
-        let backend = args.on.backend.open(&Setup { threads: NonZeroUsize::new(threads), ..Setup::default() })?;
-        if !described.insert(backend.describe()) {
-            continue;
-        }
-        let bar = progress("measuring kernels", Some((programs.len() * precisions.len()) as u64));
-        for &precision in &precisions {
-            let rules = Rules { precision, ..args.rules.clone() }.load(&*backend)?;
-            let compiler = Compiler::on(backend.clone(), rules);
-            for (program, graph) in &programs {
-                for Timed { kernel, seconds } in meter.run(&compiler, program, graph, threads)?.1 {
-                    kinds.push(kernel.kind().to_string());
-                    measured.push(Measured { kernel, threads, seconds });
-                }
-                bar.inc(1);
-            }
-        }
-    }
-    if measured.is_empty() {
+    let interrupt = Interrupt::listen();
+    let mut meter = Meter {
+        interrupt: interrupt.clone(),
+        iters: args.iters.unwrap_or(if args.quick { QUICK_ITERS } else { ITERS }),
+        known: HashMap::new(),
+    };
+    let sample = args.sample(&programs, &mut meter)?;
+    sample.is_sound()?;
+    if sample.measured.is_empty() {
         let problem = format!("--backend {}: none of the kernels has a time", args.on.backend.name);
         return Err(input(problem, "the device needs a clock, and programs at least one kernel"));
     }
-    let backend = args.on.open()?;
-    // Every fourth kernel is only predicted.
-    let is_held_out = |n: usize| n % 4 == 3;
-    let part = |held_out: bool| -> Vec<Measured> {
-        measured.iter().enumerate().filter(|(n, _)| is_held_out(*n) == held_out).map(|(_, m)| m.clone()).collect()
-    };
+    if sample.waiting.is_none() {
+        output::warn("this system does not count how long threads wait for a processor: tune when the machine is idle");
+    }
+    if let Some(remark) = noise::remark(sample.waiting).filter(|_| !args.anyway) {
+        return Err(Fault::run(format!(
+            "cannot fit costs because {remark}; tune when the machine is idle, or write them all the same with --anyway"
+        )));
+    }
     let none = || {
         let problem = format!("--backend {}: its costs have no coefficients to fit", backend.name());
         input(problem, "`eutectic devices` lists the backends")
     };
-    let fitted = backend.fit(&part(false)).ok_or_else(none)?;
-    let mut fitted_for: BTreeMap<usize, Arc<dyn Backend>> = BTreeMap::new();
-    let mut pairs = Vec::new();
-    for m in part(true) {
-        let by = match fitted_for.entry(m.threads) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                let (threads, costs) = (NonZeroUsize::new(m.threads), Some(fitted.file.clone()));
-                let setup = Setup { threads, costs, ..Setup::default() };
-                new.insert(args.on.backend.open(&setup)?)
-            }
-        };
-        pairs.push((by.cost(&m.kernel).seconds, m.seconds));
-    }
-    let fitted = backend.fit(&measured).ok_or_else(none)?;
-    let text = format!(
-        "# Fitted by `eutectic tune` to {} kernels, on {}.\n# What each is: the backend's own file in its folder costs/.\n\n{}",
-        measured.len(),
-        backend.describe(),
-        fitted.file,
-    );
-    file.write_all(text.as_bytes()).map_err(unwritable)?;
+    let pairs =
+        args.predicted(&backend.fit(&sample.part(false), Freedom::Each).ok_or_else(none)?, &sample.part(true))?;
+    let fitted = backend.fit(&sample.measured, Freedom::Each).ok_or_else(none)?;
+    file.write_all(described(&*backend, &fitted, sample.measured.len(), MeasuredBy::Tune).as_bytes())
+        .map_err(unwritable)?;
     file.done().map_err(unwritable)?;
-    if output::is_standard(&args.out) {
+    if output::is_standard(&path) {
         return Ok(());
     }
-    let backend = args.on.backend.open(&Setup { costs: Some(fitted.file.clone()), ..Setup::default() })?;
-    let bar = progress("measuring plans", Some((programs.len() * precisions.len()) as u64));
-    let mut contests = Vec::new();
-    for &precision in &precisions {
-        let rules = Rules { precision, ..args.rules.clone() };
-        for (program, graph) in &programs {
-            contests.extend(plans::contest(&backend, &rules, &mut meter, (program, graph), most)?);
-            bar.inc(1);
-        }
+    if interrupt.came() {
+        output::warn(&format!(
+            "the costs are fitted to the {} that were measured before Ctrl-C, of {} programs; how good plans are by them was not measured",
+            several(sample.measured.len(), "kernel"),
+            sample.programs[1],
+        ));
+        return args.print(&path, &fitted, &sample, &pairs, &[]);
     }
-    drop(bar);
-    args.print(&fitted, &kinds, &measured, &pairs, &contests)
+    let contests = args.contests(&programs, &fitted, &mut meter)?;
+    args.print(&path, &fitted, &sample, &pairs, &contests)
 }
 
 impl Args {
+    /// Returns the file that costs are written to: the given one, or that of the device.
+    fn target(&self, backend: &dyn Backend) -> Result<PathBuf, Fault> {
+        if let Some(path) = &self.out {
+            return Ok(path.clone());
+        }
+        let Some(folder) = tuned_costs() else {
+            return Err(input("cannot keep costs because the user has no home folder", "name a file: --out FILE"));
+        };
+        fs::create_dir_all(&folder).map_err(|e| output::unwritable(&folder, e))?;
+        Ok(folder.join(file_name(backend.name(), &backend.device())))
+    }
+
+    /// Measures the kernels of all programs, with one thread and with all, where that makes a difference. Each is measured once. Programs of
+    /// the spread are measured in rounds: the first has those of `--quick`, so that Ctrl-C after it leaves costs that are sound.
+    fn sample(&self, programs: &[(ProgramArgs, Graph)], meter: &mut Meter) -> Result<Sample, Fault> {
+        let mut sample = Sample::default();
+        let mut seen = HashSet::new();
+        let precisions = self.precisions();
+        let mut compilers: Vec<(usize, Vec<Compiler>)> = Vec::new();
+        let mut described = BTreeSet::new();
+        for threads in [all_threads(), 1] {
+            let backend = self.on.backend.open(&Setup { threads: NonZeroUsize::new(threads), ..Setup::default() })?;
+            if !described.insert(backend.describe()) {
+                continue;
+            }
+            let compiler = |precision: &Precision| {
+                let rules = Rules { precision: *precision, ..self.rules.clone() }.load(&*backend)?;
+                Ok(Compiler::from_arc(backend.clone(), rules))
+            };
+            compilers.push((threads, precisions.iter().map(compiler).collect::<Result<_, Fault>>()?));
+        }
+        let rounds = if self.models.is_empty() && !self.quick { QUICK_SHARE } else { 1 };
+        let start = ThreadTimes::now();
+        let mut bar = Reported::new("measuring kernels", programs.len() * precisions.len() * compilers.len());
+        let mut done = vec![0; programs.len()];
+        for round in 0..rounds {
+            for (threads, compilers) in &compilers {
+                for compiler in compilers {
+                    for (n, (program, graph)) in programs.iter().enumerate().skip(round).step_by(rounds) {
+                        for Timed { kernel, seconds } in meter.run(compiler, program, graph, *threads)?.1 {
+                            if seen.insert((*threads, kernel.clone())) {
+                                sample.groups.push((n, kernel.kind()));
+                                sample.measured.push(Measured { kernel, threads: *threads, seconds });
+                            }
+                        }
+                        done[n] += usize::from(!meter.interrupt.came());
+                        bar.step();
+                    }
+                }
+            }
+            sample.rounds += usize::from(!meter.interrupt.came());
+        }
+        sample.waiting = ThreadTimes::waiting(start);
+        let each = compilers.len() * precisions.len();
+        sample.programs = [done.iter().filter(|times| **times == each).count(), programs.len()];
+        Ok(sample)
+    }
+
+    /// Returns the predicted and the measured seconds of kernels, by costs that were fitted to others.
+    fn predicted(&self, fitted: &Fitted, held_out: &[Measured]) -> Result<Vec<(f64, f64)>, Fault> {
+        let mut backends: BTreeMap<usize, Arc<dyn Backend>> = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for m in held_out {
+            let by = match backends.entry(m.threads) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let (threads, costs) = (NonZeroUsize::new(m.threads), Some(fitted.file.clone()));
+                    new.insert(self.on.backend.open(&Setup { threads, costs, ..Setup::default() })?)
+                }
+            };
+            pairs.push((by.cost(&m.kernel).seconds, m.seconds));
+        }
+        Ok(pairs)
+    }
+
+    /// Measures the cheapest plans of all programs by the new costs.
+    fn contests(
+        &self,
+        programs: &[(ProgramArgs, Graph)],
+        fitted: &Fitted,
+        meter: &mut Meter,
+    ) -> Result<Vec<Contest>, Fault> {
+        let backend = self.on.backend.open(&Setup { costs: Some(fitted.file.clone()), ..Setup::default() })?;
+        let precisions = self.precisions();
+        let mut bar = Reported::new("measuring plans", programs.len() * precisions.len());
+        let mut contests = Vec::new();
+        for precision in precisions {
+            let rules = Rules { precision, ..self.rules.clone() };
+            for (program, graph) in programs {
+                let contest = plans::contest(&backend, &rules, meter, (program, graph), all_threads())?;
+                if meter.interrupt.came() {
+                    output::warn("stopped: the plans of some programs were not measured; the costs are written");
+                    return Ok(contests);
+                }
+                contests.extend(contest);
+                bar.step();
+            }
+        }
+        Ok(contests)
+    }
+
+    fn precisions(&self) -> Vec<Precision> {
+        [self.rules.precision].into_iter().chain(self.also.iter().copied()).collect()
+    }
+
     fn programs(&self) -> Result<Vec<(ProgramArgs, Graph)>, Fault> {
         if self.models.is_empty() {
+            let every = if self.quick { QUICK_SHARE } else { 1 };
             return spread::spread()
                 .iter()
+                .step_by(every)
                 .map(|text| Ok((ProgramArgs::random("tune".into()), parsed(text)?)))
                 .collect();
         }
-        let LoadedRules { rules, .. } = with_directories(RuleSet::default(), &self.rules.directories)?;
-        let mut unknown: Vec<&str> = self.shape.iter().map(|(name, _)| name.as_str()).collect();
-        let mut programs = Vec::new();
-        for model in &self.models {
-            let mut program = ProgramArgs::random(model.clone());
-            program.ops.get_or_init(|| rules.ops().clone());
-            if !self.shape.is_empty() && !program.is_built_in() {
-                let known = program.symbols()?;
-                program.shape = self.shape.iter().filter(|(name, _)| known.contains(name)).cloned().collect();
-                unknown.retain(|name| !known.iter().any(|known| known == name));
-            }
-            let graph = program.graph()?;
-            programs.push((program, graph));
-        }
-        match unknown.first() {
-            Some(name) => Err(input(format!("--shape {name}: no file has such a dimension"), "leave it out")),
-            None => Ok(programs),
-        }
+        named_programs(&self.models, &self.shape, &self.rules.own)
     }
 
     fn print(
         &self,
+        path: &Path,
         fitted: &Fitted,
-        kinds: &[String],
-        measured: &[Measured],
+        sample: &Sample,
         held_out: &[(f64, f64)],
         contests: &[Contest],
     ) -> Result<(), Fault> {
         let mut out = stdout().lock();
+        let measured = &sample.measured;
         let factor = |predicted: &[f64]| off(predicted.iter().copied().zip(measured.iter().map(|m| m.seconds))).exp();
         let (before, after) = (factor(&fitted.before), factor(&fitted.after));
         let (order, median) = (rank_correlation(held_out), median_off(held_out));
         let predictions = fitted.before.iter().zip(&fitted.after);
-        let all = kinds.iter().zip(measured).zip(predictions);
+        let all = measured.iter().zip(predictions);
         if self.format == Format::Json {
             let kernels: Vec<_> = all
-                .map(|((kind, m), (before, after))| {
-                    json!({ "kernel": kind, "threads": m.threads, "domain": m.kernel.body.domain, "measured": m.seconds,
+                .map(|(m, (before, after))| {
+                    json!({ "kernel": m.kernel.kind(), "threads": m.threads, "domain": m.kernel.body.domain, "measured": m.seconds,
                             "before": before, "after": after })
                 })
                 .collect();
@@ -230,10 +362,10 @@ impl Args {
             );
         }
         let mut rows = table(&["kernel", ">domain", ">threads", ">measured", ">before", ">after"]);
-        for ((kind, m), (before, after)) in all {
+        for (m, (before, after)) in all {
             let domain: Vec<String> = m.kernel.body.domain.iter().map(usize::to_string).collect();
             rows.add_row([
-                kind.clone(),
+                m.kernel.kind().into(),
                 domain.join(" "),
                 m.threads.to_string(),
                 seconds(m.seconds),
@@ -242,21 +374,26 @@ impl Args {
             ]);
         }
         writeln!(out, "{rows}")?;
-        writeln!(
-            out,
+        let text = format!(
             "{}: predictions were off by a factor of {before:.2}, and are by {after:.2}; the costs are in {}",
             several(measured.len(), "kernel"),
-            self.out.display()
-        )?;
+            path.display()
+        );
+        writeln!(out, "{}", prose(text))?;
         if !held_out.is_empty() {
-            writeln!(
-                out,
+            let text = format!(
                 "{} of them, predicted by costs that were fitted to the others: rank correlation {order:.3}, half are off by at most {median:.2}",
                 thousands(held_out.len())
-            )?;
+            );
+            writeln!(out, "{}", prose(text))?;
         }
         plans::print(contests, &mut out)
     }
+}
+
+/// How many threads the process may use.
+fn all_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 fn parsed(program: &str) -> Result<Graph, Fault> {

@@ -1,14 +1,15 @@
-//! `rules why`: where a rule fires on a program, and where it nearly does and what it lacks there.
+//! `rules why`: the positions of a program where a rule fires, and those where it almost does, with the reasons.
 
 use std::io::{Write, stdout};
 
 use eutectic::{
-    Compiler, Error, Graph, Planned,
+    Compiler, Error, ForcedPlan, Graph, NotForced, Planned,
     engine::rewrites::{Choice, NearMiss, Why},
     report::applied,
 };
 use serde_json::{Value, json};
 
+use super::opt::force::{beside, reason};
 use crate::{
     args::{CommonArgs, no_rule, pattern, print_json},
     fault::{Fault, in_one_line},
@@ -17,15 +18,15 @@ use crate::{
     table::{faint, hanging, heading, several},
 };
 
-/// Which rule, on which program.
+/// The rule and the program.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The rules of that name
+    /// Rules of this name or glob
     #[arg(value_name = "RULE|GLOB")]
     rule: String,
     #[command(flatten)]
     job: CommonArgs,
-    /// Most near misses of a rule that are shown
+    /// The largest number of near misses to show for each rule
     #[arg(help_heading = None, long, value_name = "N", default_value_t = 5)]
     most: usize,
 }
@@ -33,7 +34,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When no rule has such a name, or the program cannot be rewritten.
+/// If no rule has such a name, or the program cannot be rewritten.
 pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     let wanted = pattern(&args.rule)?;
@@ -44,7 +45,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     if found.is_empty() {
         return Err(no_rule(&args.rule, compiler.rules()));
     }
-    // That a program has no plan is no reason to say nothing of its rules.
+    // A program without a plan can still be explained.
     let planned = compiler.plan(&graph).ok();
     let kernels = planned.as_ref().map(kernels).unwrap_or_default();
     let worth = |why: &Why| -> Result<Worth, Fault> {
@@ -53,7 +54,13 @@ pub fn run(args: &Args) -> Result<(), Fault> {
             Some(planned) if why.statistics.changes > 0 => Some(args.without(&why.rule, &compiler, &graph, planned)?),
             _ => None,
         };
-        Ok(Worth { uses, kernels: kernels.len(), without })
+        let with = match &planned {
+            Some(planned) if why.statistics.changes > 0 && uses == 0 => {
+                Some((compiler.forced(planned, |name| name == &*why.rule), planned.seconds()))
+            }
+            _ => None,
+        };
+        Ok(Worth { uses, kernels: kernels.len(), without, with })
     };
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
@@ -68,21 +75,24 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a rule that changes the e-graph means to the plan.
+/// The effect of a rule, which changes the e-graph, on the plan.
 struct Worth {
-    /// Kernels that come of it.
+    /// The number of kernels that the rule led to.
     uses: usize,
-    /// All kernels, repeated blocks once.
+    /// The number of kernels. Repeated blocks count once.
     kernels: usize,
     /// The plan without the rule.
     without: Option<Without>,
+    /// If no kernel comes of it, the cheapest plan with one, and the predicted seconds of the chosen plan.
+    with: Option<(Result<ForcedPlan, NotForced>, f64)>,
 }
 
-/// What `ablate` says of a rule: other rules may start from what it makes, so that no kernel comes of it and all is worse without.
+/// The plan without a rule, as `ablate` computes it. A rule can matter although it leads to no kernel, because other
+/// rules start from its results.
 enum Without {
-    /// There is none, and why.
+    /// There is no plan, for this reason.
     Nothing(String),
-    /// Predicted seconds as a multiple of those with the rule, and kernels more.
+    /// The predicted time as a multiple of that with the rule, and the increase in the number of kernels.
     Plan(f64, i64),
 }
 
@@ -106,7 +116,7 @@ impl Args {
 }
 
 impl Worth {
-    /// How much another plan without the rule is, where it is another.
+    /// Describes the loss without the rule, if the plan changes.
     fn lost(&self) -> Option<String> {
         match self.without.as_ref()? {
             Without::Nothing(why) => Some(format!("without it there is no program: {why}")),
@@ -117,10 +127,21 @@ impl Worth {
         }
     }
 
+    /// Returns the price of the cheapest plan with a kernel of the rule, or why there is none.
+    fn price(&self) -> String {
+        match &self.with {
+            Some((Ok(plan), chosen)) => format!("; the cheapest plan with it is {}", beside(plan.seconds, *chosen)),
+            Some((Err(why), _)) => format!(", because {}", reason(why)),
+            None => ": others cost less".into(),
+        }
+    }
+
     fn text(&self) -> String {
         match (self.uses, self.lost()) {
-            (0, None) => "no kernel of the plan comes of it: others cost less".into(),
-            (0, Some(lost)) => format!("the plan's kernels are made by other rules, which start from it: {lost}"),
+            (0, None) => format!("no kernel of the plan comes of it{}", self.price()),
+            (0, Some(lost)) => {
+                format!("the plan's kernels are made by other rules, which start from it: {lost}")
+            }
             (n, lost) => {
                 let lost = lost.unwrap_or_else(|| "without it others make as good ones".into());
                 format!("{n} of the plan's {} come of it; {lost}", several(self.kernels, "kernel"))
@@ -129,7 +150,7 @@ impl Worth {
     }
 }
 
-/// The rules that led to each kernel; repeated blocks once.
+/// Returns the rules that led to each kernel; repeated blocks once.
 fn kernels(planned: &Planned) -> Vec<Vec<&str>> {
     let kernels = |block: usize| (0..planned.blocks[block].searched.priced.kernels.len()).map(move |k| (block, k));
     let all = (0..planned.blocks.len()).flat_map(kernels);
@@ -139,7 +160,7 @@ fn kernels(planned: &Planned) -> Vec<Vec<&str>> {
 fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<(), Fault> {
     let statistics = &why.statistics;
     let mut line = |text: String, indent| writeln!(out, "{}", hanging(text, indent));
-    match (statistics.matches, why.idle) {
+    match (statistics.matches, &why.idle) {
         (0, Some(idle)) => line(format!("  is not tried: {idle}"), 4)?,
         (0, None) => line("  does not match".into(), 4)?,
         (matches, Some(idle)) => line(format!("  {}, without effect: {idle}", several(matches, "match")), 4)?,
@@ -166,10 +187,10 @@ fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<
     Ok(writeln!(out)?)
 }
 
-/// What is shown of a part of a rule.
+/// The largest length of a rule's part that is shown.
 const LONGEST: usize = 100;
 
-/// The start of a part that is long: where it stands is said beside it.
+/// Returns the start of a long part. Its position is printed next to it.
 fn shortened(part: &str) -> String {
     match part.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} …", &part[..end]),
@@ -177,7 +198,7 @@ fn shortened(part: &str) -> String {
     }
 }
 
-/// The first place of a near miss, and how many there are.
+/// Returns the first position of a near miss, and the number of positions.
 fn places(miss: &NearMiss) -> String {
     let first = miss.origins.first().map_or(String::new(), |origin| format!("in {origin}"));
     match miss.origins.len() {
@@ -200,6 +221,10 @@ fn to_json(why: &Why, worth: &Worth) -> Value {
         "without_it": worth.without.as_ref().map(|without| match without {
             Without::Nothing(why) => json!({ "needed": why }),
             Without::Plan(ratio, more) => json!({ "predicted_ratio": ratio, "more_kernels": more }),
+        }),
+        "with_it": worth.with.as_ref().map(|(forced, chosen)| match forced {
+            Ok(plan) => json!({ "predicted_s": plan.seconds, "chosen_s": chosen, "predicted_ratio": plan.seconds / chosen }),
+            Err(why) => json!({ "impossible": reason(why) }),
         }),
         "misses": why.misses.iter().map(miss).collect::<Vec<_>>(),
     })

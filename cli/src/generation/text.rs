@@ -1,4 +1,4 @@
-//! Generations: their options, and how they are printed.
+//! Generates and prints text.
 
 use std::{
     io::{Write, stdout},
@@ -19,7 +19,7 @@ use crate::{
     format::Format,
 };
 
-/// How many tokens are generated at most where no number is given.
+/// The default limit on generated tokens.
 const MAX_TOKENS: usize = 256;
 
 /// Returns the type of the cache.
@@ -34,13 +34,13 @@ pub fn cache(given: Option<Cache>) -> CacheType {
 /// Returns the options of a generation.
 ///
 /// # Errors
-/// When they have no meaning together.
+/// If they contradict each other.
 pub fn options(given: &GenerationArgs, seed: u64) -> Result<GenerateOptions, Fault> {
     let temperature = given.temperature.unwrap_or(0.0);
     if temperature == 0.0
         && let Some(flag) = given.of_random_choice().next()
     {
-        let problem = format!("{flag}: the likeliest token is chosen, and no other takes part");
+        let problem = format!("{flag} has no effect at temperature 0, which always chooses the most likely token");
         return Err(input(problem, "add --temperature with a number above 0, as in --temperature 0.8"));
     }
     let sampling = Sampling {
@@ -53,7 +53,7 @@ pub fn options(given: &GenerationArgs, seed: u64) -> Result<GenerateOptions, Fau
     };
     let problems = sampling.problems();
     if !problems.is_empty() {
-        return Err(input(problems.join("; "), "`eutectic run --help` says what each of them means"));
+        return Err(input(problems.join("; "), "`eutectic run --help` explains each option"));
     }
     Ok(GenerateOptions { max_tokens: given.max_tokens.unwrap_or(MAX_TOKENS), sampling })
 }
@@ -61,15 +61,15 @@ pub fn options(given: &GenerationArgs, seed: u64) -> Result<GenerateOptions, Fau
 /// Opens a language model.
 ///
 /// # Errors
-/// When the file is no language model that can be built.
+/// If the file is not a supported language model.
 pub fn open(path: &Path) -> Result<LanguageModel, Fault> {
-    LanguageModel::open(path).map_err(|error| input(error, "name a GGUF file of a language model that is whole"))
+    LanguageModel::open(path).map_err(|error| input(error, "name a complete GGUF file of a language model"))
 }
 
-/// Continues a prompt, and prints the text as it comes, or JSON at the end.
+/// Continues a prompt. Prints the text as it is generated, or JSON at the end.
 ///
 /// # Errors
-/// When the model cannot run, or stdout cannot be written.
+/// If the model cannot run, or stdout cannot be written.
 pub fn print(
     generator: &mut Generator,
     prompt: &[u32],

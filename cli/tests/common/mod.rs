@@ -1,12 +1,20 @@
-//! Runs the command and looks at what it says.
+//! Runs the command and checks its output.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::{ffi::OsStr, path::PathBuf, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
 
-/// What a run gave.
+use eutectic::{Listed, Setup, engine::backend::file_name};
+
+/// The result of a run.
 pub struct Run {
-    /// The exit code; `None` where a signal ended it.
+    /// The exit code, or `None` if a signal ended the run.
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,
@@ -14,27 +22,48 @@ pub struct Run {
     pub err: String,
 }
 
+/// Returns the home folder of a user whose costs are the backend's own: the file of this device states none, so that nothing is
+/// calibrated.
+pub fn home() -> &'static Path {
+    static HOME: OnceLock<PathBuf> = OnceLock::new();
+    HOME.get_or_init(|| {
+        let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("home");
+        let folder = home.join(".config/eutectic/costs");
+        let cpu = Listed::named("cpu").and_then(|cpu| cpu.open(&Setup::default())).expect("the processor is there");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join(file_name("cpu", &cpu.device())), "").expect("it is written");
+        home
+    })
+}
+
+/// Returns the command, for the user of [`home`].
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_eutectic"));
+    command.env("HOME", home());
+    command
+}
+
 /// Runs `eutectic` with these arguments.
 pub fn eutectic<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Run {
-    Run::of(Command::new(env!("CARGO_BIN_EXE_eutectic")).args(args))
+    Run::of(command().args(args))
 }
 
 impl Run {
-    /// What a command gives.
+    /// Runs a command and returns its result.
     pub fn of(command: &mut Command) -> Run {
         let output = command.output().expect("it starts");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
         Run { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// The output of a run that went well.
+    /// Returns the output of a successful run.
     #[track_caller]
     pub fn good(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.err);
         self.out
     }
 
-    /// Asserts that the run ended with exit code 2 and an error, not a panic, that says all of these.
+    /// Asserts that the run ended with exit code 2, and an error without a panic that contains all of these texts.
     #[track_caller]
     pub fn refused(self, says: &[&str]) {
         assert_eq!(self.code, Some(2), "stdout: {}\nstderr: {}", self.out, self.err);
@@ -45,24 +74,24 @@ impl Run {
     }
 }
 
-/// A directory with files in it.
+/// A temporary directory.
 pub struct Dir(tempfile::TempDir);
 
 impl Dir {
-    /// An empty one.
+    /// Creates an empty directory.
     pub fn new() -> Dir {
         Dir(tempfile::tempdir().expect("a directory"))
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file and returns its path.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("it has a parent")).expect("a directory");
-        std::fs::write(&path, content).expect("it is written");
+        fs::create_dir_all(path.parent().expect("it has a parent")).expect("a directory");
+        fs::write(&path, content).expect("it is written");
         path
     }
 
-    /// The path of a name in it.
+    /// Returns the path of a file in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }

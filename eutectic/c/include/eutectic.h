@@ -11,9 +11,9 @@
  *     eutectic_results *results = eutectic_run(model, &x, 1, &error);
  *     const eutectic_tensor *y = eutectic_results_get(results, 0);
  *
- * Link with -leutectic_c. Handles are opaque and belong to the caller, who frees each once; NULL may be freed. A function with an `error`
- * returns NULL where it fails, and sets `*error` to a message in UTF-8 that the caller frees with eutectic_string_free; `error` may be NULL.
- * A model runs once at a time: use it from one thread, or lock it. Different models run at the same time.
+ * Link with -leutectic_c. Handles are opaque and belong to the caller, who frees each once; NULL may be freed. If a function with an
+ * `error` fails, it returns NULL and sets `*error` to a message in UTF-8, which the caller frees with eutectic_string_free; `error` may be NULL.
+ * A model has one run at a time: use it from one thread, or lock it. Different models can run at the same time.
  */
 #ifndef EUTECTIC_H
 #define EUTECTIC_H
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* Element types. A truth value is a byte, 0 or 1. */
+/* Element types. A Boolean is a byte, 0 or 1. */
 typedef enum {
     EUTECTIC_BOOL = 0,
     EUTECTIC_I8 = 1,
@@ -48,7 +48,7 @@ typedef struct {
     const char *name;
     int32_t dtype; /* an eutectic_dtype */
     size_t rank;
-    const int64_t *dims; /* `rank` numbers; -1 for an extent that each run decides, in a description */
+    const int64_t *dims; /* `rank` numbers; -1 for a run-time extent, in a description */
     const void *data;    /* NULL in a description */
     size_t bytes;        /* of `data` */
 } eutectic_tensor;
@@ -69,7 +69,7 @@ void eutectic_options_free(eutectic_options *options);
 void eutectic_options_set_backend(eutectic_options *options, const char *name);
 /* Sets the number of threads; 0 for as many as there are cores. */
 void eutectic_options_set_threads(eutectic_options *options, size_t threads);
-/* Gives a dimension that the model leaves open a length, or two bounds between which each run decides. */
+/* Sets the length of an open dimension. If the bounds differ, each run has a length within them. */
 void eutectic_options_set_dim(eutectic_options *options, const char *name, int64_t at_least, int64_t at_most);
 
 /* Opens NAME.onnx, or a graph in text form, and compiles it. `options` may be NULL; they are read, not kept. */
@@ -88,7 +88,7 @@ void eutectic_results_free(eutectic_results *results);
 /* Returns an output by its place in the model; it lives as long as the results; NULL beyond the last one. */
 const eutectic_tensor *eutectic_results_get(const eutectic_results *results, size_t at);
 
-/* Sets the states, which a model keeps from run to run, to zeros. Returns 1, or 0 where it fails. */
+/* Sets the states, which persist between runs, to zeros. Returns 1, or 0 if it fails. */
 int eutectic_clear_states(eutectic_model *model, char **error);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
-//! The C interface: `include/eutectic.h` says what each function does and who owns what.
+//! The C interface. `include/eutectic.h` documents each function and the ownership of its handles.
 //!
-//! Each handle is a box. A panic, which is a defect of the engine, becomes an error as well: none may pass into C.
+//! A handle is a pointer to a box. A panic, which is a defect of the engine, is also returned as an error, because it
+//! must not unwind into C.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +11,7 @@ use std::{
     ptr, slice,
 };
 
-use eutectic::{Compiler, DType, Dim, Listed, Model, ModelFile, Setup, Tensor, Type, packs};
+use eutectic::{Compiler, DType, Dim, Listed, Model, ModelFile, Setup, Tensor, Type, packs, tuned_costs};
 
 /// The number of each element type in the header.
 const DTYPES: [(DType, i32); 12] = [
@@ -27,7 +28,7 @@ const DTYPES: [(DType, i32); 12] = [
     (DType::F8E5M2, 10),
     (DType::F8E4M3, 11),
 ];
-/// The number of an element type that the header does not have.
+/// The number for element types that the header does not have.
 const OTHER: i32 = -1;
 
 /// A tensor of the caller, or a description: `eutectic_tensor` of the header.
@@ -41,24 +42,24 @@ pub struct CTensor {
     bytes: usize,
 }
 
-/// Holds the options of a model.
+/// The options of a model.
 #[derive(Default)]
 pub struct COptions {
     backend: Option<String>,
     threads: Option<NonZeroUsize>,
     dims: BTreeMap<String, (i64, i64)>,
-    /// The first mistake of a setter, which opening a model tells.
+    /// The first error of a setter. It is reported when a model is opened.
     mistake: Option<String>,
 }
 
-/// Holds a model with the descriptions of its inputs and outputs.
+/// A model, with descriptions of its inputs and outputs.
 pub struct CModel {
     model: Model,
     inputs: Described,
     outputs: Described,
 }
 
-/// Holds the outputs of a run.
+/// The outputs of a run.
 pub struct CResults {
     described: Described,
     _tensors: Vec<Tensor>,
@@ -76,7 +77,7 @@ impl Described {
         let mut described = Described { tensors: Vec::new(), _names: Vec::new(), _dims: Vec::new() };
         for (name, dtype, dims, data, bytes) in of {
             let number = DTYPES.iter().find(|(known, _)| *known == dtype).map_or(OTHER, |(_, number)| *number);
-            // A name with a zero byte has none in C.
+            // A name that contains a zero byte cannot be a C string.
             let name = CString::new(name).unwrap_or_default();
             let tensor =
                 CTensor { name: name.as_ptr(), dtype: number, rank: dims.len(), dims: dims.as_ptr(), data, bytes };
@@ -87,7 +88,7 @@ impl Described {
         described
     }
 
-    /// Describes the ports of a program. An extent of a run is −1.
+    /// Describes the ports of a program. A run-time extent is −1.
     fn ports(ports: &[(String, Type)]) -> Described {
         Described::new(ports.iter().filter_map(|(name, ty)| {
             let (dtype, shape) = ty.as_tensor()?;
@@ -101,7 +102,7 @@ impl Described {
     }
 }
 
-/// Runs what may fail; tells the error, if there is room for it.
+/// Runs a fallible function, and stores its error if there is room for it.
 ///
 /// # Safety
 /// `error` is null, or points to a place for a pointer.
@@ -109,7 +110,7 @@ unsafe fn told<T>(error: *mut *mut c_char, run: impl FnOnce() -> Result<T, Strin
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        Err(format!("cannot go on because the engine has a defect: {text}; report it, with the model"))
+        Err(format!("cannot continue because of a defect of the engine: {text}; report it, with the model"))
     });
     match result {
         Ok(value) => Some(value),
@@ -135,7 +136,7 @@ unsafe fn string(what: &str, text: *const c_char) -> Result<String, String> {
     text.to_str().map(ToString::to_string).map_err(|_| format!("cannot read {what} because it is not UTF-8"))
 }
 
-/// Changes options; a mistake is kept until a model is opened.
+/// Changes options. An error is kept until a model is opened.
 ///
 /// # Safety
 /// `options` is null, or a handle of this library.
@@ -157,16 +158,16 @@ pub extern "C" fn eutectic_version() -> *const c_char {
 /// Frees a message.
 ///
 /// # Safety
-/// `string` is null, or a message of this library that was not freed.
+/// `string` is null, or a message of this library that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_string_free(string: *mut c_char) {
     if !string.is_null() {
-        // SAFETY: the caller promises that it is one of `told`.
+        // SAFETY: the caller promises that `told` created it.
         drop(unsafe { CString::from_raw(string) });
     }
 }
 
-/// Makes options.
+/// Creates options.
 #[unsafe(no_mangle)]
 pub extern "C" fn eutectic_options_new() -> *mut COptions {
     Box::into_raw(Box::default())
@@ -175,7 +176,7 @@ pub extern "C" fn eutectic_options_new() -> *mut COptions {
 /// Frees options.
 ///
 /// # Safety
-/// `options` is null, or a handle that was not freed.
+/// `options` is null, or a handle that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_options_free(options: *mut COptions) {
     // SAFETY: passed on from the caller.
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn eutectic_options_free(options: *mut COptions) {
 }
 
 /// # Safety
-/// `handle` is null, or a box that was not freed.
+/// `handle` is null, or a box that has not been freed.
 unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: passed on from the caller.
@@ -221,7 +222,7 @@ pub unsafe extern "C" fn eutectic_options_set_threads(options: *mut COptions, th
     }
 }
 
-/// Gives a dimension its length, or bounds.
+/// Sets the length of a dimension, or its bounds.
 ///
 /// # Safety
 /// `options` is a handle; `name` is a string that ends with a zero byte.
@@ -232,7 +233,9 @@ pub unsafe extern "C" fn eutectic_options_set_dim(options: *mut COptions, name: 
         set(options, |options| {
             let name = string("the name of a dimension", name)?;
             if !(0..=most).contains(&least) {
-                return Err(format!("cannot make `{name}` {least} to {most}; give a length, or two in order"));
+                return Err(format!(
+                    "cannot set `{name}` to {least} to {most} because these are not bounds; give a length, or two in ascending order"
+                ));
             }
             options.dims.insert(name, (least, most));
             Ok(())
@@ -266,7 +269,7 @@ fn opened(path: &str, options: &COptions) -> Result<CModel, String> {
         return Err(mistake.clone());
     }
     let text = |e: eutectic::Error| e.to_string();
-    let setup = Setup { threads: options.threads, ..Setup::default() };
+    let setup = Setup { threads: options.threads, tuned: tuned_costs(), ..Setup::default() };
     let backend = Listed::named(options.backend.as_deref().unwrap_or("cpu")).and_then(|listed| listed.open(&setup));
     let backend = backend.map_err(text)?;
     let rules = packs(&*backend).map_err(text)?;
@@ -274,7 +277,7 @@ fn opened(path: &str, options: &COptions) -> Result<CModel, String> {
         true => file.dim(name, *least),
         false => file.dim_between(name, *least, *most),
     });
-    let model = file.open(&Compiler::on(backend, rules)).map_err(|e| e.to_string())?;
+    let model = file.open(&Compiler::from_arc(backend, rules)).map_err(|e| e.to_string())?;
     let (inputs, outputs) = (Described::ports(model.inputs()), Described::ports(model.outputs()));
     Ok(CModel { model, inputs, outputs })
 }
@@ -282,7 +285,7 @@ fn opened(path: &str, options: &COptions) -> Result<CModel, String> {
 /// Frees a model.
 ///
 /// # Safety
-/// `model` is null, or a handle that was not freed.
+/// `model` is null, or a handle that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_model_free(model: *mut CModel) {
     // SAFETY: passed on from the caller.
@@ -332,8 +335,8 @@ pub unsafe extern "C" fn eutectic_output(model: *const CModel, at: usize) -> *co
 /// Runs a model once.
 ///
 /// # Safety
-/// `model` is a handle that no other thread uses meanwhile; there are `count` inputs, whose names, dims and data are there; `error` is null or
-/// a place for a pointer.
+/// `model` is a handle that no other thread uses at the same time. There are `count` inputs with valid names, dims and
+/// data. `error` is null or points to space for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_run(
     model: *mut CModel,
@@ -358,13 +361,14 @@ pub unsafe extern "C" fn eutectic_run(
 /// Copies a tensor of the caller.
 ///
 /// # Safety
-/// Its name, dims and data are there.
+/// Its name, dims and data are valid, or null.
 unsafe fn given(input: &CTensor) -> Result<(String, Tensor), String> {
     // SAFETY: passed on from the caller.
     let name = unsafe { string("the name of an input", input.name) }?;
-    let fails = |why: &str| format!("cannot take `{name}` because {why}");
+    let fails = |why: &str| format!("cannot use the input `{name}` because {why}");
     let dtype = DTYPES.iter().find(|(_, number)| *number == input.dtype).map(|(dtype, _)| *dtype);
-    let dtype = dtype.ok_or_else(|| fails(&format!("{} is no element type; see eutectic_dtype", input.dtype)))?;
+    let dtype = dtype
+        .ok_or_else(|| fails(&format!("{} is not the number of an element type; see eutectic_dtype", input.dtype)))?;
     if input.rank > 0 && input.dims.is_null() || input.bytes > 0 && input.data.is_null() {
         return Err(fails("its dims or its data are NULL; pass both"));
     }
@@ -390,7 +394,7 @@ fn results(ports: &[(String, Type)], tensors: Vec<Tensor>) -> CResults {
 /// Frees the results of a run.
 ///
 /// # Safety
-/// `results` is null, or a handle that was not freed.
+/// `results` is null, or a handle that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_results_free(results: *mut CResults) {
     // SAFETY: passed on from the caller.
@@ -410,7 +414,7 @@ pub unsafe extern "C" fn eutectic_results_get(results: *const CResults, at: usiz
 /// Sets the states to zeros.
 ///
 /// # Safety
-/// `model` is a handle that no other thread uses meanwhile; `error` is null or a place for a pointer.
+/// `model` is a handle that no other thread uses at the same time. `error` is null or points to space for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_clear_states(model: *mut CModel, error: *mut *mut c_char) -> c_int {
     // SAFETY: passed on from the caller.

@@ -1,4 +1,4 @@
-//! Finds the rules and the first kernel that make a program's result another.
+//! Finds the rules, or the first kernel, that make a program's result differ.
 
 use std::collections::BTreeSet;
 
@@ -17,54 +17,54 @@ use super::{
 };
 use crate::{Compiler, Error, Planned, compile::bound, extract, units::PlanUnits};
 
-/// The most bytes of stored values that are looked at in one run.
+/// The largest number of bytes of stored values that one run copies.
 const MOST_BYTES: usize = 1 << 29;
-/// The most sets of rules that are looked for: each of them makes the result wrong by itself.
+/// The largest number of rule sets to report. Each of them alone makes the result wrong.
 const MOST_SETS: usize = 4;
 
-/// Why a result is not that of the program as written.
+/// The cause of a result that differs from that of the program as written.
 #[derive(Clone, Debug)]
 pub struct Blame {
-    /// Which part of the engine is at fault.
+    /// The part of the engine that is at fault.
     pub cause: Cause,
-    /// The first kernel, in the order of a run, that stores something else than the program as written has there.
+    /// The first kernel of a run that stores another value than the program as written.
     pub kernel: Option<BlamedKernel>,
 }
 
-/// Which part of the engine is at fault.
+/// The part of the engine that is at fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
-    /// Rules: without all of these sets the result is right, and with one of them it is not. A rule of a set shows only together with
-    /// the others of that set.
+    /// Rules. Without all of these sets the result is right, and with any of them it is wrong. Each rule of a set is
+    /// necessary for its effect.
     Rules(Vec<Vec<String>>),
-    /// No rule: the program that rules made of it is right, and kernels compute something else.
+    /// Kernels. The program after rewriting is right, but kernels compute something else.
     Kernels,
-    /// It could not be told, and why.
+    /// The cause could not be found, for this reason.
     Unknown(String),
 }
 
-/// A kernel that stores something else than the program as written has there.
+/// A kernel that stores another value than the program as written.
 #[derive(Clone, Debug)]
 pub struct BlamedKernel {
     /// The step of a run.
     pub step: usize,
-    /// The call of a block that it belongs to, and the kernel of that block's plan.
+    /// The call of a block that the kernel belongs to.
     pub call: usize,
-    /// See `call`.
+    /// The kernel of that block's plan.
     pub kernel: usize,
-    /// How often it has run before, in a loop.
+    /// The number of earlier runs of this kernel, in a loop.
     pub time: usize,
     /// The op of the program whose value is stored.
     pub op: String,
-    /// The part of the model that the op is of.
+    /// The part of the model that the op belongs to.
     pub origin: Origin,
     /// The type of the value.
     pub ty: Type,
-    /// Where it differs most.
+    /// The largest difference.
     pub difference: Difference,
 }
 
-/// A program whose result is not what it should be.
+/// A program with a wrong result.
 pub(crate) struct Suspect<'a> {
     pub compiler: &'a Compiler,
     pub graph: &'a Graph,
@@ -80,7 +80,7 @@ impl Suspect<'_> {
     /// Finds the rules or the kernel at fault.
     ///
     /// # Errors
-    /// When the program as written cannot be computed part by part.
+    /// If the parts of the program as written cannot be computed separately.
     pub fn blame(&self, reference: &mut Reference) -> Result<Blame, Error> {
         let kernel = self.first_kernel(reference)?;
         let cause = if self.rewritten_is_right(reference) { Cause::Kernels } else { self.rules()? };
@@ -95,7 +95,8 @@ impl Suspect<'_> {
         results.iter().zip(self.want).all(|(got, want)| compare(got, want, self.tolerance).is_right())
     }
 
-    /// Returns whether the program that rules made of each block, computed op by op, gives the results of the block as written.
+    /// Returns whether the rewritten program of each block, computed op by op, gives the results of the block as
+    /// written.
     fn rewritten_is_right(&self, reference: &mut Reference) -> bool {
         let blocks = &self.planned.blocks;
         let mut right = true;
@@ -113,7 +114,7 @@ impl Suspect<'_> {
         walked.is_ok() && right
     }
 
-    /// Follows the program as written, call by call.
+    /// Visits the calls of the program as written.
     fn walk(&self, visit: &mut Visitor<'_>) -> Result<(), Error> {
         let graph = bound(self.graph)?;
         let units = PlanUnits::of(&graph)?;
@@ -121,7 +122,7 @@ impl Suspect<'_> {
         Walk::new(&units, &parts, self.given, visit).run()
     }
 
-    /// Finds the first step that stores something else than the program as written has there.
+    /// Finds the first step that stores another value than the program as written.
     fn first_kernel(&self, reference: &mut Reference) -> Result<Option<BlamedKernel>, Error> {
         let stored = probe::stored_values(self.planned)?;
         let bytes = |of: &StoredValue| self.ty(of).bytes();
@@ -172,7 +173,7 @@ impl Suspect<'_> {
         Ok(first)
     }
 
-    /// The kernel, if what it stores is not what some node of its class has in the program as written.
+    /// Returns the kernel if its value differs from that of every node of its class in the program as written.
     fn differs(
         &self,
         of: &StoredValue,
@@ -200,7 +201,7 @@ impl Suspect<'_> {
         })
     }
 
-    /// Finds the rules without which the result is right.
+    /// Finds the rules that make the result wrong.
     fn rules(&self) -> Result<Cause, Error> {
         let rules = self.compiler.rules();
         let defines: BTreeSet<&str> = rules.iter().filter(|r| r.defines_an_op()).map(|r| &*r.name).collect();
@@ -213,7 +214,7 @@ impl Suspect<'_> {
         };
         let wrong = |some: &[String]| Ok::<_, Error>(self.is_right_by(&with(some))? == Some(false));
         if self.is_right_by(&with(&[]))? != Some(true) {
-            // A defining rule is wrong itself, or the defining rules do not suffice: leave each rule out of all.
+            // A defining rule itself is wrong, or the defining rules do not suffice. Try to leave out each rule alone.
             return self.left_out(base.iter().chain(&others));
         }
         let (mut left, mut sets) = (others, Vec::new());
@@ -228,7 +229,7 @@ impl Suspect<'_> {
         }
     }
 
-    /// The rules without which, each by itself, the result is right.
+    /// Returns the rules whose removal alone makes the result right.
     fn left_out<'r>(&self, fired: impl Iterator<Item = &'r String>) -> Result<Cause, Error> {
         let mut sets = Vec::new();
         for rule in fired {
@@ -247,7 +248,7 @@ impl Suspect<'_> {
         }
     }
 
-    /// Returns whether the result is right with these rules; nothing where there is no program.
+    /// Returns whether the result is right with these rules, or `None` if there is no program.
     fn is_right_by(&self, names: &[String]) -> Result<Option<bool>, Error> {
         let choice = Choice { only: names.to_vec(), fp: Fp::Fast, precision: self.precision, ..Choice::default() };
         let rules: RuleSet = match names.is_empty() {

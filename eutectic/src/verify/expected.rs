@@ -1,24 +1,25 @@
-//! Values of the reference: a tensor of the program as written, and numbers that say how far another result may be from it.
+//! Values of the reference: a tensor of the program as written, and data that determine how far another result may
+//! differ.
 
 use eutectic_ir::{Bounded, Dim, Tensor, Type, ops::eval::Value};
 
 /// A tensor of the program as written.
 #[derive(Clone)]
 pub(crate) struct Expected {
-    /// The tensor, and then the same tensor of the runs on disturbed inputs and parameters.
+    /// The tensor, followed by the same tensor from runs with disturbed inputs and parameters.
     pub lanes: Vec<Tensor>,
-    /// The tensor with its propagated error bound, where the program is small enough to be interpreted.
+    /// The tensor with its propagated error bound, if the program is small enough to be interpreted.
     pub bounded: Option<Value<Bounded>>,
 }
 
 impl Expected {
-    /// Returns the part at a place of the outermost axis.
+    /// Returns the slice at an index of the outermost axis.
     pub fn part(&self, at: usize) -> Expected {
         let lane = |tensor: &Tensor| {
             let dims = &tensor.dims()[1..];
             let bytes = dims.iter().product::<usize>() * tensor.dtype().size();
             let part = tensor.bytes()[at * bytes..(at + 1) * bytes].to_vec();
-            Tensor::new(tensor.dtype(), dims, part).expect("as many bytes as the part has")
+            Tensor::new(tensor.dtype(), dims, part).expect("the bytes have the size of the part")
         };
         let bounded = self.bounded.as_ref().map(|value| {
             let count = value.dims[1..].iter().product::<usize>();
@@ -28,13 +29,13 @@ impl Expected {
         Expected { lanes: self.lanes.iter().map(lane).collect(), bounded }
     }
 
-    /// Returns the tensors one after the other along a new outermost axis; `one` is the type of each of them.
+    /// Stacks the tensors along a new outermost axis. `one` is the type of each.
     pub fn stack(all: &[Expected], one: &Type, lanes: usize, bounded: bool) -> Expected {
-        let (dtype, dims) = one.dtype().zip(one.dims()).expect("results of loops have numbers as dims");
+        let (dtype, dims) = one.dtype().zip(one.dims()).expect("results of loops have known dims");
         let stacked = [&[all.len()], dims.as_slice()].concat();
         let lane = |lane: usize| {
             let bytes: Vec<u8> = all.iter().flat_map(|one| one.lanes[lane].bytes()).copied().collect();
-            Tensor::new(dtype, &stacked, bytes).expect("as many bytes as all of them have")
+            Tensor::new(dtype, &stacked, bytes).expect("the bytes have the size of all parts")
         };
         let bounded = bounded.then(|| {
             let parts = all.iter().filter_map(|one| one.bounded.as_ref());
@@ -45,7 +46,7 @@ impl Expected {
     }
 }
 
-/// Returns a type with numbers for the extents at run time.
+/// Returns a type with numbers for its run-time extents.
 pub(crate) fn at_lengths(ty: &Type, lengths: &[(String, usize)]) -> Type {
     ty.bind(&|name| lengths.iter().find(|(known, _)| known == name).map(|(_, length)| Dim::from(*length)))
 }

@@ -1,4 +1,4 @@
-//! The inputs of a verified run: the caller's tensors, and the same tensors disturbed by as much as rounding would.
+//! The inputs of a verified run: the caller's tensors, and the same tensors disturbed by about one rounding.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,19 @@ use super::{
 };
 use crate::Error;
 
-/// The runs of the reference: one on the tensors as they are, and the others on disturbed ones.
+/// The number of reference runs: one on the original tensors, and the others on disturbed ones.
 pub(crate) const LANES: usize = 4;
 
 /// Inputs, parameters and states by name, for each lane.
 pub(crate) struct Given {
     pub lanes: Vec<BTreeMap<String, Tensor>>,
-    /// Whether values with error bounds are wanted too.
+    /// Whether values with error bounds are also needed.
     pub bounded: bool,
 }
 
 impl Given {
-    /// Takes the tensors of a graph, states being zeros at these lengths, and disturbs inputs and parameters for the further lanes.
+    /// Collects the tensors of a graph and disturbs inputs and parameters for the further lanes. States are zeros at
+    /// these lengths.
     ///
     /// # Errors
     /// Every input and parameter that has no value.
@@ -54,25 +55,25 @@ impl Given {
         lanes.insert(0, first);
         for (name, id) in graph.named("state") {
             let ty = at_lengths(graph.ty(id), lengths);
-            let (dtype, dims) = ty.dtype().zip(ty.dims()).expect("extents at run time have lengths in a run");
-            let zeros = Tensor::new(dtype, &dims, vec![0; ty.bytes()]).expect("as many bytes as the type has");
+            let (dtype, dims) = ty.dtype().zip(ty.dims()).expect("run-time extents have lengths in a run");
+            let zeros = Tensor::new(dtype, &dims, vec![0; ty.bytes()]).expect("the bytes have the size of the type");
             lanes.iter_mut().for_each(|lane| _ = lane.insert(name.to_string(), zeros.clone()));
         }
         Ok(Given { lanes, bounded: false })
     }
 
-    /// Returns the tensor of that name in a lane.
+    /// Returns the tensor with this name in a lane.
     pub fn get(&self, lane: usize, name: &str) -> Option<Tensor> {
         self.lanes[lane].get(name).cloned()
     }
 
-    /// Returns the tensor of that name as the reference has it.
+    /// Returns the tensor with this name as a reference value.
     pub fn expected(&self, name: &str) -> Option<Expected> {
         let lanes: Vec<Tensor> = self.lanes.iter().map(|lane| lane.get(name).cloned()).collect::<Option<_>>()?;
         Some(self.known(lanes))
     }
 
-    /// Returns a constant as the reference has it.
+    /// Returns a constant as a reference value.
     pub fn constant(&self, tensor: &Tensor) -> Expected {
         self.known(vec![tensor.clone(); LANES])
     }
@@ -83,7 +84,7 @@ impl Given {
     }
 }
 
-/// Returns the least significant bits of a type in which a graph computes, or to which `precision` rounds.
+/// Returns the smallest number of significant bits of a type that the graph uses, or that `precision` rounds to.
 pub(crate) fn significant_bits(graph: &Graph, precision: Precision) -> u32 {
     let asked = bits_of(precision).into_iter();
     let of_node = |node: &eutectic_ir::graph::Node| {
@@ -94,7 +95,7 @@ pub(crate) fn significant_bits(graph: &Graph, precision: Precision) -> u32 {
     graph.nodes().filter_map(|(_, node)| of_node(node)).chain(asked).min().unwrap_or(DType::F32.significand_bits())
 }
 
-/// Returns the significant bits of operands that are rounded because the caller asked for it.
+/// Returns the number of significant bits that `precision` keeps in operands, if it rounds them.
 pub(crate) fn bits_of(precision: Precision) -> Option<u32> {
     match precision {
         Precision::F32 => None,
@@ -103,7 +104,7 @@ pub(crate) fn bits_of(precision: Precision) -> Option<u32> {
     }
 }
 
-/// Returns the work of interpreting a graph, in operations and elements.
+/// Returns the work of interpreting a graph, as the number of operations and elements.
 pub(crate) fn work(graph: &Graph) -> f64 {
     let of_node = |node: &eutectic_ir::graph::Node| {
         let operands: Vec<_> = node.operands.iter().map(|id| graph.ty(*id)).collect();
@@ -119,8 +120,9 @@ fn seed(name: &str, lane: usize) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ (lane as u64).rotate_left(32), hash)
 }
 
-/// Moves each element of a floating tensor up or down by one unit in the last of `bits` significant bits. Whole numbers, infinities
-/// and NaN stay: masks, ids and counts are exact in every program. A number that has no more bits moves by a unit of its own type.
+/// Moves each element of a float tensor up or down by one unit in the last of `bits` significant bits. Integers,
+/// infinities and NaN do not change, because masks, ids and counts are exact in every program. A number with fewer bits
+/// moves by one unit of its own type.
 fn disturb(tensor: &Tensor, bits: u32, seed: u64) -> Tensor {
     let dtype = tensor.dtype();
     if !dtype.is_float() {
@@ -161,7 +163,7 @@ mod tests {
                 let relative = ((x - y) / x).abs() * 2_f64.powi(bits as i32 - 1);
                 assert!((0.4..2.1).contains(&relative), "{bits}: {x} {y}");
             }
-            // It has no more bits than any type: it moves by its own unit.
+            // The number has fewer bits, so it moves by one unit of its own type.
             assert!(((after[6] - 0.5) / 0.5).abs() < 3e-7 && after[6] != 0.5);
         }
         assert!(disturb(&Tensor::from_f64(DType::F64, &[], [f64::NAN]), 24, 1).to_f64()[0].is_nan());

@@ -9,24 +9,26 @@ use eutectic_ir::{
 
 use super::expected::Expected;
 
-/// How many times the propagated bound of the program as written another order of its operations may reach: the plan has roundings of
-/// its own.
+/// The factor of the propagated error bound that another order of operations may reach. The plan has roundings of its
+/// own.
 const BOUND_FACTOR: f64 = 4.0;
-/// How many times the largest change under disturbed inputs a difference may be.
+/// The factor of the largest change under disturbed inputs that a difference may reach.
 const CHANGE_FACTOR: f64 = 16.0;
-/// The neighbours among which that change is looked for, of an element that happens to change little.
+/// The number of neighbours in which the largest change is searched, because a single element may change little by
+/// chance.
 const NEIGHBOURS: usize = 8;
-/// Units roundoff of the largest element of a row that any difference may be.
+/// The difference that is always allowed, in unit roundoffs of the row's largest element.
 const LEAST_UNITS: f64 = 4.0;
-/// The share of the largest element of a row beyond which a propagated bound says too little: it grows with each layer of a network.
+/// The share of the row's largest element above which a propagated bound is too coarse to use. Bounds grow with each
+/// layer of a network.
 const VAGUE: f64 = 1.0 / 64.0;
 
-/// One element, as it is shown.
+/// An element for reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element {
     /// Of a floating-point tensor.
     Real(f64),
-    /// An integer or a truth value.
+    /// An integer or a Boolean.
     Whole(i64),
 }
 
@@ -39,7 +41,7 @@ impl fmt::Display for Element {
     }
 }
 
-/// Where a tensor is farthest from the reference, in relation to the difference that is allowed there.
+/// The largest difference from the reference, relative to the allowed one.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The index of the element.
@@ -48,44 +50,44 @@ pub struct Difference {
     pub got: Element,
     /// The element of the reference.
     pub want: Element,
-    /// The absolute difference; infinite where one of them is not finite and the other is not the same.
+    /// The absolute difference. It is infinite if one of them is not finite and they are not equal.
     pub apart: f64,
-    /// The largest absolute difference that is allowed.
+    /// The largest allowed absolute difference.
     pub allowed: f64,
 }
 
-/// A tensor and its reference.
+/// The comparison of a tensor with its reference.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// How many elements there are.
+    /// The number of elements.
     pub elements: usize,
-    /// How many of them were judged by the propagated error bound, and not by what disturbed inputs change.
+    /// The number of elements that were judged by the propagated error bound instead of by disturbed inputs.
     pub bounded: usize,
-    /// How many cannot be judged: rounding decides what they are.
+    /// The number of elements that cannot be judged, because rounding decides their value.
     pub open: usize,
-    /// How many are farther from the reference than is allowed.
+    /// The number of elements that exceed the allowed difference.
     pub outside: usize,
-    /// The largest difference in relation to the allowed one; none where all elements that can be judged are equal.
+    /// The largest difference, relative to the allowed one. `None` if all judged elements are equal.
     pub largest: Option<Difference>,
 }
 
 impl Comparison {
-    /// Returns whether all elements that can be judged are within the allowed differences.
+    /// Returns whether all judged elements are within the allowed differences.
     pub fn is_right(&self) -> bool {
         self.outside == 0
     }
 }
 
-/// Precision that rounding may have, lower than that of the program's types.
+/// The precision of roundings, if it is lower than that of the program's types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
-    /// The significant bits of the narrowest type that plays a part.
+    /// The number of significant bits of the narrowest type that is involved.
     pub bits: u32,
-    /// The significant bits to which the caller lets operands be rounded, if he does.
+    /// The number of significant bits to which the caller allows operands to be rounded.
     pub asked: Option<u32>,
 }
 
-/// The expected element, and the allowed difference from it: none where it cannot be judged.
+/// The expected element and the allowed difference. The difference is `None` if the element cannot be judged.
 struct Allowed<E> {
     want: E,
     allowed: Option<f64>,
@@ -141,18 +143,18 @@ impl Comparison {
     }
 }
 
-/// The lanes of a floating tensor, ready to be asked about its elements.
+/// The lanes of a floating tensor, prepared for queries about its elements.
 struct Reals<'a> {
     lanes: Vec<Vec<f64>>,
     bounds: Option<&'a [Bounded]>,
     /// The largest finite element of each row.
     largest: Vec<f64>,
-    /// The largest change among each few neighbours.
+    /// The largest change among a few neighbours, for each group of neighbours.
     changes: Vec<f64>,
     row: usize,
-    /// How many times their unit roundoff the caller lets operands be rounded.
+    /// The factor of the unit roundoff to which the caller allows operands to be rounded.
     wider: f64,
-    /// Units roundoff: for differences under disturbed inputs, and for propagated bounds.
+    /// The unit roundoffs for differences under disturbed inputs, and for propagated bounds.
     units: [f64; 2],
     smallest: f64,
 }
@@ -218,7 +220,7 @@ impl Reals<'_> {
     }
 }
 
-/// Tells NaN, the infinities and finite numbers from each other.
+/// Distinguishes NaN, the infinities and finite numbers.
 fn kind(x: f64) -> u8 {
     match x {
         _ if x.is_nan() => 0,
@@ -288,7 +290,7 @@ mod tests {
                 assert_eq!(seen.is_right(), other == x[at] || other.is_nan() && x[at].is_nan(), "{at} {other}");
             }
         }
-        // An element that is infinite for disturbed inputs only is not judged.
+        // An element that becomes infinite only for disturbed inputs is not judged.
         let open = compare(&tensor(&[7.0]), &lanes(&[&[1.0], &[f64::INFINITY]]), TOLERANCE);
         assert_eq!((open.open, open.outside), (1, 0));
     }
@@ -314,7 +316,7 @@ mod tests {
         let seen = |got: f64, err: f64, asked| compare(&tensor(&[got]), &bounded(err), Tolerance { bits: 24, asked });
         assert!(seen(1.003, 0.001, None).is_right() && !seen(1.005, 0.001, None).is_right());
         assert!(!seen(1.5, 1.0, None).is_right() && seen(1.5, 1.0, None).bounded == 0);
-        // The allowed difference includes the precision that was asked for.
+        // The allowed difference includes the requested precision.
         assert!(seen(1.001, 1e-7, Some(11)).is_right() && !seen(1.001, 1e-7, None).is_right());
     }
 

@@ -1,20 +1,21 @@
-//! Compares a program as written with the plan that was chosen for it, and names the rule or kernel at fault where they differ.
+//! Compares a program as written with its chosen plan. If they differ, it names the rule or kernel at fault.
 //!
-//! The *program as written* is the graph op by op, on the processor, by rules that say what ops are and by no other rule. How far the
-//! result of a plan may be from it is told in two ways:
+//! The *program as written* is the graph, computed op by op on the CPU. Only the rules that define ops are active. Two
+//! methods determine the allowed difference of a plan's result:
 //!
-//! - A small program is interpreted with a propagated error bound ([`eutectic_ir::bounded`]). Four times that bound is allowed: a plan rounds
-//!   in another order. The bound is proved, but it grows with each layer, and says nothing where it is larger than 1/64 of a row's largest element.
-//! - Elsewhere the program as written is run again, with each number of the inputs and parameters moved by one unit in the last
-//!   place, whole numbers excepted. That changes every rounding after it. Sixteen times the largest change among eight neighbours is
-//!   allowed. This is an estimate of the rounding error and of the condition of the program, not a bound.
+//! - A small program is interpreted with a propagated error bound ([`eutectic_ir::bounded`]). Four times that bound is
+//!   allowed, because a plan rounds in another order. The bound is proved, but it grows with each layer. It is not used
+//!   if it exceeds 1/64 of a row's largest element.
+//! - Otherwise, the program as written runs again on disturbed inputs and parameters. Each number moves by one unit in the
+//!   last place, except for integers. This changes every later rounding. Sixteen times the largest change among eight
+//!   such runs is allowed. This estimates the rounding error and the condition of the program, and is not a bound.
 //!
-//! With rules that keep every bit, programs of any size are judged in the second way, and a number is moved by a unit of its own
-//! type. Otherwise a rounding to a 16-bit type, a cast in the program too, is an error that is allowed: kernels may keep more bits.
+//! If all rules keep every bit, the second method is used for programs of any size, and a number moves by a unit of its own
+//! type. Otherwise, a rounding to a 16-bit type is an allowed error, even in a cast, because kernels may keep more bits.
 //!
-//! Where a precision is asked for, the unit is that of its type. Four units roundoff of the largest element of a row are allowed in
-//! any case. Infinities, NaN and whole numbers must be equal. An element that disturbed inputs turn into another whole number, or from
-//! a finite number into another thing, is *open*: rounding decides about it, and it is not judged.
+//! If a precision was requested, the unit is that of its type. Four unit roundoffs of the largest element of a row are
+//! always allowed. Infinities, NaN and integers must be equal. An element is *open* if disturbed inputs change it to
+//! another integer, or from a finite number to infinity or NaN. Rounding decides its value, so it is not judged.
 //!
 //! ```
 //! use eutectic::{Compiler, Cpu, DType, Graph, Tensor, Type, verify::Checked};
@@ -54,50 +55,50 @@ pub use self::{
 };
 use crate::{Compiler, Error, Planned, compile::bound};
 
-/// The most operations and elements of a program that is interpreted: about a second of an optimized build.
+/// The limit on operations and elements of a program that is interpreted, about a second in an optimized build.
 const MOST_INTERPRETED: f64 = 3e7;
 
-/// The purpose for which the rules of a compiler were chosen; the allowed differences depend on it.
+/// The purpose for which the rules of a compiler were chosen. The allowed differences depend on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
     /// The precision to which operands of products and attention may be rounded.
     pub precision: Precision,
-    /// Whether only rules were chosen that keep every bit: a kernel then keeps no more bits of a 16-bit value than its type has.
+    /// Whether all chosen rules keep every bit. A kernel then keeps no more bits of a 16-bit value than its type has.
     pub exact: bool,
 }
 
-/// How the difference that is allowed was found.
+/// The method that determines the allowed difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// By a propagated error bound, and by disturbed inputs where that says too little.
+    /// A propagated error bound, and disturbed inputs where the bound is too coarse.
     Bound,
-    /// By disturbed inputs.
+    /// Disturbed inputs.
     Disturbed,
 }
 
-/// A result of a plan and that of the program as written.
+/// A result of a plan, compared with that of the program as written.
 #[derive(Clone, Debug)]
 pub struct VerifiedResult {
     /// The name of the output, or of the state.
     pub name: String,
-    /// Whether it is what a state becomes.
+    /// Whether it is the new value of a state.
     pub state: bool,
     /// The result of the plan.
     pub value: Tensor,
-    /// How far it is from the reference.
+    /// The comparison with the reference.
     pub comparison: Comparison,
 }
 
-/// A plan compared with the program as written.
+/// A plan, compared with the program as written.
 #[derive(Debug)]
 pub struct Verified {
     /// The plan.
     pub planned: Planned,
-    /// How the difference that is allowed was found.
+    /// The method that determined the allowed difference.
     pub judge: Judge,
-    /// Outputs, and then what states become.
+    /// The outputs, and then the new values of states.
     pub results: Vec<VerifiedResult>,
-    /// The rules or kernel at fault, where a result is farther from the reference than allowed.
+    /// The rules or kernel at fault, if a result exceeds the allowed difference.
     pub blame: Option<Blame>,
 }
 
@@ -109,12 +110,13 @@ impl Verified {
 }
 
 impl Compiler {
-    /// Runs a graph as it is planned and as it is written, on the same inputs and parameters, and compares all results. States are zeros before
-    /// the run. Where a result is farther from the reference than is allowed, looks for the rules and the first kernel that make the
-    /// difference.
+    /// Runs a graph as planned and as written, on the same inputs and parameters, and compares all results. States are
+    /// zeros before the run. If a result exceeds the allowed difference, it searches for the rules and the first kernel
+    /// that cause this.
     ///
     /// # Errors
-    /// When the graph cannot be compiled or run, as planned or as written: as [`Compiler::compile`] and [`Session::run`](crate::Session::run).
+    /// If the graph cannot be compiled or run, as planned or as written; see [`Compiler::compile`] and
+    /// [`Session::run`](crate::Session::run).
     pub fn verify(
         &self,
         graph: &Graph,

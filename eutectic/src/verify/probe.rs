@@ -1,7 +1,7 @@
-//! Runs a plan with a copy of each value that a kernel stores.
+//! Runs a plan and copies each value that a kernel stores.
 //!
-//! The program keeps its steps, its memory and their order. After each step, copies of the values that it stored go to outputs of
-//! their own. So a kernel that is wrong only where memory is shared is wrong here as well.
+//! The program keeps its steps, its memory and their order. After each step, the values that it stored are copied to
+//! additional outputs. So an error that occurs only where memory is shared also occurs here.
 
 use eutectic_backend::{Buffer, Place, Program, Step};
 use eutectic_ir::{Tensor, eclasses::ClassId};
@@ -21,17 +21,17 @@ pub(crate) struct StoredValue {
     /// The call of a block that it belongs to, and the kernel of the block's plan.
     pub call: usize,
     pub kernel: usize,
-    /// How often this kernel of this call has run before: a loop's body runs many times.
+    /// The number of earlier runs of this kernel of this call, in a loop.
     pub time: usize,
     /// The stored value.
     pub class: ClassId,
     slot: usize,
 }
 
-/// Returns what the steps of a plan store, in their order.
+/// Returns the values that the steps of a plan store, in order.
 ///
 /// # Errors
-/// When a kernel of the plan cannot be built again: a defect.
+/// If a kernel of the plan cannot be built again, which is a defect.
 pub(crate) fn stored_values(planned: &Planned) -> Result<Vec<StoredValue>, Error> {
     let classes = planned.blocks.iter().map(|block| {
         let positions = Positions::default();
@@ -54,10 +54,10 @@ pub(crate) fn stored_values(planned: &Planned) -> Result<Vec<StoredValue>, Error
     Ok(all)
 }
 
-/// Runs a plan once and returns some of what its steps store.
+/// Runs a plan once and returns the selected results of its steps.
 ///
 /// # Errors
-/// As [`Session::run`]; when the backend cannot build the copies.
+/// See [`Session::run`]. In addition, if the backend cannot build the copies.
 pub(crate) fn run(
     compiler: &Compiler,
     planned: &Planned,
@@ -72,7 +72,7 @@ pub(crate) fn run(
     Ok(session.run_named(value)?.split_off(own))
 }
 
-/// The program of a plan, with an output for each of the values.
+/// Returns the program of a plan with an additional output for each of the values.
 fn with_copies(planned: &Planned, wanted: &[StoredValue]) -> Program {
     let mut program = planned.lowered.program.clone();
     let mut run = Vec::with_capacity(program.run.len() + wanted.len());

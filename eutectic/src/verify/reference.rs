@@ -1,4 +1,4 @@
-//! Computes the program as written: op by op on the processor, by rules that say what ops are and by no other rule.
+//! Computes the program as written: op by op on the CPU, with the rules that define ops and no other rule.
 
 use eutectic_ir::{
     Attr, Bounded, Class, Graph, NodeId, Tensor,
@@ -17,34 +17,37 @@ use eutectic_rewrites::{Choice, Fp};
 /// The program as written.
 pub(crate) struct Reference {
     compiler: Compiler,
-    /// Programs that hand out all values of a block, by the block's number.
+    /// Programs that return all values of a block, by the block's index.
     blocks: FxHashMap<usize, BlockProgram>,
 }
 
-/// A program that hands out the values of nodes.
+/// A program that returns the values of nodes.
 struct BlockProgram {
     session: Session,
     nodes: Vec<NodeId>,
 }
 
 impl Reference {
-    /// Makes the compiler of the reference.
+    /// Creates the compiler of the reference.
     ///
     /// # Errors
-    /// When the rules do not load: a defect of this build.
+    /// If the rules do not load, which is a defect of this build.
     pub fn new() -> Result<Reference, Error> {
         let cpu = Cpu::default();
         let only = vec!["legalize/*".into(), "decompose/*".into()];
         let rules = packs(&cpu)?.choose(&Choice { only, fp: Fp::Exact, ..Choice::default() })?;
         let mut options = crate::Options { outline: false, ..crate::Options::default() };
         options.search.strategy = Strategy::Unfused;
-        Ok(Reference { compiler: Compiler::of(cpu, rules).with_options(options), blocks: FxHashMap::default() })
+        Ok(Reference {
+            compiler: Compiler::from_backend(cpu, rules).with_options(options),
+            blocks: FxHashMap::default(),
+        })
     }
 
-    /// Returns the results of a graph: outputs, then what states become.
+    /// Returns the results of a graph: outputs, then new values of states.
     ///
     /// # Errors
-    /// When the processor cannot compute the graph, or an index that is read from a tensor is out of range.
+    /// If the CPU cannot compute the graph, or an index in a tensor is out of range.
     pub fn results(&self, graph: &Graph, given: &Given) -> Result<Vec<Expected>, Error> {
         let mut session = self.compiler.compile(graph)?;
         let mut lanes = Vec::new();
@@ -69,11 +72,11 @@ impl Reference {
         Ok(bounds.into_iter().enumerate().map(of).collect())
     }
 
-    /// Returns the values of a block's nodes; none for tuples and for what no output needs. `leaf` gives inputs, parameters and
-    /// states by name.
+    /// Returns the values of a block's nodes. They are `None` for tuples and for nodes that no output needs. `leaf`
+    /// returns inputs, parameters and states by name.
     ///
     /// # Errors
-    /// As [`Reference::results`].
+    /// See [`Reference::results`].
     pub fn block(
         &mut self,
         number: usize,
@@ -88,11 +91,11 @@ impl Reference {
             .collect();
         if !self.blocks.contains_key(&number) {
             let (probe, nodes) = all_values(block)?;
-            // A block may hand on what it is given, and compute nothing.
+            // A block may return its inputs without computing anything.
             let session = self.compiler.compile(&probe)?;
             self.blocks.insert(number, BlockProgram { session, nodes });
         }
-        let program = self.blocks.get_mut(&number).expect("it was made");
+        let program = self.blocks.get_mut(&number).expect("the block's program was compiled above");
         let mut values: Vec<Option<Expected>> = vec![None; block.len()];
         for lane in 0..LANES {
             let value = |name: &str| leaves.get(name).map(|leaf| leaf.lanes[lane].clone());
@@ -114,10 +117,10 @@ impl Reference {
     }
 }
 
-/// Runs a session that has its parameters, and returns outputs and what states became.
+/// Runs a session with loaded parameters, and returns outputs and the new values of states.
 ///
 /// # Errors
-/// As [`Session::run`].
+/// See [`Session::run`].
 pub(crate) fn all_results(
     session: &mut Session,
     graph: &Graph,
@@ -131,8 +134,8 @@ pub(crate) fn all_results(
     Ok(results)
 }
 
-/// Returns a graph whose outputs are all values that are computed for a block's outputs, and the node of the block for each of them. States
-/// are inputs of that graph.
+/// Returns a graph whose outputs are all values that a block's outputs depend on, and the node of the block for each.
+/// States are inputs of that graph.
 fn all_values(block: &Graph) -> Result<(Graph, Vec<NodeId>), Error> {
     let needed = needed(block);
     let (mut graph, mut handed) = (Graph::new(&block.name), Vec::new());
@@ -143,7 +146,7 @@ fn all_values(block: &Graph) -> Result<(Graph, Vec<NodeId>), Error> {
         };
         let attrs: Vec<(&str, Attr)> = node.op.def().attrs.iter().map(|a| a.name).zip(node.attrs.clone()).collect();
         let made = graph.apply_at(op, &node.operands, &attrs, node.origin.clone())?;
-        // Inputs are known, unless the block hands them on.
+        // Inputs are known already, unless the block returns them.
         let computed =
             !matches!(node.op.def().class, Class::Leaf(_)) || block.results().any(|(_, result)| *result == id);
         if computed && needed[id.0 as usize] && node.ty.as_tensor().is_some() {
@@ -154,11 +157,11 @@ fn all_values(block: &Graph) -> Result<(Graph, Vec<NodeId>), Error> {
     Ok((graph, handed))
 }
 
-/// Returns which nodes a result depends on.
+/// Returns the nodes that a result depends on.
 fn needed(graph: &Graph) -> Vec<bool> {
     let mut needed = vec![false; graph.len()];
     graph.results().for_each(|(_, id)| needed[id.0 as usize] = true);
-    // Operands stand before what reads them.
+    // Ids ascend from operands to users.
     for (id, node) in graph.nodes().collect::<Vec<_>>().into_iter().rev() {
         if needed[id.0 as usize] {
             node.operands.iter().for_each(|operand| needed[operand.0 as usize] = true);
@@ -167,10 +170,11 @@ fn needed(graph: &Graph) -> Vec<bool> {
     needed
 }
 
-/// Returns the values of all nodes that results depend on, with their error bounds; `leaf` gives inputs, parameters and states.
+/// Returns the values of all nodes that results depend on, with their error bounds. `leaf` returns inputs, parameters
+/// and states.
 ///
 /// # Errors
-/// When an index that is read from a tensor is out of range.
+/// If an index in a tensor is out of range.
 pub(crate) fn interpreted(
     graph: &Graph,
     leaf: &dyn Fn(NodeId, &str) -> Option<Value<Bounded>>,
@@ -196,7 +200,7 @@ pub(crate) fn interpreted(
                 let operands: Vec<&Value<Bounded>> =
                     node.operands.iter().map(|operand| &values[operand.0 as usize][0]).collect();
                 evaluate(id, node, &operands)
-                    .map_err(|e| Error::Arguments(vec![format!("the program as written fails: {e}")]))?
+                    .map_err(|e| Error::Arguments(vec![format!("cannot compute the program as written: {e}")]))?
             }
         });
     }

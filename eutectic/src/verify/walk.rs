@@ -1,4 +1,4 @@
-//! Follows the parts of a program in the order in which they run, with the values of the program as written.
+//! Visits the parts of a program in execution order, with the values of the program as written.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -16,7 +16,7 @@ use crate::{
     units::{CutGraph, PlanUnits, UnitTree},
 };
 
-/// One call of a block: its number in the program, which block it calls, and the call itself.
+/// A call of a block: its index in the program, the called block, and the call itself.
 pub(crate) struct Visit<'a> {
     pub call: usize,
     pub block: usize,
@@ -28,25 +28,25 @@ pub(crate) struct Visit<'a> {
 /// Computes a call, and returns the values of the body's nodes.
 pub(crate) type Visitor<'a> = dyn FnMut(&Visit<'_>) -> Result<Vec<Option<Expected>>, Error> + 'a;
 
-/// The values of results by name: outputs, and what states become.
+/// The values of results by name: outputs, and new values of states.
 #[derive(Default)]
 struct Results {
     outputs: BTreeMap<String, Expected>,
     updates: BTreeMap<String, Expected>,
 }
 
-/// A program in parts, and the visit that is made at each call.
+/// A program in parts, and the visitor of its calls.
 pub(crate) struct Walk<'a, 'v> {
     units: &'a PlanUnits<'a>,
     outlined: &'a [Outlined],
-    /// The numbers of the first block and the first call of each part.
+    /// The index of the first block and of the first call in each part.
     first: Vec<[usize; 2]>,
     given: &'a Given,
     visit: &'a mut Visitor<'v>,
 }
 
 impl<'a, 'v> Walk<'a, 'v> {
-    /// A walk over parts with their outlined forms.
+    /// Returns a walk over parts with their outlined forms.
     pub fn new(
         units: &'a PlanUnits<'a>,
         outlined: &'a [Outlined],
@@ -62,10 +62,10 @@ impl<'a, 'v> Walk<'a, 'v> {
         Walk { units, outlined, first: first.collect(), given, visit }
     }
 
-    /// Visits all calls; those of a loop's body once each time.
+    /// Visits all calls. Those of a loop's body are visited once in each iteration.
     ///
     /// # Errors
-    /// What a visit fails with.
+    /// The error of a visit.
     pub fn run(mut self) -> Result<(), Error> {
         let (units, given) = (self.units, self.given);
         self.tree(&units.tree, &|name| given.expected(name)).map(drop)
@@ -78,7 +78,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
-    /// A part without loops: its calls in order.
+    /// Visits the calls of a part without loops.
     fn part(&mut self, part: usize, named: &dyn Fn(&str) -> Option<Expected>) -> Result<Results, Error> {
         let (graph, outlined): (&Cow<'_, Graph>, &Outlined) = (&self.units.graphs[part], &self.outlined[part]);
         let mut made: FxHashMap<NodeId, Expected> = FxHashMap::default();
@@ -107,7 +107,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         })
     }
 
-    /// A graph with loops: stages, and the loops between them.
+    /// Visits a graph with loops: its stages, and the loops between them.
     fn cut(&mut self, cut: &CutGraph<'_>, named: &dyn Fn(&str) -> Option<Expected>) -> Result<Results, Error> {
         let CutGraph { graph, staged, stages, bodies } = cut;
         let mut values: FxHashMap<NodeId, Expected> = FxHashMap::default();
@@ -134,7 +134,7 @@ impl<'a, 'v> Walk<'a, 'v> {
                 values.extend(made);
             }
         }
-        // Outputs are named by their number in a stage.
+        // The outputs of a stage are named by their index.
         let own = graph
             .outputs()
             .iter()
@@ -144,7 +144,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         Ok(results)
     }
 
-    /// A loop: its body, as often as it runs.
+    /// Visits the body of a loop, once in each iteration.
     fn repeat(
         &mut self,
         graph: &Graph,
@@ -191,7 +191,7 @@ impl<'a, 'v> Walk<'a, 'v> {
     }
 }
 
-/// Returns the value of the graph that a call gives to a leaf of its body.
+/// Returns the value that a call passes to a leaf of its body.
 fn given_to(call: &BlockCall, body: &Graph, name: &str) -> Option<NodeId> {
     [("input", &call.inputs), ("param", &call.params), ("state", &call.states)].into_iter().find_map(|(kind, list)| {
         let at = body.named(kind).position(|(known, _)| known == name)?;
@@ -199,7 +199,7 @@ fn given_to(call: &BlockCall, body: &Graph, name: &str) -> Option<NodeId> {
     })
 }
 
-/// Returns the value of a leaf of a graph; nothing for a computed node.
+/// Returns the value of a leaf of a graph, or `None` for a computed node.
 fn leaf(graph: &Graph, id: NodeId, given: &Given, named: &dyn Fn(&str) -> Option<Expected>) -> Option<Expected> {
     let node = graph.node(id);
     match (node.op.def().class, node.attrs.first()) {
@@ -210,5 +210,5 @@ fn leaf(graph: &Graph, id: NodeId, given: &Given, named: &dyn Fn(&str) -> Option
 }
 
 fn lacking(name: &str) -> Error {
-    Error::Arguments(vec![format!("the program as written gives no value for `{name}`: a defect")])
+    Error::Arguments(vec![format!("the program as written has no value for `{name}`, which is a defect")])
 }

@@ -1,4 +1,4 @@
-//! Reads a case, runs it, and writes it out again with what came out.
+//! Reads a case, runs it, and writes it with the actual results.
 
 use std::{fmt::Write, str::FromStr};
 
@@ -22,7 +22,7 @@ pub struct Case<'a> {
     name: &'a str,
     choice: Choice,
     device: Device,
-    /// Everything above the first section.
+    /// The text above the first section.
     head: &'a str,
     /// Title and text of each section.
     sections: Vec<(&'a str, &'a str)>,
@@ -32,7 +32,7 @@ impl<'a> Case<'a> {
     /// Reads a case.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// The mistake in the text, and the correct form.
     pub fn read(name: &'a str, text: &'a str) -> Result<Case<'a>, String> {
         let mut parts = text.split("\n---- ");
         let head = parts.next().unwrap_or_default();
@@ -77,10 +77,10 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// The text of the case, with what came out under its sections.
+    /// Returns the text of the case, with the actual results under its sections.
     ///
     /// # Errors
-    /// What does not load or cannot be planned.
+    /// If a part does not load or cannot be planned.
     pub fn run(&self) -> Result<String, String> {
         let graph = text::parse(&Source::new(self.name, self.head)).map_err(shown)?;
         let mut rules = RuleSet::embedded().map_err(|e| e.to_string())?;
@@ -89,7 +89,7 @@ impl<'a> Case<'a> {
             rules = rules.and(more).map_err(|e| e.to_string())?;
         }
         let rules = rules.choose(&self.choice).map_err(|e| e.to_string())?;
-        let compiler = Compiler::of(self.device.clone(), rules);
+        let compiler = Compiler::from_backend(self.device.clone(), rules);
         let mut shown = self.head.trim_end().to_string();
         for (title, given) in &self.sections {
             let text = match *title {
@@ -116,18 +116,18 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The number that an option has.
+/// Parses the number of an option.
 fn number<T: FromStr>(option: &str, words: &[String]) -> Result<T, String> {
     let wrong = || format!(";!{option}: one number is expected");
     if let [word] = words { word.parse().map_err(|_| wrong()) } else { Err(wrong()) }
 }
 
-/// An error with the place in the case that it is about.
+/// Formats an error with its place in the case.
 fn shown(error: Errors) -> String {
     format!("{:?}", miette::Report::new(error))
 }
 
-/// One line a kernel: what it is built around, then what is fused into it and through which views it reads.
+/// Returns one line for each kernel: its anchor, the fused ops, and the views through which it reads.
 fn kernels(compiler: &Compiler, planned: &Planned) -> String {
     let blocks = compiler.describe(planned);
     let all = planned.outlined.calls.iter().flat_map(|call| &blocks[call.block]);

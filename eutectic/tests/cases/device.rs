@@ -1,4 +1,4 @@
-//! The device of the cases: it has every kernel that a case does not take away, and its costs never change.
+//! The device of the cases. It has every kernel that a case does not remove, and its costs never change.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use eutectic_backend::{Attention, BackendError, Body, Contraction, Cost, Executa
 const LAUNCH: f64 = 3e-7;
 const BYTES_A_SECOND: f64 = 2e10;
 const FLOPS: f64 = 1e11;
-/// The width at which a matrix product runs at half its speed.
+/// The number of columns at which a matrix product runs at half of its peak speed.
 const HALF_SPEED: f64 = 256.0;
 
-/// A device on which nothing runs.
+/// A device for planning only. It cannot run programs.
 #[derive(Clone)]
 pub struct Device {
-    /// The kinds of kernel ([`Kernel::kind`]) that it lacks.
+    /// The kinds of kernel ([`Kernel::kind`]) that it does not support.
     pub lacks: Vec<String>,
     /// See [`Backend::keep`].
     pub keep: f64,
@@ -52,8 +52,8 @@ impl Backend for Device {
         }
     }
 
-    /// A launch, then bytes and arithmetic at fixed rates. What is fused at these costs is what any device would like, and does not
-    /// depend on what some machine was measured to do.
+    /// Returns the cost of a launch, plus bytes and arithmetic at fixed rates. At these costs, every fusion pays that
+    /// pays on any real device.
     fn cost(&self, kernel: &Kernel) -> Cost {
         if self.supports(kernel).is_err() {
             return Cost::IMPOSSIBLE;
@@ -69,11 +69,11 @@ impl Backend for Device {
     }
 }
 
-/// Arithmetic of the matrix products in a kernel.
+/// Returns the arithmetic of the matrix products in a kernel.
 fn products(kernel: &Kernel) -> f64 {
     let inner = |body: &Body, axes: usize| body.domain.iter().rev().take(axes).product::<usize>() as f64;
     let points = |body: &Body| body.domain.iter().product::<usize>() as f64;
-    // Wide products are faster: that is why products of one value are merged.
+    // Wide products are more efficient, which is the reason to merge products of one value.
     if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
         let (depth, columns) = (inner(lhs, axes.depth), inner(rhs, axes.columns));
         return 2.0 * points(&kernel.body) * depth * (1.0 + HALF_SPEED / columns);

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-/// How many lines around a difference are shown.
+/// The number of context lines around a difference.
 const AROUND: usize = 2;
 
-/// Lines only in `want` after a `-`, lines only in `got` after a `+`.
+/// Returns lines that are only in `want` after a `-`, and lines that are only in `got` after a `+`.
 pub fn lines(want: &str, got: &str) -> String {
     let (want, got): (Vec<&str>, Vec<&str>) = (want.lines().collect(), got.lines().collect());
-    // The longest common subsequence of what is left, for each pair of starts.
+    // The length of the longest common subsequence of the remaining lines, for each pair of starts.
     let mut longest = vec![vec![0_usize; got.len() + 1]; want.len() + 1];
     for (i, a) in want.iter().enumerate().rev() {
         for (j, b) in got.iter().enumerate().rev() {

@@ -1,16 +1,18 @@
-//! Text cases: a graph in text form, which rules, and what must come out; one file a case, named after what it pins.
+//! Text cases: a graph in text form, the rules, and the expected result. Each case is one file, named after the
+//! behaviour that it pins.
 //!
-//! A case (`*.case`) begins with comments that say what it pins. A comment `;!` chooses what is not as by default:
-//! `;! only GLOB …`, `;! without GLOB …` and `;! fp CONTRACT` as on the command line; `;! lacks KIND …` takes kernels of that kind
-//! (`attention`, `matmul`, `rows`) from the device; `;! keep SHARE` and `;! capacity BYTES` say what a byte that is kept counts there,
-//! and how many there are. Then follow the graph and sections, each under a line `---- TITLE`:
+//! A case (`*.case`) starts with comments that state this behaviour. A comment `;!` sets an option. `;! only GLOB …`,
+//! `;! without GLOB …` and `;! fp CONTRACT` are as on the command line. `;! lacks KIND …` removes kernels of that kind
+//! (`attention`, `matmul`, `rows`) from the device. `;! keep SHARE` sets the price of a stored byte, and `;! capacity
+//! BYTES` the memory. Then follow the graph and sections, each under a line `---- TITLE`:
 //!
-//! - `rules`: more rules than the embedded ones;
-//! - `after PHASE`: the program as that phase leaves it (`legalize`, `main`, `algebra`, `templates` or `fold`);
-//! - `kernels`: the plan's kernels in order, each with what was fused into it;
-//! - `plan`: the plan in canonical print.
+//! - `rules`: rules in addition to the embedded ones;
+//! - `after PHASE`: the program after that phase (`legalize`, `main`, `algebra`, `templates` or `fold`);
+//! - `kernels`: the plan's kernels in order, each with the fused ops;
+//! - `plan`: the plan in canonical form.
 //!
-//! A case holds those that show its point. `cargo test -p eutectic --test cases -- --ignored` writes what is under them anew.
+//! A case contains only the sections that show its behaviour. `cargo test -p eutectic --test cases -- --ignored`
+//! updates them.
 
 mod case;
 mod device;
@@ -45,7 +47,8 @@ fn cases_give_what_they_say() {
     assert!(failures.is_empty(), "\n{}\n{help}", failures.join("\n"));
 }
 
-/// Writes the sections anew: `cargo test -p eutectic --test cases -- --ignored`; then read the difference.
+/// Replaces the sections by the actual results: `cargo test -p eutectic --test cases -- --ignored`. Then read the
+/// difference.
 #[test]
 #[ignore = "writes tests/cases/*.case"]
 fn pin_cases() {

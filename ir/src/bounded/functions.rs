@@ -1,4 +1,4 @@
-//! What the functions of the reference do to a number with an error bound.
+//! Applies the functions of the reference to numbers with an error bound.
 
 use std::cmp::Ordering;
 
@@ -37,7 +37,7 @@ impl Scalar for Bounded {
         if dtype.unit_roundoff() > unit {
             err += rounding(self.value.abs() + err, dtype.unit_roundoff(), smallest);
         }
-        // What is not rounded here was judged where it was computed.
+        // A result that is not rounded here was judged when it was computed.
         let finite = err == self.err || is_rounded_to_finite(most, dtype.unit_roundoff(), largest);
         let err = if finite { err } else { f64::INFINITY };
         Bounded { value: self.value, err, unit }
@@ -48,9 +48,9 @@ impl Scalar for Bounded {
         let (low, high) = self.ends();
         let propagated = match self.err == 0.0 {
             true => 0.0,
-            // All of the interval lies outside of the domain.
+            // The whole interval is outside of the domain.
             false if value.is_nan() && f(low).is_nan() && f(high).is_nan() => 0.0,
-            // A pole or the edge of the domain lies in the interval: the difference is infinite or NaN.
+            // The interval contains a pole or the edge of the domain: the difference is infinite or NaN.
             false => [f(low), f(high)].iter().fold(0.0, |most: f64, end| match (end - value).abs() {
                 difference if difference.is_nan() => f64::INFINITY,
                 difference => most.max(difference),
@@ -78,7 +78,7 @@ impl Scalar for Bounded {
         let value = a.value.powf(b.value);
         let exact = a.err == 0.0 && b.err == 0.0;
         let integral = b.err == 0.0 && b.value.fract() == 0.0;
-        // By e^(b ln a) the error grows with the exponent's size.
+        // aᵇ = e^(b ln a), so the relative error grows with |b ln a|.
         let logarithm = times(b.value, a.value.abs().ln()).abs();
         let roundings = 8.0 + if logarithm.is_finite() { 4.0 * logarithm } else { 0.0 };
         let propagated = if exact {

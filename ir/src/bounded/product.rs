@@ -2,7 +2,7 @@
 
 use super::{Bounded, range, rounding};
 
-/// The product of all factors, in whatever order a kernel takes them.
+/// Returns the product of all factors, in whatever order a kernel takes them.
 pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
     let mut product = Bounded { value: 1.0, err: 0.0, unit: 0.0 };
     // The largest and the least that a part of the factors may come to.
@@ -23,7 +23,7 @@ pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
         }
     }
     let (smallest, largest) = range(product.unit);
-    // A product that is exact is so in every order: of no part of its factors the significand is longer than its own.
+    // An exact product is exact in every order: no partial product has a longer significand than the product.
     if product.err > 0.0 && product.value.is_finite() {
         let most = product.value.abs() + product.err;
         product = Bounded { err: product.err + rounding(most, product.unit * spared, smallest), ..product }.checked();
@@ -33,7 +33,7 @@ pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
     let overflows = most > largest;
     let vanishes = least < smallest;
     match () {
-        // ∞ on the way, which a zero or what vanished makes NaN.
+        // An intermediate ∞, which a zero or an underflow turns into NaN.
         () if overflows && !product.value.is_nan() => Bounded { err: f64::INFINITY, ..product },
         () if settled => product,
         () if infinite && vanishes => Bounded { err: f64::INFINITY, ..product },
@@ -61,7 +61,7 @@ mod tests {
             let other = b.map(|n| factors[n]).into_iter().product::<f32>();
             assert_eq!(of(a).admits(other.into()), Some(true), "{a:?} {b:?} {other}");
         }
-        // Where nothing is rounded in one order, nothing is in another.
+        // If no rounding occurs in one order, none occurs in another.
         let exact = product([2.5_f32, -400.0, 3.0].map(|x| Bounded::new(x.into(), 0.0, DType::F32)));
         assert_eq!((exact.value, exact.err), (-3000.0, 0.0));
     }

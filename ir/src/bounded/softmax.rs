@@ -3,26 +3,26 @@
 use super::{Bounded, computing, range};
 use crate::{DType, ops::probabilities as by_formula};
 
-/// A bound that is a larger part of the value tells little.
+/// A larger relative bound than this says little about the value.
 const LOOSE: f64 = 1.0 / 64.0;
-/// What scores lie within, of either sign, where something is promised of them beside a number that stands for −∞: products of 4,096
-/// terms, of numbers up to 2⁴⁰.
+/// The maximal magnitude of scores for which masks by large finite numbers work: products of 4,096 terms, of numbers up
+/// to 2⁴⁰.
 const SCORES: f64 = (1_u128 << 92) as f64;
 /// Roundings of an exponential and of a quotient.
 const ROUNDINGS: f64 = 16.0;
 
-/// The number from which on, downwards, what is added to it is lost if it is a score: half the distance to the next number is
-/// `SCORES` there.
+/// Returns the largest negative number that absorbs any score: half the distance of its neighbours is `SCORES`.
 fn least_hiding(unit: f64) -> f64 {
     -2.0 * SCORES / unit
 }
 
-/// Whether a number stands for −∞ among scores of a type: each of them added to it rounds to the number itself, so that a row that is
-/// masked throughout is uniform. The type is that in which kernels compute, which for 16-bit elements is `f32`.
+/// Returns whether a number stands for −∞ among scores of a type: adding a score rounds to the number itself, so that a
+/// fully masked row is uniform. The type is the one in which kernels compute, which is `f32` for 16-bit elements.
 ///
-/// As a bias of attention, such a number replaces its score, which is not read: a score of ∞ or NaN under it counts as the number. Models
-/// write masks so, and what a mask hides must not reach a row. A sum of score and bias would be ∞ or NaN there. So a rule that makes
-/// attention of a sum promises no more than `reassoc`, and `--fp exact` keeps the sum.
+/// As a bias of attention, such a number replaces its score, which is not read: a score of ∞ or NaN under it counts as
+/// the number. Models write masks this way, and hidden values must not affect a row. A sum of score and bias would be ∞
+/// or NaN there. So a rule that turns a sum into attention promises no more than `reassoc`, and `--fp exact` keeps the
+/// sum.
 pub fn hides(number: f64, dtype: DType) -> bool {
     number <= hiding(dtype)
 }
@@ -32,9 +32,9 @@ pub fn hiding(dtype: DType) -> f64 {
     least_hiding(computing(dtype).unit_roundoff())
 }
 
-/// The probabilities of a row. Where scores are off by much, so are the exponentials and their sum, and nothing could be said of their
-/// quotient; but it is 1 / Σ eˣʲ⁻ˣⁱ, which a score that is far above the others settles. A row with a number that stands for −∞ is left
-/// to the formula: of scores that come near to it nothing is promised.
+/// Returns the probabilities of a row. If scores have large errors, so have the exponentials and their sum, and the
+/// quotient has no useful bound. The form 1 / Σ eˣʲ⁻ˣⁱ still has one if a score is far above the others. A row with a
+/// number that stands for −∞ keeps the first form, because scores close to that number have no bounds.
 pub fn probabilities(row: &[Bounded]) -> Vec<Bounded> {
     let formula = by_formula(row);
     let largest = |x: &Bounded| -least_hiding(x.unit);
@@ -44,11 +44,11 @@ pub fn probabilities(row: &[Bounded]) -> Vec<Bounded> {
         return formula;
     }
     let loose = |p: &Bounded| p.err > LOOSE * p.value;
-    formula.into_iter().enumerate().map(|(at, p)| if loose(&p) { settled(p, row, at, most) } else { p }).collect()
+    formula.into_iter().enumerate().map(|(at, p)| if loose(&p) { refined(p, row, at, most) } else { p }).collect()
 }
 
-fn settled(p: Bounded, row: &[Bounded], at: usize, most: f64) -> Bounded {
-    // What the score is off by, and what the difference to the largest one is rounded by.
+fn refined(p: Bounded, row: &[Bounded], at: usize, most: f64) -> Bounded {
+    // The error of the score, and the rounding error of its difference to the largest score.
     let off = |x: &Bounded| match x.value.is_finite() {
         true => x.err + 2.0 * p.unit * (x.value.abs() + most.abs()),
         false => 0.0,

@@ -75,8 +75,8 @@ impl ExactSum<Bounded> for BoundedSum {
 
     fn total(self) -> Bounded {
         let (smallest, largest) = range(self.unit);
-        // In some order all terms of one sign come first: they may overflow though the total does not, and then meet an infinity of the
-        // other sign.
+        // Some order adds all terms of one sign first. They may overflow although the total does not, and then meet an
+        // infinity of the other sign.
         if !self.value.is_nan() && self.magnitude > largest {
             return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
         }
@@ -87,7 +87,7 @@ impl ExactSum<Bounded> for BoundedSum {
             return Bounded::computed(self.value, self.err, self.unit, 1.0);
         }
         let order = roundings * (self.unit + f64::EPSILON / 2.0) * self.magnitude;
-        // A product may be subnormal, and so may the difference of two terms of which one has its last place there.
+        // A product may be subnormal, and so may be the difference of two terms if the last place of one is subnormal.
         let lost = self.terms + if self.products { self.terms } else { 0.0 };
         let flushed = if self.least * self.unit < smallest { smallest * lost } else { 0.0 };
         Bounded { value: self.value, err: self.err + order * (1.0 + roundings * self.unit) + flushed, unit: self.unit }

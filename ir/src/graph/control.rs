@@ -1,17 +1,19 @@
-//! Control flow, inlined while a graph is built: a branch is a selection between two bodies, a loop its body so many times.
+//! Control flow that is inlined while a graph is built: a branch is a selection between two bodies, and a loop repeats
+//! its body.
 //!
-//! A body is a graph of its own: its inputs, in their order, are what it is given, its outputs what it gives. Bodies may hold
-//! branches and loops, which were inlined when they were built. A parameter of a body is the surrounding graph's parameter of
-//! that name, if there is one. Branches and steps that a constant condition rules out are dropped by rules (`simplify/where-…`).
+//! A body is a graph of its own. Its inputs are its arguments in order, and its outputs its results. Bodies may hold
+//! branches and loops, which were inlined when they were built. A parameter of a body is the surrounding graph's
+//! parameter of that name, if there is one. Rules remove branches and steps that a constant condition rules out
+//! (`simplify/where-…`).
 
 use super::{Graph, GraphError, NodeId};
 use crate::{Attr, Class, DType, Op, Type, ops::Leaf};
 
 impl Graph {
-    /// Adds the nodes of a body, given a value for each of its inputs in their order; its outputs.
+    /// Adds the nodes of a body, given a value for each of its inputs in order. Returns its outputs.
     ///
     /// # Errors
-    /// When the number or a type of the given values is another, or a parameter has another type than the one of its name.
+    /// If the number or a type of the given values differs, or a parameter's type differs from that of the same name.
     pub fn inline(&mut self, body: &Graph, given: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
         self.known(&body.name, given)?;
         self.room(&body.name, body.len())?;
@@ -51,7 +53,7 @@ impl Graph {
         Ok(body.outputs().iter().map(|(_, id)| new[id.0 as usize]).collect())
     }
 
-    /// The parameter of that name: the one that is there, or a new one.
+    /// Returns the parameter of that name: the one that is there, or a new one.
     ///
     /// # Errors
     /// When the name is taken by an input, or by a parameter of another type.
@@ -67,12 +69,13 @@ impl Graph {
         }
     }
 
-    /// The outputs of `then` where the predicate holds, else those of `otherwise`; both are computed. Both bodies are given
-    /// `given`. The predicate is one truth value, or a number, which holds where it is not 0.
+    /// Returns the outputs of `then` where the predicate holds, and otherwise those of `otherwise`; both are computed.
+    /// Both bodies get the arguments `given`. The predicate is one truth value, or a number, which holds if it is not
+    /// 0.
     ///
     /// # Errors
-    /// When the predicate has more than one element, a body does not take what it is given, or the bodies' results differ in number
-    /// or type.
+    /// If the predicate has more than one element, a body does not accept the arguments, or the bodies' results differ
+    /// in number or type.
     pub fn branch(
         &mut self,
         predicate: NodeId,
@@ -99,13 +102,14 @@ impl Graph {
         results.collect()
     }
 
-    /// The carried values after `body` ran while `condition` held, at most `most` times. Both are given the carried values and then
-    /// `captured`, which stay; the body gives the carried values anew. All `most` steps are computed; in steps after the last,
-    /// values stay as they are, and the body is given the values of the start, for which it was made.
+    /// Returns the carried values after `body` ran while `condition` held, at most `most` times. Both get the carried
+    /// values followed by `captured`, which stay constant; the body returns new carried values. All `most` steps are
+    /// computed. In steps after the last one, values stay unchanged, and the body gets the initial values, for which it
+    /// is known to work.
     ///
     /// # Errors
-    /// When there is no carried value, the condition is not one truth value or number, a body does not take what it is given, or
-    /// the body's results are not of the carried values' number and types.
+    /// If there is no carried value, the condition is not one truth value or number, a body does not accept its
+    /// arguments, or the body's results differ from the carried values in number or type.
     pub fn repeat(
         &mut self,
         condition: &Graph,
@@ -147,11 +151,11 @@ impl Graph {
         Ok(carried)
     }
 
-    /// Whether a step gives what it carries.
+    /// Checks that a step returns the carried values' number and types.
     fn carries(&self, body: &Graph, next: &[NodeId], carried: &[NodeId]) -> Result<(), GraphError> {
         if next.len() != carried.len() {
             let problem = format!("`{}` has {} results, {} values are carried", body.name, next.len(), carried.len());
-            return Err(self.refuse_at("while", problem, "the body gives each carried value anew"));
+            return Err(self.refuse_at("while", problem, "make the body return one value for each carried value"));
         }
         let differs = next.iter().zip(carried).position(|(a, b)| self.ty(*a) != self.ty(*b));
         differs.map_or(Ok(()), |at| {
@@ -161,7 +165,7 @@ impl Graph {
         })
     }
 
-    /// One truth value, from one of any type.
+    /// Returns one truth value, from one of any type.
     fn truth(&mut self, value: NodeId, what: &str) -> Result<NodeId, GraphError> {
         self.known("if", &[value])?;
         let ty = self.ty(value).clone();
@@ -181,7 +185,7 @@ impl Graph {
         self.ne(flat, zero)
     }
 
-    /// A node of another graph here.
+    /// Returns a node of another graph here.
     fn again(&mut self, op: Op, attrs: &[Attr], operands: &[NodeId]) -> Result<NodeId, GraphError> {
         let named: Vec<(&str, Attr)> = op.def().attrs.iter().map(|a| a.name).zip(attrs.iter().cloned()).collect();
         self.apply(op, operands, &named)

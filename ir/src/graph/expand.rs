@@ -1,4 +1,4 @@
-//! Replaces declared ops by what they are made of.
+//! Replaces declared ops by their definitions.
 
 use std::borrow::Cow;
 

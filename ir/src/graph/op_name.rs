@@ -1,4 +1,4 @@
-//! How the builder is told which op to apply.
+//! The ways to name an op for the builder.
 
 use crate::Op;
 

@@ -3,7 +3,7 @@
 use super::{Graph, GraphError, NodeId};
 use crate::{Dim, Shape, lang::relation::broadcast};
 
-/// The axes of a general product, of the left and of the right operand; paired by their places.
+/// The axes of a general product, of the left and the right operand. They are paired by position.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DotAxes<'a> {
     /// Summed over.
@@ -13,8 +13,9 @@ pub struct DotAxes<'a> {
 }
 
 impl Graph {
-    /// The general product (XLA's `dot_general`): sums over the contracted axes; the result has the batch axes, then the other
-    /// axes of the left operand, then those of the right. Views around one `matmul`; those that change nothing are left out.
+    /// Returns the general product (XLA's `dot_general`): sums over the contracted axes; the result has the batch axes,
+    /// then the other axes of the left operand, then those of the right. Views around one `matmul`; those that change
+    /// nothing are left out.
     ///
     /// # Errors
     /// When an axis is out of range or named twice, or paired axes differ in number or extent.
@@ -37,8 +38,9 @@ impl Graph {
         self.shaped(product, result)
     }
 
-    /// A mask in the form that expands to scores [batch.. heads queries keys]: with the batch axes first and axes of extent 1 for
-    /// those that it lacks. It may lack heads, or heads and queries, or have the form already (as NumPy broadcasts).
+    /// Returns a mask in the form that expands to scores [batch.. heads queries keys]: with the batch axes first and
+    /// axes of extent 1 for those that it lacks. It may lack heads, or heads and queries, or have the form already (as
+    /// NumPy broadcasts).
     ///
     /// # Errors
     /// When it fits neither way, or both ways with different meanings.
@@ -70,7 +72,7 @@ impl Graph {
         }
     }
 
-    /// An operand's axes by their parts.
+    /// Returns an operand's axes by their parts.
     fn side(&self, id: NodeId, batch: &[i64], contract: &[i64], name: &str) -> Result<ProductSide, GraphError> {
         self.known("dot-general", &[id])?;
         let Some(shape) = self.shape(id) else {
@@ -93,7 +95,7 @@ impl Graph {
         Ok(ProductSide { batch_axes, outer_axes, contract_axes, batch, outer, contract })
     }
 
-    /// The axes in this order.
+    /// Returns the axes in this order.
     fn arranged(&mut self, id: NodeId, parts: &[&Vec<usize>; 3]) -> Result<NodeId, GraphError> {
         let order: Vec<i64> = parts.iter().flat_map(|part| part.iter().map(|at| *at as i64)).collect();
         match order.iter().copied().eq(0..order.len() as i64) {

@@ -6,8 +6,8 @@ use super::{Graph, GraphError, Node, NodeId, listed};
 use crate::{Attr, Class, ops::Leaf};
 
 impl Graph {
-    /// Checks everything that the rest of the system relies on: operands come before users, attributes are complete and
-    /// normalised, types are what the signatures give, names are unique and can be written, outputs are tensors.
+    /// Checks every invariant of a graph: operands come before users, attributes are complete and normalised, types
+    /// agree with the signatures, names are unique and can be written, and outputs are tensors.
     ///
     /// # Errors
     /// Every problem, in the order of the nodes.

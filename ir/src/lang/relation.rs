@@ -1,7 +1,7 @@
-//! Relations between shapes and attributes that a type pattern alone cannot state.
+//! Relations between shapes and attributes that type patterns alone cannot state.
 //!
-//! Each says how to `solve` it (check it, or compute what is unbound) and how to `sample` it (choose
-//! what is still free), so that whatever a rule states can also be tested on generated cases.
+//! Each relation can `solve` its arguments (check them, or compute unbound ones) and `sample` them (choose free ones).
+//! Every condition of a rule can therefore be tested on generated cases.
 
 use super::{
     relations::FAMILIES,
@@ -25,14 +25,14 @@ pub struct Relation {
     pub parameters: &'static [&'static str],
     /// Whether an argument may be a number that is no integer.
     pub numbers: bool,
-    /// Checks it or binds what follows from it; `Err` says in what way it does not hold.
+    /// Checks the relation, or binds the arguments that follow from it. `Err` says why it does not hold.
     pub solve: fn(&[RelationArg], &mut Bindings) -> Result<Status, String>,
-    /// Chooses what is still free, so far that `solve` can do the rest; `Err` where nothing fits what is bound.
+    /// Chooses free arguments until `solve` can compute the rest. `Err` if nothing fits the bound ones.
     pub sample: fn(&[RelationArg], &mut Sampler<'_>) -> Result<(), String>,
 }
 
 impl Relation {
-    /// Every relation, family by family.
+    /// Returns every relation, family by family.
     pub fn all() -> impl Iterator<Item = &'static Relation> {
         FAMILIES.iter().copied().flatten()
     }
@@ -62,20 +62,20 @@ pub enum RelationArg {
 /// A relation with its arguments: `(broadcast A B C)`.
 #[derive(Clone, Debug)]
 pub struct RelationCall {
-    /// Which.
+    /// The relation.
     pub relation: &'static Relation,
-    /// Of what.
+    /// Its arguments.
     pub args: Vec<RelationArg>,
     /// Whether it is to be wrong: `(not (name arg …))`.
     pub negated: bool,
 }
 
 impl RelationCall {
-    /// Reads `(name arg …)`. Upper-case names must be known to the scope; lower-case names are attributes, made
-    /// where they are new.
+    /// Parses `(name arg …)`. Upper-case names must be known to the scope. Lower-case names are attributes, and are
+    /// added if they are new.
     ///
     /// # Errors
-    /// When there is no such relation or an argument is malformed.
+    /// If there is no such relation or an argument is malformed.
     pub fn parse(sexp: &Sexp, scope: &mut Scope, source: &Source) -> Result<RelationCall, LangError> {
         let Some((name, items)) = sexp.call() else {
             return Err(source.error(sexp.span.clone(), "this is not a relation", "write (name argument …)"));
@@ -129,10 +129,10 @@ impl RelationCall {
         Ok(RelationCall { relation, args, negated: false })
     }
 
-    /// Checks it or binds what follows from it.
+    /// Checks the relation, or binds the arguments that follow from it.
     ///
     /// # Errors
-    /// In what way it does not hold.
+    /// The reason why it does not hold.
     pub fn solve(&self, bindings: &mut Bindings) -> Result<Status, Mismatch> {
         if self.negated {
             return self.refute(bindings);
@@ -146,7 +146,8 @@ impl RelationCall {
         })
     }
 
-    /// Checks that the relation does not hold. That binds nothing. Extents at run time are refused: an answer may differ from length to length.
+    /// Checks that the relation does not hold. That binds nothing. Extents at run time are refused: an answer may
+    /// differ from length to length.
     fn refute(&self, bindings: &Bindings) -> Result<Status, Mismatch> {
         let misfit = |why: String| Err(Mismatch::Relation { attrs: Vec::new(), why });
         if self.args.iter().any(|arg| arg.is_open(bindings)) {
@@ -171,14 +172,14 @@ impl RelationCall {
         if !self.negated {
             return (self.relation.sample)(&self.args, sampler);
         }
-        // A relation has few solutions, so that most choices refute it.
+        // A relation has few solutions, so that most choices violate it.
         self.args.iter().try_for_each(|arg| match arg {
             RelationArg::Dim(pattern) => sampler.choose_dims(pattern),
             _ => Ok(()),
         })
     }
 
-    /// Whether it speaks of a dimension sequence of that pattern.
+    /// Returns whether an argument contains a dimension sequence, such as `B..`, that also occurs in the pattern.
     pub fn mentions(&self, pattern: &TypePattern) -> bool {
         self.args.iter().any(|arg| match arg {
             RelationArg::Dims(DimsPattern(items)) => {
@@ -190,7 +191,7 @@ impl RelationCall {
 }
 
 impl RelationArg {
-    /// Whether a variable in it is unbound.
+    /// Returns whether a variable in it is unbound.
     fn is_open(&self, bindings: &Bindings) -> bool {
         match self {
             RelationArg::Dim(pattern) => pattern.is_open(bindings),
@@ -203,9 +204,15 @@ impl RelationArg {
         }
     }
 
-    /// Whether it has an extent at run time in it.
+    /// Returns whether it has an extent at run time in it.
     fn varies(&self, bindings: &Bindings) -> bool {
         let unknown = |dim: Dim| dim.known().is_none();
+        // A remainder of such an extent has no value.
+        if let RelationArg::Dim(pattern) = self
+            && pattern.value(bindings).is_none()
+        {
+            return pattern.varies(bindings);
+        }
         self.dim(bindings).is_some_and(unknown) || self.dims(bindings).is_some_and(|s| s.iter().cloned().any(unknown))
     }
 
@@ -225,7 +232,7 @@ impl RelationArg {
         }
     }
 
-    /// The number that it is, once its variables are bound.
+    /// Returns the number that it is, once its variables are bound.
     pub(super) fn number(&self, bindings: &Bindings) -> Option<f64> {
         match self {
             RelationArg::Number(number) => Some(*number),

@@ -1,7 +1,7 @@
 //! Sampling: chooses types and attributes that satisfy patterns and relations, for tests of ops and rules.
 //!
-//! What is bound already stays. Each relation has its own way to choose what is still free in it; what no relation
-//! speaks of is drawn last. A choice may turn out not to fit a later relation: then [`sample`] says so, and one draws again.
+//! Bound variables stay. Each relation chooses its own free arguments, and variables without a relation are drawn last.
+//! A choice may turn out not to fit a later relation. [`sample`] then returns an error, and the caller draws again.
 
 use super::{
     relation::{RelationArg, RelationCall},
@@ -15,20 +15,20 @@ use crate::{Attr, DType, Dim, Shape};
 /// A source of numbers below the one that it is given (which is not 0).
 pub type Random<'a> = &'a mut dyn FnMut(usize) -> usize;
 
-/// What has been chosen so far.
+/// The choices so far.
 pub struct Sampler<'a> {
     scope: &'a Scope,
-    /// The patterns of what is to be sampled.
+    /// The patterns to sample.
     patterns: &'a [&'a TypePattern],
     /// The choices.
     pub bindings: Bindings,
     random: Random<'a>,
 }
 
-/// Binds every variable of the patterns and whatever the relations determine.
+/// Binds every variable of the patterns, and all variables that the relations determine.
 ///
 /// # Errors
-/// When the choices made on the way contradict each other; another draw may do better.
+/// If the choices contradict each other; another draw may succeed.
 pub fn sample(
     scope: &Scope,
     patterns: &[&TypePattern],
@@ -67,22 +67,22 @@ pub fn sample(
 }
 
 impl Sampler<'_> {
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.random)(n.max(1))
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub fn of<'t, T>(&mut self, all: &'t [T]) -> &'t T {
         &all[self.below(all.len())]
     }
 
-    /// A small extent; 1 and odd numbers are as likely as others.
+    /// Returns a small extent; 1 and odd numbers are as likely as others.
     pub fn extent(&mut self) -> Dim {
         Dim::Known(*self.of(&[1, 2, 3, 4, 5, 7]))
     }
 
-    /// A shape of at least `least` axes.
+    /// Returns a shape of at least `least` axes.
     pub fn any_shape(&mut self, least: usize) -> Shape {
         let rank = least + self.below(4 - least.min(3));
         (0..rank).map(|_| self.extent()).collect()
@@ -131,7 +131,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// The shape of an argument, chosen with at least `least` axes where it is free.
+    /// Returns the shape of an argument, chosen with at least `least` axes where it is free.
     ///
     /// # Errors
     /// When it is no shape.
@@ -155,7 +155,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// The shape of a pattern, its free variables chosen.
+    /// Returns the shape of a pattern, its free variables chosen.
     ///
     /// # Errors
     /// When an extent comes out negative or a quotient is not exact.
@@ -187,13 +187,14 @@ impl Sampler<'_> {
                 self.bind(*slot, Bound::Dim(dim))
             }
             DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().try_for_each(|p| self.choose_dims(p)),
-            DimPattern::Difference(pair) | DimPattern::Quotient(pair) => {
-                pair.iter().try_for_each(|p| self.choose_dims(p))
-            }
+            DimPattern::Difference(pair)
+            | DimPattern::Quotient(pair)
+            | DimPattern::Floor(pair)
+            | DimPattern::Mod(pair) => pair.iter().try_for_each(|p| self.choose_dims(p)),
         }
     }
 
-    /// The element type of a pattern, chosen where it is free.
+    /// Returns the element type of a pattern, chosen where it is free.
     ///
     /// # Errors
     /// When the variable is bound to something else.
@@ -204,10 +205,10 @@ impl Sampler<'_> {
         }
     }
 
-    /// The element type in a slot, chosen where it is free.
+    /// Returns the element type in a slot, which is chosen if it is free.
     ///
     /// # Errors
-    /// When the variable stands for something else.
+    /// If the variable stands for something else.
     pub fn dtype_of(&mut self, slot: VarId) -> Result<DType, String> {
         if let Some(Bound::DType(dtype)) = self.bindings.get(slot) {
             return Ok(*dtype);
@@ -225,18 +226,18 @@ impl Sampler<'_> {
         *self.of(&fitting)
     }
 
-    /// Whether an element type variable belongs to something that is to be sampled.
+    /// Returns whether an element type variable belongs to something that is to be sampled.
     pub fn needs(&self, dtype: VarId) -> bool {
         self.patterns.iter().any(|p| matches!(p.dtype, DTypePattern::Var(slot, _) if slot == dtype))
     }
 
-    /// A part of a shape that expands to it: without some outer axes, some others of extent 1.
+    /// Returns a shape that expands to the given one: some outer axes are dropped, and some others get extent 1.
     pub fn shrunk(&mut self, shape: &Shape) -> Shape {
         let skipped = if self.below(2) == 0 { 0 } else { self.below(shape.rank() + 1) };
         shape[skipped..].iter().map(|d| if self.below(3) == 0 { Dim::Known(1) } else { d.clone() }).collect()
     }
 
-    /// A shape that a shape expands to.
+    /// Returns a shape that a shape expands to.
     pub fn grown(&mut self, shape: &Shape) -> Shape {
         let added = self.below(3).min(4_usize.saturating_sub(shape.rank()));
         let mut dims: Vec<Dim> = (0..added).map(|_| self.extent()).collect();
@@ -246,18 +247,18 @@ impl Sampler<'_> {
         dims.into_iter().collect()
     }
 
-    /// An axis of a shape, counted from the end.
+    /// Returns an axis of a shape, counted from the end.
     pub fn axis(&mut self, rank: usize) -> i64 {
         -1 - self.below(rank) as i64
     }
 
-    /// Some axes of a shape, counted from the end, ascending; at least one.
+    /// Returns some axes of a shape, counted from the end, ascending; at least one.
     pub fn axes(&mut self, rank: usize) -> Vec<i64> {
         let sure = self.axis(rank);
         (-(rank as i64)..0).filter(|&axis| axis == sure || self.below(2) == 0).collect()
     }
 
-    /// The axes of a shape in any order.
+    /// Returns the axes of a shape in any order.
     pub fn permutation(&mut self, rank: usize) -> Vec<i64> {
         let mut perm: Vec<i64> = (-(rank as i64)..0).collect();
         for i in (1..rank).rev() {
@@ -291,7 +292,7 @@ impl Sampler<'_> {
     }
 }
 
-/// What a relation says of a mismatch inside it.
+/// Returns a mismatch inside a relation as text.
 pub(super) fn told(m: Mismatch) -> String {
     match m {
         Mismatch::Conflict { old, new, .. } => format!("{new} is wanted, {old} found"),

@@ -1,135 +1,21 @@
-//! The S-expression reader, and errors that point into the source.
+//! The S-expression reader.
 
-use std::{fmt, ops::Range, sync::Arc};
+mod names;
+mod source;
 
-use miette::{Diagnostic, NamedSource, SourceSpan};
+use std::{fmt, ops::Range};
 
-/// A longer line is no excerpt that anyone reads: an error in it says its place in numbers.
-const LONGEST_LINE: usize = 400;
-
-/// How many lines of a span are shown.
-const MOST_LINES: usize = 12;
-
-/// A source file (or an embedded one, or a string), for error messages.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// Path or a made-up name such as `<signature of matmul>`.
-    pub name: Arc<str>,
-    /// The whole text.
-    pub text: Arc<str>,
-}
-
-impl Source {
-    /// A source named `name`.
-    pub fn new(name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Source {
-        Source { name: name.into(), text: text.into() }
-    }
-
-    /// An error at `span` of this source.
-    pub fn error(&self, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> LangError {
-        let help: String = help.into();
-        let mut message = message.into();
-        // Who reports a byte means the character that it belongs to.
-        let mut span = self.text.floor_char_boundary(span.start)..self.text.ceil_char_boundary(span.end);
-        // Of what goes over many lines the first shows where it is.
-        let lines = self.text[span.clone()].match_indices('\n');
-        if let Some((end, _)) = lines.clone().next().filter(|_| lines.count() >= MOST_LINES) {
-            span.end = span.start + end;
-        }
-        let source_code = self.is_shown_around(&span).then(|| NamedSource::new(&self.name, shown(&self.text)));
-        if source_code.is_none() {
-            let (line, column) = self.position(span.start);
-            message = format!("{}:{line}:{column}: {message}", self.name);
-        }
-        LangError {
-            message,
-            label: "here".into(),
-            help: (!help.is_empty()).then_some(help),
-            of: self.name.clone(),
-            source_code: source_code.map(Arc::new),
-            span: span.into(),
-        }
-    }
-
-    /// Whether the lines of a span and those next to them are short enough to be read.
-    fn is_shown_around(&self, span: &Range<usize>) -> bool {
-        let at = |offset: usize| self.position(offset).0;
-        let lines = self.text.lines().skip(at(span.start).saturating_sub(2));
-        lines.take(at(span.end) - at(span.start) + 3).all(|line| line.len() <= LONGEST_LINE)
-    }
-
-    /// Line and column (from 1) of a byte offset.
-    pub fn position(&self, offset: usize) -> (usize, usize) {
-        let before = &self.text[..self.text.floor_char_boundary(offset)];
-        let line_start = before.rfind('\n').map_or(0, |n| n + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
-    }
-}
-
-/// One thing that is wrong in a source: what, where (with an excerpt and a caret) and what to do.
-#[derive(Clone, Debug, thiserror::Error, Diagnostic)]
-#[error("{message}")]
-pub struct LangError {
-    /// What is wrong.
-    pub message: String,
-    label: String,
-    /// What to do about it.
-    #[help]
-    pub help: Option<String>,
-    of: Arc<str>,
-    #[source_code]
-    source_code: Option<Arc<NamedSource<Arc<str>>>>,
-    #[label("{label}")]
-    span: SourceSpan,
-}
-
-impl LangError {
-    /// The text under the caret.
-    pub fn with_label(mut self, label: impl Into<String>) -> LangError {
-        self.label = label.into();
-        self
-    }
-
-    /// Byte offset of the caret.
-    pub fn offset(&self) -> usize {
-        self.span.offset()
-    }
-
-    /// The name of the source.
-    pub fn source_name(&self) -> &str {
-        &self.of
-    }
-}
-
-/// Everything that is wrong in one or more sources.
-#[derive(Clone, Debug, thiserror::Error, Diagnostic)]
-#[error("{} error{} in {}", self.0.len(), if self.0.len() == 1 { "" } else { "s" }, self.names())]
-pub struct Errors(#[related] pub Vec<LangError>);
-
-impl Errors {
-    fn names(&self) -> String {
-        let mut names = Vec::new();
-        for name in self.0.iter().map(|e| e.source_name()) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names.join(", ")
-    }
-}
-
-impl From<LangError> for Errors {
-    fn from(error: LangError) -> Errors {
-        Errors(vec![error])
-    }
-}
+pub use self::{
+    names::{did_you_mean, nearest, suggestion},
+    source::{Errors, LangError, Source, is_unseen},
+};
 
 /// A node of the syntax tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sexp {
-    /// What it is.
+    /// The kind of expression.
     pub kind: SexpKind,
-    /// Where it stands, in bytes of the source.
+    /// The position, in bytes of the source.
     pub span: Range<usize>,
 }
 
@@ -142,13 +28,13 @@ pub enum SexpKind {
     Text(String),
     /// `(…)`.
     List(Vec<Sexp>),
-    /// `[…]`, with the word that stands directly before it: `F[B.. M]`; empty where there is none.
+    /// `[…]`, with the word directly before it, as in `F[B.. M]`. The word may be empty.
     Bracket(String, Vec<Sexp>),
     /// `{…}`: the elements of a constant.
     Brace(Vec<Sexp>),
 }
 
-/// As text that reads back as it.
+/// Prints text that reads back as the expression.
 impl fmt::Display for Sexp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, open: char, items: &[Sexp], close: char| {
@@ -169,7 +55,7 @@ impl fmt::Display for Sexp {
 }
 
 impl Sexp {
-    /// The word of an atom.
+    /// Returns the word of an atom.
     pub fn atom(&self) -> Option<&str> {
         match &self.kind {
             SexpKind::Atom(a) => Some(a),
@@ -177,7 +63,7 @@ impl Sexp {
         }
     }
 
-    /// The items of a `(…)`.
+    /// Returns the items of a `(…)`.
     pub fn list(&self) -> Option<&[Sexp]> {
         match &self.kind {
             SexpKind::List(items) => Some(items),
@@ -185,7 +71,7 @@ impl Sexp {
         }
     }
 
-    /// The items after the head of a `(head …)`.
+    /// Returns the items after the head of a `(head …)`.
     pub fn call(&self) -> Option<(&str, &[Sexp])> {
         let (head, rest) = self.list()?.split_first()?;
         Some((head.atom()?, rest))
@@ -198,8 +84,8 @@ const MAX_DEPTH: usize = 128;
 /// Reads all top-level expressions of a source. `;` starts a comment that runs to the end of the line.
 ///
 /// # Errors
-/// Unbalanced brackets, unclosed strings and over-deep nesting; nothing is read on after the first of them in
-/// one top-level form, but later top-level forms are (a form starts with `(` in the first column), up to a number of errors.
+/// Unbalanced brackets, unclosed strings and too deep nesting. An error ends a top-level form, but later top-level
+/// forms are read (a form starts with `(` in the first column), up to a maximal number of errors.
 pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
     if let Some((at, c)) = source.text.char_indices().find(|(_, c)| is_unseen(*c)) {
         let message = format!("this is the control character U+{:04X}", u32::from(c));
@@ -236,10 +122,10 @@ const MOST_ERRORS: usize = 20;
 struct SexpReader<'a> {
     source: &'a Source,
     at: usize,
-    /// Where its line starts.
+    /// The start of its line.
     line: usize,
-    /// In this top-level form, the first bracket that is open where a line begins at its column or before: if one is missing, it is
-    /// most likely that one's.
+    /// The first bracket of this top-level form that is open where a line begins at its column or before. If a bracket
+    /// is missing, it is most likely that one's.
     outdented: Option<usize>,
 }
 
@@ -307,8 +193,8 @@ impl<'a> SexpReader<'a> {
         Ok(Sexp { kind, span: start..self.at })
     }
 
-    /// Where a closing bracket stands alone between forms, what it closes was mostly closed before: the form before it goes on, by
-    /// its indentation, after its end.
+    /// Returns an error if a closing bracket stands alone between forms: by its indentation, the form before it
+    /// continues after its end.
     fn closed_too_early(&self, stray: usize, forms: &[Sexp]) -> Option<LangError> {
         if !self.source.text[stray..].starts_with([')', ']', '}']) {
             return None;
@@ -386,56 +272,9 @@ impl<'a> SexpReader<'a> {
     }
 }
 
-/// A question for the name that was probably meant.
-pub fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
-    nearest(name, known).filter(|k| *k != name).map(|k| format!("did you mean `{k}`?"))
-}
-
-/// The name that was probably meant, and those that there are, which `are` begins.
-pub fn suggestion<'n>(name: &str, are: &str, known: impl IntoIterator<Item = &'n str>) -> String {
-    /// More are no help.
-    const LISTED: usize = 24;
-    let known: Vec<&str> = known.into_iter().collect();
-    let guess = did_you_mean(name, known.iter().copied()).map_or(String::new(), |guess| guess + " ");
-    match known.len() {
-        0 => format!("{are} none"),
-        n if n > LISTED => format!("{guess}{are} {} and {} more", known[..LISTED].join(", "), n - LISTED),
-        _ => format!("{guess}{are} {}", known.join(", ")),
-    }
-}
-
-/// The name that was probably meant.
-pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    // In short names that measure sees no letters that are swapped.
-    let swapped = |k: &str| name.len() > 2 && k.len() == name.len() && strsim::osa_distance(name, k) == 1;
-    let score = |k: &str| strsim::jaro_winkler(name, k).max(if swapped(k) { 0.76 } else { 0.0 });
-    let scored = known.map(|k| (score(k), k)).filter(|(score, _)| *score > 0.75);
-    scored.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, k)| k)
-}
-
 /// Quotes a text so that [`read`] gives it back.
 pub fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
-}
-
-/// What a terminal would obey instead of showing it: control characters, and those that turn the direction of what follows (Unicode
-/// TR 36: a file then reads otherwise than it is shown).
-pub fn is_unseen(c: char) -> bool {
-    c.is_control() && !matches!(c, '\n' | '\r' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// A text with a sign of the same length in the place of each control character, so that places in it stay.
-fn shown(text: &Arc<str>) -> Arc<str> {
-    if !text.contains(is_unseen) {
-        return text.clone();
-    }
-    let sign = |c: char| match c.len_utf8() {
-        _ if !is_unseen(c) => c,
-        1 => '?',
-        2 => '·',
-        _ => '•',
-    };
-    text.chars().map(sign).collect::<String>().into()
 }
 
 #[cfg(test)]

@@ -94,18 +94,18 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Two products over each pair of query and key, and about ten operations for its softmax.
+/// Returns two products over each pair of query and key, and about ten operations for its softmax.
 pub(super) fn attention_flops(operands: &[&Type], result: &Type) -> f64 {
     let (keys, depth, width) = (extent(operands[1], -2), extent(operands[0], -1), extent(result, -1));
     let rows = result.count() as f64 / width.max(1.0);
     rows * keys * (2.0 * (depth + width) + 10.0)
 }
 
-/// What is added to the score of a query and a key.
+/// The bias of one query and key.
 enum ScoreBias<S> {
     /// This number.
     Term(S),
-    /// Nothing, and the key takes part or not (`None`: rounding decides).
+    /// No bias; whether the key is visible (`None`: rounding decides).
     Visible(Option<bool>),
 }
 
@@ -119,7 +119,7 @@ struct AttentionHead<'a, S> {
     empty: EmptyScores,
     /// The element type.
     dtype: DType,
-    /// What kernels may round the weights to: matrix units take them so, and a softmax that is stored has them so.
+    /// Rounds the weights as kernels may: matrix units take rounded weights, and so does a softmax that is stored.
     weights: &'a dyn Fn(S) -> S,
 }
 
@@ -152,7 +152,7 @@ struct HeadMatrix<'a, S> {
 }
 
 impl<'a, S: Scalar> HeadMatrix<'a, S> {
-    /// The `n`th matrix of a tensor.
+    /// Returns the `n`th matrix of a tensor.
     fn of(x: &'a Value<S>, n: usize) -> HeadMatrix<'a, S> {
         let (rows, columns) = (x.extent(1), x.extent(0));
         let size = rows * columns;
@@ -177,7 +177,8 @@ impl<S: Scalar> AttentionHead<'_, S> {
         for (i, q) in self.query.rows().enumerate() {
             let keys: Vec<_> = self.key.rows().enumerate().map(|(j, k)| self.score(q, k, bias(i, j))).collect();
             let scores: Vec<S> = keys.iter().map(|key| key.score).collect();
-            // Kernels divide the weights by their sum, or what they add up to, which may overflow where the result does not.
+            // Kernels divide the weights by their sum, or divide the weighted sums, which may overflow although the
+            // result does not.
             let (weights, total) = powers(&scores);
             let empty = scores.iter().all(|s| s.value() == f64::NEG_INFINITY);
             let gives_zeros = match self.empty {
@@ -202,7 +203,7 @@ impl<S: Scalar> AttentionHead<'_, S> {
                     after.add_product(weight, v);
                 }
             }
-            // Where every key is hidden, the weights are NaN, and there is no product with them.
+            // If every key is hidden, the weights are NaN, and no product is computed with them.
             let none = |sum: S| if empty { S::exact(f64::NAN) } else { sum };
             result.extend(sums.iter().map(|(before, after)| none(before.total().either(after.total() / total))));
         }
@@ -232,13 +233,22 @@ impl<S: Scalar> AttentionHead<'_, S> {
     }
 }
 
-/// Every head of a call, with the bias of (matrix, query, key). `share`: consecutive query heads that read one key head.
+/// The place of a score.
+#[derive(Clone, Copy)]
+struct ScorePlace {
+    /// The number of the matrix of queries.
+    matrix: usize,
+    query: usize,
+    key: usize,
+}
+
+/// Returns every head of a call, with a bias of each score. `share`: consecutive query heads that read one key head.
 fn heads<S: Scalar>(
     call: &OpCall<'_, S>,
     share: usize,
     empty: EmptyScores,
     weights: fn(S, DType) -> S,
-    bias: impl Fn(usize, usize, usize) -> ScoreBias<S>,
+    bias: impl Fn(ScorePlace) -> ScoreBias<S>,
 ) -> Vec<Value<S>> {
     let [q, k, v] = call.operands[..3] else { unreachable!("the signature has three operands or more") };
     let dtype = call.result().0;
@@ -255,19 +265,21 @@ fn heads<S: Scalar>(
             dtype,
             weights: &weights,
         };
-        head.attend(|i, j| bias(n, i, j), &mut result);
+        head.attend(|query, key| bias(ScorePlace { matrix: n, query, key }), &mut result);
     }
     call.reals(result)
 }
 
-/// Where the optional fourth operand, broadcast to [.. S T], has the element of (matrix, query, key).
-fn bias_offsets<S: Scalar>(call: &OpCall<'_, S>) -> impl Fn(usize, usize, usize) -> usize {
+/// Returns where the optional fourth operand, broadcast to [.. S T], has the element of a score.
+fn bias_offsets<S: Scalar>(call: &OpCall<'_, S>) -> impl Fn(ScorePlace) -> usize {
     let (q, keys) = (call.operands[0], call.operands[1].extent(1));
     let mut dims = q.dims.clone();
     *dims.last_mut().expect("the signature asks for matrices") = keys;
     let rows = q.extent(1);
     let at = call.operands.get(3).map(|b| offsets(&dims, &broadcast_strides(&b.dims, dims.len()), 0));
-    move |n, i, j| at.as_ref().map_or(0, |at| at[(n * rows + i) * keys + j] as usize)
+    move |ScorePlace { matrix, query, key }| {
+        at.as_ref().map_or(0, |at| at[(matrix * rows + query) * keys + key] as usize)
+    }
 }
 
 fn attention<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
@@ -283,8 +295,8 @@ fn attention_tf32<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
 fn attend<S: Scalar>(call: &OpCall<'_, S>, weights: fn(S, DType) -> S) -> Vec<Value<S>> {
     let at = bias_offsets(call);
     let bias = call.operands.get(3).map(|b| b.reals());
-    heads(call, 1, EmptyScores::read(&call.attrs[2]), weights, |n, i, j| {
-        bias.map_or(ScoreBias::Visible(Some(true)), |b| ScoreBias::Term(b[at(n, i, j)]))
+    heads(call, 1, EmptyScores::read(&call.attrs[2]), weights, |score| {
+        bias.map_or(ScoreBias::Visible(Some(true)), |b| ScoreBias::Term(b[at(score)]))
     })
 }
 
@@ -292,18 +304,18 @@ pub(super) fn sdpa<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (q, k) = (call.operands[0], call.operands[1]);
     let share = q.extent(2) / k.extent(2).max(1);
     let (kind, window) = (call.attrs[2].word().unwrap_or_default(), call.attrs[3].int().unwrap_or(0));
-    // Key j is at the query's own place where this is 0, before it where it is positive.
+    // This is 0 if the key is at the query's position, and positive if it is before.
     let ahead = k.extent(1) as i64 - q.extent(1) as i64;
-    let distance = move |i: usize, j: usize| i as i64 + ahead - j as i64;
+    let distance = move |score: ScorePlace| score.query as i64 + ahead - score.key as i64;
     let at = bias_offsets(call);
     let mask = call.operands.get(3).map(|m| &m.data);
     // Without a mask of its own, only infinities of the operands make such a row.
     let empty = if matches!(kind, "additive" | "none") { EmptyScores::Nan } else { EmptyScores::Zeros };
-    heads(call, share.max(1), empty, S::store, |n, i, j| match mask {
-        Some(Data::Real(m)) => ScoreBias::Term(m[at(n, i, j)]),
-        Some(Data::Int(m)) => ScoreBias::Visible(m[at(n, i, j)].map(|keep| keep != 0)),
-        None if window > 0 => ScoreBias::Visible(Some((0..window).contains(&distance(i, j)))),
-        None => ScoreBias::Visible(Some(kind == "none" || distance(i, j) >= 0)),
+    heads(call, share.max(1), empty, S::store, |score| match mask {
+        Some(Data::Real(m)) => ScoreBias::Term(m[at(score)]),
+        Some(Data::Int(m)) => ScoreBias::Visible(m[at(score)].map(|keep| keep != 0)),
+        None if window > 0 => ScoreBias::Visible(Some((0..window).contains(&distance(score)))),
+        None => ScoreBias::Visible(Some(kind == "none" || distance(score) >= 0)),
     })
 }
 

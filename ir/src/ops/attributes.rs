@@ -16,13 +16,13 @@ use crate::{
 pub struct AttrDef {
     /// Its name, without the colon.
     pub name: &'static str,
-    /// What it may be.
+    /// The kind of its values.
     pub kind: AttrKind,
-    /// What it is where a graph does not say (left sides of rules always say).
+    /// The value if a graph does not give one (left sides of rules always do).
     pub default: Default,
 }
 
-/// What an attribute may be.
+/// The kind of an attribute's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AttrKind {
     /// Any integer.
@@ -76,10 +76,10 @@ impl Op {
         self.def().attrs.iter().position(|a| a.name == name)
     }
 
-    /// Completes and normalises attributes given by name: defaults written out, axes counted from the end.
+    /// Completes and normalises attributes given by name: defaults are added, and axes are counted from the end.
     ///
     /// # Errors
-    /// Which attribute is missing, unknown or of the wrong kind; the second part says what would be right.
+    /// The attribute that is missing, unknown or of the wrong kind. The second part is the help.
     pub fn attributes(self, given: &[(&str, Attr)], operands: &[&Type]) -> Result<Attrs, (String, String)> {
         let def = self.def();
         if let Some((name, _)) = given.iter().find(|(name, _)| self.attr(name).is_none()) {
@@ -111,13 +111,13 @@ impl Op {
 }
 
 impl AttrDef {
-    /// The attribute that was probably meant by a name, and those that there are.
+    /// Returns the attribute that was probably meant by a name, and those that there are.
     pub fn suggestion(name: &str, of: &[AttrDef]) -> String {
         let known: Vec<_> = of.iter().map(|a| format!(":{}", a.name)).collect();
         suggestion(&format!(":{name}"), "it takes", known.iter().map(String::as_str))
     }
 
-    /// Whether the value is the default.
+    /// Returns whether the value is the default.
     pub fn is_default(&self, value: &Attr) -> bool {
         match self.default {
             Default::None => false,
@@ -133,7 +133,8 @@ impl AttrDef {
 }
 
 impl AttrKind {
-    /// The value in the form in which nodes keep it, for an operand 0 of `rank` axes; `None` where it is not of this kind.
+    /// Returns the value in the form in which nodes keep it, for an operand 0 of `rank` axes; `None` if it is not of
+    /// this kind.
     pub fn normalise(self, value: Attr, rank: usize) -> Option<Attr> {
         let rank = rank as i64;
         let from_end = |axis: i64| {
@@ -176,7 +177,7 @@ impl AttrKind {
 }
 
 impl AttrKind {
-    /// What is right in the place of a value that is not: the word that was probably meant, and what it may be.
+    /// Returns the help for a wrong value: the word that was probably meant, and the valid values.
     pub fn help(self, given: Option<&str>) -> String {
         let words = match self {
             AttrKind::Bool => &["true", "false"],
@@ -209,12 +210,12 @@ impl fmt::Display for AttrKind {
     }
 }
 
-/// A required attribute, for the declarations.
+/// Returns a required attribute, for the declarations.
 pub(super) const fn attr(name: &'static str, kind: AttrKind) -> AttrDef {
     AttrDef { name, kind, default: Default::None }
 }
 
-/// An attribute with a default, for the declarations.
+/// Returns an attribute with a default, for the declarations.
 pub(super) const fn attr_or(name: &'static str, kind: AttrKind, default: Default) -> AttrDef {
     AttrDef { name, kind, default }
 }

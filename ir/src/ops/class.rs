@@ -1,4 +1,4 @@
-//! What an op is to the plan search and to lowering, and where a view reads.
+//! The class of an op for the plan search and lowering, and the index maps of views.
 
 use super::RowOp;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     index::{Atom, Index},
 };
 
-/// What an op is to the plan search and to lowering.
+/// The class of an op for the plan search and lowering.
 #[derive(Clone, Copy, Debug)]
 pub enum Class {
     /// Input, parameter, constant, or generated from the index alone: no operands.
@@ -16,8 +16,8 @@ pub enum Class {
     Pointwise,
     /// No arithmetic: says where each element of the result is read.
     View(ViewMap),
-    /// The first operand with a part of it written anew: a store over its buffer, where the function says that an element of
-    /// the second operand goes. In the call, `at` are that element's coordinates; the piece is of operand 0.
+    /// The first operand with a part overwritten: a store over its buffer. The function gives the destination of an
+    /// element of the second operand. In the call, `at` are that element's coordinates; the piece is of operand 0.
     Update(fn(&ViewCall<'_>) -> Piece, Writes),
     /// A kernel is built around it.
     Anchor(Anchor),
@@ -25,25 +25,25 @@ pub enum Class {
     Composite,
     /// Takes one result out of a tuple.
     Project,
-    /// Runs a body so many times, one after the other: programs are cut there, and the body is planned once.
+    /// Runs a body repeatedly. Programs are cut there, and the body is planned once.
     Loop,
 }
 
 impl Class {
-    /// Whether the order in which an op of this class adds up or combines is left to its kernel: a rule that defines such an op by
-    /// others is no liberty with its rounding.
+    /// Returns whether an op's kernel chooses the order in which it adds up or combines. A rule that defines such an op
+    /// by others then takes no liberty with its rounding.
     pub fn leaves_order_open(&self) -> bool {
         matches!(self, Class::Composite | Class::Update(_, Writes::Combined(_)))
     }
 }
 
-/// Where a view reads; or why no map says that, for extents at run time that lie where no map can follow them.
+/// Returns the elements that a view reads; `Err` if extents at run time place them where no index map can follow.
 pub type ViewMap = fn(&ViewCall<'_>) -> Result<Access, String>;
 
 /// The leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf {
-    /// Given anew at each run.
+    /// Given in each run.
     Input,
     /// Given once, when the program is loaded.
     Param,
@@ -56,7 +56,7 @@ pub enum Leaf {
 }
 
 impl Leaf {
-    /// Whether it is the same in all runs.
+    /// Returns whether it is the same in all runs.
     pub fn is_constant(self) -> bool {
         !matches!(self, Leaf::Input | Leaf::State)
     }
@@ -84,15 +84,15 @@ pub enum Reduction {
     Min,
 }
 
-/// How several elements are written to one place.
+/// Whether several elements are written to one position, and how they combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Writes {
-    /// They are not: each place has one at most.
+    /// Each position has at most one.
     #[default]
     Apart,
     /// One after the other, in row-major order: the last one stays.
     InOrder,
-    /// Each is combined with what is there, in any order.
+    /// Each is combined with the position's contents, in any order.
     Combined(Reduction),
 }
 
@@ -110,23 +110,23 @@ pub struct ViewCall<'a> {
     pub domain: &'a [usize],
 }
 
-/// Where a view reads: the first piece whose guards hold, else the fill value.
+/// The elements that a view reads: those of the first piece whose guards hold, and otherwise the fill value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// The pieces.
     pub pieces: Vec<Piece>,
-    /// What is there if no piece applies (the value of a pad); `None` where the pieces cover everything.
+    /// The value if no piece applies (the value of a pad); `None` if the pieces cover everything.
     pub fill: Option<Number>,
 }
 
 /// One piece of an [`Access`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Piece {
-    /// All must hold: the index lies in the range.
+    /// The guards, ranges of indices. The piece applies if each index is in its range.
     pub guards: Vec<(Index, std::ops::Range<i64>)>,
-    /// Which operand is read.
+    /// The operand that is read.
     pub operand: usize,
-    /// At which coordinates; `Atom::Value(0)` is the integer that `via` reads.
+    /// The coordinates; `Atom::Value(0)` is the integer that `via` reads.
     pub at: Vec<Index>,
     /// An operand of integers that is read first, and at which coordinates (gather).
     pub via: Option<(usize, Vec<Index>)>,
@@ -140,7 +140,7 @@ impl Access {
 }
 
 impl Index {
-    /// The integer that a gather's [`Piece::via`] reads.
+    /// Returns the integer that a gather's [`Piece::via`] reads.
     pub fn gathered() -> Index {
         Index::atom(Atom::Value(0))
     }

@@ -60,7 +60,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// A multiplication and an addition for each element of the result and of the contracted axis.
+/// Returns a multiplication and an addition for each element of the result and of the contracted axis.
 pub(super) fn matmul_flops(operands: &[&Type], result: &Type) -> f64 {
     2.0 * result.count() as f64 * extent(operands[0], -1)
 }
@@ -70,7 +70,7 @@ fn matmul<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (_, dims) = call.result();
     let outer = &dims[..dims.len() - 2];
     let (m, k, n) = (a.extent(1), a.extent(0), b.extent(0));
-    // Which matrix of each operand goes into each matrix of the result.
+    // For each matrix of the result, the matrices of the operands.
     let matrices = |x: &Value<S>| offsets(outer, &broadcast_strides(&x.dims[..x.dims.len() - 2], outer.len()), 0);
     let mut product = Vec::new();
     for (i, j) in matrices(a).into_iter().zip(matrices(b)) {

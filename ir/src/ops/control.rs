@@ -1,4 +1,4 @@
-//! Loops: a body that runs so many times, each time on what it carried the last time.
+//! Loops: a body that runs repeatedly, each time on the values that the last iteration carried.
 
 use rustc_hash::FxHashMap;
 
@@ -25,22 +25,22 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
     )
 }];
 
-/// What a loop's attributes say.
+/// The attributes of a loop.
 pub struct Loop<'a> {
-    /// What runs.
+    /// The body.
     pub body: &'a SubGraph,
     /// How often.
     pub times: usize,
     /// How many values go from one time to the next.
     pub carried: usize,
-    /// How many are given part by part.
+    /// The number of operands that are given slice by slice.
     pub scanned: usize,
-    /// Which carried truth value says whether it goes on.
+    /// The carried truth value that says whether the loop continues.
     pub condition: Option<usize>,
 }
 
 impl<'a> Loop<'a> {
-    /// Of a node's attributes; nothing where they are none of a loop.
+    /// Returns the loop of a node's attributes; `None` for other attributes.
     pub fn of(attrs: &'a [Attr]) -> Option<Loop<'a>> {
         let [body, times, carried, scanned, condition] = attrs else { return None };
         let count = |attr: &Attr| attr.int().and_then(|n| usize::try_from(n).ok());
@@ -52,11 +52,12 @@ impl<'a> Loop<'a> {
         Some(Loop { body, times, carried, scanned, condition })
     }
 
-    /// A body that keeps the carried values once the condition is false, so that it may run more often than the loop. Its inputs are
-    /// those of the body, then the start values of the carried integers: ids of a step that does not count must be legal.
+    /// Returns a body that keeps the carried values once the condition is false, so that it may run more often than the
+    /// loop. Its inputs are those of the body, followed by the initial values of the carried integers: ids of a step
+    /// that does not count must be valid.
     ///
     /// # Errors
-    /// When the body would be too large.
+    /// If the body would be too large.
     pub fn frozen(&self, condition: usize) -> Result<FrozenBody, GraphError> {
         let mut graph = Graph::new(self.body.name.clone());
         let inputs: Vec<NodeId> = self.body.named("input").map(|(_, id)| id).collect();
@@ -109,7 +110,7 @@ fn wrong<T>(problem: String) -> Result<T, Mismatch> {
     Err(Mismatch::Form(problem))
 }
 
-/// The types of a loop's results.
+/// Returns the types of a loop's results.
 pub(super) fn infer(attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch> {
     let Some(Loop { body, times, carried, scanned, condition }) = Loop::of(attrs) else {
         return wrong(

@@ -104,12 +104,13 @@ const POOL: &[AttrDef] = &[STRIDE, DILATION, BEFORE, AFTER, SIZE];
 const POOLED: &str = "(F float) F[N C H W] -> F[N C Y X] (windows H B A P S D Y) (windows W L R Q T E X) (shape size [P Q]) \
                       (shape stride [S T]) (shape dilation [D E]) (shape before [B L]) (shape after [A R])";
 
-/// How many elements of the weights go into a result of a channel, which their axis `inner` and the later ones count.
+/// Returns how many elements of the weights go into a result of a channel, which their axis `inner` and the later ones
+/// count.
 fn taps(operands: &[&Type], inner: i64) -> f64 {
     (inner..4).map(|axis| super::extent(operands[1], axis)).product()
 }
 
-/// Where windows lie, from the attributes: along rows, then along columns.
+/// The positions of windows, from the attributes: along rows, then along columns.
 struct WindowPlaces([Line; 2]);
 
 /// Windows along one axis.
@@ -123,17 +124,17 @@ struct Line {
 }
 
 impl Line {
-    /// The element of the axis that is tap `k` of window `o`, unless it lies outside.
+    /// Returns the element of the axis that is tap `k` of window `o`, unless it is outside.
     fn tap(&self, o: usize, k: usize) -> Option<usize> {
         let at = o as i64 * self.stride + k as i64 * self.dilation - self.before;
         usize::try_from(at).ok().filter(|&at| at < self.extent)
     }
 
-    /// The elements of the axis that taps of window `o` are.
+    /// Returns the elements of the axis that taps of window `o` are.
     fn inside(&self, o: usize) -> impl Iterator<Item = usize> + Clone {
         let start = o as i64 * self.stride - self.before;
         let step = self.dilation.max(1);
-        // The first tap that is not before the axis, and the first behind it.
+        // The first tap at or after the start of the axis, and the first one past its end.
         let tap = |at: i64| ((at - start).max(0) as u64).div_ceil(step as u64).min(self.size as u64);
         (tap(0)..tap(self.extent as i64)).map(move |k| (start + k as i64 * step) as usize)
     }
@@ -155,7 +156,7 @@ impl WindowPlaces {
         }))
     }
 
-    /// The offsets in an image of the taps of a window, row by row; none for a tap outside.
+    /// Returns the offsets in an image of the taps of a window, row by row; none for a tap outside.
     fn taps(&self, [y, x]: [usize; 2]) -> impl Iterator<Item = Option<usize>> + '_ {
         let [rows, columns] = &self.0;
         (0..rows.size).flat_map(move |p| {
@@ -163,7 +164,8 @@ impl WindowPlaces {
         })
     }
 
-    /// The offsets in an image of the taps of a window that are not outside, row by row: a window may be much larger than its image.
+    /// Returns the offsets in an image of the taps of a window that are not outside, row by row: a window may be much
+    /// larger than its image.
     fn inside(&self, [y, x]: [usize; 2]) -> impl Iterator<Item = usize> + '_ {
         let [rows, columns] = &self.0;
         let row = columns.inside(x);
@@ -171,7 +173,7 @@ impl WindowPlaces {
     }
 }
 
-/// The size that an attribute states.
+/// Returns the size that an attribute states.
 fn size<S>(call: &OpCall<'_, S>) -> Vec<usize> {
     call.attrs[4].shape().and_then(crate::Shape::known).expect("the op table declares the size of windows")
 }
@@ -180,7 +182,7 @@ fn groups<S>(call: &OpCall<'_, S>, attr: usize) -> usize {
     call.attrs[attr].int().and_then(|n| usize::try_from(n).ok()).expect("the signature asks for groups")
 }
 
-/// Each point of an image of that many rows and columns.
+/// Returns each point of an image of that many rows and columns.
 fn points(dims: &[usize]) -> impl Iterator<Item = [usize; 2]> {
     let columns = dims[1];
     (0..dims[0]).flat_map(move |y| (0..columns).map(move |x| [y, x]))
@@ -213,7 +215,7 @@ fn conv<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
 fn conv_transpose<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, w] = call.operands else { unreachable!("the signature has two operands") };
     let (_, dims) = call.result();
-    // What `conv` would read of the result.
+    // The windows that `conv` would read of the result.
     let windows = WindowPlaces::new(call, &w.dims[2..], &dims[2..]);
     let (inner, outer) = (x.dims[1] / groups(call, 4), w.dims[1]);
     let (image, kernel) = (strides(&dims)[1], strides(&w.dims)[1]);
@@ -231,7 +233,7 @@ fn conv_transpose<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     call.reals(sums.iter().map(|sum| sum.total()).collect::<Vec<_>>())
 }
 
-/// A function of the elements of each window that are not outside.
+/// Returns a function of the elements of each window that are not outside.
 fn pool<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&mut dyn Iterator<Item = S>) -> S) -> Vec<Value<S>> {
     let x = call.operands[0];
     let (_, dims) = call.result();

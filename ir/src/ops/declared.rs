@@ -81,7 +81,7 @@ struct Defined {
     observes: bool,
 }
 
-/// Tells declarations from each other: name, documentation, text and what the declared ops in the text are.
+/// Identifies a declaration: name, documentation, text, and the declared ops in the text.
 type Key = (String, String, String, Vec<Op>);
 
 /// The rows of declared ops.

@@ -1,11 +1,12 @@
-//! How ops say what they compute: reference evaluation, generic over the scalar.
+//! Reference evaluation of ops, generic over the scalar.
 //!
-//! Floating tensors are carried by a [`Scalar`] (`f64`, or a value with a running error bound), integer and `bool`
-//! tensors by `i64`, wrapped to the width of their type. Views have no evaluation of their own: their index map is it.
+//! Floating tensors have elements of a [`Scalar`] (`f64`, or a value with a running error bound). Integer and `bool`
+//! tensors have elements of `i64`, wrapped to the width of their type. Views have no evaluation of their own; their
+//! index map suffices.
 
 use crate::{Attr, Bounded, DType, Scalar, Tensor, Type};
 
-/// An integer or truth value; `None` where rounding decides which it is, so that it cannot be judged.
+/// An integer or truth value; `None` if rounding decides it, so that it cannot be judged.
 pub type Whole = Option<i64>;
 
 /// One element.
@@ -115,7 +116,7 @@ macro_rules! tensors {
 pub(crate) use {elements, tensors};
 
 impl<S: Scalar> Element<S> {
-    /// The element as a tensor of that type keeps it.
+    /// Returns the element as a tensor of that type keeps it.
     pub fn store(self, dtype: DType) -> Element<S> {
         match self {
             Element::Real(x) => Element::Real(x.store(dtype)),
@@ -123,7 +124,7 @@ impl<S: Scalar> Element<S> {
         }
     }
 
-    /// An element that cannot be judged.
+    /// Returns an element that cannot be judged.
     pub fn open(dtype: DType) -> Element<S> {
         match dtype.is_float() {
             true => Element::Real(S::element(0.0, dtype).either(S::element(f64::INFINITY, dtype))),
@@ -131,7 +132,7 @@ impl<S: Scalar> Element<S> {
         }
     }
 
-    /// The scalar of a floating element.
+    /// Returns the scalar of a floating element.
     pub(crate) fn real(self) -> S {
         match self {
             Element::Real(x) => x,
@@ -139,7 +140,7 @@ impl<S: Scalar> Element<S> {
         }
     }
 
-    /// The integer of any other.
+    /// Returns the integer of any other.
     pub(crate) fn int(self) -> Whole {
         match self {
             Element::Int(n) => n,
@@ -149,7 +150,7 @@ impl<S: Scalar> Element<S> {
 }
 
 impl<S: Scalar> Value<S> {
-    /// The value of a host tensor.
+    /// Returns the value of a host tensor.
     pub fn from_tensor(tensor: &Tensor) -> Value<S> {
         let dtype = tensor.dtype();
         let data = if dtype.is_float() {
@@ -160,7 +161,7 @@ impl<S: Scalar> Value<S> {
         Value { dtype, dims: tensor.dims().to_vec(), data }
     }
 
-    /// A value from elements that are all of the type's kind, stored.
+    /// Returns a value from elements that are all of the type's kind, stored.
     pub fn from_elements(dtype: DType, dims: &[usize], elements: impl Iterator<Item = Element<S>>) -> Value<S> {
         let elements = elements.map(|e| e.store(dtype));
         let data = match dtype.is_float() {
@@ -170,12 +171,12 @@ impl<S: Scalar> Value<S> {
         Value { dtype, dims: dims.to_vec(), data }
     }
 
-    /// A floating value, stored.
+    /// Returns a floating value, stored.
     pub fn from_reals(dtype: DType, dims: &[usize], elements: impl IntoIterator<Item = S>) -> Value<S> {
         Value::from_elements(dtype, dims, elements.into_iter().map(Element::Real))
     }
 
-    /// The tensor of the values, rounded to the element type; what cannot be judged is NaN or 0.
+    /// Returns the tensor of the values, rounded to the element type; what cannot be judged is NaN or 0.
     pub fn to_tensor(&self) -> Tensor {
         match &self.data {
             Data::Real(x) => Tensor::from_f64(self.dtype, &self.dims, x.iter().map(|x| x.value())),
@@ -188,12 +189,12 @@ impl<S: Scalar> Value<S> {
         self.dims.iter().product()
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn ty(&self) -> Type {
         Type::tensor(self.dtype, &self.dims)
     }
 
-    /// One element, by its row-major offset.
+    /// Returns one element, by its row-major offset.
     pub fn get(&self, at: usize) -> Element<S> {
         match &self.data {
             Data::Real(x) => Element::Real(x[at]),
@@ -201,7 +202,7 @@ impl<S: Scalar> Value<S> {
         }
     }
 
-    /// The elements of a floating tensor.
+    /// Returns the elements of a floating tensor.
     pub(crate) fn reals(&self) -> &[S] {
         match &self.data {
             Data::Real(x) => x,
@@ -209,12 +210,12 @@ impl<S: Scalar> Value<S> {
         }
     }
 
-    /// The extent of the last axis but `n`.
+    /// Returns the extent of the last axis but `n`.
     pub(crate) fn extent(&self, n: usize) -> usize {
         self.dims[self.dims.len() - 1 - n]
     }
 
-    /// A floating tensor, row by row over the last axis.
+    /// Returns a floating tensor, row by row over the last axis.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[S]> {
         let row = self.extent(0);
         (0..self.count().checked_div(row).unwrap_or(0)).map(move |i| &self.reals()[i * row..(i + 1) * row])
@@ -228,32 +229,32 @@ impl<S: Scalar> OpCall<'_, S> {
         (dtype, self.result.dims().expect("no symbol was left open"))
     }
 
-    /// The only result, of floating elements.
+    /// Returns the only result, of floating elements.
     pub(crate) fn reals(&self, elements: impl IntoIterator<Item = S>) -> Vec<Value<S>> {
         let (dtype, dims) = self.result();
         vec![Value::from_reals(dtype, &dims, elements)]
     }
 
-    /// The first operands, of floating elements, with a function applied to each element.
+    /// Applies a function to each element of the first `count` operands, whose elements must be floating-point numbers.
     pub(crate) fn through(&self, count: usize, f: fn(S) -> S) -> Vec<Value<S>> {
         let of = |x: &&Value<S>| Value::from_reals(x.dtype, &x.dims, x.reals().iter().map(|&v| f(v)));
         self.operands[..count].iter().map(of).collect()
     }
 
-    /// A number among the attributes, as a constant of the formula.
+    /// Returns a number among the attributes, as a constant of the formula.
     pub(crate) fn number(&self, attr: usize) -> S {
         S::exact(self.attrs[attr].float().expect("the op table declares a number"))
     }
 }
 
-/// The flat offsets at which each point of a domain reads an operand of affine strides, in row-major order.
+/// Returns the flat offsets at which each point of a domain reads an operand of affine strides, in row-major order.
 pub fn offsets(domain: &[usize], strides: &[i64], start: i64) -> Vec<i64> {
     domain.iter().zip(strides).fold(vec![start], |starts, (&extent, &stride)| {
         starts.iter().flat_map(|&s| (0..extent as i64).map(move |i| s + i * stride)).collect()
     })
 }
 
-/// The strides at which a tensor is read when it is broadcast to `rank` axes the NumPy way.
+/// Returns the strides at which a tensor is read when it is broadcast to `rank` axes the NumPy way.
 pub fn broadcast_strides(dims: &[usize], rank: usize) -> Vec<i64> {
     let own = crate::index::strides(dims);
     let stride = |i: usize| if dims[i] == 1 { 0 } else { own[i] as i64 };

@@ -1,10 +1,10 @@
-//! Groups of ops that rules speak of, so that no rule lists ops: which ops belong is said where each op is declared.
+//! Groups of ops for rules, so that no rule lists ops. Each op declares its groups.
 
 use std::fmt;
 
 use super::{AttrDef, Class, Op, RowOp, table};
 
-/// What a pointwise op of one operand does to the order and the sign of reals, for every argument.
+/// How a pointwise op of one operand treats the order and the sign of reals, for every argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trait {
     /// x ≤ y implies f(x) ≤ f(y), and f is defined everywhere.
@@ -15,7 +15,7 @@ pub enum Trait {
     Even,
 }
 
-/// A group of ops, by what they have in common and the number of their operands.
+/// A group of ops, by a common property and the number of their operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     kind: Kind,
@@ -42,19 +42,19 @@ const KINDS: &[(&str, Kind)] = &[
 ];
 
 impl Group {
-    /// The group of that name and number of operands, if any op belongs to it.
+    /// Returns the group of that name and number of operands, if any op belongs to it.
     pub fn named(name: &str, operands: usize) -> Option<Group> {
         let (_, kind) = KINDS.iter().find(|(known, _)| *known == name)?;
         let group = Group { kind: *kind, operands };
         (!group.ops().is_empty()).then_some(group)
     }
 
-    /// The names of groups.
+    /// Returns the names of groups.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KINDS.iter().map(|(name, _)| *name)
     }
 
-    /// Every group that an op belongs to.
+    /// Returns every group that an op belongs to.
     pub(super) fn all(ops: impl Iterator<Item = Op> + Clone) -> Vec<(Group, Vec<Op>)> {
         let most = ops.clone().map(|op| op.signature().operands.len()).max().unwrap_or(0);
         let groups = KINDS.iter().flat_map(|(_, kind)| (1..=most).map(|operands| Group { kind: *kind, operands }));
@@ -62,22 +62,22 @@ impl Group {
         members.filter(|(_, ops)| !ops.is_empty()).collect()
     }
 
-    /// The ops that belong to it, in the order of the table.
+    /// Returns the ops that belong to it, in the order of the table.
     pub fn ops(self) -> &'static [Op] {
         table().groups().iter().find(|(group, _)| *group == self).map_or(&[], |(_, ops)| ops)
     }
 
-    /// Whether an op belongs to it.
+    /// Returns whether an op belongs to it.
     pub fn contains(self, op: Op) -> bool {
         self.ops().contains(&op)
     }
 
-    /// The number of operands of its ops.
+    /// Returns the number of operands of its ops.
     pub fn operands(self) -> usize {
         self.operands
     }
 
-    /// The attributes that all its ops have alike; none where they differ.
+    /// Returns the attributes that all of its ops share; none if they differ.
     pub fn attrs(self) -> &'static [AttrDef] {
         let mut attrs = self.ops().iter().map(|op| op.def().attrs);
         let first = attrs.next().unwrap_or(&[]);

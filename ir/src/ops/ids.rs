@@ -23,7 +23,7 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
     )
 }];
 
-/// Which integers name the elements of an axis.
+/// The integers that name the elements of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ids {
     /// The number of elements.
@@ -33,12 +33,12 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// The legal ids.
+    /// Returns the legal ids.
     pub fn range(self) -> Range<i64> {
         (if self.from_end { -self.extent } else { 0 })..self.extent
     }
 
-    /// The element that an id names; `None` where it is out of range.
+    /// Returns the element that an id names; `None` where it is out of range.
     pub fn place(self, id: i64) -> Option<i64> {
         let at = if self.from_end && id < 0 { id.wrapping_add(self.extent) } else { id };
         (0..self.extent).contains(&at).then_some(at)

@@ -1,7 +1,7 @@
 //! Parts of transformers as one op each: attention on packed heads, the attention block, the encoder layer.
 //!
-//! They are what exporters fuse, and what a backend may have a kernel for; rules of the pack `decompose` say what they are made
-//! of. Reference evaluation puts them together from the evaluations of the parts, each result rounded as it would be stored.
+//! Exporters fuse these, and a backend may have a kernel for them. Rules of the pack `decompose` define them. Reference
+//! evaluation combines the evaluations of the parts, and rounds each result as if it were stored.
 
 use super::{
     AttrKind::*,
@@ -83,14 +83,14 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Two projections and the attention between them.
+/// Returns two projections and the attention between them.
 fn block_flops(operands: &[&Type], result: &Type) -> f64 {
     let (rows, width) = (operands[0].count() as f64 / extent(operands[0], -1).max(1.0), extent(operands[3], -2));
     let projections = 2.0 * (rows * operands[1].count() as f64 + result.count() as f64 * width);
     projections + rows * extent(operands[0], -2) * (4.0 * width + 10.0)
 }
 
-/// One of the parts.
+/// Returns one of the parts.
 fn part<S: Scalar>(f: TensorFn<S>, operands: &[&Value<S>], attrs: &[Attr], dims: &[usize]) -> Value<S> {
     let result = Type::tensor(operands[0].dtype, dims);
     f(&OpCall { operands, attrs, result: &result }).remove(0)

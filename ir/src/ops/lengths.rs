@@ -1,14 +1,14 @@
-//! What pointwise ops make of integers that are polynomials of extents at run time: where it is such an integer again.
+//! How pointwise ops map integers that are polynomials of extents at run time.
 
 use std::cmp::Ordering;
 
 use crate::{DType, Dim};
 
-/// How an op takes such integers: from those of its operands and the element type of the result. Nothing where the result is none, or
-/// depends on the lengths of a run in another way. Whether the result wraps is not its concern.
+/// Maps such integers of the operands to that of the result, given the result's element type. Returns `None` if the
+/// result is no such integer. Wrapping of the result is ignored.
 pub type LengthFn = fn(&[Dim], DType) -> Option<Dim>;
 
-/// Nothing is known.
+/// Returns `None`: the result is not known.
 pub(super) fn none(_: &[Dim], _: DType) -> Option<Dim> {
     None
 }
@@ -29,7 +29,7 @@ pub(super) fn mul(x: &[Dim], _: DType) -> Option<Dim> {
     Some(&x[0] * &x[1])
 }
 
-/// Where nothing is left over, there is nothing to truncate.
+/// Returns the quotient if there is no remainder; then nothing is truncated.
 pub(super) fn div(x: &[Dim], _: DType) -> Option<Dim> {
     // The quotient by an extent that may be 0 is 0 there.
     let (least, most) = x[1].range()?;
@@ -51,7 +51,7 @@ pub(super) fn select(x: &[Dim], _: DType) -> Option<Dim> {
     Some(x[if x[0].known()? == 0 { 2 } else { 1 }].clone())
 }
 
-/// A truth value where it is the same for all lengths; another integer as it is.
+/// Returns the truth value if it is equal for all lengths; other integers are unchanged.
 pub(super) fn cast(x: &[Dim], to: DType) -> Option<Dim> {
     match to {
         DType::Bool => compare(&[x[0].clone(), Dim::Known(0)], |order| order != Some(Ordering::Equal)),
@@ -59,7 +59,7 @@ pub(super) fn cast(x: &[Dim], to: DType) -> Option<Dim> {
     }
 }
 
-/// A comparison that comes out the same for all lengths.
+/// Returns a comparison with one result for all lengths.
 pub(super) fn compare(x: &[Dim], holds: fn(Option<Ordering>) -> bool) -> Option<Dim> {
     let (least, most) = (&x[0] - &x[1]).range()?;
     let possible =
@@ -69,7 +69,7 @@ pub(super) fn compare(x: &[Dim], holds: fn(Option<Ordering>) -> bool) -> Option<
     results.all(|result| result == first).then_some(Dim::Known(i64::from(first)))
 }
 
-/// Whether the first of two is the larger one, or both are equal, for all lengths.
+/// Returns whether the first of two is the larger one, or both are equal, for all lengths.
 fn larger(a: &Dim, b: &Dim) -> Option<bool> {
     let (least, most) = (a - b).range()?;
     if least >= 0 {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::ops::Op;
 
-    /// What an op makes of lengths is what it makes of the numbers that they are, at each of them.
+    /// Checks that the mapped polynomials agree with the op's results on numbers, for each length.
     #[test]
     fn lengths_are_what_numbers_give() {
         let (s, t) = (Dim::between("S", 1, 4), Dim::between("T", 0, 3));

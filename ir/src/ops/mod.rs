@@ -1,8 +1,8 @@
 //! The op table: every op, declared once.
 //!
-//! An op is an [`OpDef`]: name, attributes, type signature, class, reference evaluation and cost features. Whatever
-//! else needs to know about ops (the builder, the verifier, the text form, rules, lowering, the interpreter) reads
-//! the table; nothing outside it matches on which op a node is.
+//! An op is an [`OpDef`]: name, attributes, type signature, class, reference evaluation and cost features. The builder,
+//! the verifier, the text form, rules, lowering and the interpreter read the table. No code outside of it matches on
+//! the identity of an op.
 
 mod attention;
 mod attributes;
@@ -20,6 +20,7 @@ mod lengths;
 mod normalisation;
 mod pointwise;
 mod project;
+mod random;
 mod ranking;
 mod reduction;
 mod rounding;
@@ -70,6 +71,7 @@ const FAMILIES: &[&[OpDef]] = &[
     normalisation::OPS,
     attention::OPS,
     layer::OPS,
+    random::OPS,
     project::OPS,
     control::OPS,
 ];
@@ -79,38 +81,40 @@ const FAMILIES: &[&[OpDef]] = &[
 pub struct OpDef {
     /// Its name, as rules and the text form write it.
     pub name: &'static str,
-    /// What it computes, with the formula.
+    /// The formula, with a short description.
     pub doc: &'static str,
-    /// What it is to the planner.
+    /// Its class for the planner.
     pub class: Class,
     /// Its attributes, in the order in which nodes hold them.
     pub attrs: &'static [AttrDef],
     /// Its type signature (see [`crate::lang`]), which broadcasts the NumPy way where the op does.
     pub signature: &'static str,
-    /// The form that kernels take, where it is narrower than the signature; empty where it is not.
+    /// The form that kernels take, if it is narrower than the signature; otherwise empty.
     pub legal: &'static str,
     /// Whether its first two operands can be swapped.
     pub commutative: bool,
-    /// What a pointwise op of one operand does to order and sign.
+    /// How a pointwise op of one operand treats order and sign.
     pub traits: &'static [Trait],
-    /// Which integers its operand may have, where any other is an error: no rule moves or folds such an op, and kernels check each element.
+    /// The integers that its operand may have; any other is an error. No rule moves or folds such an op, and kernels
+    /// check each element.
     pub ids: Option<fn(&[Attr]) -> Ids>,
     /// Whether all kernels give the same bits for floats.
     pub rounding: Rounding,
-    /// The axis of operand 0 along which kernels for it run, if there is one: what is stored for it best has that axis last.
+    /// The axis of operand 0 along which its kernels run, if there is one: stored operands should have that axis last.
     pub along: Option<i64>,
-    /// The pointwise op that each operand goes through in a kernel for it; further ones go in as they are.
+    /// For each operand, the pointwise op that its kernel applies first; further operands are unchanged.
     pub prologue: &'static [&'static str],
-    /// Whether its result shows the rounding of a floating operand in full: a function of the element types of operand and result.
-    /// Steps and comparisons do; a conversion does where the result is an integer, or of a type that holds more digits.
+    /// Whether its result shows the rounding of a floating operand in full: a function of the element types of operand
+    /// and result. Steps and comparisons do; a conversion does where the result is an integer, or of a type that holds
+    /// more digits.
     pub observes: fn(DType, DType) -> bool,
     /// Whether it leaves out elements that an operand hides, whatever they hold.
     pub leaves_out: bool,
     /// The reference evaluation.
     pub eval: Eval,
-    /// What it gives where its operands are known to lie in intervals.
+    /// Maps intervals of its operands to that of its result.
     pub interval: IntervalFn,
-    /// What it gives where its operands are integers that depend on extents at run time.
+    /// Maps operands that are polynomials of extents at run time to the result.
     pub lengths: LengthFn,
     /// Floating-point operations for given operand types and result type.
     pub flops: fn(&[&Type], &Type) -> f64,
@@ -126,7 +130,8 @@ struct Row {
     def: &'static OpDef,
     signature: Signature,
     legal: Option<Signature>,
-    /// Its place in the table, or a hash of its declaration: hashes and order must not depend on where a row is in memory.
+    /// Its place in the table, or a hash of its declaration: hashes and order must not depend on where a row is in
+    /// memory.
     number: u64,
     declared: Option<Declared>,
 }
@@ -162,33 +167,33 @@ fn table() -> &'static Table {
 }
 
 impl Op {
-    /// The built-in op of that name.
+    /// Returns the built-in op of that name.
     pub fn named(name: &str) -> Option<Op> {
         let table = table();
         table.by_name.get(name).map(|at| Op(&table.rows[*at]))
     }
 
-    /// Every built-in op, family by family.
+    /// Returns every built-in op, family by family.
     pub fn all() -> impl Iterator<Item = Op> + Clone {
         table().rows.iter().map(Op)
     }
 
-    /// Its declaration.
+    /// Returns its declaration.
     pub fn def(self) -> &'static OpDef {
         self.0.def
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         self.def().name
     }
 
-    /// Its parsed signature.
+    /// Returns its parsed signature.
     pub fn signature(self) -> &'static Signature {
         &self.0.signature
     }
 
-    /// The type of its result.
+    /// Returns the type of its result.
     ///
     /// # Errors
     /// When attributes and operands do not fit the signature.
@@ -217,12 +222,12 @@ impl Op {
         Ok(promised)
     }
 
-    /// Whether kernels take the op in this form; others are there to be rewritten by the `legalize` pack.
+    /// Returns whether kernels take the op in this form; others are there to be rewritten by the `legalize` pack.
     pub fn is_legal(self, attrs: &[Attr], operands: &[&Type]) -> bool {
         self.0.legal.as_ref().is_none_or(|s| s.bind(attrs, operands).is_ok())
     }
 
-    /// The variables of its signature, bound for given attributes and operands.
+    /// Returns the variables of its signature, bound for given attributes and operands.
     ///
     /// # Errors
     /// As [`Op::infer`].
@@ -230,7 +235,7 @@ impl Op {
         self.signature().bind(attrs, operands)
     }
 
-    /// The first of the elements of its operand that is out of range, where the op checks them.
+    /// Returns the first of the elements of its operand that is out of range, where the op checks them.
     pub fn out_of_range<S>(self, attrs: &[Attr], operand: impl IntoIterator<Item = Element<S>>) -> Option<OutOfRange> {
         let ids = self.def().ids?(attrs);
         let wrong = |element| match element {
@@ -240,9 +245,9 @@ impl Op {
         operand.into_iter().find_map(wrong)
     }
 
-    /// The value of a pointwise op of scalars, rounded to the element type of the result; `None` for other ops and
-    /// for integers that an `f64` does not hold, or that are out of range. Kernels may give another one, unless [`Op::is_settled`] says
-    /// that they do not.
+    /// Returns the value of a pointwise op of scalars, rounded to the element type of the result. Returns `None` for
+    /// other ops, for integers that an `f64` does not represent, and for integers out of range. Kernels may give
+    /// another value, unless [`Op::is_settled`] holds.
     pub fn fold(self, attrs: &[Attr], operands: &[(f64, DType)], result: DType) -> Option<f64> {
         let Eval::Elements(eval) = self.def().eval else { return None };
         let element = |&(x, dtype): &(f64, DType)| match dtype.is_float() {
@@ -286,7 +291,7 @@ impl std::hash::Hash for Op {
     }
 }
 
-// Ops are ordered by name, so that what is decided by order does not depend on where the table lists an op.
+// Ops are ordered by name, so that decisions by order do not depend on the order of the table.
 impl Ord for Op {
     fn cmp(&self, other: &Op) -> std::cmp::Ordering {
         self.name().cmp(other.name()).then(self.0.number.cmp(&other.0.number))
@@ -299,12 +304,12 @@ impl PartialOrd for Op {
     }
 }
 
-/// The integer that an `f64` holds exactly, with room on both sides.
+/// Returns the integer that an `f64` holds exactly, with room on both sides.
 fn exact_int(x: f64) -> Option<i64> {
     (x.fract() == 0.0 && x.abs() < 2_f64.powi(53)).then_some(x as i64)
 }
 
-/// An op without attributes that costs no arithmetic, for the declarations to build on.
+/// Returns an op without attributes that costs no arithmetic, for the declarations to build on.
 const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'static str, eval: Eval) -> OpDef {
     OpDef {
         name,
@@ -338,7 +343,7 @@ fn read<const N: usize>(operands: &[&Type], _: &Type) -> f64 {
     (N * operands[0].count()) as f64
 }
 
-/// The extent of an axis counted from the end; zero while it is symbolic.
+/// Returns the extent of an axis counted from the end; zero while it is symbolic.
 fn extent(ty: &Type, axis: i64) -> f64 {
     let shape = ty.as_tensor().map(|(_, s)| s);
     shape.and_then(|s| s.get(s.position(axis)?)?.known()).map_or(0.0, |n| n as f64)

@@ -81,7 +81,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// eˣ⁻ᵐ for each x of a row, and their sum.
+/// Returns exp(x − max) for each x of a row, where max is the largest element of the row, and the sum of these powers.
 pub(super) fn powers<S: Scalar>(row: &[S]) -> (Vec<S>, S) {
     let most = greatest(row);
     let powers: Vec<S> = row.iter().map(|&x| (x - most).exp()).collect();
@@ -89,7 +89,7 @@ pub(super) fn powers<S: Scalar>(row: &[S]) -> (Vec<S>, S) {
     (powers, sum)
 }
 
-/// The probabilities of a row: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
+/// Returns the probabilities of a row: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
 pub(crate) fn probabilities<S: Scalar>(row: &[S]) -> Vec<S> {
     let (powers, sum) = powers(row);
     powers.into_iter().map(|p| p / sum).collect()
@@ -105,7 +105,7 @@ fn greatest<S: Scalar>(row: &[S]) -> S {
     row.iter().copied().fold(S::exact(f64::NEG_INFINITY), S::larger)
 }
 
-/// A function of the rows along the axis of the first attribute.
+/// Returns a function of the rows along the axis of the first attribute.
 fn along_axis<S: Scalar>(call: &OpCall<'_, S>, f: fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
     let x = call.operands[0];
     let rank = x.dims.len();
@@ -164,7 +164,7 @@ fn rmsnorm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     call.reals(x.rows().flat_map(|row| scale_normalised(row, g.reals(), call.number(0))))
 }
 
-/// The sum of the first two operands, as it is stored, and a function of its rows.
+/// Returns the sum of the first two operands, as it is stored, and a function of its rows.
 fn with_sum<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
     let (x, r) = (call.operands[0], call.operands[1]);
     let sum = Value::from_reals(x.dtype, &x.dims, x.reals().iter().zip(r.reals()).map(|(&x, &r)| x + r));

@@ -353,7 +353,7 @@ fn always(_: DType, _: DType) -> bool {
     true
 }
 
-/// The op `tf32`: 2¹³ values of `f32` become one.
+/// Returns the op `tf32`: 2¹³ values of `f32` become one.
 pub(super) fn short<S: Scalar>(x: S) -> S {
     x.gentle(|v| v, 8192.0, 0.0)
 }
@@ -373,12 +373,12 @@ fn number<S: Scalar>(x: &[Element<S>], real: impl Fn(S) -> S, int: impl Fn(i64) 
     }
 }
 
-/// A function of two integers.
+/// Returns a function of two integers.
 fn wholes<S: Scalar>(x: &[Element<S>], f: impl Fn(i64, i64) -> i64) -> Element<S> {
     Element::Int(x[0].int().zip(x[1].int()).map(|(a, b)| f(a, b)))
 }
 
-/// The bits that an integer of a type is shifted by, if it has more.
+/// Returns the bits that an integer of a type is shifted by, if it has more.
 fn shift(by: i64, dtype: DType) -> Option<u32> {
     u32::try_from(by).ok().filter(|&by| by < dtype.def().bits)
 }
@@ -390,7 +390,7 @@ fn numbers<S: Scalar>(x: &[Element<S>], real: impl Fn(S, S) -> S, int: impl Fn(i
     }
 }
 
-/// A truth function; `decides` is the operand that settles the result whatever the other is.
+/// Returns a truth function. An operand equal to `decides` determines the result, whatever the other is.
 fn truths<S: Scalar>(x: &[Element<S>], decides: i64, f: impl Fn(i64, i64) -> i64) -> Element<S> {
     Element::Int(match (x[0].int(), x[1].int()) {
         (Some(a), Some(b)) => Some(f(a, b)),
@@ -452,7 +452,7 @@ fn integer_power(a: i64, b: i64) -> i64 {
     }
 }
 
-/// By squaring, modulo 2⁶⁴; `b` ≥ 0.
+/// Computes the power by squaring, modulo 2⁶⁴; `b` ≥ 0.
 fn power_of(mut a: i64, mut b: i64) -> i64 {
     let mut power = 1_i64;
     while b > 0 {
@@ -465,12 +465,12 @@ fn power_of(mut a: i64, mut b: i64) -> i64 {
     power
 }
 
-/// The activation of that name.
+/// Returns the activation of that name.
 pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
     match kind {
         "none" => x,
         "relu" => x.larger(S::exact(0.0)),
-        // x·Φ(x): a kernel of its own need not be as good as x/2·(1 + erf(x/√2)) is near 0, nor as bad as that is in the tail.
+        // x·Φ(x). A kernel of its own may be less exact than x/2·(1 + erf(x/√2)) near 0, and more exact in the tail.
         "gelu-erf" => x * x.monotone(functions::normal_distribution, 4.0, 2.0),
         "gelu-tanh" => {
             let twice = S::exact((8.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);

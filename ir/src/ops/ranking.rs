@@ -16,7 +16,7 @@ const ROW: RowOp = RowOp {
     result: RowResult::PerElement,
     needs: RowNeeds::Whole,
     monoid: None,
-    // What comes after all others, wherever they are.
+    // The element that comes after all others, at any position.
     neutral: |_, dtype, attrs| match (dtype.is_float(), descending(attrs)) {
         (true, false) => f64::NAN.into(),
         (true, true) => f64::NEG_INFINITY.into(),
@@ -47,7 +47,7 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
 /// The attributes of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// How many of the first elements are told from each other.
+    /// The number of leading elements, in sorted order, that get a rank of their own. All later ones get the rank `most`.
     pub most: usize,
     /// Whether larger elements come first.
     pub descending: bool,
@@ -61,17 +61,17 @@ impl Order {
     }
 }
 
-/// The number of distinct places.
+/// Returns the number of distinct places.
 fn most(attrs: &[Attr]) -> i64 {
     attrs[0].int().expect("the op table declares an integer").max(0)
 }
 
-/// Whether larger elements come first.
+/// Returns whether larger elements come first.
 fn descending(attrs: &[Attr]) -> bool {
     attrs[1].bool().expect("the op table declares a truth value")
 }
 
-/// Whether `other` comes before `own`, or `earlier` decides.
+/// Returns whether `other` comes before `own`, or `earlier` decides.
 fn comes_before<S: Scalar>(other: S, own: S, descending: bool, earlier: bool) -> Whole {
     let before = match (other.value().is_nan(), own.value().is_nan()) {
         (true, true) => earlier,

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{DType, Op, Scalar, attr::Number, index::strides};
 
-/// The declaration of a [`Reduction`]: a monoid, which is an associative and commutative combination of two elements and its identity.
+/// The declaration of a [`Reduction`]: a monoid, which is an associative and commutative combination of two elements
+/// and its identity.
 #[derive(Debug)]
 pub struct Monoid {
     /// Its name in printed plans.
@@ -95,7 +96,7 @@ impl Reduction {
 
 const ATTRS: &[AttrDef] = &[attr("axes", Axes), attr_or("keep", Bool, Default::Bool(true))];
 
-/// A reduction of rows: parts are reduced in any order, and then to one.
+/// Returns a reduction of rows: parts are reduced in any order, and then to one.
 const fn row(how: Reduction) -> RowOp {
     RowOp {
         family: "reduce",
@@ -163,7 +164,8 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// How many elements go into one of the result, and where: the first of each group, and the rest relative to it.
+/// Returns how many elements go into one of the result, and where: the first of each group, and the rest relative to
+/// it.
 fn groups<S: Scalar>(call: &OpCall<'_, S>) -> (Vec<i64>, Vec<i64>) {
     let dims = &call.operands[0].dims;
     let strides: Vec<_> = strides(dims).into_iter().map(|s| s as i64).collect();

@@ -1,4 +1,4 @@
-//! Which results are the same bits in all kernels, so that they may be computed ahead.
+//! Finds the results that have equal bits in all kernels, so that they may be computed ahead.
 
 use super::{Class, Op, Writes};
 use crate::{
@@ -25,8 +25,8 @@ impl Op {
         }
     }
 
-    /// Whether all kernels give the bits that the reference gives, rounded to the element type of the result. `zero` says whether an
-    /// operand has an element −0.
+    /// Returns whether all kernels give the bits that the reference gives, rounded to the element type of the result.
+    /// `zero` says whether an operand has an element −0.
     pub fn is_settled(
         self,
         operands: impl IntoIterator<Item = DType>,
@@ -44,7 +44,7 @@ impl Op {
 }
 
 impl Value<f64> {
-    /// The value with its elements rounded to the element type.
+    /// Returns the value with its elements rounded to the element type.
     pub fn rounded(mut self) -> Value<f64> {
         if let Data::Real(x) = &mut self.data {
             x.iter_mut().for_each(|x| *x = self.dtype.rounded(*x));
@@ -52,7 +52,7 @@ impl Value<f64> {
         self
     }
 
-    /// Whether an element is −0.
+    /// Returns whether an element is −0.
     pub fn has_negative_zero(&self) -> bool {
         match &self.data {
             Data::Real(x) => x.iter().any(|x| *x == 0.0 && x.is_sign_negative()),

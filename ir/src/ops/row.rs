@@ -1,6 +1,7 @@
 //! Row operations: ops that kernels of row groups compute over the elements of rows.
 //!
-//! Analyses, lowering and backends read these facts, so that a new row operation is a declaration and a function in the kernels of backends.
+//! Analyses, lowering and backends read these facts, so that a new row operation is a declaration and a function in the
+//! kernels of backends.
 
 use super::{Anchor, AttrKind, Class, Op, Reduction};
 use crate::{Attr, Attrs, DType, attr::Number};
@@ -12,20 +13,20 @@ pub struct RowOp {
     pub family: &'static str,
     /// Whether a row has one result or each of its elements has one.
     pub result: RowResult,
-    /// Which elements of the row a result is computed from.
+    /// The elements of the row that a result depends on.
     pub needs: RowNeeds,
     /// The monoid that combines elements. A scan without one is the linear recurrence of its two operands.
     pub monoid: Option<Reduction>,
-    /// Returns the element of an operand that changes no result of other elements, where there is no monoid that has one. A row may end with any
-    /// number of them.
+    /// Returns the element of an operand that does not affect other elements' results, if no monoid provides one. A row
+    /// may end with any number of them.
     pub neutral: fn(usize, DType, &[Attr]) -> Number,
-    /// Elementary steps for a row of so many elements.
+    /// Elementary steps for a row of this number of elements.
     pub steps: fn(f64, &[Attr]) -> f64,
     /// Returns its attributes as printed plans have them.
     pub details: fn(&[Attr]) -> String,
 }
 
-/// How many results a row has.
+/// The number of results per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowResult {
     /// One, which is the same at every element.
@@ -34,7 +35,7 @@ pub enum RowResult {
     PerElement,
 }
 
-/// Which elements of a row a result is computed from.
+/// The elements of a row that a result depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowNeeds {
     /// All, in any order: parts of a row are combined by the monoid.
@@ -46,7 +47,7 @@ pub enum RowNeeds {
 }
 
 impl RowOp {
-    /// Whether a row has one result.
+    /// Returns whether a row has one result.
     pub fn is_per_row(&self) -> bool {
         self.result == RowResult::PerRow
     }
@@ -56,12 +57,13 @@ impl RowOp {
         self.monoid.filter(|_| self.is_per_row() && self.needs == RowNeeds::AnyOrder)
     }
 
-    /// Whether each element has a result that is computed from those up to it.
+    /// Returns whether each element has a result that is computed from those up to it.
     pub fn is_scan(&self) -> bool {
         !self.is_per_row() && self.needs == RowNeeds::Prefix
     }
 
-    /// Returns the element of an operand, of its element type, that changes no result, so that it can stand for elements that a row lacks at its end.
+    /// Returns the element of an operand, of its element type, that changes no result. It stands for missing elements
+    /// at the end of a row.
     pub fn absent(&self, operand: usize, dtype: DType, attrs: &[Attr]) -> Number {
         self.monoid.map_or_else(|| (self.neutral)(operand, dtype, attrs), |how| how.identity(dtype))
     }
@@ -85,7 +87,8 @@ impl Op {
         }
     }
 
-    /// Returns attributes of a row operation for rows that are the last axis: a kernel has one axis for all axes of a row.
+    /// Returns attributes of a row operation for rows that are the last axis: a kernel has one axis for all axes of a
+    /// row.
     pub fn row_attrs(self, attrs: &[Attr]) -> Attrs {
         let of_row = |(at, attr): (usize, &Attr)| match self.def().attrs[at].kind {
             AttrKind::Axes => Attr::from(&[-1][..]),

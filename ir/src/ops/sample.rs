@@ -12,12 +12,13 @@ use crate::{
     },
 };
 
-/// How often choices that contradict each other are made anew.
+/// How often contradicting choices are drawn again.
 const TRIES: usize = 50;
 
 impl Op {
-    /// Attributes and operand types that fit the signature, small and often odd; `None` for the ops whose result is whatever
-    /// an attribute says (inputs, parameters, constants) and for `get`, whose operand no signature describes.
+    /// Returns attributes and operand types that fit the signature, small and often odd. Returns `None` for ops whose
+    /// result an attribute determines (inputs, parameters, constants), and for `get`, whose operand no signature
+    /// describes.
     pub fn sample(self, random: Random<'_>) -> Option<(Attrs, Vec<Type>)> {
         let given = |kind| matches!(kind, AttrKind::Name | AttrKind::Type | AttrKind::Tensor | AttrKind::Graph);
         if self.def().signature.is_empty() || self.def().attrs.iter().any(|a| given(a.kind)) {
@@ -51,7 +52,7 @@ impl Op {
 }
 
 impl AttrKind {
-    /// A value of this kind, for an operand 0 of `rank` axes; `None` where there is none.
+    /// Returns a value of this kind, for an operand 0 of `rank` axes; `None` if there is none.
     fn sample(self, rank: usize, random: Random<'_>) -> Option<Attr> {
         let axis = |random: Random<'_>| (rank > 0).then(|| -1 - random(rank) as i64);
         Some(match self {

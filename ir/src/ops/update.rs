@@ -1,5 +1,5 @@
-//! Tensors with a part of them replaced. Elements outside of the tensor are left out, because rules make these ops of such
-//! selections; where it is to be an error, `checked-id` comes before.
+//! Tensors with a part replaced. Elements outside of the tensor are skipped, because rules turn such selections into
+//! these ops; if they must be an error, `checked-id` comes before.
 
 use super::{
     AttrKind::*,
@@ -59,7 +59,7 @@ pub(super) const OPS: &[OpDef] = &[
     ),
 ];
 
-/// An op that combines what it writes with what is there.
+/// Returns an op that combines written elements with the tensor's contents.
 const fn combined(name: &'static str, doc: &'static str, how: Reduction, eval: Eval) -> OpDef {
     OpDef {
         flops: |operands, _| operands[1].count() as f64,
@@ -73,7 +73,7 @@ const fn combined(name: &'static str, doc: &'static str, how: Reduction, eval: E
     }
 }
 
-/// Holds where a coordinate lies in an axis of that extent.
+/// Returns the guard that a coordinate is in an axis of this extent.
 fn within(at: &Index, extent: &Dim) -> Vec<(Index, std::ops::Range<i64>)> {
     match extent {
         Dim::Known(extent) => vec![(at.clone(), 0..*extent)],
@@ -110,7 +110,7 @@ fn updated_slice<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     vec![Value::from_elements(x.dtype, &x.dims, (0..x.count()).map(element))]
 }
 
-/// For each element of x the updates that go there, in order; none where it is open which these are.
+/// Returns, for each element of x, its updates in order; `None` if rounding decides which these are.
 fn updates<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Option<Vec<usize>>> {
     let [x, part, ids] = call.operands else { unreachable!("the signature has three operands") };
     let [places, columns] = [x.extent(1), x.extent(0)];
@@ -160,7 +160,8 @@ fn combine<S: Scalar>(call: &OpCall<'_, S>, how: Reduction) -> Vec<Value<S>> {
     vec![Value::from_elements(x.dtype, &x.dims, updates(call).into_iter().enumerate().map(element))]
 }
 
-/// Whether a number is surely −0, which changes nothing that it is added to: a sum that starts from 0 loses its sign.
+/// Returns whether a number is surely −0, which changes nothing that it is added to: a sum that starts from 0 loses its
+/// sign.
 fn is_minus_zero<S: Scalar>(x: S) -> bool {
     x.certain().is_some_and(|x| x == 0.0 && x.is_sign_negative())
 }

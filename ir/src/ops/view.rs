@@ -74,7 +74,7 @@ pub(super) const OPS: &[OpDef] = &[
     ),
 ];
 
-/// Ops that write a part of a tensor anew.
+/// Returns the declaration of a view op.
 const fn view(
     name: &'static str,
     doc: &'static str,
@@ -85,7 +85,7 @@ const fn view(
     OpDef { attrs, ..op(name, doc, Class::View(map), signature, Eval::View) }
 }
 
-/// The position of the axis that attribute `n` names, counted from the end of operand 0.
+/// Returns the position of the axis that attribute `n` names, counted from the end of operand 0.
 fn axis(call: &ViewCall<'_>, n: usize) -> usize {
     (call.attrs[n].int().expect("the op table declares an axis") + call.operands[0].rank() as i64) as usize
 }
@@ -158,19 +158,19 @@ fn gather(call: &ViewCall<'_>) -> Result<Access, String> {
     })
 }
 
-/// The coordinates with the one along `axis` changed.
+/// Returns the coordinates with the one along `axis` changed.
 fn moved(at: &[Index], axis: usize, change: impl FnOnce(&Index) -> Index) -> Vec<Index> {
     let mut at = at.to_vec();
     at[axis] = change(&at[axis]);
     at
 }
 
-/// The part of the result that lies between `start` and `end` along `axis`: there the operand starts.
+/// Returns the piece of the result between `start` and `end` along `axis`, at which the operand starts.
 fn part(at: &[Index], axis: usize, start: &Dim, end: &Dim, operand: usize) -> Piece {
     let from = |dim: &Dim| at[axis].plus(&Index::extent(dim).times(-1));
     let guards = match (start, end) {
         (Dim::Known(start), Dim::Known(end)) => vec![(at[axis].clone(), *start..*end)],
-        // A range has numbers at its ends, so that what varies goes to the other side.
+        // The ends of a range are numbers, so that a varying extent moves to the other side.
         (Dim::Known(0), _) => vec![(from(end), ANYTHING.start..0)],
         _ => vec![(from(start), 0..ANYTHING.end), (from(end), ANYTHING.start..0)],
     };

@@ -16,7 +16,7 @@ pub struct Partition<'a, 'g> {
     count: usize,
 }
 
-/// What stands between two cuts.
+/// The nodes between two cuts.
 #[derive(Clone)]
 pub struct OutlinedBody {
     nodes: Vec<BodyNode>,
@@ -34,7 +34,7 @@ struct BodyNode {
     stands_for: NodeId,
 }
 
-/// What a node computes, operands by number: equal keys are one node.
+/// The computation of a node, with operands by number: nodes with equal keys are merged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct NodeKey {
     op: Op,
@@ -49,7 +49,8 @@ impl<'a, 'g> Partition<'a, 'g> {
         Partition { analysis, of: vec![0; analysis.order.len()], count: 1 }
     }
 
-    /// A node belongs behind the last cut that it depends on; where all its users are in one later segment, it goes there.
+    /// Returns the partition at these cuts. A node belongs to the segment after the last cut that it depends on. If all
+    /// its users are in one later segment, it moves to that segment.
     pub fn between(analysis: &'a Analysis<'g>, cuts: &[NodeId]) -> Partition<'a, 'g> {
         let behind: FxHashMap<NodeId, usize> = cuts.iter().enumerate().map(|(i, &cut)| (cut, i + 1)).collect();
         let mut of: Vec<usize> = Vec::with_capacity(analysis.order.len());
@@ -76,7 +77,7 @@ impl<'a, 'g> Partition<'a, 'g> {
         Partition { analysis, of, count: cuts.len() + 1 }
     }
 
-    /// The bodies that compute something, in topological order.
+    /// Returns the bodies that compute something, in topological order.
     pub fn bodies(&self) -> impl Iterator<Item = OutlinedBody> + '_ {
         let outputs = self.outputs();
         (0..self.count).zip(outputs).filter(|(_, outputs)| !outputs.is_empty()).map(|(segment, outputs)| {
@@ -93,8 +94,8 @@ impl<'a, 'g> Partition<'a, 'g> {
         })
     }
 
-    /// The permutation in which a value is stored between segments, if not as it is: where an op that reads it runs along another
-    /// axis than the last.
+    /// Returns the permutation in which a value is stored between segments, if not as it is: where an op that reads it
+    /// runs along another axis than the last.
     fn stored_order(&self, id: NodeId) -> Option<Vec<i64>> {
         let graph = self.analysis.graph;
         let facts = self.analysis.of(id);
@@ -108,8 +109,8 @@ impl<'a, 'g> Partition<'a, 'g> {
         Some((-rank..0).filter(|&axis| axis != along).chain([along]).collect())
     }
 
-    /// What comes out of each segment: what others read, and results of the program. Results that are not computed at run
-    /// time come out of the last.
+    /// Returns the outputs of each segment: values that others read, and results of the program. The last segment also
+    /// has the results that are not computed at run time.
     fn outputs(&self) -> Vec<Vec<NodeId>> {
         let mut outputs = vec![Vec::new(); self.count];
         let results: FxHashSet<NodeId> = self.analysis.graph.results().map(|o| o.1).collect();
@@ -139,7 +140,7 @@ struct BodyBuilder<'s, 'a, 'g> {
 }
 
 impl BodyBuilder<'_, '_, '_> {
-    /// The number of a value in the body; whatever it needs is added, operands in order.
+    /// Returns the number of a value in the body; whatever it needs is added, operands in order.
     fn number(&mut self, id: NodeId) -> u32 {
         let analysis = self.segments.analysis;
         let mut stack = vec![id];
@@ -168,7 +169,7 @@ impl BodyBuilder<'_, '_, '_> {
         self.numbers[&id]
     }
 
-    /// The number of a node of the body, new or known.
+    /// Returns the number of a node of the body, new or known.
     fn add(&mut self, key: NodeKey, stands_for: NodeId) -> u32 {
         *self.known.entry(key.clone()).or_insert_with(|| {
             self.body.nodes.push(BodyNode { key, stands_for });
@@ -184,7 +185,7 @@ impl BodyBuilder<'_, '_, '_> {
         self.add(NodeKey { op, attrs, operands: SmallVec::from_slice(&[operand]), observer }, stands_for)
     }
 
-    /// The number of a value that comes out, in the order of axes in which it is stored.
+    /// Returns the number of a value that comes out, in the order of axes in which it is stored.
     fn result(&mut self, id: NodeId) -> u32 {
         let number = self.number(id);
         match self.segments.stored_order(id) {
@@ -200,7 +201,8 @@ impl BodyBuilder<'_, '_, '_> {
         }
     }
 
-    /// What stands in the body for a value that comes from outside: a leaf, and the transpose that gives its axes their places.
+    /// Returns the body's stand-in for a value from outside: a leaf, and the transpose that restores the order of its
+    /// axes.
     fn outside(&mut self, id: NodeId) -> u32 {
         let (kind, name, list) = match self.segments.analysis.of(id).runtime {
             true if is_leaf(self.segments.analysis.graph.node(id), Leaf::State) => {
@@ -241,7 +243,7 @@ impl OutlinedBody {
         }
     }
 
-    /// A hash of its structure.
+    /// Returns a hash of its structure.
     pub fn hash(&self) -> u64 {
         let mut hash = FxHasher::default();
         self.results.hash(&mut hash);
@@ -251,14 +253,14 @@ impl OutlinedBody {
         hash.finish()
     }
 
-    /// Whether the two compute the same function of their inputs and parameters, node by node.
+    /// Returns whether the two compute the same function of their inputs and parameters, node by node.
     pub fn same_structure(&self, other: &OutlinedBody) -> bool {
         self.results == other.results
             && self.nodes.len() == other.nodes.len()
             && self.nodes.iter().zip(&other.nodes).all(|(a, b)| a.key == b.key)
     }
 
-    /// The body as a graph; `graph` is the one that it was cut from.
+    /// Returns the body as a graph; `graph` is the one that it was cut from.
     pub fn graph(&self, graph: &Graph) -> Graph {
         let mut block = Graph::new(graph.name.clone());
         for BodyNode { key, stands_for } in &self.nodes {
@@ -275,7 +277,7 @@ impl OutlinedBody {
         block
     }
 
-    /// The model parts of this body, each with the part that `other`, of the same structure, has in its place.
+    /// Returns the model parts of this body, each with the part that `other`, of the same structure, has in its place.
     pub fn origins(&self, other: &OutlinedBody, graph: &Graph) -> Vec<(Origin, Origin)> {
         let mut seen = FxHashSet::default();
         let origin = |node: &BodyNode| graph.node(node.stands_for).origin.clone();

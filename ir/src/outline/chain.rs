@@ -11,15 +11,15 @@ use crate::{
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
-/// Constants of at most so many elements stay in a body by value, because rules match on scalars; a larger constant is
-/// handed in like a parameter.
+/// The largest constant, in elements, that a body keeps by value, because rules match on scalars. A larger constant is
+/// passed like a parameter.
 const SMALL: usize = 64;
 
 /// How many earlier values of the same form are tried as the predecessor of a cut. A layer holds few values of one form
 /// that are separators (the sums of a residual stream: two).
 const TRIES: usize = 6;
 
-/// What is known about each node, by id.
+/// The facts about each node, by id.
 pub struct Analysis<'g> {
     pub graph: &'g Graph,
     pub nodes: Vec<ChainFacts>,
@@ -38,8 +38,8 @@ pub struct ChainFacts {
     pub live: bool,
     /// Whether it depends on an input of the graph.
     pub runtime: bool,
-    /// Whether it is computed from coordinates and single numbers alone, such as the mask of a position: bodies compute it anew instead
-    /// of being given it, because rules see what it says and kernels need not store it.
+    /// Whether it is computed from coordinates and single numbers alone, such as the mask of a position. Bodies compute
+    /// it again instead of taking it as an input, because rules match its definition and kernels need not store it.
     pub portable: bool,
     /// Most contractions on a path to it, itself included.
     pub contractions: u32,
@@ -49,7 +49,8 @@ pub struct ChainFacts {
     pub at: u32,
     /// Longest path from a leaf.
     depth: u32,
-    /// Hash of op, attributes and type, parameters by type; for what is not run-time: of the whole structure.
+    /// The hash of op, attributes and type, with parameters by type. For values that are not computed at run time, the
+    /// hash of the whole structure.
     form: u64,
 }
 
@@ -57,6 +58,14 @@ pub struct ChainFacts {
 struct Chain {
     values: Vec<NodeId>,
     score: (u32, usize, usize),
+}
+
+/// The numbers of contractions that read a value.
+struct Readers {
+    /// Those that read it directly, or through views.
+    direct: usize,
+    /// The next contractions that it reaches in any way.
+    reached: usize,
 }
 
 impl<'g> Analysis<'g> {
@@ -73,12 +82,12 @@ impl<'g> Analysis<'g> {
         &self.nodes[id.0 as usize]
     }
 
-    /// The operands of a node; of equal ones, the first.
+    /// Returns the operands of a node; of equal ones, the first.
     pub fn operands(&self, id: NodeId) -> &[NodeId] {
         &self.operands[id.0 as usize]
     }
 
-    /// Whether the node is computed at run time: neither a leaf nor a function of parameters only.
+    /// Returns whether the node is computed at run time: neither a leaf nor a function of parameters only.
     pub fn computed(&self, id: NodeId) -> bool {
         self.of(id).at > 0
     }
@@ -162,8 +171,8 @@ impl<'g> Analysis<'g> {
         }
     }
 
-    /// Walks back from `later` and `earlier` at once until the first walk meets `earlier`; gives the value that the second
-    /// walk meets there, if the two steps are of the same form.
+    /// Walks back from `later` and `earlier` at once until the first walk meets `earlier`; gives the value that the
+    /// second walk meets there, if the two steps are of the same form.
     fn step(&self, later: NodeId, earlier: NodeId) -> Option<NodeId> {
         let mut image: FxHashMap<NodeId, NodeId> = FxHashMap::default();
         let mut stack = vec![(later, earlier)];
@@ -202,7 +211,8 @@ impl<'g> Analysis<'g> {
         image.get(&earlier).copied().filter(|first| *first != earlier)
     }
 
-    /// The nearest value before each that is needed after it, by position: what else would be alive at a cut there.
+    /// Returns the nearest value before each that is needed after it, by position: what else would be alive at a cut
+    /// there.
     fn companions(&self) -> Vec<Option<NodeId>> {
         let last_use = |id: NodeId| self.of(id).users.iter().map(|u| self.of(*u).at).max().unwrap_or(0);
         let mut alive: Vec<(NodeId, u32)> = Vec::new();
@@ -220,8 +230,8 @@ impl<'g> Analysis<'g> {
             .collect()
     }
 
-    /// How many contractions read a value directly (through views); and how many of the next ones it reaches at all.
-    fn readers(&self, id: NodeId) -> (usize, usize) {
+    /// Returns the contractions that read a value.
+    fn readers(&self, id: NodeId) -> Readers {
         let next = self.of(id).contractions + 1;
         let reach = |through: &dyn Fn(NodeId) -> bool| {
             let (mut seen, mut stack) = (FxHashSet::default(), vec![id]);
@@ -241,7 +251,7 @@ impl<'g> Analysis<'g> {
             found
         };
         let is_view = |user: NodeId| matches!(self.graph.node(user).op.def().class, Class::View(_));
-        (reach(&is_view), reach(&|_| true))
+        Readers { direct: reach(&is_view), reached: reach(&|_| true) }
     }
 
     fn chain(&self, end: NodeId, earlier: &[NodeId], possible: &impl Fn(NodeId, NodeId) -> bool) -> Option<Chain> {
@@ -257,12 +267,13 @@ impl<'g> Analysis<'g> {
         let per_step = self.of(end).contractions - self.of(second).contractions;
         let saved = per_step * (values.len() as u32 - 2);
         // The last value's readers are not the layer's.
-        let (direct, reached) = self.readers(second);
+        let Readers { direct, reached } = self.readers(second);
         Some(Chain { values, score: (saved, direct, reached) })
     }
 }
 
-/// The operands of each node, the first of equal ones in the place of all. Large constants are told apart by where they stand.
+/// Returns the operands of each node. The first of equal nodes replaces all of them. Large constants differ if their
+/// nodes do.
 fn merged(graph: &Graph) -> Vec<Operands> {
     let mut first: FxHashMap<(Op, &Attrs, Operands), NodeId> = FxHashMap::default();
     let mut stands_for: Vec<NodeId> = Vec::with_capacity(graph.len());
@@ -277,7 +288,7 @@ fn merged(graph: &Graph) -> Vec<Operands> {
     merged
 }
 
-/// The values to cut at, in order: the chains that save most, as far as they do not overlap.
+/// Returns the values to cut at, in order: the chains that save most, as far as they do not overlap.
 pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let companions = analysis.companions();
     // The companion of a cut must come from at least one step before: then it is a value that all steps share.
@@ -325,7 +336,8 @@ pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     cuts
 }
 
-/// Whether the value is handed to a body from outside: an input, a parameter, a state, or a constant that is not small.
+/// Returns whether the value is handed to a body from outside: an input, a parameter, a state, or a constant that is
+/// not small.
 pub fn is_given(node: &Node) -> bool {
     match node.op.def().class {
         Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State) => true,
@@ -338,7 +350,7 @@ pub fn is_leaf(node: &Node, leaf: Leaf) -> bool {
     matches!(node.op.def().class, Class::Leaf(l) if l == leaf)
 }
 
-/// Whether an op sums over a dimension that its first operand shares with another: told by its signature.
+/// Returns whether an op sums over a dimension that its first operand shares with another: told by its signature.
 fn contracts(op: Op) -> bool {
     let signature = op.signature();
     let Some((first, others)) = signature.operands.split_first() else { return false };
@@ -368,6 +380,8 @@ fn variables(dim: &DimPattern, slots: &mut Vec<VarId>) {
         DimPattern::Number(_) => {}
         DimPattern::Var(slot) => slots.push(*slot),
         DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().for_each(|p| variables(p, slots)),
-        DimPattern::Difference(pair) | DimPattern::Quotient(pair) => pair.iter().for_each(|p| variables(p, slots)),
+        DimPattern::Difference(pair) | DimPattern::Quotient(pair) | DimPattern::Floor(pair) | DimPattern::Mod(pair) => {
+            pair.iter().for_each(|p| variables(p, slots))
+        }
     }
 }

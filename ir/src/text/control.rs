@@ -30,7 +30,7 @@ impl Parser<'_> {
     /// `(let (NAME …) value)`: the results of a branch or a loop.
     pub(super) fn several(&mut self, at: &Sexp, names: &[Sexp], value: &Sexp, origin: &Origin) {
         let Some(results) = self.control(value, origin) else {
-            // What depends on something wrong is not reported again.
+            // Values that depend on an error are not reported again.
             names.iter().filter_map(text).for_each(|name| self.define(at, name, None));
             return;
         };
@@ -46,7 +46,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The only result of a branch or a loop.
+    /// Returns the only result of a branch or a loop.
     pub(super) fn one(&mut self, sexp: &Sexp, origin: &Origin) -> Option<NodeId> {
         match self.control(sexp, origin)?[..] {
             [result] => Some(result),

@@ -16,22 +16,34 @@
 //! assert_eq!(text::parse(&Source::new("again", printed)).unwrap(), graph);
 //! ```
 //!
-//! A statement is `(input NAME TYPE)`, `(param NAME TYPE)`, `(state NAME TYPE)`, `(const NAME TYPE { elements })`, `(let NAME value)`,
-//! `(output NAME value)` or `(update STATE value)`, which says what a state becomes at the end of a run, each with an optional `:origin` at its end, which holds for all nodes that it makes. A value is
-//! a name or an application `(op value … :attribute …)`. The last element of a constant may be followed by `...`: it fills the
-//! rest. `let` names are for the text only; printing numbers the values anew.
+//! A statement is one of
 //!
-//! Before the graph, a file may declare ops of its own, `(op pack/name …)`: the crate of rules reads these
-//! (`eutectic_rewrites::read_graph`), because it is the rule language that says what they are made of.
+//! - `(input NAME TYPE)`, `(param NAME TYPE)` or `(state NAME TYPE)`;
+//! - `(const NAME TYPE { elements })`, where `...` after the last element fills the rest with it;
+//! - `(let NAME value)`, which names a value in the text only: printing numbers the values;
+//! - `(output NAME value)`;
+//! - `(update STATE value)`, which gives a state its value at the end of a run.
 //!
-//! `(dim NAME :most N)` declares an extent at run time, of any length up to N (from `:least` on): what is compiled serves all of
-//! them ([`crate::Dim::between`]). A dimension of that name means it from there on; other names get a number before compilation.
+//! Each may end in `:origin PART`, the model part of all nodes that it makes. A value is a name or an application
+//! `(op value … :attribute …)`.
 //!
-//! `(sub NAME statement …)` is a body: a graph of its own, whose inputs are given in their order where it is named. A value is
-//! also `(if PREDICATE THEN ELSE value …)`, both bodies given the values, or `(while CONDITION BODY value … :most N)`, where the
-//! first values are carried, as many as the body has outputs, and the others stay; `(let (a b …) …)` names several results.
-//! Both are inlined while they are read, and printed so ([`crate::Graph::branch`], [`crate::Graph::repeat`]). The op `loop` keeps its
-//! body: `(loop value … :body NAME :times N :carried C :scanned S :while W)`; `get` gives each of its results.
+//! Before the graph, a file may declare ops of its own, `(op pack/name …)`. The crate of rules reads these
+//! (`eutectic_rewrites::read_graph`), because the rule language defines them.
+//!
+//! `(dim NAME :most N)` declares an extent at run time, of any length up to N, and from `:least` on if it is given. The
+//! compiled program serves all of these lengths ([`crate::Dim::between`]). Later dimensions of that name refer to it;
+//! other names must be bound to numbers before compilation.
+//!
+//! `(sub NAME statement …)` is a body: a graph of its own. Where a value names it, its inputs are given in their order.
+//! Three more forms of values use bodies:
+//!
+//! - `(if PREDICATE THEN ELSE value …)` gives the values to both bodies ([`crate::Graph::branch`]);
+//! - `(while CONDITION BODY value … :most N)` carries the first values, one for each output of the body, and keeps the
+//!   others constant ([`crate::Graph::repeat`]);
+//! - `(loop value … :body NAME :times N :carried C :scanned S :while W)` is an op that keeps its body; `get` takes one of
+//!   its results.
+//!
+//! Reading inlines `if` and `while`, so that they are printed as other ops. `(let (a b …) …)` names several results.
 //!
 //! ```
 //! use eutectic_ir::{lang::Source, text};

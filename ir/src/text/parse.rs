@@ -20,8 +20,8 @@ use crate::{
 /// Reads the graph of a source.
 ///
 /// # Errors
-/// Everything that is wrong with it: what is syntactically broken, or else every name, attribute and type that does
-/// not fit. What depends on something wrong is not reported again.
+/// Everything that is wrong with it: all syntax errors, or else every name, attribute and type that does not fit.
+/// Values that depend on an error are not reported again.
 pub fn parse(source: &Source) -> Result<Graph, Errors> {
     let forms = read(source)?;
     if let Some(form) = forms.iter().find(|form| form.call().is_some_and(|(head, _)| head == "op")) {
@@ -50,7 +50,7 @@ pub fn parse_form(source: &Source, forms: &[&Sexp], ops: &Ops) -> Result<Graph, 
     if parser.errors.is_empty() { Ok(parser.graph) } else { Err(Errors(parser.errors)) }
 }
 
-/// A word or a string.
+/// Returns a word or a string.
 pub(super) fn text(sexp: &Sexp) -> Option<&str> {
     match &sexp.kind {
         SexpKind::Atom(text) | SexpKind::Text(text) => Some(text),
@@ -75,9 +75,9 @@ pub(super) struct Parser<'a> {
     /// The ops that it may name.
     pub ops: &'a Ops,
     pub graph: Graph,
-    /// What each name stands for; nothing where its definition was wrong.
+    /// The value of each name; `None` if its definition was wrong.
     names: FxHashMap<String, Option<NodeId>>,
-    /// The extents at run time; nothing where the declaration was wrong.
+    /// The run-time extents by name; `None` if the declaration was wrong.
     pub extents: FxHashMap<String, Option<Dim>>,
     /// The bodies of branches and loops, likewise.
     pub bodies: BTreeMap<String, Option<Rc<Graph>>>,
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A parameter that a body brought in already, if it is of this type.
+    /// Returns a parameter that a body brought in already, if it is of this type.
     fn inlined(&mut self, op: Op, name: &str, items: &[Sexp]) -> Option<NodeId> {
         let (Class::Leaf(Leaf::Param), [_, ty]) = (op.def().class, items) else { return None };
         let known = self.graph.named("param").find(|(n, _)| *n == name).map(|(_, id)| id)?;
@@ -246,7 +246,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A leaf whose attributes stand in order, without their names.
+    /// Returns a leaf whose attributes stand in order, without their names.
     fn leaf(&mut self, sexp: &Sexp, op: Op, mut items: &[Sexp], origin: &Origin) -> Option<NodeId> {
         let mut attrs: SmallVec<[(&str, Attr); 3]> = SmallVec::new();
         for def in op.def().attrs {
@@ -271,7 +271,7 @@ impl<'a> Parser<'a> {
     fn application(&mut self, sexp: &Sexp, op: Op, items: &[Sexp], origin: &Origin) -> Option<NodeId> {
         let split = items.iter().position(|s| keyword(s).is_some()).unwrap_or(items.len());
         let (values, mut rest) = items.split_at(split);
-        // All operands are read, so that what is wrong with each is reported.
+        // All operands are read, so that the errors of each are reported.
         let operands: Vec<_> = values.iter().map(|v| self.value(v, origin)).collect();
         let mut attrs: SmallVec<[(&str, Attr); 3]> = SmallVec::new();
         while let [key, after @ ..] = rest {
@@ -319,7 +319,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The value of an attribute at the front of `items`, and how many of them it takes.
+    /// Returns the value of an attribute at the front of `items`, and how many of them it takes.
     fn attribute(&mut self, def: &AttrDef, items: &[Sexp]) -> Option<(Attr, usize)> {
         let first = items.first()?;
         let (atom, before) = (first.atom(), self.errors.len());
@@ -373,7 +373,7 @@ impl<'a> Parser<'a> {
         dims.iter().map(|d| extent(self, d)).collect::<Option<Vec<Dim>>>().map(|dims| dims.into_iter().collect())
     }
 
-    /// A number, a symbol, or a sum or product of dimensions.
+    /// Returns a number, a symbol, or a sum or product of dimensions.
     fn dim(&mut self, sexp: &Sexp) -> Option<Dim> {
         if let Some(atom) = sexp.atom() {
             if let Some(extent) = self.extents.get(atom) {
@@ -443,7 +443,7 @@ impl<'a> Parser<'a> {
 /// The most bytes that `...` fills: text that is short should not ask for memory without bound.
 const MAX_FILLED: usize = 1 << 30;
 
-/// A number; an integer that no `f64` holds keeps all its digits.
+/// Returns a number; an integer that no `f64` holds keeps all its digits.
 fn number(atom: &str) -> Option<Attr> {
     let whole = atom.parse::<i64>().ok().map(Number::from).filter(|n| n.float().is_none());
     whole.or_else(|| atom.parse::<f64>().ok().map(Number::from)).map(Attr::from)

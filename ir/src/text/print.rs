@@ -11,7 +11,7 @@ use crate::{
     ops::{AttrDef, AttrKind, Ops},
 };
 
-/// What is printed beside the graph itself.
+/// Options of the printed form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
     /// The type of each value, as a comment.
@@ -33,7 +33,7 @@ pub fn print(graph: &Graph, style: Style) -> String {
     text
 }
 
-/// The declaration of an op, with its documentation.
+/// Returns the declaration of an op, with its documentation.
 fn declaration(op: Op) -> String {
     let doc: String = op.def().doc.lines().map(|line| format!(";; {line}\n")).collect();
     op.declared().map_or(String::new(), |declared| format!("{doc}{}\n", declared.text))
@@ -43,14 +43,14 @@ fn declaration(op: Op) -> String {
 #[derive(Clone, Default)]
 struct Bodies<'g>(FxHashMap<&'g SubGraph, String>);
 
-/// Prints the statements of a graph, each behind `line`, the bodies of its loops before them; whether a parenthesis may stand behind
-/// the last one, because no comment does.
+/// Prints the statements of a graph, each behind `line`, the bodies of its loops before them; whether a parenthesis may
+/// stand behind the last one, because no comment does.
 fn statements<'g>(graph: &'g Graph, style: Style, line: &str, bodies: &mut Bodies<'g>, text: &mut String) -> bool {
     for body in graph.nodes().flat_map(|(_, node)| node.attrs.iter().filter_map(Attr::graph)) {
         if bodies.0.contains_key(body) {
             continue;
         }
-        // What a body's own loops run is named in it; names of bodies and ops are apart.
+        // A body's own loops are named within it. Bodies and ops have separate names.
         let mut inner = bodies.clone();
         let mut of_body = String::new();
         let closed = statements(body, style, &format!("{line}  "), &mut inner, &mut of_body);
@@ -80,7 +80,7 @@ fn statements<'g>(graph: &'g Graph, style: Style, line: &str, bodies: &mut Bodie
     comment.is_empty()
 }
 
-/// The name of each value: that of an input, a parameter or a state, else its number.
+/// Returns the name of each value: that of an input, a parameter or a state, else its number.
 fn names(graph: &Graph) -> Vec<String> {
     let own = |node: &Node| own_name(node).map(word);
     let taken: FxHashSet<String> = graph.nodes().filter_map(|(_, n)| own(n)).collect();
@@ -131,7 +131,7 @@ fn attribute((def, value): (&AttrDef, &Attr), bodies: &Bodies<'_>) -> String {
     }
 }
 
-/// A name, quoted where it would not read back as one word.
+/// Returns a name, quoted where it would not read back as one word.
 fn word(name: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !"()[]{}\";".contains(c);
     if !name.is_empty() && !name.starts_with(':') && name.chars().all(plain) { name.into() } else { quote(name) }

@@ -1,4 +1,5 @@
-//! From a kernel of a plan to the description that backends price and print: expressions with composed index maps.
+//! Builds a kernel's description from the classes of a plan: expressions over composed index maps, which backends price
+//! and print.
 
 mod place;
 mod positions;
@@ -20,29 +21,31 @@ use rustc_hash::FxHashSet;
 
 use crate::plan::{Plan, PlanKernel};
 
-/// Most ops of a kernel: its expressions are walked recursively.
+/// The maximal number of ops of a kernel. It bounds the depth of the recursion over expressions.
 const MOST_CLASSES: usize = 512;
 
-/// A kernel, and which class each of its slots is.
+/// A kernel's description, and the class that each of its slots holds.
 #[derive(Clone, Debug)]
 pub struct KernelOfClasses {
     /// The description.
     pub kernel: Kernel,
     /// The class of each slot.
     pub classes: Vec<ClassId>,
-    /// How many of the slots, from the first on, are read; the rest are written.
+    /// The number of slots that are read. They come first; the other slots are written.
     pub reads: usize,
-    /// The slots of which a part is written, each with the class that the rest is of.
+    /// The slots that an update op (`scatter`, `update-slice`) writes in part, each with the class that holds the
+    /// remaining elements.
     pub parts: Vec<(usize, ClassId)>,
-    /// The class that asks for each check of ids, by number.
+    /// For each check of ids, by its number, the class of the op that asks for it.
     pub checks: Vec<ClassId>,
 }
 
-/// Builds the description of one kernel of a plan, in normal form. `positions` is what was learnt of ids from kernels of the same e-graph;
-/// a body takes at most `instrs` instructions, because an op that is read at many places is computed at each.
+/// Builds the description of one kernel of a plan, in normal form. `positions` caches the ids that kernels of the same
+/// e-graph evaluated. A body takes at most `instrs` instructions, because an op is computed once for each index map
+/// that reads it.
 ///
 /// # Errors
-/// Why there is none: more than one anchor that does not fit one kernel, rows of different lengths, a store whose place
+/// The reason if the classes do not fit one kernel: two anchors, rows of different lengths, or a store whose index map
 /// does not follow from the anchor's domain by a bijection.
 pub fn kernel(
     classes: &EClasses,
@@ -86,7 +89,10 @@ impl<'a> KernelBuilder<'a> {
                 Class::Anchor(_) if self.anchor.is_some() => return Err("it would hold two anchors".into()),
                 Class::Anchor(_) => self.anchor = Some(class),
                 Class::Update(..) if !self.parts.stores.contains(&class) => {
-                    return Err(format!("what `{}` gives is read where it is not stored", self.node(class).op));
+                    return Err(format!(
+                        "cannot fuse `{}` because a kernel reads its result elsewhere",
+                        self.node(class).op
+                    ));
                 }
                 Class::Composite | Class::Project | Class::Loop => {
                     return Err(format!("`{}` has no kernel form", self.node(class).op));
@@ -113,7 +119,7 @@ impl<'a> KernelBuilder<'a> {
                 (outer.iter().chain([&count]).cloned().collect(), outer.len())
             }
             (None, None) => {
-                let written = self.shape(self.written(*self.parts.stores.last().ok_or("it stores nothing")?))?;
+                let written = self.shape(self.written(*self.parts.stores.last().ok_or("the kernel has no store")?))?;
                 (written.clone(), written.rank())
             }
         };
@@ -123,8 +129,9 @@ impl<'a> KernelBuilder<'a> {
         self.finish(scope, anchor, places)
     }
 
-    /// Returns the outer extents of a reduction of scans' results across their rows, and the axis of these that runs along the rows. Such a reduction is
-    /// written out where it is short, so that states of a recurrence are summed up where they are computed.
+    /// Returns the outer extents of a reduction across the rows of scans, and the axis of these extents that runs along
+    /// the rows. Short reductions of this form are unrolled, so that a recurrence's states are summed where they are
+    /// computed.
     fn reduced_scan(&self) -> Option<(Vec<Dim>, usize)> {
         let is_scan = |class: ClassId| self.node(class).op.row().is_some_and(RowOp::is_scan);
         let inside = || self.parts.interior.iter().rev().filter(|class| self.classes.classes[**class].scalar.is_none());
@@ -144,28 +151,28 @@ impl<'a> KernelBuilder<'a> {
         )
     }
 
-    /// The outer extents and the row extents of a reduction, or of what is ordered along the last axis.
+    /// Returns the outer extents and the row extents of a reduction, a scan or a ranking.
     fn row_of(&self, reduction: ClassId) -> Result<(Vec<Dim>, Vec<Dim>), String> {
         let node = self.node(reduction);
         let mut outer = self.shape(node.operands[0])?.to_vec();
         let axes = attr(node, "axes").and_then(Attr::ints).map_or(1, <[i64]>::len);
-        let row = outer.split_off(outer.len().checked_sub(axes).ok_or("more axes are reduced than there are")?);
+        let row = outer.split_off(outer.len().checked_sub(axes).ok_or("a reduction has more axes than its operand")?);
         Ok((outer, row))
     }
 
     fn shape(&self, class: ClassId) -> Result<&'a Shape, String> {
         let shape = self.classes.classes[class].ty.as_tensor().map(|(_, shape)| shape);
-        shape.ok_or_else(|| format!("class {class} is a tuple"))
+        shape.ok_or_else(|| format!("class {class} is a tuple, and not a tensor"))
     }
 
     fn operand_shapes(&self, node: &ENode) -> Result<Vec<Shape>, String> {
         node.operands.iter().map(|&c| self.shape(c).cloned()).collect()
     }
 
-    /// Where a view reads.
+    /// Returns the elements of the operands that a view reads at the coordinates `at`.
     fn access(&self, class: ClassId, at: &[Index], domain: &[usize]) -> Result<Access, String> {
         let node = self.node(class);
-        let Class::View(map) = node.op.def().class else { return Err(format!("`{}` is no view", node.op)) };
+        let Class::View(map) = node.op.def().class else { return Err(format!("`{}` is not a view", node.op)) };
         let operands = self.operand_shapes(node)?;
         let call = ViewCall { attrs: &node.attrs, operands: &operands, result: self.shape(class)?, at, domain };
         map(&call).map_err(|why| format!("`{}`: {why}", node.op))
@@ -180,7 +187,7 @@ impl<'a> KernelBuilder<'a> {
             Class::Anchor(Anchor::Named(name)) => AnchorKind::named(name),
             _ => None,
         };
-        let kind = kind.ok_or_else(|| format!("`{}` is not built around", node.op))?;
+        let kind = kind.ok_or_else(|| format!("`{}` cannot be the anchor of a kernel", node.op))?;
         let mut prologue = node.op.def().prologue.iter();
         let mut bodies = Vec::new();
         for &operand in &node.operands {
@@ -200,14 +207,15 @@ impl<'a> KernelBuilder<'a> {
         let def = kind.def();
         let own = def.results.first().map_or(0, |result| result.layout.len());
         if scope.body.domain.len() + 1 < own {
-            return Err(format!("`{}` has a result of fewer axes than it computes over", node.op));
+            return Err(format!("the result of `{}` has fewer axes than its domain", node.op));
         }
         let given = bodies.len();
         let needed = def.operands.iter().filter(|operand| operand.absent.is_none()).count();
         if !(needed..=def.operands.len()).contains(&given) {
-            return Err(format!("`{}` has {given} operands, not those of `{}`", node.op, def.name));
+            return Err(format!("`{}` has {given} operands, which do not fit the anchor `{}`", node.op, def.name));
         }
-        let value = |name: &&str| attr(node, name).cloned().ok_or_else(|| format!("`{}` has no :{name}", node.op));
+        let value =
+            |name: &&str| attr(node, name).cloned().ok_or_else(|| format!("`{}` has no attribute :{name}", node.op));
         let attrs = def.attrs.iter().map(value).collect::<Result<_, String>>()?;
         Ok(AnchorKernel::new(kind, bodies, attrs))
     }
@@ -241,12 +249,13 @@ impl<'a> KernelBuilder<'a> {
     }
 }
 
-/// The extent of a row of such axes, which become one: the first points of that are theirs only if no inner one varies.
+/// Returns the extent of one axis that replaces the axes of a row. Only the outermost axis may have an extent that
+/// varies, because then the elements of a shorter row are a prefix of those of the longest row.
 fn row_extent(row: &[Dim]) -> Result<Dim, String> {
     let mut axes = row.iter().filter(|d| **d != Dim::Known(1));
     let extent = axes.next().cloned().unwrap_or(Dim::Known(1));
     axes.try_fold(extent, |extent, inner| match inner.varies() {
-        true => Err(format!("a row of several axes, of which {inner}, not the outermost, varies from run to run")),
+        true => Err(format!("cannot merge the axes of a row because {inner}, an inner axis, varies at run time")),
         false => Ok(&extent * inner),
     })
 }

@@ -1,4 +1,5 @@
-//! Where stores lie: their places over the domain of the anchor, or as they are met on the way to others.
+//! Computes the index map of each store over the anchor's domain, or takes the map under which another expression reads
+//! the value.
 
 use eutectic_backend::{Guard, Instr, ValueId};
 use eutectic_ir::{
@@ -11,29 +12,29 @@ use eutectic_ir::{
 use super::scope::{BodyScope, KernelBuilder, Where};
 use crate::domain::{invert, is_bijection};
 
-/// A value that is stored.
+/// A value that a kernel stores.
 pub(super) struct Placed {
-    /// What it is stored to.
+    /// The class that the store computes.
     pub class: ClassId,
-    /// The value.
     pub value: ValueId,
-    /// Where in the class.
+    /// The coordinates in the class.
     pub at: Vec<Index>,
-    /// Only where all of these hold.
+    /// The guards under which the value is stored.
     pub guards: Vec<Guard>,
-    /// How points write to one element.
+    /// Whether several points may write one element, and how they combine.
     pub writes: Writes,
-    /// Whether all elements are written where a part is, so that nothing is left of the rest.
+    /// Whether an update op writes every element, so that no old element remains.
     pub fills: bool,
 }
 
 impl KernelBuilder<'_> {
-    /// The class whose value is stored for a class: of what a part is written anew, that part.
+    /// Returns the class of the stored value: for an update op (`scatter`, `update-slice`) the class of the written slice,
+    /// otherwise the class itself.
     pub(super) fn written(&self, class: ClassId) -> ClassId {
         if self.part_of(class).is_some() { self.node(class).operands[1] } else { class }
     }
 
-    /// The class of which a class is a part written anew.
+    /// Returns the class that an update op writes a slice of; `None` for other classes.
     pub(super) fn part_of(&self, class: ClassId) -> Option<ClassId> {
         if self.classes.classes[class].scalar.is_some() || !self.is_interior(class) {
             return None;
@@ -42,18 +43,19 @@ impl KernelBuilder<'_> {
         matches!(node.op.def().class, Class::Update(..)).then(|| node.operands[0])
     }
 
-    /// Where a value of a part that is written anew goes.
+    /// Moves the store of an update op from the coordinates in the slice to those in the whole tensor. Other stores
+    /// stay as they are.
     fn landed(&mut self, placed: Placed, scope: &mut BodyScope) -> Result<Placed, String> {
         let Some(whole) = self.part_of(placed.class) else { return Ok(placed) };
         if self.is_interior(whole) && self.classes.classes[whole].scalar.is_none() {
-            return Err("a part is written anew of what is not stored".into());
+            return Err("cannot update a part of a tensor that is not stored".into());
         }
         let node = self.node(placed.class);
         let Class::Update(map, writes) = node.op.def().class else { return Ok(placed) };
         let (operands, result) = (self.operand_shapes(node)?, self.shape(placed.class)?);
         let domain = scope.body.domain.clone();
         let piece = map(&ViewCall { attrs: &node.attrs, operands: &operands, result, at: &placed.at, domain: &domain });
-        let (ids, ids_at) = piece.via.ok_or("a part that is written at no place")?;
+        let (ids, ids_at) = piece.via.ok_or("an update has no index operand")?;
         let of_ids = scope.place(ids_at, Vec::new());
         let id = self.value(node.operands[ids], &of_ids, scope)?;
         let coords: Vec<_> = (0..domain.len()).map(Index::coord).collect();
@@ -63,10 +65,14 @@ impl KernelBuilder<'_> {
         let ordered = if placed.guards.is_empty() { self.in_order(id, &of_piece, result, scope) } else { None };
         let writes = if ordered.is_some() { Writes::Apart } else { writes };
         if writes != Writes::Apart && (self.anchor.is_some() || self.row.is_some()) {
-            return Err(format!("`{}` writes what takes a kernel of its own", node.op));
+            return Err(format!(
+                "cannot fuse `{}` with an anchor or rows because several points may write one element",
+                node.op
+            ));
         }
-        // A second write changes an element. A place such as i mod 32 mentions its axis and still repeats. Each element is covered, so the
-        // numbers of points and of elements tell whether one is written twice.
+        // The points cover each element of the slice. So each element is written exactly once if and only if there are as
+        // many points as elements. A map such as i mod 32 mentions its axis but repeats elements, and a second write would
+        // change the element.
         let elements: usize = self.dims(self.written(placed.class))?.iter().product();
         if writes != Writes::Apart && scope.body.domain.iter().product::<usize>() != elements {
             return Err(format!(
@@ -78,8 +84,8 @@ impl KernelBuilder<'_> {
         Ok(Placed { at, guards, writes, fills: ordered.unwrap_or(false), ..placed })
     }
 
-    /// Whether the elements of rows that go where their ranks say fill the result; nothing if several may go to one place. A part that covers the
-    /// rows of a kernel, and has one place across its axis for each row, has all elements of a row there.
+    /// Returns whether a scatter by ranks writes every element of the result; `None` if two elements may have one
+    /// target. Each row of the kernel must have its own target row, and each rank its own element there.
     fn in_order(&self, id: ValueId, guards: &[Guard], result: &Shape, scope: &BodyScope) -> Option<bool> {
         let Instr::Row { op, attrs, .. } = &scope.body.instrs[id] else { return None };
         let (order, (rows, row)) = (Order::of(*op, attrs)?, scope.body.domain.split_at(scope.body.domain.len() - 1));
@@ -93,8 +99,8 @@ impl KernelBuilder<'_> {
         is_distinct.then_some(extent <= row[0])
     }
 
-    /// Returns a class that has an element for each one of a part that is written anew, and lies above the anchor if any such class does: the part, or
-    /// what says where its elements go.
+    /// Returns the class whose index map gives the place of a store. For an update op this is the slice or an id
+    /// operand of the same extents, preferably one above the anchor.
     fn guide(&self, class: ClassId) -> Result<ClassId, String> {
         let written = self.written(class);
         if self.part_of(class).is_none() || self.above.contains(&written) {
@@ -106,8 +112,8 @@ impl KernelBuilder<'_> {
         Ok(self.node(class).operands[1..].iter().find(guides).copied().unwrap_or(written))
     }
 
-    /// Computes every store: those above the anchor first, whose place follows from the anchor's; then those that are met
-    /// on the way, at the place where they were met.
+    /// Computes every store. Stores above the anchor come first, because their index maps follow from the anchor's
+    /// domain. Each other store takes the index map under which the first stores read its value.
     pub(super) fn place_stores(
         &mut self,
         scope: &mut BodyScope,
@@ -117,7 +123,7 @@ impl KernelBuilder<'_> {
         let outer = &scope.body.domain[..outer].to_vec();
         let mut places = Vec::new();
         let mut later = Vec::new();
-        // `interior` lists operands before users: users are placed first.
+        // `interior` lists operands before users, and users must be placed first.
         let position = |c: &ClassId| self.parts.interior.iter().position(|i| i == c);
         let mut stores = self.parts.stores.clone();
         stores.sort_by_cached_key(|c| std::cmp::Reverse(position(c)));
@@ -136,26 +142,27 @@ impl KernelBuilder<'_> {
             let written = self.written(class);
             let at = match scope.visited.get(&written) {
                 Some(place) => place.at.clone(),
-                // A map kernel may hold several expressions side by side, over one flat domain.
+                // Several expressions of a map kernel share one flat domain.
                 None if self.anchor.is_none() && self.row.is_none() => {
                     let dims = self.dims(written)?;
                     let at: Vec<_> = (0..scope.body.domain.len()).map(Index::coord).collect();
                     unflatten(&flatten(&at, &scope.body.domain), &dims, &scope.body.domain)
                 }
-                None => return Err("a store does not depend on the anchor".into()),
+                None => return Err("cannot place a store that does not depend on the anchor".into()),
             };
             let place = scope.place(at.clone(), Vec::new());
             let value = self.value(written, &place, scope)?;
             places.push(Placed { class, value, at, guards: Vec::new(), writes: Writes::Apart, fills: false });
         }
-        // A row of no elements still has its results; a domain without points has none.
+        // A reduction over an empty row still has results. Without rows, the domain may not be empty unless the stored
+        // tensor is.
         let axes = if self.row.is_some() { outer } else { &scope.body.domain };
         for Placed { class, at, guards, .. } in &places {
             let dims = self.dims(self.written(*class))?;
             if axes.contains(&0) && !dims.contains(&0) {
-                return Err("a store lies beside a domain without points".into());
+                return Err("cannot store a tensor with elements over an empty domain".into());
             }
-            // Of a part, the whole was checked.
+            // A guarded store covers a slice; `place` has checked the whole tensor.
             if guards.is_empty() {
                 self.check_cover(self.written(*class), at, domain)?;
             }
@@ -163,7 +170,7 @@ impl KernelBuilder<'_> {
         places.into_iter().map(|placed| self.landed(placed, scope)).collect()
     }
 
-    /// Checks that a class is stored exactly once, at such places over the domain.
+    /// Checks that the index map stores each element of the class exactly once.
     fn check_cover(&self, class: ClassId, at: &[Index], domain: &Shape) -> Result<(), String> {
         let (stored, row) = (self.shape(class)?, self.row.as_ref().map(|(axis, _)| *axis));
         if is_bijection(&flatten(at, &self.dims(class)?), domain, row, stored) {
@@ -172,8 +179,9 @@ impl KernelBuilder<'_> {
         Err(format!("a store over {domain} does not cover its tensor {stored} exactly once"))
     }
 
-    /// The coordinates of a stored class over the domain, where it lies above the anchor (or the first reduction); for
-    /// a map kernel without anchor the last store's own. Where it is a part of what lies there, with what says which points it has.
+    /// Returns the index map of a stored class over the domain, or `None` if the class is not above the anchor (or the
+    /// first reduction). In a map kernel only the last store has one, the identity. A slice of a tensor above the
+    /// anchor gets guards that select its points.
     fn place(&self, class: ClassId, stored: ClassId, domain: &Shape, outer: &[usize]) -> Result<Option<Where>, String> {
         let dims = self.dims(class)?;
         let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
@@ -183,8 +191,8 @@ impl KernelBuilder<'_> {
             );
         }
         let Some((met, mut at)) = self.find_anchor(class, identity, &dims) else { return Ok(None) };
-        let extents = domain.capacity().ok_or_else(|| format!("{domain} has open dimensions"))?;
-        let why = || format!("{dims:?} does not follow from the anchor's domain {domain} by a bijection");
+        let extents = domain.capacity().ok_or_else(|| format!("{domain} has dimensions without bounds"))?;
+        let why = || format!("no bijection maps the anchor's domain {domain} to {dims:?}");
         let Some((whole, starts)) = self.part(met) else {
             let (outer, row) = match self.along {
                 Some(along) if at.len() > outer.len() => {
@@ -201,12 +209,12 @@ impl KernelBuilder<'_> {
             let at = invert(&at, &dims, outer, row).ok_or_else(why)?;
             return Ok(Some(Where { at, guards: Vec::new() }));
         };
-        // The place of the whole, and of the class in the part.
+        // Combine the map of the whole tensor with that of the slice in it.
         let Some(Where { at: of_whole, mut guards }) = self.place(whole, whole, domain, outer)? else {
             return Ok(None);
         };
         if domain.varies() || self.shape(whole)?.varies() {
-            return Err(format!("a part of {}, whose extents vary, is stored", self.shape(whole)?));
+            return Err(format!("cannot store a part of {} because its extents vary at run time", self.shape(whole)?));
         }
         if guards.is_empty() {
             self.check_cover(whole, &of_whole, domain)?;
@@ -221,7 +229,7 @@ impl KernelBuilder<'_> {
         Ok(Some(Where { at: place.collect(), guards }))
     }
 
-    /// What a class is a part of, side by side, and where it begins there.
+    /// Returns the operand that a class is a contiguous slice of, and the first coordinates of the slice in it.
     fn part(&self, class: ClassId) -> Option<(ClassId, Vec<i64>)> {
         let dims = self.dims(class).ok()?;
         let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
@@ -234,7 +242,7 @@ impl KernelBuilder<'_> {
         }
         let start = |(index, axis): (&Index, usize)| match index.plus(&Index::coord(axis).times(-1)) {
             Index { terms, constant } if terms.is_empty() => Some(constant),
-            // Of an axis of one point, no coordinate is left.
+            // An axis of one point has no coordinate in its index.
             _ if dims[axis] == 1 && index.terms.is_empty() => Some(index.constant),
             _ => None,
         };
@@ -242,8 +250,8 @@ impl KernelBuilder<'_> {
         Some((of, starts))
     }
 
-    /// Which anchor, or which part of what lies above it, an expression reads first, and at which coordinates, looking through pointwise ops
-    /// and views.
+    /// Returns the anchor, or the slice of a tensor above it, that an expression reads first, and the coordinates of
+    /// that read. The search passes through pointwise ops and views.
     pub(super) fn find_anchor(
         &self,
         class: ClassId,

@@ -1,7 +1,8 @@
-//! Ids that follow from where they are read: where they are an affine function of that, what is looked up by them is a view.
+//! Replaces ids by index maps: where ids are an affine function of their coordinates, a lookup by them is a view.
 //!
-//! Exporters write out relative positions so: a table of distances is read at query − key + n − 1, by arithmetic on ranges that may go
-//! through floats. Which ops that takes does not matter: the ids are evaluated once, and compared with the map through a few of them.
+//! Exporters write relative positions as ids: a table of distances is read at query − key + n − 1, which ops compute
+//! from ranges, some of them through floats. The ids are therefore evaluated once and compared with the affine map
+//! through a few of them, whatever the ops are.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -19,10 +20,10 @@ use rustc_hash::FxHashMap;
 
 use crate::plan::Plan;
 
-/// Most ids that are evaluated: what is larger is a table and no arithmetic.
+/// The maximal number of ids that are evaluated. A larger operand is taken for a table.
 const MOST_IDS: usize = 1 << 16;
 
-/// Most ops that ids are computed by.
+/// The maximal number of ops that compute the ids.
 const MOST_OPS: usize = 64;
 
 /// constant + Σ strides\[n\] · coordinate n.
@@ -33,7 +34,8 @@ pub(super) struct Affine {
 }
 
 impl Affine {
-    /// The map through the first element of a tensor and its neighbours, if all others lie on it.
+    /// Returns the affine map through the first element of a tensor and its neighbours, if all other elements agree
+    /// with it.
     fn through(dims: &[usize], ids: &[i64]) -> Option<Affine> {
         let &constant = ids.first()?;
         let mut inner = ids.len();
@@ -46,25 +48,26 @@ impl Affine {
         (!ids.iter().any(far) && offsets(dims, &strides, constant) == ids).then_some(Affine { strides, constant })
     }
 
-    /// The id that is read at some place.
+    /// Returns the id at these coordinates.
     pub fn at(&self, place: &[Index]) -> Index {
         let terms = place.iter().zip(&self.strides);
         terms.fold(Index::constant(self.constant), |sum, (index, &stride)| sum.plus(&index.times(stride)))
     }
 
-    /// Whether all ids over a tensor of such extents lie in an axis.
+    /// Returns whether all ids of a tensor with these extents are in the range of an axis.
     pub fn fits(&self, dims: &[usize], extent: i64) -> bool {
         let range = self.at(&(0..dims.len()).map(Index::coord).collect::<Vec<_>>()).range(dims);
         range.start >= 0 && range.end <= extent
     }
 }
 
-/// What is known of the ids of an e-graph so far.
+/// Caches, for the classes of an e-graph, the affine map of each class of ids.
 #[derive(Debug, Default)]
 pub struct Positions(RefCell<FxHashMap<ClassId, Option<Rc<Affine>>>>);
 
 impl Positions {
-    /// For each class, whether its elements may be known: they hang on positions and numbers alone, and are not too many.
+    /// Returns for each class whether its elements can be evaluated: they depend on ranges and constants only, and
+    /// there are few.
     pub(crate) fn may_be_known(classes: &EClasses) -> Vec<bool> {
         let mut known = vec![false; classes.classes.len()];
         loop {
@@ -87,7 +90,8 @@ impl Positions {
         }
     }
 
-    /// A class of integers as a map of the coordinates; `None` where it is none, or hangs on what is given.
+    /// Returns the affine map of a class of integers; `None` if there is none, or if the class depends on inputs or
+    /// parameters.
     pub(super) fn of(&self, classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Rc<Affine>> {
         if let Some(known) = self.0.borrow().get(&class) {
             return known.clone();
@@ -99,7 +103,8 @@ impl Positions {
     }
 }
 
-/// Returns the value of a class that is computed from positions and numbers alone; `None` for others, and where that takes many ops.
+/// Returns the elements of a class that depends on ranges and constants only; `None` for other classes, and if that
+/// takes many ops.
 pub fn constant_ids(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Tensor> {
     let mut graph = Graph::new("ids");
     let ids = added(classes, plan, class, &mut graph, &mut FxHashMap::default())?;
@@ -107,8 +112,9 @@ pub fn constant_ids(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<T
     interpret_rounded(&graph, &|_| None).ok()?.first().map(Value::to_tensor)
 }
 
-/// Adds what a class is computed by to a graph. `known` are the classes that were met: none where one is still on the way, as the choices
-/// of a plan may lead in a circle where it computes nothing, or where it hangs on what is given.
+/// Adds the expression of a class to a graph; `None` if it depends on inputs or parameters. `known` maps the visited
+/// classes to nodes. A class under construction maps to `None`, because the choices of a plan may be cyclic where they
+/// compute nothing.
 fn added(
     classes: &EClasses,
     plan: &Plan,
@@ -135,7 +141,7 @@ fn added(
             (Class::Leaf(Leaf::Iota) | Class::Pointwise | Class::View(_), _) => {
                 let add = |&operand: &ClassId| added(classes, plan, operand, graph, known);
                 let operands = node.operands.iter().map(add).collect::<Option<Vec<_>>>()?;
-                // Kernels might look up other ids.
+                // Kernels may compute ids of these types differently.
                 let dtypes = node.operands.iter().filter_map(|&operand| classes.classes[operand].ty.dtype());
                 if !node.op.is_settled(dtypes, c.ty.dtype()?, || true) {
                     return None;

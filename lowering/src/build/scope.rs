@@ -1,4 +1,4 @@
-//! What a kernel is built in: the builder's state, and bodies under construction.
+//! State of the construction of a kernel: the builder, and the bodies under construction.
 
 use std::{collections::hash_map::Entry, ops::Deref, rc::Rc};
 
@@ -18,35 +18,35 @@ pub(super) struct KernelBuilder<'a> {
     pub classes: &'a EClasses,
     pub plan: &'a Plan,
     pub parts: &'a PlanKernel,
-    /// What is known of ids.
+    /// The affine maps of ids.
     pub positions: &'a Positions,
-    /// Most instructions of a body.
+    /// The maximal number of instructions of a body.
     pub instrs: usize,
-    /// What the kernel computes.
+    /// The classes that the kernel computes.
     pub interior: FxHashSet<ClassId>,
-    /// Of that, anchors and reductions and what reads one.
+    /// The interior classes that are an anchor or a reduction, or depend on one within the kernel.
     pub above: FxHashSet<ClassId>,
     /// Classes that are read, in the order of first use.
     pub slots: Vec<ClassId>,
-    /// The class of the op that asks for each check of ids, by number.
+    /// For each check of ids, by its number, the class of the op that asks for it.
     pub checks: Vec<ClassId>,
-    /// The contraction-like anchor.
+    /// The anchor, if the kernel has a contraction, attention or a similar op.
     pub anchor: Option<ClassId>,
     /// The axis of the domain that runs along a row, and its extent, in a row group.
     pub row: Option<(usize, Dim)>,
-    /// The axis of a written-out reduction's result that runs along the row of the scan that it reduces.
+    /// If an unrolled reduction reduces a scan, the axis of its result that runs along the row of the scan.
     pub along: Option<usize>,
 }
 
-/// Coordinates of a value over the domain, where all guards hold.
+/// The coordinates of a value over the domain, and the guards under which it is read.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Where {
     pub at: Vec<Index>,
     pub guards: Vec<Guard>,
 }
 
-/// A place of a body. They are numbered, because most ops hand on the place that they were given: comparing and copying maps there
-/// would be most of what building a kernel takes.
+/// The coordinates and guards under which a body reads a value, with a number. Most ops pass the place of their result
+/// to their operands, so that comparing numbers instead of maps saves most of the time of building a kernel.
 #[derive(Clone)]
 pub(super) struct Place {
     number: usize,
@@ -54,7 +54,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The number of the place, and of no other in its body.
+    /// Returns the number, which is unique in the body.
     pub fn number(&self) -> usize {
         self.number
     }
@@ -75,23 +75,23 @@ pub(super) struct BodyScope {
     pub numbers: FxHashMap<Instr, ValueId>,
     /// The value of each class at the places where it was asked for, by their numbers.
     pub values: FxHashMap<(ClassId, usize), ValueId>,
-    /// Where each class was first visited without guards.
+    /// The first place without guards where each class was read.
     pub visited: FxHashMap<ClassId, Place>,
     /// The number of each place.
     places: FxHashMap<Rc<Where>, usize>,
-    /// Whether the anchor's result is at hand: not in the bodies of its operands.
+    /// Whether the body may read the anchor's result; the bodies of the anchor's operands may not.
     pub above_anchor: bool,
-    /// The most instructions.
+    /// The maximal number of instructions.
     most: usize,
 }
 
 impl BodyScope {
-    /// Over a domain of such extents.
+    /// Returns an empty body over a domain of these extents.
     ///
     /// # Errors
-    /// When one of them is open.
+    /// If an extent is not bound.
     pub fn new(shape: &Shape, above_anchor: bool, most: usize) -> Result<BodyScope, String> {
-        let domain = shape.capacity().ok_or_else(|| format!("{shape} has open dimensions"))?;
+        let domain = shape.capacity().ok_or_else(|| format!("{shape} has dimensions without bounds"))?;
         let varying = shape.iter().enumerate().filter(|(_, dim)| dim.varies());
         let lengths = varying.map(|(axis, dim)| (axis, dim.clone())).collect();
         Ok(BodyScope {
@@ -105,7 +105,7 @@ impl BodyScope {
         })
     }
 
-    /// A place with its number.
+    /// Returns the place with these coordinates and guards.
     pub fn place(&mut self, at: Vec<Index>, guards: Vec<Guard>) -> Place {
         let (next, of) = (self.places.len(), Rc::new(Where { at, guards }));
         match self.places.entry(of) {
@@ -117,12 +117,12 @@ impl BodyScope {
         }
     }
 
-    /// Adds an instruction, unless there is an equal one.
+    /// Adds an instruction, unless the body has an equal one, and returns its value.
     ///
     /// # Errors
-    /// When there are too many.
+    /// If the body would exceed its maximal number of instructions.
     pub fn push(&mut self, instr: Instr) -> Result<ValueId, String> {
-        // Equal instructions are one value: two classes may load the same element.
+        // Equal instructions are one value. Two classes may load the same element.
         let next = self.body.instrs.len();
         match self.numbers.entry(instr) {
             Entry::Occupied(known) => Ok(*known.get()),
@@ -136,23 +136,26 @@ impl BodyScope {
 }
 
 impl<'a> KernelBuilder<'a> {
-    /// The extents of a class, the most that they can be.
+    /// Returns the maximal extents of a class.
     pub fn dims(&self, class: ClassId) -> Result<Vec<usize>, String> {
-        self.classes.classes[class].ty.capacity().ok_or_else(|| format!("class {class} is no tensor of known extents"))
+        self.classes.classes[class]
+            .ty
+            .capacity()
+            .ok_or_else(|| format!("class {class} is not a tensor with bounded extents"))
     }
 
-    /// The e-node that is chosen for a class.
+    /// Returns the e-node that the plan chooses for a class.
     pub fn node(&self, class: ClassId) -> &'a ENode {
         &self.classes.classes[class].nodes[self.plan.choice[class]]
     }
 
-    /// Whether the kernel computes a class.
+    /// Returns whether the kernel computes a class.
     pub fn is_interior(&self, class: ClassId) -> bool {
         self.interior.contains(&class)
     }
 }
 
-/// An attribute of a node, by name.
+/// Returns an attribute of a node by its name.
 pub(super) fn attr<'n>(node: &'n ENode, name: &str) -> Option<&'n Attr> {
     node.attrs.get(node.op.attr(name)?)
 }

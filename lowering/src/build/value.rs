@@ -1,4 +1,5 @@
-//! Values of classes at places: pointwise ops become instructions, views index maps, everything else a load.
+//! Values of classes at places: pointwise ops become instructions, views compose index maps, and all other classes are
+//! loaded.
 
 use eutectic_backend::{Guard, Instr, Load, ValueId};
 use eutectic_ir::{
@@ -14,14 +15,14 @@ use super::{
 };
 use crate::plan::is_buffer;
 
-/// The longest reduction across rows that is written out: each of its elements is a scan of its own.
-const MOST_WRITTEN_OUT: usize = 16;
+/// The longest reduction across rows that is unrolled. Each of its elements is a scan.
+const MAX_UNROLLED: usize = 16;
 
 impl KernelBuilder<'_> {
-    /// The value of a class at a place.
+    /// Returns the value of a class at a place.
     pub(super) fn value(&mut self, class: ClassId, place: &Place, scope: &mut BodyScope) -> Result<ValueId, String> {
         let c = &self.classes.classes[class];
-        let dtype = c.ty.dtype().ok_or_else(|| format!("class {class} is a tuple"))?;
+        let dtype = c.ty.dtype().ok_or_else(|| format!("class {class} is a tuple, and not a tensor"))?;
         if let Some(number) = c.scalar {
             let value = scope.push(Instr::Constant { value: number.into(), dtype })?;
             scope.visited.entry(class).or_insert_with(|| place.clone());
@@ -50,8 +51,8 @@ impl KernelBuilder<'_> {
         Ok(value)
     }
 
-    /// Rounds a computed value to its type where registers hold more bits of it, and someone sees whether it was. A conversion to the
-    /// type that a value has already is that rounding.
+    /// Rounds a computed value to its type, if registers hold it in a wider type and a discontinuous op observes the
+    /// rounding. A conversion to the type that the value already has is such a rounding.
     fn rounded(&self, class: ClassId, value: ValueId, scope: &mut BodyScope) -> Result<ValueId, String> {
         let dtype = scope.body.instrs[value].dtype();
         let computes = matches!(self.node(class).op.def().class, Class::Pointwise | Class::Anchor(_));
@@ -71,7 +72,7 @@ impl KernelBuilder<'_> {
             self.slots.len() - 1
         });
         let mut at = flatten(&place.at, &dims);
-        // A checked id lies in its axis: where that decides a division, the elements of a row stay side by side.
+        // A checked id is within its axis. If that simplifies a division, the elements of a row stay contiguous.
         let extent = |id: ValueId| match &scope.body.instrs[id] {
             Instr::Within { extent, .. } => extent.capacity(),
             _ => None,
@@ -82,17 +83,17 @@ impl KernelBuilder<'_> {
         if !known.is_empty() {
             at = at.under(&known, &scope.body.domain);
         }
-        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not loaded")?;
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("cannot load a tuple")?;
         scope.push(Instr::Load(Load { slot, at, guards: place.guards.clone(), dtype }))
     }
 
     fn compute(&mut self, class: ClassId, place: &Place, scope: &mut BodyScope) -> Result<ClassValue, String> {
         let Where { at, guards } = &**place;
         let node = self.node(class);
-        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not computed")?;
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("cannot compute a tuple in a kernel")?;
         match node.op.def().class {
             Class::Pointwise if node.op.def().ids.is_some() => {
-                let ids = node.op.def().ids.expect("it is one that checks")(&node.attrs);
+                let ids = node.op.def().ids.expect("the op checks its ids")(&node.attrs);
                 let arg = self.value(node.operands[0], place, scope)?;
                 self.within(class, (arg, Dim::Known(ids.extent), ids.from_end), guards, scope).map(ClassValue::Value)
             }
@@ -114,7 +115,7 @@ impl KernelBuilder<'_> {
                 if let Some(how) = row.reduction().filter(|_| self.along.is_some())
                     && self.is_across(class, at, scope)?
                 {
-                    return self.written_out(class, how, place, scope).map(ClassValue::Value);
+                    return self.unrolled(class, how, place, scope).map(ClassValue::Value);
                 }
                 if !row.is_per_row() {
                     self.check_own_element(class, at)?;
@@ -125,7 +126,7 @@ impl KernelBuilder<'_> {
                 Ok(ClassValue::from(Instr::Row { op: node.op, attrs, args, dtype }))
             }
             Class::Anchor(_) => {
-                // Where there is no point, nothing is read.
+                // An empty domain reads nothing.
                 let identity = scope.body.domain.contains(&0)
                     || at.iter().zip(&scope.body.domain).enumerate().all(|(i, (index, extent))| {
                         *index == Index::coord(i) || (*extent == 1 && *index == Index::default())
@@ -133,7 +134,7 @@ impl KernelBuilder<'_> {
                 if scope.above_anchor && identity {
                     Ok(ClassValue::from(Instr::Anchor { dtype }))
                 } else {
-                    Err("the anchor is read elsewhere than where it is computed".into())
+                    Err("cannot read the anchor's result at another point than the one that computes it".into())
                 }
             }
             Class::Leaf(_) | Class::Update(..) | Class::Composite | Class::Project | Class::Loop => {
@@ -142,7 +143,8 @@ impl KernelBuilder<'_> {
         }
     }
 
-    /// Whether a row operation takes elements of several rows of the row group: it is read at a place that changes along the row.
+    /// Returns whether a row operation reads elements of several rows of the row group, because its index varies along
+    /// the row.
     fn is_across(&self, class: ClassId, at: &[Index], scope: &BodyScope) -> Result<bool, String> {
         let Some((axis, _)) = self.row.as_ref().filter(|_| scope.above_anchor) else {
             return Ok(false);
@@ -151,8 +153,8 @@ impl KernelBuilder<'_> {
         Ok(at[..outer.len()].iter().any(|index| index.mentions(*axis)))
     }
 
-    /// A short reduction as a combination of its elements.
-    fn written_out(
+    /// Unrolls a short reduction into a chain of pointwise combinations.
+    fn unrolled(
         &mut self,
         class: ClassId,
         how: Reduction,
@@ -162,12 +164,17 @@ impl KernelBuilder<'_> {
         let node = self.node(class);
         let (outer, row) = self.row_of(class)?;
         let row = row.into_iter().collect::<Shape>();
-        let row = row.capacity().filter(|_| !row.varies()).ok_or("a reduction across rows of an extent that varies")?;
+        let row = row
+            .capacity()
+            .filter(|_| !row.varies())
+            .ok_or("cannot unroll a reduction across rows because its extent varies at run time")?;
         let count: usize = row.iter().product();
-        if !(1..=MOST_WRITTEN_OUT).contains(&count) {
-            return Err(format!("a reduction of {count} elements of several rows; {MOST_WRITTEN_OUT} are written out"));
+        if !(1..=MAX_UNROLLED).contains(&count) {
+            return Err(format!(
+                "cannot unroll a reduction of {count} elements of several rows because the maximum is {MAX_UNROLLED}"
+            ));
         }
-        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not reduced")?;
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("cannot reduce a tuple")?;
         let mut sum = None;
         for n in 0..count {
             let mut at = place.at[..outer.len()].to_vec();
@@ -181,23 +188,26 @@ impl KernelBuilder<'_> {
                 }
             });
         }
-        sum.ok_or_else(|| format!("`{}` of no elements", node.op))
+        sum.ok_or_else(|| format!("cannot unroll `{}` because it has no elements", node.op))
     }
 
-    /// Checks that a result which each element of a row has is read where the element is.
+    /// Checks that a result with one value per element of the row is read at that element.
     fn check_own_element(&self, class: ClassId, at: &[Index]) -> Result<(), String> {
         let (outer, _) = self.row_of(class)?;
         let along = self.row.as_ref().map(|(axis, _)| Index::coord(*axis));
         let dims = self.dims(class)?;
-        // A single element is read everywhere, and no element nowhere.
+        // A row of one element is read at any index, and an empty row at none.
         let one = dims.last() == Some(&1) || dims.contains(&0);
         if at.get(outer.len()) != along.as_ref() && !one {
-            return Err(format!("a result of `{}` is read elsewhere than at its element", self.node(class).op));
+            return Err(format!(
+                "cannot fuse a reader of `{}` because it reads another element of the row",
+                self.node(class).op
+            ));
         }
         Ok(())
     }
 
-    /// The elements of an operand of a row operation of the row group.
+    /// Returns the value of the operand of a row operation, over the elements of the row.
     fn row_argument(
         &mut self,
         (class, operand): (ClassId, ClassId),
@@ -205,24 +215,29 @@ impl KernelBuilder<'_> {
         guards: &[Guard],
         scope: &mut BodyScope,
     ) -> Result<ValueId, String> {
-        let (axis, count) =
-            self.row.clone().filter(|_| scope.above_anchor).ok_or("a reduction is no prologue of an anchor")?;
+        let (axis, count) = self
+            .row
+            .clone()
+            .filter(|_| scope.above_anchor)
+            .ok_or("cannot fuse a reduction into an operand of an anchor")?;
         let (outer, row) = self.row_of(class)?;
         let extent = row_extent(&row)?;
         if extent != count {
-            return Err(format!("rows of {extent} and of {count} elements"));
+            return Err(format!("cannot fuse rows of {extent} and of {count} elements"));
         }
-        let row = row.into_iter().collect::<Shape>().capacity().ok_or("a row of open dimensions")?;
+        let row = row.into_iter().collect::<Shape>().capacity().ok_or("a row has dimensions without bounds")?;
         let mut place = at[..outer.len()].to_vec();
         if place.iter().any(|i| i.mentions(axis)) {
-            return Err("a reduction is read at a place that changes along the row".into());
+            return Err("cannot fuse a reduction because its reader's index varies along the row".into());
         }
         place.extend(unflatten(&Index::coord(axis), &row, &scope.body.domain));
-        // The reduction takes in the whole row: what a guard says of the point where it is read says nothing of its operand.
+        // A reduction reads the whole row, so guards on the reading point do not hold for its operand.
         let only_row = |index: &Index| (0..axis).all(|other| !index.mentions(other)) && index.values().is_empty();
         let (of_row, guards): (Vec<_>, Vec<_>) = guards.iter().cloned().partition(|(index, _)| index.mentions(axis));
         if !of_row.iter().all(|(index, _)| only_row(index)) {
-            return Err("a reduction is read under a guard that changes along the row and across rows".into());
+            return Err(
+                "cannot fuse a reduction because its reader's guard varies along the row and across rows".into()
+            );
         }
         let place = scope.place(place, guards);
         self.value(operand, &place, scope)
@@ -236,14 +251,14 @@ impl KernelBuilder<'_> {
         scope: &mut BodyScope,
     ) -> Result<ClassValue, String> {
         let node = self.node(class);
-        let dtype = self.classes.classes[class].ty.dtype().ok_or("a tuple is not read")?;
+        let dtype = self.classes.classes[class].ty.dtype().ok_or("cannot read a tuple")?;
         let mut pieces = Vec::new();
         for piece in access.pieces {
             let Some((mut own, guards)) = narrowed(guards, piece.guards, &scope.body.domain) else { continue };
             let mut at = piece.at;
             let mut checked = None;
             if let Some((ids, ids_at)) = piece.via {
-                let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather that gathers nowhere")?;
+                let axis = at.iter().position(|i| *i == Index::gathered()).ok_or("a gather has no gathered axis")?;
                 let extent = self.shape(node.operands[piece.operand])?[axis].clone();
                 at[axis] = match self.position(node.operands[ids], &ids_at, &extent) {
                     Some(position) => position,
@@ -258,7 +273,7 @@ impl KernelBuilder<'_> {
             }
             let place = scope.place(at, guards);
             let value = self.value(node.operands[piece.operand], &place, scope)?;
-            // Every row of the table is the same, so that nothing read depends on the id; it is checked all the same.
+            // If all rows of the table are equal, the value does not depend on the id. The id is checked nevertheless.
             if let Some((id, extent)) = checked.filter(|(id, _)| !scope.body.depends(value, *id)) {
                 own.push((Index::atom(Atom::Value(id)), 0..extent.capacity().unwrap_or(i64::MAX)));
             }
@@ -271,8 +286,8 @@ impl KernelBuilder<'_> {
         }
     }
 
-    /// An id that is checked where guards hold; the number of the check is that of the class. An id that was checked so already is not
-    /// checked again.
+    /// Returns an id that is checked where the guards hold. The check has the number of the class; an id with an equal
+    /// check is not checked again.
     fn within(
         &mut self,
         class: ClassId,
@@ -290,7 +305,7 @@ impl KernelBuilder<'_> {
         let dtype = scope.body.instrs[arg].dtype();
         let instr =
             |check| Instr::Within { arg, extent: extent.clone(), from_end, check, guards: guards.to_vec(), dtype };
-        // One check serves all that read by it.
+        // Reads by the same id share one check.
         if let Some(known) = (0..self.checks.len()).find_map(|check| scope.numbers.get(&instr(check)).copied()) {
             return Ok(known);
         }
@@ -301,7 +316,7 @@ impl KernelBuilder<'_> {
         scope.push(instr(check))
     }
 
-    /// The id that a class of them has at a place, where that follows from the place and lies in an axis.
+    /// Returns the id of a class of ids at these coordinates, if it is an affine function of them and within the axis.
     fn position(&self, ids: ClassId, at: &[Index], extent: &Dim) -> Option<Index> {
         let extent = extent.known()?;
         let affine = self.positions.of(self.classes, self.plan, ids)?;
@@ -309,8 +324,9 @@ impl KernelBuilder<'_> {
     }
 }
 
-/// What is left of guards where others hold, and all of them as one guard a map; nothing if they hold nowhere in a domain. A concat of
-/// many tensors is one of two of which the first is a concat: what is read there is not guarded once for each.
+/// Intersects `guards` with `outer`. Returns the guards that `outer` does not imply, and the merged set with one guard
+/// per index map; `None` if no point of the domain satisfies them. A concat of n tensors is a nest of n − 1 concats,
+/// whose guards would pile up otherwise.
 fn narrowed(outer: &[Guard], guards: Vec<Guard>, domain: &[usize]) -> Option<(Vec<Guard>, Vec<Guard>)> {
     let (mut own, mut all) = (Vec::new(), outer.to_vec());
     for (index, range) in guards {
@@ -335,7 +351,7 @@ fn narrowed(outer: &[Guard], guards: Vec<Guard>, domain: &[usize]) -> Option<(Ve
     Some((own, all))
 }
 
-/// What computing a class comes to: a new instruction, or a value that is there.
+/// The value of a class: an instruction to add, or a value that exists.
 enum ClassValue {
     Instr(Box<Instr>),
     Value(ValueId),
@@ -355,13 +371,13 @@ mod tests {
     fn guards_that_others_imply_are_left_out() {
         let guard = |axis, constant, range| (Index::coord(axis).plus(&Index::constant(constant)), range);
         let domain = [16, 8];
-        // Of three tensors side by side, 4 and 4 and 8 long, the first: of the first two, and of these the first.
+        // A concat of extents 4, 4 and 8 is a concat of (4, 4) and 8. Read the first tensor.
         let (own, both) = narrowed(&[guard(0, 0, 0..8)], vec![guard(0, 0, 0..4)], &domain).unwrap();
         assert_eq!((own, both), (vec![guard(0, 0, 0..4)], vec![guard(0, 0, 0..4)]));
-        // A map that is moved is the same map.
+        // Guards on shifted copies of one index map are merged.
         let (own, both) = narrowed(&[guard(0, 0, 4..8)], vec![guard(0, -4, 0..4)], &domain).unwrap();
         assert_eq!((own, both), (vec![], vec![guard(0, 0, 4..8)]));
-        // What holds everywhere, what holds nowhere, and what has nothing to do with the others.
+        // A guard that always holds, one that never holds, and one on another axis.
         assert_eq!(narrowed(&[], vec![guard(1, 1, 0..9)], &domain), Some((vec![], vec![])));
         assert_eq!(narrowed(&[guard(0, 0, 0..4)], vec![guard(0, 0, 4..8)], &domain), None);
         assert_eq!(narrowed(&[], vec![guard(0, 0, 16..20)], &domain), None);

@@ -1,7 +1,7 @@
-//! Cuts a graph at its loops: stages without loops between them, and bodies whose carried values are states.
+//! Cuts a graph at its loops: into stages without loops, and bodies whose carried values are states.
 //!
-//! A loop runs between two stages. What it is given is computed before, what needs its results after; a constant that only its body
-//! reads is computed in the body, so that it is prepared once, when parameters arrive, and not each time.
+//! A loop runs between two stages: the stage before it computes its operands, and a later one its users. A constant
+//! that only the body reads is computed by the body's load program, once for all iterations.
 
 use std::collections::BTreeSet;
 
@@ -14,56 +14,56 @@ use rustc_hash::FxHashMap;
 /// A graph, cut at its loops.
 #[derive(Clone, Debug)]
 pub struct Staged {
-    /// One more than there are loops: loop `i` runs behind stage `i`. A stage's inputs and outputs are named [`value`], outputs of the
-    /// graph [`output`]; parameters and states keep their names.
+    /// The stages, one more than there are loops: loop `i` runs after stage `i`. A stage's inputs and outputs are named
+    /// by [`value`], outputs of the graph by [`output`]. Parameters and states keep their names.
     pub stages: Vec<Graph>,
     /// The loops, in the order in which they run.
     pub loops: Vec<StagedLoop>,
 }
 
-/// A loop on values of the graph that was cut.
+/// A loop, with its operands and results as values of the original graph.
 #[derive(Clone, Debug)]
 pub struct StagedLoop {
-    /// What runs each time. Its states are what is carried, its outputs what is stacked; its inputs are what is scanned, then what
-    /// stays the same.
+    /// The graph of one iteration. Its states are the carried values and its outputs the stacked values. Its inputs are
+    /// the scanned slices, followed by the captured values.
     pub body: Graph,
-    /// How often it runs.
+    /// The number of iterations.
     pub times: usize,
-    /// What each state starts with.
+    /// The initial value of each state.
     pub starts: Vec<NodeId>,
-    /// What the first inputs are parts of.
+    /// The tensors that the first inputs are slices of.
     pub scanned: Vec<NodeId>,
-    /// What the other inputs are.
+    /// The values of the other inputs.
     pub captured: Vec<NodeId>,
-    /// The state that says whether it goes on: a body leaves all of them as they are once it is false.
+    /// The state that says whether the loop continues. Once it is false, the body leaves all states unchanged.
     pub condition: Option<usize>,
-    /// The values that take each result out: of states, then of outputs.
+    /// The nodes that project each result: those of the states, then those of the outputs.
     pub results: Vec<Vec<NodeId>>,
-    /// Its place in the model.
+    /// The model part.
     pub origin: Origin,
 }
 
-/// The name of a value that one stage hands to another.
+/// Returns the name of a value that one stage passes to another.
 pub fn value(id: NodeId) -> String {
     format!("%{}", id.0)
 }
 
-/// The name of an output of the graph in the stage that computes it.
+/// Returns the name that an output of the graph has in the stage that computes it.
 pub fn output(at: usize) -> String {
     format!("={at}")
 }
 
-/// The name of a state of a body.
+/// Returns the name of a state of a body.
 pub fn carried(at: usize) -> String {
     format!("%c{at}")
 }
 
-/// The name of an input of a body.
+/// Returns the name of an input of a body.
 pub fn given(at: usize) -> String {
     format!("%i{at}")
 }
 
-/// Whether a graph has loops.
+/// Returns whether a graph has loops.
 pub fn has_loops(graph: &Graph) -> bool {
     graph.nodes().any(|(_, node)| matches!(node.op.def().class, Class::Loop))
 }
@@ -71,7 +71,7 @@ pub fn has_loops(graph: &Graph) -> bool {
 /// Cuts a graph at its loops.
 ///
 /// # Errors
-/// When it has extents at run time.
+/// If the graph has extents at run time.
 pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
     if let Some(extent) = graph.extents().first() {
         let (problem, help) = (format!("a program with loops has the extent {extent} at run time"), "bind it");
@@ -90,16 +90,17 @@ pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
     Ok(Staged { stages, loops })
 }
 
-/// Where each value is computed.
+/// Assigns each value to the stage that computes it.
 struct StageCut<'g> {
     graph: &'g Graph,
-    /// Whether results need a value.
+    /// Whether an output or a state depends on each value.
     live: Vec<bool>,
-    /// The loops that results need.
+    /// The loops that outputs or states depend on.
     loops: Vec<NodeId>,
     /// Whether a value depends on inputs or states.
     runtime: Vec<bool>,
-    /// For each value at run time the stage that computes it, or from which on a loop's result is there.
+    /// For each value of the run program, the stage that computes it. For the results of a loop, the first stage that
+    /// can read them.
     level: Vec<usize>,
 }
 
@@ -125,7 +126,7 @@ impl<'g> StageCut<'g> {
             let at = id.0 as usize;
             let of = |o: &NodeId| o.0 as usize;
             let is_loop = matches!(node.op.def().class, Class::Loop);
-            // A loop is no constant: it runs.
+            // A loop is never folded as a constant; it always runs.
             cut.runtime[at] = is_loop
                 || matches!(leaf(graph, id), Some(Leaf::Input | Leaf::State))
                 || node.operands.iter().any(|o| cut.runtime[of(o)]);
@@ -139,20 +140,20 @@ impl<'g> StageCut<'g> {
         cut
     }
 
-    /// Whether a stage computes a value at run time.
+    /// Returns whether a stage computes a value in the run program.
     fn is_computed(&self, id: NodeId, stage: usize) -> bool {
         let at = id.0 as usize;
         self.runtime[at] && self.level[at] == stage && leaf(self.graph, id).is_none() && !self.is_result(id)
     }
 
-    /// Whether a value is one result of a loop.
+    /// Returns whether a value is one of a loop's results.
     fn is_result(&self, id: NodeId) -> bool {
         let node = self.graph.node(id);
         matches!(node.op.def().class, Class::Project)
             && matches!(self.graph.node(node.operands[0]).op.def().class, Class::Loop)
     }
 
-    /// Whether a stage is given a value, instead of computing it.
+    /// Returns whether a stage gets a value as an input instead of computing it.
     fn comes_in(&self, id: NodeId, stage: usize) -> bool {
         let at = id.0 as usize;
         match leaf(self.graph, id) {
@@ -161,7 +162,7 @@ impl<'g> StageCut<'g> {
         }
     }
 
-    /// A loop with its body.
+    /// Returns a loop with its body.
     fn staged(&self, id: NodeId) -> Result<StagedLoop, GraphError> {
         let node = self.graph.node(id);
         let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
@@ -219,11 +220,11 @@ impl<'g> StageCut<'g> {
         })
     }
 
-    /// What is computed between two loops.
+    /// Returns the graph of one stage.
     fn stage(&self, stage: usize, loops: &[StagedLoop]) -> Result<Graph, GraphError> {
         let last = stage == loops.len();
         let mut handed: BTreeSet<NodeId> = BTreeSet::new();
-        // A constant that a loop is given as a value comes from the stage before the first one.
+        // A constant that loops take as a start or scanned value is an output of the stage before the first of these loops.
         let first_given = |id: NodeId| {
             let given = |staged: &StagedLoop| staged.starts.iter().chain(&staged.scanned).any(|o| *o == id);
             loops.iter().position(given)
@@ -236,7 +237,7 @@ impl<'g> StageCut<'g> {
                 }
             }
         }
-        // What later stages read.
+        // Outputs of the stage: the values that later stages and loops read.
         for (id, node) in self.graph.nodes() {
             let at = id.0 as usize;
             let later = self.live[at] && self.runtime[at] && self.level[at] > stage;
@@ -263,9 +264,9 @@ impl<'g> StageCut<'g> {
             let made = self.copy(&mut own, &mut new, id, &comes_in)?;
             own.output(&value(id), made)?;
         }
-        // States are read by every stage as they were before the run.
+        // Every stage reads the states as they were before the run, so only the last stage updates them.
         for (state, id) in self.graph.updates().iter().filter(|_| last) {
-            // What comes from an earlier stage has a level below.
+            // Values of earlier stages have a lower level.
             let made = self.copy(&mut own, &mut new, *id, &comes_in)?;
             self.copy_state(&mut own, &mut new, state)?;
             own.update(state, made)?;
@@ -273,7 +274,7 @@ impl<'g> StageCut<'g> {
         Ok(own)
     }
 
-    /// That there is the state in a graph.
+    /// Declares a state of the original graph in a new graph.
     fn copy_state(&self, to: &mut Graph, new: &mut FxHashMap<NodeId, NodeId>, state: &str) -> Result<(), GraphError> {
         match self.graph.named("state").find(|(name, _)| *name == state) {
             Some((_, id)) => self.copy(to, new, id, &|_| None).map(|_| ()),
@@ -281,7 +282,8 @@ impl<'g> StageCut<'g> {
         }
     }
 
-    /// A value with everything that it is computed from, in another graph; `comes_in` names what is given there.
+    /// Copies a value and the expression that computes it to another graph. `comes_in` names the values that become
+    /// inputs there.
     fn copy(
         &self,
         to: &mut Graph,
@@ -314,7 +316,7 @@ impl<'g> StageCut<'g> {
     }
 }
 
-/// A node of a graph in another one.
+/// Copies one node to another graph, over new operands.
 fn again(to: &mut Graph, from: &Graph, id: NodeId, operands: &[NodeId]) -> Result<NodeId, GraphError> {
     let node = from.node(id);
     let attrs: Vec<(&str, Attr)> = node.op.def().attrs.iter().map(|a| a.name).zip(node.attrs.iter().cloned()).collect();

@@ -1,4 +1,4 @@
-//! The kernels of a plan, in an order in which they can run: what makes a plan valid.
+//! Derives the kernels of a plan in topological order, and checks that the plan is valid.
 
 use std::sync::Arc;
 
@@ -12,17 +12,19 @@ use crate::{
 };
 
 impl Plan {
-    /// The kernels of the plan, in an order in which they can run, or why it is not valid. This is the definition of a plan:
+    /// Returns the kernels of the plan in an order in which they can run, or the reason why the plan is not valid. A
+    /// plan is valid if
     ///
     /// 1. the choice of the needed classes is acyclic;
-    /// 2. every output is stored, and every class that is needed and not stored is computed in each kernel that reads it;
+    /// 2. every output is stored, and every class that is needed and not stored is computed in each kernel that reads
+    ///    it;
     /// 3. a stored class is stored by the kernel of its host;
     /// 4. an anchor that is not stored is computed by exactly one kernel;
-    /// 5. kernels do not wait for each other.
+    /// 5. kernels have no cyclic dependency.
     ///
-    /// Whether a backend can build each kernel (at most one contraction or one row group, and so on) is
-    /// [`build::kernel`](crate::build::kernel)'s to say. The search keeps the kernels of its plan up to date move by move
-    /// instead; a test holds that against this.
+    /// [`build::kernel`](crate::build::kernel) decides whether a backend can build each kernel (at most one contraction
+    /// or one row group, and so on). The search updates the kernels of its plan move by move instead, and a test
+    /// compares them with this definition.
     ///
     /// # Errors
     /// The first condition that does not hold.
@@ -30,7 +32,7 @@ impl Plan {
         self.kernels_among(classes, &ClassFacts::of(classes))
     }
 
-    /// As [`Plan::kernels`], for who knows the facts already.
+    /// Does the work of [`Plan::kernels`] with facts that are already known.
     pub(crate) fn kernels_among(
         &self,
         classes: &EClasses,
@@ -52,7 +54,7 @@ impl Plan {
             stores.push(class);
             stores.sort_unstable();
             let kernel = walker.kernel(classes, given, self, leader, stores)?;
-            // A leaf that is itself an output is read, but no kernel makes it.
+            // A leaf that is an output is read by a copy; no kernel computes it.
             wanted.extend(kernel.reads.iter().filter(|c| !given[**c]));
             match kernels.get_mut(at) {
                 Some(smaller) => *smaller = kernel,
@@ -85,7 +87,7 @@ impl Plan {
     }
 }
 
-/// Sorts kernels so that what a kernel reads is stored before, each output's after those of the outputs before it.
+/// Sorts kernels topologically. The kernels of an output come after those of the outputs before it.
 fn order(kernels: Vec<PlanKernel>, classes: &EClasses, given: &[bool]) -> Result<Vec<PlanKernel>, PlanError> {
     const NONE: usize = usize::MAX;
     let mut maker = vec![NONE; classes.classes.len()];
@@ -100,7 +102,7 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses, given: &[bool]) -> Result
     }
     let mut marks = vec![Mark::New; kernels.len()];
     let mut sorted = Vec::with_capacity(kernels.len());
-    // Kernels with the reads that are still to be looked at, because programs are deeper than the stack.
+    // Kernels with their unvisited reads. An explicit stack, because programs may be deeper than the call stack allows.
     let mut stack: Vec<(usize, usize)> = Vec::new();
     for &output in &classes.outputs {
         if marks[maker[output]] == Mark::New {
@@ -115,7 +117,7 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses, given: &[bool]) -> Result
                 continue;
             };
             *next += 1;
-            // What is given is there before any kernel, even if one copies it to an output.
+            // Leaves exist before any kernel runs, even if a kernel copies them to an output.
             let from = maker[read];
             match marks.get(from).filter(|_| !given[read]) {
                 Some(Mark::Open) => return Err(PlanError::CyclicKernels(kernels[from].stores[0])),

@@ -1,4 +1,4 @@
-//! What a kernel is made of, as a hash: kernels of other classes that are made of the same have one price.
+//! Hashes the structure of kernels: kernels over other classes but of equal structure have one price.
 
 use std::cell::RefCell;
 
@@ -14,30 +14,29 @@ use crate::{
     plan::{ClassFacts, Plan, PlanKernel},
 };
 
-/// The number of what a class or an e-node is, apart from its operands.
+/// The number of a class's or an e-node's structure without its operands.
 type Form = u32;
 
-/// Everything about a class or an e-node that a kernel knows of it, apart from its operands.
+/// The facts about a class or an e-node that a kernel's price may depend on, without its operands.
 #[derive(PartialEq, Eq, Hash)]
 enum What<'a> {
     /// An op that is computed.
     Op(Op, &'a Attrs, &'a Type),
-    /// A number, by its bits.
+    /// A constant, by its bits.
     Number(u64, &'a Type),
-    /// A value that is read: whether it is a constant, which a run finds in no cache, and whether a state, of which a part may be written
-    /// in its place.
+    /// A value that is read. A constant is cold in the caches of a run; a state may be updated in place.
     Read { ty: &'a Type, constant: bool, state: bool },
-    /// A value of which kernels know the elements, if they are ids: no other is like it.
+    /// A class whose elements the builder may evaluate to find ids. It is equal to itself only.
     Known(ClassId),
 }
 
 /// The forms of all classes and e-nodes of an e-graph.
 pub(crate) struct Forms {
-    /// For each class and each of its e-nodes, what computing it is.
+    /// For each class, the form of each of its e-nodes when a kernel computes it.
     nodes: Vec<Vec<Form>>,
-    /// For each class, what reading it is.
+    /// For each class, its form when a kernel reads it.
     reads: Vec<Form>,
-    /// For each class, the key that last met it, and its number there.
+    /// For each class, the number of the last key that met it, and the number of the class in that key.
     numbers: RefCell<(u64, Vec<(u64, u64)>)>,
 }
 
@@ -55,7 +54,7 @@ impl Forms {
         for (class, c) in classes.classes.iter().enumerate() {
             nodes.push(match c.scalar {
                 Some(number) => vec![form(What::Number(number.to_bits(), &c.ty)); c.nodes.len().max(1)],
-                // What has a buffer is read and not computed; its attributes may be all its elements.
+                // A class with a buffer is read and never computed. Its attributes may hold all its elements.
                 None if facts.given[class] => Vec::new(),
                 None => c.nodes.iter().map(|node| form(What::Op(node.op, &node.attrs, &c.ty))).collect(),
             });
@@ -71,8 +70,9 @@ impl Forms {
         Forms { nodes, reads, numbers }
     }
 
-    /// What determines the price of a kernel, as a hash that no two different ones of a search share in practice: its ops in order, each
-    /// with the numbers of its operands, which are counted as they are met, and which of them are stored.
+    /// Returns a hash of everything that determines the price of a kernel: the ops in order, the numbers of their
+    /// operands in order of first use, and the stored ones. At 128 bits, two kernels of one search do not collide in
+    /// practice.
     pub fn key(&self, classes: &EClasses, plan: &Plan, kernel: &PlanKernel) -> u128 {
         let (turn, numbers) = &mut *self.numbers.borrow_mut();
         *turn += 1;
@@ -96,7 +96,7 @@ impl Forms {
         }
         key = mix(key, STORED);
         for &class in &kernel.stores {
-            // A leaf that is an output is copied; no op of the kernel reads it.
+            // A leaf that is an output is copied, and no op of the kernel reads it.
             if numbers[class].0 != *turn {
                 numbers[class] = (*turn, next);
                 next += 1;
@@ -108,12 +108,12 @@ impl Forms {
     }
 }
 
-/// What kind of word is mixed in.
+/// The tags that tell the kinds of hashed words from each other.
 const READ: u64 = 1 << 61;
 const COMPUTED: u64 = 1 << 62;
 const STORED: u64 = 1 << 63;
 
-/// Digits of π; odd.
+/// The first digits of π. The factor must be odd.
 const FACTOR: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7345;
 
 fn mix(hash: u128, word: u64) -> u128 {
@@ -128,8 +128,8 @@ mod tests {
     use super::*;
     use crate::{build, tests::graphs};
 
-    /// The kernels of each class alone and of all classes that nothing speaks against computing with it, by their keys: kernels of one key
-    /// must have one description.
+    /// Builds the kernels of each class alone and of each class with all classes that it could be fused with. Kernels
+    /// with equal keys must have equal descriptions.
     fn alike(seed: u64, ops: usize) -> (usize, usize) {
         let graph = graphs::random_graph(seed, ops, &[8, 16]);
         let classes = EClasses::of(&graph);

@@ -1,4 +1,4 @@
-//! What a plan says about itself: each kernel, what was fused into it, and what that gains.
+//! Reports on a plan: each kernel, the ops that were fused into it, and the time that each fusion saves.
 
 use eutectic_backend::{Candidate, Cost};
 use eutectic_ir::{Op, Origin, eclasses::ClassId, ops::Class};
@@ -9,40 +9,40 @@ use super::{
 };
 use crate::plan::PlanKernel;
 
-/// One kernel of a plan, for people.
+/// One kernel of a plan, in terms of the program.
 #[derive(Clone, Debug)]
 pub struct KernelReport {
-    /// What it is built around: the op of the anchor or reduction, else of the last store.
+    /// The op of the anchor or reduction, or of the last store if there is neither.
     pub anchor: Op,
     /// The model part of the anchor.
     pub origin: Origin,
-    /// What else it computes, operands before users.
+    /// The other ops that it computes, operands before users.
     pub fused: Vec<FusedOp>,
-    /// How many results it stores.
+    /// The number of results that it stores.
     pub stores: usize,
     /// Whether it belongs to the load program.
     pub load: bool,
-    /// What it is predicted to cost.
+    /// Its predicted cost.
     pub cost: Cost,
-    /// The ways in which the backend can compute it by itself, the one that it takes first.
+    /// The backend's ways to compute the kernel, the selected one first.
     pub candidates: Vec<Candidate>,
 }
 
-/// An op that is computed in a kernel around another.
+/// An op that is fused into a kernel.
 #[derive(Clone, Debug)]
 pub struct FusedOp {
     /// The op.
     pub op: Op,
     /// Its model part.
     pub origin: Origin,
-    /// How many predicted seconds it would add to a run to store its result instead; `None` where the result is stored, where
-    /// no valid plan stores it, or for views.
+    /// The predicted seconds that storing its result would add to a run. `None` for views, if the plan stores the
+    /// result already, or if no valid plan stores it.
     pub gain: Option<f64>,
 }
 
 /// Describes the kernels of a plan in order.
 pub fn describe(space: &Space<'_>, searched: &Searched) -> Vec<KernelReport> {
-    let mut state = State::new(space, searched.plan.clone()).expect("a plan that was found is valid");
+    let mut state = State::new(space, searched.plan.clone()).expect("the plan of a search is valid");
     searched.priced.kernels.iter().map(|(kernel, cost)| describe_kernel(&mut state, kernel, *cost)).collect()
 }
 
@@ -75,11 +75,11 @@ fn describe_kernel(state: &mut State<'_, '_>, kernel: &PlanKernel, cost: Cost) -
     }
 }
 
-/// What storing a virtual class would add to the plan's price.
+/// Returns the seconds that storing a virtual class would add to the plan's price.
 fn gain_of(state: &mut State<'_, '_>, class: ClassId) -> Option<f64> {
     let mark = state.mark();
     state.store(class);
-    let valid = state.settle().is_ok() && state.price.impossible == 0;
+    let valid = state.refresh().is_ok() && state.price.impossible == 0;
     let gain = valid.then_some(state.price.seconds - mark.price.seconds);
     state.rollback(mark);
     gain

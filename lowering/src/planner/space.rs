@@ -1,4 +1,4 @@
-//! What plans cost: kernels built and priced once each, remembered by what they are made of.
+//! Prices plans: each kernel is built and priced once, and its price is cached by the kernel's structure.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,7 +19,7 @@ use crate::{
     plan::{ClassFacts, Plan, PlanError, PlanKernel},
 };
 
-/// A saturated e-graph together with the backend that its plans are priced for.
+/// A saturated e-graph with the backend that its plans are priced for, and a cache of prices.
 pub struct Space<'a> {
     /// The classes.
     pub classes: &'a EClasses,
@@ -27,30 +27,33 @@ pub struct Space<'a> {
     pub backend: &'a dyn Backend,
     pub(crate) facts: ClassFacts,
     pub(crate) rates: Rates,
-    /// Of each class: every kernel that stores it counts them.
+    /// The bytes of each class.
     bytes: Vec<f64>,
     limits: Limits,
     refused: &'a Refused,
     positions: Positions,
     forms: Forms,
+    /// The factors that rules give, by class and e-node.
+    hints: FxHashMap<(ClassId, usize), f64>,
     costs: RefCell<FxHashMap<u128, KernelPrice>>,
     work: Cell<u64>,
-    /// Every op a kernel of its own; its choices are those that were asked for last.
+    /// A plan in which each op is a kernel of its own. `alone` sets its choices.
     unfused: RefCell<Plan>,
 }
 
-/// Kernels that a backend refused to compile although it had supported them, and why: they cost infinitely much from then on.
+/// Kernels that a backend refused to compile although `supports` had accepted them, with the reasons. They cost
+/// infinitely much from then on.
 #[derive(Clone, Debug, Default)]
 pub struct Refused(FxHashMap<Kernel, String>);
 
 impl Refused {
-    /// Nothing.
+    /// Returns the empty set.
     pub fn none() -> &'static Refused {
         static NONE: std::sync::LazyLock<Refused> = std::sync::LazyLock::new(Refused::default);
         &NONE
     }
 
-    /// Notes a kernel; whether it was not known yet.
+    /// Adds a kernel. Returns whether it is new.
     pub fn add(&mut self, kernel: Kernel, why: String) -> bool {
         self.0.insert(kernel, why).is_none()
     }
@@ -59,9 +62,10 @@ impl Refused {
 /// The price of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelPrice {
-    /// The predicted cost of the longest run.
+    /// The predicted cost of a run at the maximal lengths.
     pub cost: Cost,
-    /// The seconds that the search counts: those of the longest run, or the mean of these and those of the shortest run where lengths vary.
+    /// The seconds that the search counts: those at the maximal lengths or, if lengths vary, the mean of these and of
+    /// those at the shortest lengths.
     pub mean: f64,
 }
 
@@ -72,21 +76,27 @@ impl KernelPrice {
 /// A plan's price.
 #[derive(Clone, Debug)]
 pub struct Priced {
-    /// Predicted seconds of a run, plus what the load program and the bytes that are kept between runs count.
+    /// Predicted seconds of a run, plus the counted seconds of the load program and of the bytes that are kept between
+    /// runs.
     pub seconds: f64,
-    /// The kernels, in order, with what each is predicted to cost.
+    /// The kernels in order, each with its predicted cost.
     pub kernels: Vec<(Arc<PlanKernel>, Cost)>,
 }
 
 impl<'a> Space<'a> {
-    /// A space without prices yet.
+    /// Returns a space without cached prices.
     pub fn new(classes: &'a EClasses, backend: &'a dyn Backend) -> Space<'a> {
         Space::within(classes, backend, Refused::none(), 0.0)
     }
 
-    /// As [`Space::new`], without some kernels, and where memory is short: a byte that plans store counts as if runs read and wrote
-    /// it `short` times more.
-    pub fn within(classes: &'a EClasses, backend: &'a dyn Backend, refused: &'a Refused, short: f64) -> Space<'a> {
+    /// Returns a space that excludes some kernels. `memory_pressure` is 0 if memory suffices; otherwise each byte that
+    /// a plan stores counts as that number of additional reads and writes.
+    pub fn within(
+        classes: &'a EClasses,
+        backend: &'a dyn Backend,
+        refused: &'a Refused,
+        memory_pressure: f64,
+    ) -> Space<'a> {
         let n = classes.classes.len();
         let facts = ClassFacts::of(classes);
         let unfused = Plan { choice: vec![0; n], stored: vec![true; n], host: (0..n).collect() };
@@ -94,8 +104,9 @@ impl<'a> Space<'a> {
             classes,
             backend,
             forms: Forms::of(classes, &facts),
+            hints: classes.hints.iter().map(|hint| ((hint.class, hint.node), hint.factor)).collect(),
             facts,
-            rates: Rates::of(backend, short),
+            rates: Rates::of(backend, memory_pressure),
             bytes: classes.classes.iter().map(|class| class.ty.bytes() as f64).collect(),
             limits: backend.limits(),
             refused,
@@ -106,15 +117,15 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Whether a class is a leaf with a buffer or the same number everywhere.
+    /// Returns whether a class is a leaf with a buffer or one number everywhere.
     pub fn is_given(&self, class: ClassId) -> bool {
         self.facts.given[class]
     }
 
-    /// The price of a plan; infinite where a kernel of it cannot be built.
+    /// Returns the price of a plan. It is infinite if a kernel cannot be built.
     ///
     /// # Errors
-    /// When the plan is not valid.
+    /// If the plan is not valid.
     pub fn price(&self, plan: &Plan) -> Result<Priced, PlanError> {
         let kernels = plan.kernels_among(self.classes, &self.facts)?;
         let mut seconds = 0.0;
@@ -133,7 +144,8 @@ impl<'a> Space<'a> {
         Ok(Priced { seconds, kernels: priced })
     }
 
-    /// What a kernel counts: its seconds in a run, or a share of those when loading and what it keeps.
+    /// Returns the counted seconds of a kernel. A kernel of the load program counts a share of its time, and the bytes
+    /// that it keeps.
     pub(crate) fn seconds(&self, kernel: &PlanKernel, price: KernelPrice) -> f64 {
         let seconds = price.mean;
         let stored = |rate: f64, class: ClassId| self.bytes[class] * rate;
@@ -143,13 +155,13 @@ impl<'a> Space<'a> {
         kernel.stores.iter().fold(seconds * self.rates.load, |sum, &class| sum + stored(self.rates.byte, class))
     }
 
-    /// What keeping a class between runs counts.
+    /// Returns the counted seconds of keeping a class between runs.
     pub(crate) fn keep(&self, class: ClassId) -> f64 {
         self.bytes[class] * self.rates.byte
     }
 
-    /// Whether it is never better to store a class than to store its only reader, with the e-node that this is computed by: the reader
-    /// is as small, is computed point by point, and belongs to the same program.
+    /// Returns whether storing a class is never better than storing its only reader, computed by e-node `node`: the
+    /// reader is as small, is a pointwise op, and belongs to the same program.
     pub(crate) fn leaves_storing_to(&self, class: ClassId, reader: ClassId, node: usize) -> bool {
         let pointwise = |node: &ENode| matches!(node.op.def().class, Class::Pointwise);
         self.classes.classes[reader].nodes.get(node).is_some_and(pointwise)
@@ -157,12 +169,12 @@ impl<'a> Space<'a> {
             && self.bytes[reader] <= self.bytes[class]
     }
 
-    /// Whether a class is given and kept for as long as a run reads it.
+    /// Returns whether a class is a leaf that is kept between runs.
     pub(crate) fn is_kept_leaf(&self, class: ClassId) -> bool {
         self.facts.given[class] && self.facts.loadable[class]
     }
 
-    /// What has been done on the space so far, counted in ops that were walked over; pricing an op counts for several.
+    /// Returns the work on the space so far, in ops visited. Pricing an op counts as several visits.
     pub fn work(&self) -> u64 {
         self.work.get()
     }
@@ -171,23 +183,34 @@ impl<'a> Space<'a> {
         self.work.set(self.work.get() + ops as u64);
     }
 
-    /// The price of one kernel of a plan.
+    /// Returns the price of one kernel of a plan.
     pub(crate) fn kernel_price(&self, plan: &Plan, kernel: &PlanKernel) -> KernelPrice {
         let key = self.key(plan, kernel);
-        self.known(key).unwrap_or_else(|| self.price_of_key(key, plan, kernel))
+        let price = self.known(key).unwrap_or_else(|| self.price_of_key(key, plan, kernel));
+        self.hinted(price, plan, kernel)
     }
 
-    /// What decides the price of a kernel.
+    /// Returns a kernel's price with the factors of the rules whose results the kernel computes. They change the seconds
+    /// that the search counts, and no prediction.
+    pub(crate) fn hinted(&self, price: KernelPrice, plan: &Plan, kernel: &PlanKernel) -> KernelPrice {
+        if self.hints.is_empty() {
+            return price;
+        }
+        let factor = kernel.interior.iter().filter_map(|&class| self.hints.get(&(class, plan.choice[class])));
+        KernelPrice { mean: price.mean * factor.product::<f64>(), ..price }
+    }
+
+    /// Returns the key under which a kernel's price is cached.
     pub(crate) fn key(&self, plan: &Plan, kernel: &PlanKernel) -> u128 {
         self.forms.key(self.classes, plan, kernel)
     }
 
-    /// The price of a key, if a kernel of it has been priced.
+    /// Returns the price of a key, if a kernel with that key has been priced.
     pub(crate) fn known(&self, key: u128) -> Option<KernelPrice> {
         self.costs.borrow().get(&key).copied()
     }
 
-    /// The price of a kernel whose key was not known.
+    /// Prices a kernel whose key has no cached price.
     pub(crate) fn price_of_key(&self, key: u128, plan: &Plan, kernel: &PlanKernel) -> KernelPrice {
         // Building and pricing an op takes several times as long as walking over it.
         self.spend(4 * kernel.interior.len());
@@ -199,14 +222,14 @@ impl<'a> Space<'a> {
         price
     }
 
-    /// Returns the ways in which the backend can compute a kernel of a plan, the cheapest first; none where it cannot.
+    /// Returns the backend's ways to compute a kernel of a plan, the cheapest first. The list is empty if it cannot.
     pub fn candidates(&self, plan: &Plan, kernel: &PlanKernel) -> Vec<Candidate> {
         let built = build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs);
         let candidates = |built: &KernelOfClasses| self.backend.candidates(&built.kernel, &self.constants(built)).ok();
         built.ok().and_then(|built| candidates(&built)).unwrap_or_default()
     }
 
-    /// Returns the slots that a kernel reads and that hold the same in all runs.
+    /// Returns the slots that a kernel reads and that have equal contents in all runs.
     fn constants(&self, built: &KernelOfClasses) -> Vec<usize> {
         (0..built.reads).filter(|&slot| self.facts.loadable[built.classes[slot]]).collect()
     }
@@ -215,8 +238,9 @@ impl<'a> Space<'a> {
         self.limits.exceeded(kernel).is_empty() && !self.refused.0.contains_key(kernel)
     }
 
-    /// Returns the price of a kernel, with that of copying the rest of a value that it writes a part of: only a state is sure to have the rest in
-    /// its place. A program that reads a prompt in long runs generates in short ones, so the search counts both.
+    /// Returns the price of a kernel. If it updates a tensor in part, the price includes copying the tensor, unless
+    /// that is a state: only a state is sure to hold the old elements in place. If lengths vary, the search counts the
+    /// mean of long and short runs, because a program that reads a prompt in long runs generates text in short ones.
     fn price_of(&self, built: &KernelOfClasses) -> KernelPrice {
         let constants = self.constants(built);
         let mut cost = self.backend.cost_among(&built.kernel, &constants);
@@ -240,12 +264,13 @@ impl<'a> Space<'a> {
         KernelPrice { cost, mean }
     }
 
-    /// Returns the seconds that the search counts for computing a class by one of its e-nodes in a kernel of its own, all operands read.
+    /// Returns the counted seconds of computing a class by one of its e-nodes in its own kernel, with all operands
+    /// read.
     pub(crate) fn price_alone(&self, class: ClassId, node: usize) -> f64 {
         self.alone(class, node, |plan, kernel| self.kernel_price(plan, kernel)).mean
     }
 
-    /// Seconds of copying a class; 0 where the backend does not.
+    /// Returns the seconds of copying a class; 0 if the backend cannot copy it.
     pub(crate) fn copied(&self, class: ClassId) -> f64 {
         Some(self.backend.cost(&copy(&self.classes.classes[class].ty)).seconds).filter(|s| s.is_finite()).unwrap_or(0.0)
     }
@@ -261,7 +286,7 @@ impl<'a> Space<'a> {
         ask(&plan, &PlanKernel { stores: vec![class], interior, reads, load: false })
     }
 
-    /// Why a kernel of a plan cannot be built, for people.
+    /// Returns the reason why a kernel of a plan cannot be built.
     pub(crate) fn refusal(&self, plan: &Plan, kernel: &PlanKernel) -> String {
         let why = match build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs) {
             Ok(KernelOfClasses { kernel, .. }) => {
@@ -274,7 +299,7 @@ impl<'a> Space<'a> {
         if why.is_empty() { "too expensive".into() } else { why }
     }
 
-    /// Why a class cannot be computed, for people.
+    /// Returns the reason why a class cannot be computed.
     pub(crate) fn obstacle(&self, class: ClassId) -> String {
         let c = &self.classes.classes[class];
         let reasons: Vec<String> = (0..c.nodes.len())

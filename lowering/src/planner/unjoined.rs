@@ -1,4 +1,4 @@
-//! Reports why two kernels of a plan stay two where one reads results of the other.
+//! Reports why a kernel and a reader of its results are two kernels of a plan.
 
 use eutectic_ir::{Op, Origin, eclasses::ClassId};
 use rustc_hash::FxHashMap;
@@ -9,32 +9,32 @@ use super::{
 };
 use crate::plan::{PlanError, PlanKernel};
 
-/// Two kernels that are not one, and the reason.
+/// Two kernels that were not joined, and the reason.
 #[derive(Clone, Debug)]
 pub struct UnjoinedPair {
-    /// The kernel that stores what the other reads, by its number in the plan.
+    /// The number of the kernel that stores the results.
     pub from: usize,
-    /// The kernel that reads.
+    /// The number of the kernel that reads them.
     pub to: usize,
-    /// What is stored between them: the ops that compute it, each with its model part.
+    /// The results: the ops that compute them, each with its model part.
     pub between: Vec<(Op, Origin)>,
-    /// Why it is stored.
+    /// The reason why they are stored.
     pub why: Reason,
 }
 
-/// Why two kernels are not one.
+/// The reason why two kernels were not joined.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// One kernel in their place is possible, and would add so many predicted seconds to a run. Less than nothing where the search has
-    /// ended before it tried.
+    /// A joined kernel is possible, and would add these predicted seconds to a run. They are negative if the search
+    /// ended before it tried the kernel.
     Dearer(f64),
-    /// There is no such kernel, and this is why.
+    /// A joined kernel is impossible for this reason.
     Impossible(String),
 }
 
-/// Returns the pairs of a kernel and another one that reads its results, in the order of the readers.
+/// Returns each pair of a kernel and a reader of its results, in the order of the readers.
 pub fn unjoined_pairs(space: &Space<'_>, searched: &Searched) -> Vec<UnjoinedPair> {
-    let mut state = State::new(space, searched.plan.clone()).expect("a plan that was found is valid");
+    let mut state = State::new(space, searched.plan.clone()).expect("the plan of a search is valid");
     let kernels = &searched.priced.kernels;
     let stores = kernels.iter().enumerate().flat_map(|(at, (kernel, _))| kernel.stores.iter().map(move |&c| (c, at)));
     let maker: FxHashMap<ClassId, usize> = stores.collect();
@@ -60,8 +60,8 @@ pub fn unjoined_pairs(space: &Space<'_>, searched: &Searched) -> Vec<UnjoinedPai
     pairs
 }
 
-/// What keeps `classes`, which one kernel stores, from being computed where the other reads them. They may become virtual, or the one kernel
-/// may store both; the better of the two counts.
+/// Returns the reason why the reader does not compute `classes`, which another kernel stores. Either the classes become
+/// virtual, or one kernel stores the results of both; the better alternative counts.
 fn reason(state: &mut State<'_, '_>, from: &PlanKernel, to: &PlanKernel, classes: &[ClassId]) -> Reason {
     if from.load && !to.load {
         return Reason::Impossible("it is computed once, when parameters are loaded, and read in every run".into());
@@ -83,11 +83,12 @@ fn reason(state: &mut State<'_, '_>, from: &PlanKernel, to: &PlanKernel, classes
     }
 }
 
-/// What an edit adds to the price, or why there is no plan with it; the state stays as it is.
+/// Returns the seconds that an edit adds to the price, or the reason why the edited plan is invalid. The state is
+/// restored.
 fn attempt(state: &mut State<'_, '_>, edit: impl FnOnce(&mut State<'_, '_>)) -> Result<f64, String> {
     let mark = state.mark();
     edit(state);
-    let result = match state.settle() {
+    let result = match state.refresh() {
         Ok(()) if state.price.impossible > mark.price.impossible => Err(refused(state)),
         Ok(()) => Ok(state.price.seconds - mark.price.seconds),
         Err(error) => Err(in_words(state.space, &error)),
@@ -96,7 +97,7 @@ fn attempt(state: &mut State<'_, '_>, edit: impl FnOnce(&mut State<'_, '_>)) -> 
     result
 }
 
-/// Why the kernels that cannot be built cannot.
+/// Returns the reasons why kernels cannot be built.
 fn refused(state: &State<'_, '_>) -> String {
     let impossible = state.in_order().into_iter().filter(|&id| !state.is_possible(id));
     let mut reasons: Vec<String> =
@@ -105,15 +106,15 @@ fn refused(state: &State<'_, '_>) -> String {
     reasons.join("; ")
 }
 
-/// A plan's error in terms of the program: numbers of classes mean nothing to who reads it.
+/// Returns the message of a plan's error, with ops and model parts in place of class numbers.
 fn in_words(space: &Space<'_>, error: &PlanError) -> String {
     let place = |class: &ClassId| space.classes.classes[*class].origins.first().cloned().unwrap_or_default();
     match error {
         PlanError::SharedAnchor(_, readers) => {
-            format!("{readers} kernels read it, and each would compute its product or reduction anew")
+            format!("{readers} kernels read it, and each would compute its product or reduction again")
         }
         PlanError::CyclicKernels(class) | PlanError::CyclicChoice(class) => {
-            format!("it would wait for itself, by way of {}", place(class))
+            format!("its kernel would depend on its own result through {}", place(class))
         }
         PlanError::Kernel(_, why) => why.clone(),
         PlanError::NoChoice(class) | PlanError::NoHost(class, _) => {

@@ -2,7 +2,7 @@
 
 use eutectic_ir::{DType, Graph, NodeId, Type};
 
-/// A small splitmix generator: tests need no more.
+/// A small splitmix generator for tests.
 pub struct Rng(pub u64);
 
 impl Rng {
@@ -15,8 +15,8 @@ impl Rng {
     }
 }
 
-/// A graph of `ops` ops over square matrices: pointwise, transposes, row reductions, products; shared
-/// values, two outputs.
+/// Returns a graph of `ops` ops over square matrices: pointwise ops, transposes, row reductions and products, with
+/// shared values and two outputs.
 pub fn random_graph(seed: u64, ops: usize, extents: &[usize]) -> Graph {
     let mut rng = Rng(seed);
     let n = extents[rng.below(extents.len())];

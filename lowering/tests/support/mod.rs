@@ -1,4 +1,4 @@
-//! What the tests share: a backend that prices by a simple roofline, and random graphs.
+//! Support for the tests: a backend with roofline prices, and random graphs.
 
 pub mod graphs;
 pub mod roofline;

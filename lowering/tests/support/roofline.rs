@@ -1,4 +1,4 @@
-//! A backend that prices by a simple roofline, and computes nothing.
+//! A backend with roofline prices that computes nothing.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use eutectic_backend::{
     Backend, BackendError, Contraction, Cost, DTypes, Executable, Instr, Kernel, Limits, Program, RowLimits,
 };
 
-/// 2 µs a launch, 10 GB/s, 50 GFLOP/s; builds everything.
+/// Prices at 2 µs per launch, 10 GB/s and 50 GFLOP/s. Every kernel is supported.
 pub struct Roofline;
 
 impl Backend for Roofline {

@@ -1,10 +1,10 @@
-//! What can be wrong with an ONNX file: damage, missing numbers, data out of reach, ops that are not supported.
+//! Errors of ONNX files: damage, open dimensions, inaccessible data, and unsupported ops.
 
 use std::{fmt, path::PathBuf};
 
 use super::{opsets::qualified, proto::NodeProto};
 
-/// NodeError an ONNX file is not usable.
+/// Reasons why an ONNX file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OnnxError {
     /// The file cannot be opened or mapped.
@@ -12,27 +12,27 @@ pub enum OnnxError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is no ONNX model, or a damaged one.
+    /// The file is not an ONNX model, or it is damaged.
     #[error("{}: not a valid ONNX model: {problem}", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
-    /// Tensors whose values cannot be had.
-    #[error("{}: tensors without usable values:{}", .path.display(), lines(.problems))]
+    /// Values of some tensors cannot be read.
+    #[error("{}: cannot read the values of these tensors:{}", .path.display(), lines(.problems))]
     Tensors {
         /// The file.
         path: PathBuf,
-        /// Each tensor with what is wrong.
+        /// Each tensor, with the reason.
         problems: Vec<String>,
     },
-    /// Dimensions that have no number yet.
-    #[error("{}: these dimensions have no number yet: {}", .path.display(), .open.join(", "))]
+    /// Some dimensions have no number yet.
+    #[error("{}: cannot import the model because these dimensions have no number: {}", .path.display(), .open.join(", "))]
     Unbound {
         /// The file.
         path: PathBuf,
@@ -40,60 +40,60 @@ pub enum OnnxError {
         open: Vec<String>,
     },
     /// A number was given for a dimension that the model does not have.
-    #[error("{}: there is no dimension named {name}", .path.display())]
+    #[error("{}: the model has no open dimension named {name}", .path.display())]
     NoSuchDim {
         /// The file.
         path: PathBuf,
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// Those that there are.
+        /// The names of the model's dimensions.
         known: Vec<String>,
     },
-    /// An input was to be given in each run, but the file has no value for it.
-    #[error("{}: no input with a default is named {name}", .path.display())]
+    /// An input was selected to be given in each run, but the file has no default value for it.
+    #[error("{}: the model has no input named {name} with a default value", .path.display())]
     NoDefault {
         /// The file.
         path: PathBuf,
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// Those that there are.
+        /// The names of inputs that have a default.
         known: Vec<String>,
     },
-    /// What the reader does not map to ops of ours: everything at once.
-    #[error("{}: not supported:{}", .path.display(), lines(&Unsupported::grouped(.problems)))]
+    /// Some nodes cannot be imported. The list is complete.
+    #[error("{}: cannot import these nodes:{}", .path.display(), lines(&Unsupported::grouped(.problems)))]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// Each node with the reason.
+        /// Each such node, with the reason.
         problems: Vec<Unsupported>,
     },
 }
 
-/// A node that cannot be mapped.
+/// A node that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// Its op, with the domain if that is not ONNX's own.
+    /// The op. The domain is included unless it is ONNX's own.
     pub op: String,
-    /// The version of its domain's op set.
+    /// The version of the op set of the op's domain.
     pub opset: i64,
-    /// The node's name; where it has none, the name of its first output.
+    /// The name of the node, or of its first output if the node has no name.
     pub node: String,
-    /// What is missing.
+    /// The reason why the node cannot be imported.
     pub why: String,
 }
 
-/// How many nodes of one reason are named.
+/// The number of nodes that a line of the report names for one reason.
 const NAMED: usize = 3;
 
 impl Unsupported {
-    /// What is wrong with a node.
+    /// Describes why a node cannot be imported.
     pub(super) fn at(node: &NodeProto, opset: i64, why: String) -> Unsupported {
         let names = [node.name(), node.output.first().map_or("", |o| o)];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("(no name)");
         Unsupported { op: qualified(node.domain(), node.op_type()), opset, node: name.into(), why }
     }
 
-    /// One line for each op and reason, in the order in which they occur first.
+    /// Returns one line for each op and reason, in the order of their first occurrence.
     pub fn grouped(problems: &[Unsupported]) -> Vec<String> {
         let mut groups: Vec<(&Unsupported, Vec<&str>)> = Vec::new();
         for problem in problems {
@@ -121,7 +121,7 @@ fn lines(lines: &[String]) -> String {
     lines.iter().map(|line| format!("\n  {line}")).collect()
 }
 
-/// NodeError one node cannot be mapped; the importer adds which node it is.
+/// The reason why one node cannot be imported. The importer adds the place of the node.
 #[derive(Debug)]
 pub(super) struct NodeError(pub String);
 

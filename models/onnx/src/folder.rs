@@ -1,4 +1,5 @@
-//! The folder of a model, and the files of external data in it: each is mapped once, however many tensors lie in it.
+//! The folder of a model, which contains its files of external data. Each file is mapped once, even if it contains many
+//! tensors.
 
 use std::{
     collections::BTreeMap,
@@ -10,16 +11,17 @@ use std::{
 use memmap2::Mmap;
 use prost::bytes::Bytes;
 
-/// A folder whose files are mapped when they are first asked for. Clones share the maps.
+/// A folder that maps a file when it is first read. Clones share the maps.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// By the path within the folder. A file of hundreds of tensors would otherwise take its size of address space for each.
+    /// The maps by path within the folder. A map for each tensor would take the address space of the whole file each
+    /// time.
     maps: Arc<Mutex<BTreeMap<PathBuf, Bytes>>>,
 }
 
 impl Folder {
-    /// The folder that a model file is in.
+    /// Returns the folder that contains a model file.
     pub(super) fn of(model: &Path) -> Folder {
         let path = match model.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -28,10 +30,10 @@ impl Folder {
         Folder { path: path.into(), maps: Arc::default() }
     }
 
-    /// The bytes of a file, given relative to the folder.
+    /// Returns the bytes of a file, whose path is relative to the folder.
     ///
     /// # Errors
-    /// When it cannot be mapped, is not a regular file, or lies outside the folder.
+    /// If the file cannot be mapped, is not a regular file, or is outside the folder.
     pub(super) fn map(&self, file: &Path) -> Result<Bytes, String> {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(map) = maps.get(file) {
@@ -45,11 +47,11 @@ impl Folder {
     fn open(&self, file: &Path) -> Result<Bytes, String> {
         let io = |e: std::io::Error| e.to_string();
         let path = self.path.join(file).canonicalize().map_err(io)?;
-        // A link can lead anywhere.
+        // A symbolic link can point outside the folder.
         if !path.starts_with(self.path.canonicalize().map_err(io)?) {
-            return Err("it is a link out of the model's folder".into());
+            return Err("it is a symbolic link to a file outside of the model's folder".into());
         }
-        // Opening a pipe would wait for whoever writes to it.
+        // Opening a named pipe would block until some process writes to it.
         let metadata = path.metadata().map_err(io)?;
         if !metadata.is_file() {
             return Err("it is not a regular file".into());
@@ -59,7 +61,7 @@ impl Folder {
             return Ok(Bytes::new());
         }
         let file = File::open(&path).map_err(io)?;
-        // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see `Model`.
+        // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see `Model`.
         Ok(Bytes::from_owner(unsafe { Mmap::map(&file) }.map_err(io)?))
     }
 }

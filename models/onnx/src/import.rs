@@ -1,4 +1,4 @@
-//! From the nodes of a model to a graph: each node by its row of the table of ops.
+//! Translates the nodes of a model into a graph. The table of ops has a row for each op.
 
 mod order;
 
@@ -18,18 +18,20 @@ use super::{
 };
 
 impl Model {
-    /// The graph for these numbers of its open dimensions. No values of parameters are needed for that.
+    /// Imports the model. `shapes` has a number for each open dimension. The values of parameters are not read.
+    ///
     ///
     /// # Errors
-    /// When a dimension has no number, or a number no dimension; everything that has no counterpart in our ops.
+    /// If a dimension has no number, if `shapes` names an unknown dimension, and if nodes cannot be imported. The error
+    /// lists all such nodes.
     pub fn import(&self, shapes: &BTreeMap<String, Dim>) -> Result<Imported, OnnxError> {
         self.import_with(shapes, &BTreeMap::new())
     }
 
-    /// As [`Model::import`], with inputs whose values are known now: they are constants, so that shapes may depend on them.
+    /// Imports the model with fixed values for some inputs. These become constants, so shapes may depend on them.
     ///
     /// # Errors
-    /// As [`Model::import`]; when a value has another type than its input.
+    /// See [`Model::import`]. In addition, if a value and its input differ in type.
     pub fn import_with(
         &self,
         shapes: &BTreeMap<String, Dim>,
@@ -38,10 +40,10 @@ impl Model {
         self.import_as(&ImportOptions { shapes: shapes.clone(), fixed: fixed.clone(), ..ImportOptions::default() })
     }
 
-    /// As [`Model::import`], with everything that can be decided.
+    /// Imports the model with all options.
     ///
     /// # Errors
-    /// As [`Model::import_with`]; when an input is given that has no default.
+    /// See [`Model::import_with`]. In addition, if `given` names an input without a default.
     pub fn import_as(&self, options: &ImportOptions) -> Result<Imported, OnnxError> {
         let shapes = &options.shapes;
         let mut known = self.symbols();
@@ -66,12 +68,13 @@ impl Model {
         import(self, options)
     }
 
-    /// The tensors of the file that cannot be used, with the reasons.
+    /// Returns the tensors of the file that cannot be used, each with the reason.
     pub fn unusable(&self) -> Vec<String> {
         self.stored.iter().filter_map(|(name, t)| Some(format!("{name}: {}", t.as_ref().err()?))).collect()
     }
 
-    /// What is refused whatever numbers the dimensions have that `shapes` leaves open: in the same words for each number that is tried.
+    /// Returns the nodes that cannot be imported, whatever numbers replace the open dimensions. The model is imported
+    /// with two sets of numbers. A problem counts if both imports report it in the same words.
     pub fn refused(&self, shapes: &BTreeMap<String, Dim>) -> Vec<Unsupported> {
         let open: Vec<_> = self.symbols().into_iter().filter(|name| !shapes.contains_key(name)).collect();
         let problems = |number: i64| {
@@ -90,7 +93,7 @@ impl Model {
         refused
     }
 
-    /// The nodes whose op has no mapping, whatever their attributes and shapes.
+    /// Returns the nodes whose op has no mapping. Attributes and shapes are not considered.
     pub fn unknown_ops(&self) -> Vec<Unsupported> {
         let mut unknown = Vec::new();
         let functions = &self.proto.functions;
@@ -107,13 +110,13 @@ impl Model {
     }
 }
 
-/// Numbers for dimensions, of which windows in steps of 2 leave whole numbers.
+/// Extents to try. Windows with a stride of 2 divide them evenly, several times.
 const TRIED: [i64; 2] = [64, 128];
 
-/// The graph of a model whose dimensions are bound, and its parameters.
+/// Imports a model whose dimensions all have a number.
 ///
 /// # Errors
-/// Everything that has no counterpart.
+/// If nodes cannot be imported.
 fn import(model: &Model, options: &ImportOptions) -> Result<Imported, OnnxError> {
     let graph = model.graph();
     let mut importer = Importer {
@@ -124,7 +127,7 @@ fn import(model: &Model, options: &ImportOptions) -> Result<Imported, OnnxError>
         known: HashMap::new(),
         lengths: HashMap::new(),
         scopes: vec![NamedValues::default()],
-        around: Vec::new(),
+        outer: Vec::new(),
         part: None,
         depth: 0,
         most_times: options.most_times,
@@ -132,14 +135,14 @@ fn import(model: &Model, options: &ImportOptions) -> Result<Imported, OnnxError>
         problems: Vec::new(),
         warnings: Vec::new(),
         withheld: Vec::new(),
-        short: Vec::new(),
+        cut_slices: Vec::new(),
         map: |importer, nodes, opsets| importer.nodes(nodes, opsets),
     };
     importer.leaves(options);
     importer.nodes(&graph.node, &model.opsets);
     importer.outputs(graph, &options.shapes);
-    if let (Some(problem), Some(short)) = (importer.problems.first_mut(), importer.short.first()) {
-        problem.why = format!("{}; before it, {short}", problem.why);
+    if let (Some(problem), Some(cut)) = (importer.problems.first_mut(), importer.cut_slices.first()) {
+        problem.why = format!("{}; before it, {cut}", problem.why);
     }
     if !importer.problems.is_empty() {
         return Err(OnnxError::Unsupported { path: model.path.clone(), problems: importer.problems });
@@ -173,12 +176,14 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// An input of the model: one of the graph, or a constant where its value is known.
+    /// Defines an input of the model: as an input of the graph, or as a constant if its value is fixed.
     fn given(&mut self, name: &str, ty: Result<Type, NodeError>, options: &ImportOptions) {
         let input = ty.and_then(|ty| {
             in_memory(&ty)?;
             match options.fixed.get(name) {
-                Some(value) if value.ty() != ty => Err(NodeError(format!("it is {ty}, but {} was given", value.ty()))),
+                Some(value) if value.ty() != ty => {
+                    Err(NodeError(format!("its type is {ty}, but the given value has type {}", value.ty())))
+                }
                 Some(value) => self.constant(value.clone()),
                 None => Ok(self.graph.input(name, ty)?),
             }
@@ -187,8 +192,8 @@ impl<'m> Importer<'m> {
         self.define(name, input.ok());
     }
 
-    /// Compares an output with its declaration. As in ONNX Runtime, another element type is an error, and of another shape the user is
-    /// warned: the computed one counts.
+    /// Compares an output with its declaration. As in ONNX Runtime, a different element type is an error. A different
+    /// shape is a warning, and the computed shape is used.
     fn declared(
         &mut self,
         output: &ValueInfoProto,
@@ -209,8 +214,9 @@ impl<'m> Importer<'m> {
         });
         if differs {
             let name = output.name();
-            self.warnings
-                .push(format!("the output `{name}` is declared as {port}, but its nodes compute {ty}; that counts"));
+            self.warnings.push(format!(
+                "the output `{name}` is declared as {port}, but its nodes compute {ty}; the computed type is used"
+            ));
         }
         Ok(())
     }
@@ -232,7 +238,8 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Maps nodes, each after those that it depends on. One that cannot be mapped is a problem; those that only depend on it are not.
+    /// Imports nodes in dependency order. A node that fails is recorded as a problem. Nodes that only depend on it are
+    /// not.
     fn nodes(&mut self, nodes: &[NodeProto], opsets: &OpSets) {
         for node in order::ordered(nodes).into_iter().map(|at| &nodes[at]) {
             let version = opsets.version(node.domain());
@@ -242,9 +249,9 @@ impl<'m> Importer<'m> {
             });
             let withheld = std::mem::take(&mut self.withheld);
             for (at, name) in node.output.iter().enumerate() {
-                // Which of the two a later node means, nobody can say.
+                // Later nodes that read this name would be ambiguous.
                 if self.scopes.last().is_some_and(|scope| scope.values.contains_key(name)) {
-                    let why = format!("its output `{name}` is defined already");
+                    let why = format!("another node already defines its output `{name}`");
                     self.problems.push(Unsupported::at(node, version, why));
                 }
                 self.define(name, outputs.get(at).copied().flatten());
@@ -256,10 +263,11 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// The outputs of a node; they are empty where it depends on one that is not supported.
+    /// Imports a node and returns its outputs. There are none if the node depends on one that was refused.
     fn node(&mut self, node: &NodeProto, opsets: &OpSets) -> Result<Vec<Option<NodeId>>, NodeError> {
         let declared = self.ops.onnx(node.domain(), node.op_type());
-        // A user's op goes before a function of the file, as it goes before the reader's own ops.
+        // A declared op of the user has precedence over a function of the file, as it has over the reader's own
+        // mapping.
         let function = if declared.is_some() { None } else { self.function(node) };
         let build = match declared {
             Some(op) => Ok(Build::Declared(op)),
@@ -277,7 +285,7 @@ impl<'m> Importer<'m> {
             inputs.push(match self.lookup(name)? {
                 Some(Some(value)) => Some(value),
                 Some(None) => return Ok(Vec::new()),
-                None => return Err(NodeError(format!("its input `{name}` is computed nowhere before it"))),
+                None => return Err(NodeError(format!("no node and no input defines its input `{name}`"))),
             });
         }
         if let Some(function) = function {
@@ -291,7 +299,7 @@ impl<'m> Importer<'m> {
             Build::Declared(op) => ops::declared(&mut call, op).map(|value| vec![value]),
             Build::Many(build) => build(&mut call),
         };
-        // What else is wrong is said of numbers that no run may have.
+        // An error of `build` may quote extents that no run has. So report the run-time extent first.
         call.fixed()?;
         let outputs: Vec<_> = outputs?.into_iter().map(Some).collect();
         let missing = node.output.iter().skip(outputs.len()).find(|name| !name.is_empty());
@@ -301,7 +309,7 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// The function of the model that a node calls.
+    /// Returns the function of the model that a node calls.
     fn function(&self, node: &NodeProto) -> Option<&'m FunctionProto> {
         let of_node = |f: &&FunctionProto| {
             (f.domain(), f.name(), f.overload()) == (node.domain(), node.op_type(), node.overload())
@@ -309,7 +317,7 @@ impl<'m> Importer<'m> {
         self.model.proto.functions.iter().find(of_node)
     }
 
-    /// The outputs of a function, its body put in the place of the call.
+    /// Imports the body of a function in place of the call and returns its outputs.
     fn inline(
         &mut self,
         function: &FunctionProto,
@@ -317,12 +325,12 @@ impl<'m> Importer<'m> {
         inputs: &[Option<NodeId>],
     ) -> Result<Vec<Option<NodeId>>, NodeError> {
         let opsets = self.model.opsets.with(&function.opset_import);
-        let mut scope = NamedValues { level: self.around.len(), ..NamedValues::default() };
+        let mut scope = NamedValues { level: self.outer.len(), ..NamedValues::default() };
         for (name, value) in function.input.iter().zip(inputs) {
             scope.values.extend(value.map(|value| (name.clone(), Some(value))));
         }
         let nodes: Vec<_> = function.node.iter().map(|node| substituted(node, function, call)).collect();
-        // A body sees its own names only.
+        // The body sees only its own names.
         let scopes = std::mem::replace(&mut self.scopes, vec![scope]);
         let part = self.part.clone();
         self.part.get_or_insert_with(|| place(call));
@@ -333,8 +341,8 @@ impl<'m> Importer<'m> {
     }
 }
 
-/// The part of the model that a node belongs to: exporters name nodes `/layer.0/attention/MatMul`, or say the path of the module in the
-/// node's properties.
+/// Returns the part of the model that a node belongs to. Some exporters name nodes by it (`/layer.0/attention/MatMul`).
+/// Others store the path of the module in a property of the node.
 fn place(node: &NodeProto) -> Origin {
     if let Some(scopes) = node.metadata_props.iter().find(|p| p.key() == NAME_SCOPES) {
         return Origin::new(module(scopes.value()));
@@ -343,18 +351,18 @@ fn place(node: &NodeProto) -> Origin {
     Origin::new(name.rsplit_once('/').map_or(name, |(part, _)| part).replace('/', "."))
 }
 
-/// The property in which torch's exporter by torch.export says where a node comes from.
+/// The property in which `torch.onnx.export` of programs by `torch.export` stores the module path of a node.
 const NAME_SCOPES: &str = "pkg.torch.onnx.name_scopes";
 
-/// The path of the innermost module of a list as Python writes it, `['', 'layer', 'layer.0', 'linear']`, whose last entry is the
-/// node's own name.
+/// Returns the path of the innermost module. `scopes` is a list in Python's syntax, such as `['', 'layer', 'layer.0',
+/// 'linear']`. Its last entry is the name of the node itself.
 fn module(scopes: &str) -> String {
     let list = scopes.trim().trim_start_matches('[').trim_end_matches(']');
     let mut names = list.split(',').map(|name| name.trim().trim_matches(['\'', '"'])).rev();
     names.nth(1).unwrap_or_default().to_string()
 }
 
-/// A node of a function's body with the attributes of the call.
+/// Returns a node of a function body with its attribute references replaced by the attributes of the call.
 fn substituted(node: &NodeProto, function: &FunctionProto, call: &NodeProto) -> NodeProto {
     let mut node = node.clone();
     node.attribute.retain_mut(|attribute| {

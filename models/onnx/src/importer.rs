@@ -1,8 +1,9 @@
-//! The graph that is made of a model: names and scopes, parameters and constants, and what is known while the model is read.
+//! The state of an import: the graph under construction, scopes of names, parameters, and values that are known before
+//! any run.
 
 mod lengths;
 mod packed;
-mod turns;
+mod trip_count;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,7 +13,7 @@ use eutectic_ir::{
     ops::{Leaf, Ops, eval::Value},
 };
 
-pub(super) use self::turns::Carried;
+pub(super) use self::trip_count::Carried;
 use super::{
     error::{NodeError, Unsupported},
     model::{Model, TWICE, repeated_names},
@@ -21,53 +22,55 @@ use super::{
     stored::{Packed, StoredTensor},
 };
 
-/// Values of more elements are not evaluated while the model is read: what computes shapes is far smaller.
+/// The largest number of elements of a value that is evaluated in advance. Values that compute shapes are far smaller.
 const LARGEST_KNOWN: usize = 4096;
 
-/// Where a node asks for a value that is larger, it is evaluated if it and all that it is computed from have at most so many elements.
+/// The largest number of elements that are evaluated when a node asks for a large value. The count includes all values
+/// that it is computed from.
 const LARGEST_EVALUATED: usize = 1 << 22;
 
-/// No machine holds a value of more bytes. With this limit, arithmetic on extents does not overflow.
+/// The largest size of a value in bytes, beyond the memory of any machine. With this limit, arithmetic on extents does
+/// not overflow.
 const LARGEST: usize = 1 << 40;
 
-/// How deep functions and subgraphs may be nested.
+/// The limit on nested functions and subgraphs.
 const DEEPEST: usize = 32;
 
-/// The values of one graph or function by name; `None` where an unsupported node would have made it.
+/// The values of one graph or function by name. `None` stands for an output of a node that was refused.
 #[derive(Default)]
 pub(super) struct NamedValues {
-    /// How many bodies of loops are around it: values are nodes of the innermost one's graph.
+    /// The number of enclosing loop bodies. The values belong to the graph of the innermost one.
     pub level: usize,
     pub values: HashMap<String, Option<NodeId>>,
-    /// Those that programs cannot hold, with the reason, which is told where one is read.
+    /// The outputs that programs cannot hold, with the reason. A node that reads one is refused with it.
     pub withheld: HashMap<String, String>,
 }
 
 /// A value that does not depend on inputs or parameters.
 pub(super) struct Known {
-    /// Each op that it is computed by was rounded to its element type.
+    /// The elements. After each op they were rounded to its element type.
     value: Value<f64>,
-    /// Whether all kernels give the same bits, so that it may stand in the program.
-    settled: bool,
+    /// Whether all kernels compute the same bits, so that the value may become a constant of the program.
+    is_exact: bool,
 }
 
-/// A graph around the body of a loop that is being read.
-pub(super) struct Around {
+/// A graph that encloses the loop body under construction.
+pub(super) struct OuterGraph {
     graph: Graph,
     known: HashMap<NodeId, Known>,
     lengths: HashMap<NodeId, Vec<Dim>>,
-    /// What the body reads of the graph, and the body's inputs for that.
+    /// The values of this graph that the body reads, each with the body input that receives it.
     captured: Vec<(NodeId, NodeId)>,
 }
 
-/// The body of a loop, which was read.
+/// The imported body of a loop.
 pub(super) struct LoopBody {
     pub graph: Graph,
-    /// What it reads of the graph around it, in the order of its last inputs.
+    /// The values of the enclosing graph that the body reads, in the order of the body's last inputs.
     pub captured: Vec<NodeId>,
 }
 
-/// How nodes are mapped: the table of ops is above this file.
+/// A function that imports nodes. It is a parameter because the table of ops imports this file.
 pub(super) type MapNodes = fn(&mut Importer<'_>, &[NodeProto], &OpSets);
 
 /// A graph under construction.
@@ -75,31 +78,31 @@ pub(super) struct Importer<'m> {
     pub model: &'m Model,
     pub graph: Graph,
     pub params: BTreeMap<String, StoredTensor>,
-    /// The element types of values that files keep several to a byte.
+    /// The element types of values that files store with several elements in a byte.
     pub packed: HashMap<NodeId, Packed>,
-    /// Those that are small.
+    /// The known values that are small enough to be kept.
     pub known: HashMap<NodeId, Known>,
-    /// The integers of small values that depend on extents at run time and on nothing else.
+    /// The integers of small values that depend on run-time extents only.
     pub lengths: HashMap<NodeId, Vec<Dim>>,
     pub scopes: Vec<NamedValues>,
-    /// The graphs around the body that is being read, the outermost one first.
-    pub around: Vec<Around>,
-    /// The part of the model whose function is being put in.
+    /// The graphs around the body under construction, the outermost first.
+    pub outer: Vec<OuterGraph>,
+    /// The part of the model that called the function under construction.
     pub part: Option<Origin>,
-    /// How deep functions and subgraphs are nested here.
+    /// The current nesting depth of functions and subgraphs.
     pub depth: usize,
-    /// The declared ops, which nodes may stand for.
+    /// The declared ops. They replace nodes by domain and name.
     pub ops: Ops,
-    /// The most steps of a loop whose count the model does not state.
+    /// The limit on iterations for a loop whose trip count the model does not state.
     pub most_times: usize,
     pub problems: Vec<Unsupported>,
     /// Warnings about a file that is read nevertheless.
     pub warnings: Vec<String>,
-    /// The outputs of the node that is being mapped that programs cannot hold, with the reason.
+    /// The outputs of the current node that programs cannot hold, with the reason.
     pub withheld: Vec<(usize, String)>,
-    /// What was asked for beyond the end of an axis, and is not there: where shapes do not fit later, this is why.
-    pub short: Vec<String>,
-    /// Maps the nodes of a graph or a function.
+    /// Notes on slices that were cut short at the end of an axis. They explain shapes that do not match later.
+    pub cut_slices: Vec<String>,
+    /// Imports the nodes of a graph or a function.
     pub map: MapNodes,
 }
 
@@ -115,8 +118,8 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// The value of that name; the inner option is empty where an unsupported node would have made it. What a body reads of graphs
-    /// around it is given to it.
+    /// Returns the value of a name. The inner option is `None` if the node that computes it was refused. A value of an
+    /// enclosing graph becomes an input of the body.
     pub fn lookup(&mut self, name: &str) -> Result<Option<Option<NodeId>>, NodeError> {
         let of_name =
             |scope: &NamedValues| Some((scope.level, *scope.values.get(name)?, scope.withheld.get(name).cloned()));
@@ -130,73 +133,74 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// A value of the graph around so many bodies, in the graph that is being made.
+    /// Passes a value of the graph at nesting level `level` down to the graph under construction.
     fn captured(&mut self, mut value: NodeId, level: usize) -> Result<NodeId, NodeError> {
-        for at in level..self.around.len() {
+        for at in level..self.outer.len() {
             value = self.capture(value, at)?;
         }
         Ok(value)
     }
 
-    /// A value of one of the graphs around, in the next one: a constant is one there too, because shapes may depend on it.
+    /// Passes a value of one enclosing graph to the next inner one. A constant is copied, because shapes may depend on
+    /// it.
     fn capture(&mut self, value: NodeId, at: usize) -> Result<NodeId, NodeError> {
-        let (outer, inner) = self.around.split_at_mut(at + 1);
+        let (outer, inner) = self.outer.split_at_mut(at + 1);
         let outer = &mut outer[at];
         if let Some((_, known)) = outer.captured.iter().find(|(of, _)| *of == value) {
             return Ok(*known);
         }
-        let graph = inner.first_mut().map_or(&mut self.graph, |around| &mut around.graph);
+        let graph = inner.first_mut().map_or(&mut self.graph, |outer| &mut outer.graph);
         let node = outer.graph.node(value);
         let known = outer.known.get(&value);
         let constant = match node.attrs.first() {
             Some(Attr::Tensor(tensor)) if matches!(node.op.def().class, Class::Leaf(_)) => Some(tensor.clone()),
-            _ => known.filter(|known| known.settled).map(|known| known.value.to_tensor()),
+            _ => known.filter(|known| known.is_exact).map(|known| known.value.to_tensor()),
         };
         let (known, id) = match constant {
             Some(tensor) => {
-                let known = Known { value: Value::from_tensor(&tensor), settled: true };
+                let known = Known { value: Value::from_tensor(&tensor), is_exact: true };
                 (Some(known), graph.constant(tensor)?)
             }
             None => {
-                let known = known.map(|known| Known { value: known.value.clone(), settled: false });
+                let known = known.map(|known| Known { value: known.value.clone(), is_exact: false });
                 let id = graph.input(&format!("captured {}", outer.captured.len()), outer.graph.ty(value).clone())?;
                 outer.captured.push((value, id));
                 (known, id)
             }
         };
         let lengths = outer.lengths.get(&value).cloned();
-        inner.first_mut().map_or(&mut self.lengths, |around| &mut around.lengths).extend(lengths.map(|all| (id, all)));
-        let known_there = inner.first_mut().map_or(&mut self.known, |around| &mut around.known);
+        inner.first_mut().map_or(&mut self.lengths, |outer| &mut outer.lengths).extend(lengths.map(|all| (id, all)));
+        let known_there = inner.first_mut().map_or(&mut self.known, |outer| &mut outer.known);
         known_there.extend(known.filter(|known| known.value.count() <= LARGEST_KNOWN).map(|known| (id, known)));
         Ok(id)
     }
 
-    /// From here on a body is read: what is made is part of it.
+    /// Starts the graph of a loop body.
     pub fn enter(&mut self, name: &str) {
         let graph = std::mem::replace(&mut self.graph, Graph::new(name));
         let (known, lengths) = (std::mem::take(&mut self.known), std::mem::take(&mut self.lengths));
-        self.around.push(Around { graph, known, lengths, captured: Vec::new() });
-        self.scopes.push(NamedValues { level: self.around.len(), ..NamedValues::default() });
+        self.outer.push(OuterGraph { graph, known, lengths, captured: Vec::new() });
+        self.scopes.push(NamedValues { level: self.outer.len(), ..NamedValues::default() });
     }
 
-    /// What was read since the last [`Importer::enter`].
+    /// Ends the body that the last [`Importer::enter`] started.
     pub fn leave(&mut self) -> LoopBody {
         self.scopes.pop();
-        let around = self.around.pop().expect("a body was entered");
-        (self.known, self.lengths) = (around.known, around.lengths);
-        let graph = std::mem::replace(&mut self.graph, around.graph);
-        LoopBody { graph, captured: around.captured.into_iter().map(|(of, _)| of).collect() }
+        let outer = self.outer.pop().expect("a body was entered");
+        (self.known, self.lengths) = (outer.known, outer.lengths);
+        let graph = std::mem::replace(&mut self.graph, outer.graph);
+        LoopBody { graph, captured: outer.captured.into_iter().map(|(of, _)| of).collect() }
     }
 
-    /// A value of the graph around the body that is being read, in it.
-    pub fn taken_in(&mut self, value: NodeId) -> Result<NodeId, NodeError> {
-        self.capture(value, self.around.len() - 1)
+    /// Passes a value of the innermost enclosing graph to the body under construction.
+    pub fn capture_innermost(&mut self, value: NodeId) -> Result<NodeId, NodeError> {
+        self.capture(value, self.outer.len() - 1)
     }
 
-    /// The nodes of a body's graph, whose inputs are these values; its outputs.
+    /// Imports the nodes of a body with these values as its inputs, and returns its outputs.
     pub fn body(&mut self, graph: &GraphProto, opsets: &OpSets, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
         if graph.input.len() != inputs.len() {
-            return Err(NodeError(format!("its body has {} inputs, {} are given", graph.input.len(), inputs.len())));
+            return Err(NodeError(format!("its body has {} inputs, but receives {}", graph.input.len(), inputs.len())));
         }
         for (input, value) in graph.input.iter().zip(inputs) {
             self.define(input.name(), Some(*value));
@@ -204,20 +208,21 @@ impl<'m> Importer<'m> {
         self.inner(graph, opsets)
     }
 
-    /// The outputs of a subgraph of these values, which sees the names around it, as the branches of `If` do.
+    /// Imports a subgraph with these values as its inputs, and returns its outputs. It sees all names of the enclosing
+    /// graphs, as the branches of `If` do.
     pub fn subgraph(
         &mut self,
         graph: &GraphProto,
         opsets: &OpSets,
         inputs: &[NodeId],
     ) -> Result<Vec<NodeId>, NodeError> {
-        self.scopes.push(NamedValues { level: self.around.len(), ..NamedValues::default() });
+        self.scopes.push(NamedValues { level: self.outer.len(), ..NamedValues::default() });
         let outputs = self.body(graph, opsets, inputs);
         self.scopes.pop();
         outputs
     }
 
-    /// The outputs of a subgraph, whose names go to the innermost scope.
+    /// Imports the nodes of a subgraph into the innermost scope, and returns its outputs.
     fn inner(&mut self, graph: &GraphProto, opsets: &OpSets) -> Result<Vec<NodeId>, NodeError> {
         let before = self.problems.len();
         let twice = repeated_names(graph);
@@ -235,12 +240,17 @@ impl<'m> Importer<'m> {
         done?;
         match outputs.into_iter().map(Option::flatten).collect::<Option<Vec<_>>>() {
             Some(outputs) => Ok(outputs),
-            None if self.problems.len() > before => Err(NodeError("its subgraph is not supported".into())),
-            None => Err(NodeError("an output of its subgraph is computed nowhere".into())),
+            None if self.problems.len() > before => {
+                Err(NodeError("its subgraph has nodes that cannot be imported".into()))
+            }
+            None => Err(NodeError("no node computes an output of its subgraph".into())),
         }
     }
 
-    /// Does something one level further down.
+    /// Runs `work` one nesting level deeper.
+    ///
+    /// # Errors
+    /// If the limit on nesting is reached.
     pub fn deep(&mut self, work: impl FnOnce(&mut Importer<'m>)) -> Result<(), NodeError> {
         if self.depth == DEEPEST {
             return Err(NodeError(format!("functions and subgraphs are nested deeper than {DEEPEST}")));
@@ -251,7 +261,7 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    /// A tensor of the file; elements of fewer than 8 bits are taken out of its bytes.
+    /// Adds a tensor of the file to the graph. Elements of fewer than 8 bits are unpacked from its bytes.
     pub fn stored(&mut self, name: &str, stored: &StoredTensor) -> Result<NodeId, NodeError> {
         let bytes = self.leaf(name, stored)?;
         let Some((packed, dims)) = stored.packed() else { return Ok(bytes) };
@@ -266,12 +276,13 @@ impl<'m> Importer<'m> {
         Ok(value)
     }
 
-    /// Returns the element type of a value that a file keeps several to a byte.
+    /// Returns the element type of a value that a file stores with several elements in a byte.
     pub fn packed(&self, value: NodeId) -> Option<Packed> {
         self.packed.get(&value).copied()
     }
 
-    /// A tensor of the file: a constant, where it is a number or integers that may say shapes; else a parameter.
+    /// Adds a tensor of the file as it is stored. A single number, and integers that may decide shapes, become
+    /// constants. Others become parameters.
     fn leaf(&mut self, name: &str, stored: &StoredTensor) -> Result<NodeId, NodeError> {
         let ty = stored.ty();
         in_memory(&ty)?;
@@ -279,12 +290,12 @@ impl<'m> Importer<'m> {
         if ty.count() == 1 || (!dtype.is_float() && ty.count() <= LARGEST_KNOWN) {
             return self.constant(stored.tensor().map_err(NodeError)?);
         }
-        // Subgraphs and functions may use a name again.
+        // A name can occur again in subgraphs and functions.
         let taken =
             |name: &str, graph: &Graph| graph.named("param").chain(graph.named("input")).any(|(n, _)| n == name);
         let mut unique = name.to_string();
-        // Parameters are the whole model's; a body is given them.
-        let whole = self.around.first_mut().map_or(&mut self.graph, |around| &mut around.graph);
+        // Parameters belong to the outermost graph. Bodies receive them as inputs.
+        let whole = self.outer.first_mut().map_or(&mut self.graph, |outer| &mut outer.graph);
         while taken(&unique, whole) {
             unique.push('\'');
         }
@@ -293,48 +304,49 @@ impl<'m> Importer<'m> {
         self.captured(param, 0)
     }
 
-    /// A tensor of an attribute.
+    /// Adds a tensor of an attribute to the graph.
     pub fn attribute(&mut self, name: &str, tensor: &TensorProto) -> Result<NodeId, NodeError> {
         let stored = StoredTensor::read(tensor, &self.model.folder).map_err(NodeError)?;
         self.stored(name, &stored)
     }
 
-    /// The values of a tensor of an attribute.
+    /// Reads the elements of a tensor of an attribute.
     pub fn read(&self, tensor: &TensorProto) -> Result<Tensor, NodeError> {
         let stored = StoredTensor::read_plain(tensor, &self.model.folder).map_err(NodeError)?;
         stored.tensor().map_err(NodeError)
     }
 
-    /// Remembers that a node asks for more than there is.
-    pub fn short(&mut self, what: String) {
-        self.short.push(what);
+    /// Records that a node slices beyond the end of an axis.
+    pub fn note_cut_slice(&mut self, what: String) {
+        self.cut_slices.push(what);
     }
 
-    /// Withholds an output of the node that is being mapped: programs cannot hold it.
+    /// Marks an output of the current node as one that programs cannot hold.
     pub fn withhold(&mut self, output: usize, why: String) {
         self.withheld.push((output, why));
     }
 
-    /// Warns of something in a file that is read nevertheless.
+    /// Adds a warning. The import continues.
     pub fn warn(&mut self, what: String) {
         self.warnings.push(what);
     }
 
-    /// A constant.
+    /// Adds a constant.
     pub fn constant(&mut self, tensor: Tensor) -> Result<NodeId, NodeError> {
         let small = tensor.count() <= LARGEST_KNOWN;
-        let known = small.then(|| Known { value: Value::from_tensor(&tensor), settled: true });
+        let known = small.then(|| Known { value: Value::from_tensor(&tensor), is_exact: true });
         let id = self.graph.constant(tensor)?;
         self.known.extend(known.map(|known| (id, known)));
         Ok(id)
     }
 
-    /// As [`Importer::value`], where all kernels give the same bits.
-    pub fn settled(&self, id: NodeId) -> Option<Tensor> {
-        if self.known.get(&id).is_some_and(|known| !known.settled) { None } else { self.value(id) }
+    /// Returns the elements of a known value if every kernel computes exactly these bits.
+    pub fn exact_value(&self, id: NodeId) -> Option<Tensor> {
+        if self.known.get(&id).is_some_and(|known| !known.is_exact) { None } else { self.value(id) }
     }
 
-    /// The value, where it does not depend on inputs: evaluated on the way, or a tensor of the file.
+    /// Returns the elements of a value that does not depend on inputs. They were evaluated when the value was created,
+    /// or are read from the file.
     pub fn value(&self, id: NodeId) -> Option<Tensor> {
         if let Some(known) = self.known.get(&id) {
             return Some(known.value.to_tensor());
@@ -347,7 +359,8 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// As [`Importer::value`], of larger values too: what they are computed from is evaluated now, and not kept.
+    /// Returns the elements as [`Importer::value`] does, but also evaluates large values on request. The results are
+    /// not cached.
     pub fn evaluated(&self, id: NodeId) -> Result<Option<Tensor>, NodeError> {
         if let Some(value) = self.value(id) {
             return Ok(Some(value));
@@ -366,7 +379,7 @@ impl<'m> Importer<'m> {
             }
             waiting.extend(&node.operands);
         }
-        // Operands come before what reads them.
+        // Ids ascend from operands to users, and the set is sorted.
         let mut done = HashMap::new();
         for at in needed {
             let value = match self.value(at) {
@@ -385,8 +398,8 @@ impl<'m> Importer<'m> {
         Ok(done.get(&id).map(Value::to_tensor))
     }
 
-    /// Applies an op of ours. Of known operands the result is known too; a single number that is settled becomes a constant, because
-    /// that is where rules look for numbers.
+    /// Applies an op. If all operands are known, the result is evaluated. A single number becomes a constant if every
+    /// kernel computes the same bits, because rules match constants.
     pub fn apply<'n>(
         &mut self,
         op: impl Into<OpName<'n>>,
@@ -412,28 +425,28 @@ impl<'m> Importer<'m> {
         let values: Vec<&Value<f64>> = known.iter().map(|known| &known.value).collect();
         let Some(value) = evaluate_rounded(id, node, &values)?.pop() else { return Ok(id) };
         let zero = || values.iter().any(|value| value.has_negative_zero());
-        let op_settles = node.op.is_settled(values.iter().map(|value| value.dtype), value.dtype, zero);
-        let settled = op_settles && known.iter().all(|known| known.settled);
-        if settled && value.count() == 1 {
+        let op_is_exact = node.op.is_settled(values.iter().map(|value| value.dtype), value.dtype, zero);
+        let is_exact = op_is_exact && known.iter().all(|known| known.is_exact);
+        if is_exact && value.count() == 1 {
             return self.constant(value.to_tensor());
         }
-        self.known.insert(id, Known { value, settled });
+        self.known.insert(id, Known { value, is_exact });
         Ok(id)
     }
 }
 
-/// That a value is one that a machine can hold.
+/// Checks that a value is no larger than the memory of any machine.
 pub(super) fn in_memory(ty: &Type) -> Result<(), NodeError> {
-    // An extent of 0 hides the others from the product.
+    // An extent of 0 makes the product 0, however large the others are.
     let longest = ty.dims().and_then(|dims| dims.into_iter().max()).unwrap_or(0);
     if ty.bytes().max(longest) > LARGEST {
-        Err(NodeError(format!("a value of type {ty} fits into no memory")))
+        Err(NodeError(format!("a value of type {ty} is larger than any memory")))
     } else {
         Ok(())
     }
 }
 
-/// Extents as an attribute.
+/// Returns extents as an attribute.
 pub(super) fn shape<D: Clone + Into<Dim>>(dims: &[D]) -> Attr {
     Attr::Shape(dims.iter().cloned().collect::<Shape>())
 }

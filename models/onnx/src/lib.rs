@@ -1,7 +1,25 @@
-//! ONNX models (<https://onnx.ai/onnx/repo-docs/IR.html>): a reader from ONNX ops to ours.
+//! Reads ONNX models (<https://onnx.ai/onnx/repo-docs/IR.html>) and translates their ops into Eutectic ops.
 //!
-//! The reader maps op by op and optimizes nothing; rules recognise what exporters took apart. What computes shapes is evaluated while
-//! the model is read, by the reference interpreter, because dimensions are bound before.
+//! The reader translates op by op and does not optimize. Rules recognize composite ops that exporters decompose. All
+//! dimensions have a number or a run-time extent before the import. So the reference interpreter evaluates the values
+//! that decide shapes while the model is read.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use eutectic_ir::Dim;
+//! use eutectic_onnx::Model;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../golden/onnx/mlp-new.onnx");
+//! let model = Model::open(path)?;
+//! assert_eq!(model.symbols(), ["batch"]);
+//! let imported = model.import(&BTreeMap::from([("batch".to_string(), Dim::Known(2))]))?;
+//! let (_, output) = &imported.graph.outputs()[0];
+//! assert_eq!(imported.graph.ty(*output).to_string(), "f32[2 5]");
+//! # Ok(())
+//! # }
+//! ```
 
 mod call;
 mod error;

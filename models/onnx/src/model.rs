@@ -1,4 +1,4 @@
-//! ONNX models as they are in files: they are read and checked before a graph is made of them.
+//! ONNX models before import: the file is parsed and checked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,37 +19,39 @@ use super::{
     types::ModelPort,
 };
 
-/// The first version of the format in which a tensor of the file that is an input is a default.
+/// The first version of the format in which a tensor of the file with the name of an input is a default value.
 const FIRST_WITH_DEFAULTS: i64 = 4;
 
-/// An ONNX model. The file stays mapped as long as one of its tensors lives; it must not be truncated meanwhile (as with every
-/// memory map, reading would then end the process).
+/// An ONNX model. Its file stays mapped while one of its tensors exists. The file must not be truncated during that
+/// time. As with every memory map, a read would then end the process.
 #[derive(Debug)]
 pub struct Model {
     pub(super) path: PathBuf,
     pub(super) folder: Folder,
     pub(super) proto: ModelProto,
     pub(super) opsets: OpSets,
-    /// With the name, and what is wrong where a program cannot have such an input.
+    /// The inputs by name, or the reason why a program cannot have such an input.
     pub(super) inputs: Vec<(String, Result<ModelPort, String>)>,
-    /// The inputs that have a value in the file, which counts where none is given.
+    /// The inputs that have a default value in the file.
     pub(super) defaults: BTreeMap<String, Result<ModelPort, String>>,
-    /// What is wrong with a tensor that cannot be used is told when the model is imported.
+    /// The tensors of the file. The import reports tensors that cannot be used, with the reason.
     pub(super) stored: BTreeMap<String, Result<StoredTensor, String>>,
 }
 
-/// Decisions that are made when a model becomes a graph.
+/// Options of the import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Numbers of open dimensions.
+    /// A number or a run-time extent for each open dimension.
     pub shapes: BTreeMap<String, Dim>,
-    /// Inputs whose values are known now: they are constants, so that shapes may depend on them.
+    /// Inputs with fixed values. They become constants, so shapes may depend on them.
     pub fixed: BTreeMap<String, Tensor>,
-    /// Inputs with a default that are given a value in each run ([`Model::defaults`]). Others are what the file says.
+    /// Inputs that have a default and nevertheless receive a value in each run ([`Model::defaults`]). The others keep
+    /// the value of the file.
     pub given: BTreeSet<String>,
-    /// How often a loop runs at most, where only a condition ends it and depends on inputs. A run that would go on is an error.
+    /// The limit on iterations of a loop that only a condition ends, if the condition depends on inputs. A run that
+    /// reaches it is an error.
     pub most_times: usize,
-    /// The declared ops: nodes that they name become these ops, also where the reader has a mapping of its own.
+    /// The declared ops. Nodes that they name become these ops, even if the reader has its own mapping.
     pub ops: Ops,
 }
 
@@ -61,55 +63,55 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// Whether an input that has a default gets another value.
+    /// Returns whether an input that has a default receives a value in each run.
     pub(super) fn gives(&self, name: &str) -> bool {
         self.given.contains(name) || self.fixed.contains_key(name)
     }
 }
 
-/// See [`ImportOptions::most_times`].
+/// The default of [`ImportOptions::most_times`].
 pub const MOST_TIMES: usize = 1024;
 
 /// A model as a graph.
 #[derive(Debug)]
 pub struct Imported {
-    /// The graph; its parameters are the tensors of the file that are no single numbers and no integers.
+    /// The graph. Its parameters are the tensors of the file, except for single numbers and small integer tensors.
     pub graph: Graph,
     pub(super) path: PathBuf,
     pub(super) params: BTreeMap<String, StoredTensor>,
     pub(super) warnings: Vec<String>,
 }
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Debug)]
 pub struct Summary {
-    /// The version of ONNX's own op set, where the file states one.
+    /// The version of ONNX's own op set, if the file states one.
     pub opset: Option<i64>,
     /// The op sets of other domains, with their versions.
     pub other_opsets: Vec<(String, i64)>,
     /// The version of the format.
     pub ir_version: i64,
-    /// What wrote the file.
+    /// The program that wrote the file.
     pub producer: String,
-    /// Inputs, with their types in words.
+    /// The inputs, each with a description of its type.
     pub inputs: Vec<(String, String)>,
-    /// Outputs, with their types in words.
+    /// The outputs, each with a description of its type.
     pub outputs: Vec<(String, String)>,
-    /// Tensors in the file or beside it.
+    /// The number of tensors in the file and its external data.
     pub tensors: usize,
-    /// Their elements.
+    /// The total number of their elements.
     pub elements: usize,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: usize,
-    /// How often each op occurs, subgraphs included; the most frequent one first.
+    /// The number of occurrences of each op, including subgraphs, in descending order.
     pub ops: Vec<(String, usize)>,
 }
 
 impl Model {
-    /// Maps a file and checks it; no external data is opened yet.
+    /// Maps a file and checks it. External data is not opened yet.
     ///
     /// # Errors
-    /// When it cannot be opened, is damaged, is written in an op set that is not known, or has tensors that cannot be.
+    /// If the file cannot be opened, is damaged, or is written in an unknown op set.
     pub fn open(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
         let path = path.as_ref().to_path_buf();
         let io = |source| OnnxError::Io { path: path.clone(), source };
@@ -121,16 +123,18 @@ impl Model {
         // An empty file cannot be mapped.
         let bytes = match metadata.len() {
             0 => Bytes::new(),
-            // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see the type's docs.
+            // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see the
+            // documentation of the type.
             _ => Bytes::from_owner(unsafe { Mmap::map(&file) }.map_err(io)?),
         };
         Model::read(path, bytes)
     }
 
-    /// Reads and checks a model that is in memory. Errors call it `path`; external data is looked for in its folder.
+    /// Checks a model that is in memory. `path` is its name in errors, and external data is searched for in the folder
+    /// of that path.
     ///
     /// # Errors
-    /// As [`Model::open`].
+    /// See [`Model::open`].
     pub fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Model, OnnxError> {
         Model::read(path.into(), bytes.into())
     }
@@ -138,21 +142,23 @@ impl Model {
     fn read(path: PathBuf, bytes: Bytes) -> Result<Model, OnnxError> {
         let format = |problem: String| OnnxError::Format { path: path.clone(), problem };
         let proto = ModelProto::decode(bytes).map_err(|e| format(e.to_string()))?;
-        let graph = proto.graph.as_ref().ok_or_else(|| format("it holds no graph".into()))?;
+        let graph = proto.graph.as_ref().ok_or_else(|| format("it has no graph".into()))?;
         let opsets = OpSets::read(&proto.opset_import);
         if opsets.is_empty() {
-            return Err(format("it does not say in which op set it is written".into()));
+            return Err(format("it does not state its op set".into()));
         }
         if let Some(opset) = opsets.own().filter(|opset| !(OLDEST_OPSET..=NEWEST_OPSET).contains(opset)) {
-            let known = format!("{OLDEST_OPSET} to {NEWEST_OPSET} are known");
-            return Err(format(format!("it is written in opset {opset}, {known}; onnx.version_converter converts it")));
+            let known = format!("{OLDEST_OPSET} to {NEWEST_OPSET} are supported");
+            return Err(format(format!(
+                "it is written in opset {opset}, and {known}; convert it with onnx.version_converter"
+            )));
         }
         let folder = Folder::of(&path);
         let stored = tensors(graph, &folder);
         let given = graph.input.iter().filter(|info| !stored.contains_key(info.name()));
         let port = |info: &ValueInfoProto| (info.name().to_string(), ModelPort::read(info));
         let inputs = given.map(port).collect();
-        // Before version 4 of the format, every tensor had to be listed as an input.
+        // Before version 4 of the format, every tensor also had to be listed as an input.
         let may_be_given = proto.ir_version() >= FIRST_WITH_DEFAULTS;
         let defaults = graph.input.iter().filter(|info| may_be_given && stored.contains_key(info.name()));
         let defaults = defaults.map(port).collect();
@@ -163,7 +169,7 @@ impl Model {
         self.proto.graph.as_ref().expect("a model without a graph is not opened")
     }
 
-    /// The dimensions of inputs that need a number, sorted.
+    /// Returns the open dimensions of the inputs, sorted.
     pub fn symbols(&self) -> Vec<String> {
         let mut names: Vec<_> = self.inputs.iter().flat_map(|(_, port)| port).flat_map(ModelPort::symbols).collect();
         names.sort_unstable();
@@ -171,22 +177,23 @@ impl Model {
         names
     }
 
-    /// Its inputs, with what is wrong where a program cannot have such a one.
+    /// Returns the inputs, with the reason if a program cannot have such an input.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
         self.inputs.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
     }
 
-    /// Returns its outputs as the file declares them, with the reason where a program cannot have such a one.
+    /// Returns the outputs that the file declares, with the reason if a program cannot have such an output.
     pub fn outputs(&self) -> impl Iterator<Item = (String, Result<ModelPort, String>)> {
         self.graph().output.iter().map(|info| (info.name().to_string(), ModelPort::read(info)))
     }
 
-    /// The inputs that have a value in the file: a run may give another one ([`ImportOptions::given`]).
+    /// Returns the inputs that have a default value in the file. A run may receive other values
+    /// ([`ImportOptions::given`]).
     pub fn defaults(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
         self.defaults.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
     }
 
-    /// What is in the file.
+    /// Summarizes the contents of the file.
     pub fn summary(&self) -> Summary {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         each_node(&self.graph().node, &mut |node| {
@@ -217,15 +224,15 @@ impl Model {
 }
 
 impl Imported {
-    /// Warnings for the user: outputs whose declared shape is not the computed one.
+    /// Returns warnings, for example about outputs whose declared shape differs from the computed one.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The value of each parameter.
+    /// Reads the value of each parameter.
     ///
     /// # Errors
-    /// Every one whose external data is missing, too short, or out of reach.
+    /// If external data is missing, too short, or outside the folder of the model. The error lists all such tensors.
     pub fn params(&self) -> Result<BTreeMap<String, Tensor>, OnnxError> {
         let mut problems = Vec::new();
         let mut value = |(name, stored): (&String, &StoredTensor)| match stored.tensor() {
@@ -244,19 +251,19 @@ impl Imported {
     }
 }
 
-/// The tensors of a graph by name, those of its subgraphs aside.
+/// Reads the tensors of a graph by name. Those of its subgraphs are not included.
 fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<StoredTensor, String>> {
     let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
-    let sparse = sparse.map(|v| (v.name().to_string(), Err("it is sparse".into())));
+    let sparse = sparse.map(|v| (v.name().to_string(), Err("it is sparse, which is not supported".into())));
     let twice = repeated_names(graph).into_iter().map(|name| (name.to_string(), Err(TWICE.into())));
     let dense = graph.initializer.iter().map(|t| (t.name().to_string(), StoredTensor::read(t, folder)));
     dense.chain(sparse).chain(twice).collect()
 }
 
-/// The message for a tensor of a name that another one has.
+/// The message for a name that two tensors have.
 pub(super) const TWICE: &str = "the file has two tensors of that name; remove or rename one of them";
 
-/// The names that more than one tensor of a graph has.
+/// Returns the names that more than one tensor of a graph has.
 pub(super) fn repeated_names(graph: &GraphProto) -> BTreeSet<&str> {
     let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
     let mut names: Vec<&str> = graph.initializer.iter().chain(sparse).map(|t| t.name()).collect();
@@ -264,7 +271,7 @@ pub(super) fn repeated_names(graph: &GraphProto) -> BTreeSet<&str> {
     names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
 }
 
-/// Visits every node, those of subgraphs included.
+/// Visits every node, including those of subgraphs.
 pub(super) fn each_node(nodes: &[NodeProto], visit: &mut dyn FnMut(&NodeProto)) {
     for node in nodes {
         visit(node);

@@ -1,4 +1,4 @@
-//! Tensors of an ONNX file: inside it or in external data beside it, in either case slices of a mapped file.
+//! Tensors of an ONNX file. Their bytes are slices of the mapped file or of mapped external data.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,7 +15,7 @@ use super::{
     types::dtype,
 };
 
-/// An element type that files keep several to a byte, the first element in the lowest bits.
+/// An element type that files store with several elements in a byte. The first element has the lowest bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Bits of an element: a divisor of 8.
@@ -24,7 +24,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Returns the number of bytes that a number of elements takes.
+    /// Returns the number of bytes of this many elements.
     pub fn bytes(self, elements: usize) -> usize {
         elements.div_ceil(self.in_byte())
     }
@@ -35,28 +35,28 @@ impl Packed {
         if self.signed { (-half, half - 1) } else { (0, 2 * half - 1) }
     }
 
-    /// Returns the number of elements of a byte.
+    /// Returns the number of elements in a byte.
     pub fn in_byte(self) -> usize {
         (8 / self.bits) as usize
     }
 }
 
-/// A tensor whose values are read when they are asked for.
+/// A tensor whose elements are read on demand.
 #[derive(Clone, Debug)]
 pub struct StoredTensor {
     dtype: DType,
     dims: Vec<usize>,
     data: ValueSource,
-    /// The element type and the extents of the tensor whose bytes these are.
+    /// The packed element type and the extents, if elements have fewer than 8 bits.
     packed: Option<(Packed, Vec<usize>)>,
 }
 
-/// Where the values are.
+/// The place of the elements.
 #[derive(Clone, Debug)]
 enum ValueSource {
     /// In the model file.
     Inside(Bytes),
-    /// In a file beside it.
+    /// In a file of external data.
     External(External),
 }
 
@@ -67,34 +67,35 @@ struct External {
     folder: Folder,
     /// The file, relative to it.
     location: PathBuf,
-    /// Where the tensor starts.
+    /// The offset of the tensor in bytes.
     offset: usize,
 }
 
 impl StoredTensor {
-    /// The tensor of that description, found relative to the model's folder. External data is not opened yet. Of elements of fewer than
-    /// 8 bits it is the bytes ([`StoredTensor::packed`]).
+    /// Reads the description of a tensor. `folder` is that of the model. External data is not opened yet. If elements
+    /// have fewer than 8 bits, the tensor has the packed bytes ([`StoredTensor::packed`]).
     ///
     /// # Errors
-    /// When the element type is none of ours, the numbers are not as many as the extents ask for, or the external path leads out
-    /// of the folder.
+    /// If the element type is not supported, the number of elements does not match the extents, or the external path
+    /// leads out of the folder.
     pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<StoredTensor, String> {
         let mut dims: Vec<usize> = proto
             .dims
             .iter()
-            .map(|&n| usize::try_from(n).map_err(|_| format!("an extent of {n}")))
+            .map(|&n| usize::try_from(n).map_err(|_| format!("its extent {n} is negative")))
             .collect::<Result<_, _>>()?;
         let (dtype, packed) = match packed(proto.data_type()) {
             Some(packed) => (DType::U8, Some(packed)),
             None => (dtype(proto.data_type())?, None),
         };
         let packed = packed.map(|packed| {
-            let elements = dims.iter().try_fold(1_usize, |all, &n| all.checked_mul(n)).ok_or("too many elements")?;
+            let elements =
+                dims.iter().try_fold(1_usize, |all, &n| all.checked_mul(n)).ok_or("it has too many elements")?;
             Ok::<_, String>((packed, std::mem::replace(&mut dims, vec![packed.bytes(elements)])))
         });
         let packed = packed.transpose()?;
         if proto.segment.is_some() {
-            return Err("it is stored in segments".into());
+            return Err("it is stored in segments, which are not supported".into());
         }
         let data = if proto.data_location() == DataLocation::External {
             ValueSource::External(External::read(proto, dtype, &dims, folder)?)
@@ -111,29 +112,29 @@ impl StoredTensor {
         Ok(stored)
     }
 
-    /// As [`StoredTensor::read`], of element types that programs have.
+    /// Reads the description of a tensor as [`StoredTensor::read`] does.
     ///
     /// # Errors
-    /// As there, and when an element has fewer than 8 bits.
+    /// See [`StoredTensor::read`]. In addition, if elements have fewer than 8 bits.
     pub(super) fn read_plain(proto: &TensorProto, folder: &Folder) -> Result<StoredTensor, String> {
         dtype(proto.data_type())?;
         StoredTensor::read(proto, folder)
     }
 
-    /// Returns the element type and the extents of the tensor whose bytes these are, where its elements have fewer than 8 bits.
+    /// Returns the packed element type and the extents, if elements have fewer than 8 bits.
     pub(super) fn packed(&self) -> Option<(Packed, &[usize])> {
         self.packed.as_ref().map(|(packed, dims)| (*packed, dims.as_slice()))
     }
 
-    /// Its type.
+    /// Returns the type. If elements are packed, it is that of the bytes.
     pub fn ty(&self) -> Type {
         Type::tensor(self.dtype, &self.dims)
     }
 
-    /// Its values.
+    /// Reads the elements.
     ///
     /// # Errors
-    /// When the external file cannot be mapped, lies outside the model's folder, or ends before the tensor does.
+    /// If the external file cannot be mapped, is outside the model's folder, or ends before the tensor does.
     pub fn tensor(&self) -> Result<Tensor, String> {
         match &self.data {
             ValueSource::Inside(bytes) => self.over(bytes.clone()),
@@ -144,7 +145,7 @@ impl StoredTensor {
     fn over(&self, bytes: Bytes) -> Result<Tensor, String> {
         let tensor = Tensor::new(self.dtype, &self.dims, bytes).map_err(|e| e.to_string())?;
         if self.dtype == DType::Bool && tensor.bytes().iter().any(|b| *b > 1) {
-            return Err("a truth value is neither 0 nor 1".into());
+            return Err("a Boolean element is neither 0 nor 1".into());
         }
         Ok(tensor)
     }
@@ -153,18 +154,26 @@ impl StoredTensor {
 impl External {
     fn read(proto: &TensorProto, dtype: DType, dims: &[usize], folder: &Folder) -> Result<External, String> {
         let entry = |key: &str| proto.external_data.iter().find(|e| e.key() == key).map(|e| e.value());
-        let location = PathBuf::from(entry("location").ok_or("its external data has no location")?);
+        let location = PathBuf::from(entry("location").ok_or("it has external data without a `location`")?);
         let inside = location.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
         if !inside || location.as_os_str().is_empty() {
-            return Err(format!("its external data `{}` is not inside the model's folder", location.display()));
+            return Err(format!(
+                "its external data `{}` is outside of the model's folder; move the file there",
+                location.display()
+            ));
         }
-        let number = |key| entry(key).map(|n| n.parse::<usize>().map_err(|_| format!("its external {key} is `{n}`")));
+        let number = |key| {
+            entry(key).map(|n| {
+                n.parse::<usize>()
+                    .map_err(|_| format!("the {key} of its external data is `{n}`, not a number of bytes"))
+            })
+        };
         let offset = number("offset").transpose()?.unwrap_or(0);
         let size = Type::tensor(dtype, dims).bytes();
         match number("length").transpose()? {
-            // Some writers leave the length out, others say 0: the tensor takes the bytes that its type needs.
+            // Some writers omit the length, others store 0. Then the type determines the number of bytes.
             Some(length) if length != size && length != 0 => {
-                Err(format!("it takes {size} bytes, its external data has {length}"))
+                Err(format!("its type needs {size} bytes, but its external data has a length of {length}"))
             }
             _ => Ok(External { folder: folder.clone(), location, offset }),
         }
@@ -176,7 +185,7 @@ impl External {
         match self.offset.checked_add(length).filter(|&end| end <= map.len()) {
             Some(end) => Ok(map.slice(self.offset..end)),
             None => Err(format!(
-                "its external data `{shown}` has {} bytes, {length} are wanted from {}",
+                "its external data `{shown}` has {} bytes, but the tensor needs {length} from offset {}",
                 map.len(),
                 self.offset
             )),
@@ -185,7 +194,7 @@ impl External {
 }
 
 impl From<Tensor> for StoredTensor {
-    /// A tensor that no file has.
+    /// Creates a tensor that is not part of a file.
     fn from(tensor: Tensor) -> StoredTensor {
         let bytes = Bytes::copy_from_slice(tensor.bytes());
         StoredTensor {
@@ -197,10 +206,10 @@ impl From<Tensor> for StoredTensor {
     }
 }
 
-/// A tensor in a file of its own, as ONNX's test data has them.
+/// Reads a file that contains one tensor, as ONNX's test data does.
 ///
 /// # Errors
-/// When the file cannot be read or holds no tensor that programs can have.
+/// If the file cannot be read, or its tensor has an unsupported element type.
 pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.into(), source })?;
@@ -209,7 +218,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
     tensor.map_err(|problem| OnnxError::Format { path: path.into(), problem })
 }
 
-/// Returns the element type of that number in ONNX, if its elements have fewer than 8 bits.
+/// Returns the packed element type with this ONNX number, if its elements have fewer than 8 bits.
 fn packed(code: i32) -> Option<Packed> {
     let (bits, signed) = match DataType::try_from(code).ok()? {
         DataType::Uint4 => (4, false),
@@ -221,7 +230,7 @@ fn packed(code: i32) -> Option<Packed> {
     Some(Packed { bits, signed })
 }
 
-/// The values that are listed one by one, as bytes.
+/// Returns the bytes of elements that the file lists as numbers.
 fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
     Ok(match (dtype.def().kind, dtype.bits()) {
         (Kind::Float(_), 32) => proto.float_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -230,7 +239,7 @@ fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
         (Kind::Int { signed: false }, 32 | 64) => {
             proto.uint64_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(dtype.size())).collect()
         }
-        // Shorter floats are there by their bits.
+        // 16-bit floats are stored as integers with their bits.
         _ => proto.int32_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(dtype.size())).collect(),
     })
 }

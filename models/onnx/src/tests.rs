@@ -1,4 +1,4 @@
-//! Models that are put together message by message: what is folded, what is refused, and what damage says.
+//! Models that tests assemble: folded constants, refused nodes, and damaged files.
 
 mod classical;
 mod declared;
@@ -12,6 +12,7 @@ mod int16;
 mod loops;
 mod microsoft;
 mod pairs;
+mod random;
 mod resize;
 mod scatter;
 
@@ -68,7 +69,7 @@ fn graph_attribute(name: &str, graph: GraphProto) -> AttributeProto {
     AttributeProto { name: Some(name.into()), r#type: Some(kind), g: Some(graph), ..Default::default() }
 }
 
-/// A float tensor of these extents, 0 to be bound.
+/// Returns a float port of these extents. 0 is an open dimension.
 fn port(name: &str, dims: &[i64]) -> ValueInfoProto {
     let extent = |&n: &i64| Some(if n > 0 { Extent::DimValue(n) } else { Extent::DimParam("batch".into()) });
     let dim = dims.iter().map(|n| Dimension { value: extent(n), ..Default::default() }).collect();
@@ -98,7 +99,7 @@ fn integers(name: &str, values: &[i64]) -> TensorProto {
     TensorProto { name: Some(name.into()), dims, data_type: Some(7), int64_data: values.into(), ..Default::default() }
 }
 
-/// The numbers of a value.
+/// Returns the numbers of a value.
 fn reals(data: Data<f64>) -> Vec<f64> {
     match data {
         Data::Real(reals) => reals,
@@ -111,7 +112,7 @@ fn model(graph: GraphProto) -> ModelProto {
     ModelProto { ir_version: Some(8), opset_import: vec![opset], graph: Some(graph), ..Default::default() }
 }
 
-/// relu(x·w) + b for x [batch 4].
+/// Returns relu(x·w) + b for x [batch 4].
 fn layer() -> ModelProto {
     model(GraphProto {
         input: vec![port("x", &[0, 4])],
@@ -142,7 +143,7 @@ fn import(model: &ModelProto) -> Result<Imported, OnnxError> {
     import_bytes(model.encode_to_vec(), Path::new("model.onnx"))
 }
 
-/// The ops of the graph, in order.
+/// Returns the ops of the graph, in order.
 fn ops(imported: &Imported) -> Vec<&'static str> {
     imported.graph.nodes().map(|(_, n)| n.op.name()).collect()
 }
@@ -167,7 +168,7 @@ fn nodes_may_come_in_any_order() {
 }
 
 #[test]
-fn open_extents_without_a_name_are_apart() {
+fn open_extents_without_a_name_differ() {
     let mut open = layer();
     let extent = |value| Dimension { value: Some(value), ..Default::default() };
     for unnamed in [|| Extent::DimParam("?".into()), || Extent::DimValue(-1)] {
@@ -184,19 +185,19 @@ fn open_extents_without_a_name_are_apart() {
 fn damage_says_what_is_wrong() {
     type Change = fn(&mut ModelProto);
     let cases: &[(&str, Change)] = &[
-        ("holds no graph", |m| m.graph = None),
-        ("in which op set", |m| m.opset_import.clear()),
+        ("has no graph", |m| m.graph = None),
+        ("it does not state its op set", |m| m.opset_import.clear()),
         ("opset 99", |m| m.opset_import[0].version = Some(99)),
-        ("opset 3,", |m| m.opset_import[0].version = Some(3)),
+        ("opset 3, and", |m| m.opset_import[0].version = Some(3)),
         ("w: f32[4 3] needs 48 bytes, 44 given", |m| graph_of(m).initializer[0].float_data.truncate(11)),
-        ("w: an extent of -4", |m| graph_of(m).initializer[0].dims[0] = -4),
-        ("w: elements of type string", |m| graph_of(m).initializer[0].data_type = Some(8)),
-        ("w: elements of an unknown type, number 77", |m| graph_of(m).initializer[0].data_type = Some(77)),
-        ("`nowhere` is computed nowhere", |m| graph_of(m).node[1].input[0] = "nowhere".into()),
-        ("`r` is computed nowhere before it", |m| graph_of(m).node[0].input[0] = "r".into()),
+        ("w: its extent -4 is negative", |m| graph_of(m).initializer[0].dims[0] = -4),
+        ("w: programs have no elements of type string", |m| graph_of(m).initializer[0].data_type = Some(8)),
+        ("w: the element type number 77 is unknown", |m| graph_of(m).initializer[0].data_type = Some(77)),
+        ("no node and no input defines its input `nowhere`", |m| graph_of(m).node[1].input[0] = "nowhere".into()),
+        ("no node and no input defines its input `r`", |m| graph_of(m).node[0].input[0] = "r".into()),
         ("output (opset 17) at z: no node computes it", |m| graph_of(m).output[0].name = Some("z".into())),
         ("its input 1 is missing", |m| graph_of(m).node[0].input[1].clear()),
-        ("how many axes", |m| {
+        ("its number of axes", |m| {
             graph_of(m).input[0] = ValueInfoProto {
                 r#type: Some(TypeProto {
                     value: Some(type_proto::Value::TensorType(type_proto::Tensor { elem_type: Some(1), shape: None })),
@@ -205,7 +206,7 @@ fn damage_says_what_is_wrong() {
                 ..port("x", &[])
             }
         }),
-        ("it is no tensor", |m| graph_of(m).input[0].r#type = None),
+        ("it is not a tensor", |m| graph_of(m).input[0].r#type = None),
         ("its signature is", |m| graph_of(m).initializer[0].dims = vec![3, 4]),
     ];
     for (says, change) in cases {
@@ -220,7 +221,7 @@ fn damage_says_what_is_wrong() {
 fn no_truncation_and_no_changed_byte_panics() {
     let whole = layer().encode_to_vec();
     for end in 0..whole.len() {
-        // What is left may be a valid message: fields that are missing are found missing.
+        // A truncated file may still be a valid message. Then the missing fields must be reported.
         let _ = import_bytes(whole[..end].to_vec(), Path::new("cut.onnx"));
     }
     let mut rng = eutectic_models::random::Rng::new(1);
@@ -283,7 +284,7 @@ fn extents_that_fit_into_no_memory_are_refused() {
 fn everything_unsupported_is_listed_at_once() {
     let mut changed = layer();
     let graph = graph_of(&mut changed);
-    graph.node.insert(0, node("Bernoulli", &["x"], &["places"], vec![]));
+    graph.node.insert(0, node("Multinomial", &["x"], &["places"], vec![]));
     graph.node.insert(1, node("Relu", &["places"], &["unused"], vec![]));
     graph.node.insert(2, node("SequenceEmpty", &["x"], &["u"], vec![]));
     graph.node[3].domain = Some("com.example".into());
@@ -291,17 +292,20 @@ fn everything_unsupported_is_listed_at_once() {
     let error = import(&changed).expect_err("it is not supported");
     let OnnxError::Unsupported { problems, .. } = &error else { panic!("{error}") };
     let found: Vec<_> = problems.iter().map(|p| (p.op.as_str(), p.why.as_str())).collect();
-    let none = "there is no mapping for this op";
+    let none = "this op is not supported";
     assert_eq!(
         found,
         [
-            ("Bernoulli", none),
+            ("Multinomial", none),
             ("SequenceEmpty", none),
-            ("com.example.MatMul", "ops of that domain are not known"),
-            ("LayerNormalization", "there is no axis 5 of 2"),
+            ("com.example.MatMul", "the domain of this op is not supported"),
+            ("LayerNormalization", "axis 5 is out of range for 2 axes"),
         ]
     );
-    assert!(error.to_string().contains("Bernoulli (opset 17) at /part/Bernoulli: there is no mapping"), "{error}");
+    assert!(
+        error.to_string().contains("Multinomial (opset 17) at /part/Multinomial: this op is not supported"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -396,20 +400,26 @@ fn external_data_stays_in_its_folder_and_in_its_file() {
     let good = with(&[("location", "data/w.bin"), ("offset", "4"), ("length", "48")]).unwrap();
     let w = &good.params().unwrap()["w"];
     assert_eq!((w.dtype(), w.to_f64()[11]), (DType::F32, 11.0));
-    let outside = "is not inside the model's folder";
+    let outside = "is outside of the model's folder";
     let refused: &[(&[(&str, &str)], &str)] = &[
         (&[("location", "../secret.bin")], outside),
         (&[("location", "data/../../secret.bin")], outside),
         (&[("location", "/etc/passwd")], outside),
         (&[("location", "")], outside),
-        (&[("offset", "0")], "has no location"),
-        (&[("location", "link.bin")], "it is a link out of the model's folder"),
+        (&[("offset", "0")], "without a `location`"),
+        (&[("location", "link.bin")], "it is a symbolic link to a file outside of the model's folder"),
         (&[("location", "missing.bin")], "missing.bin"),
         (&[("location", "data")], "data"),
-        (&[("location", "data/w.bin"), ("offset", "8")], "has 52 bytes, 48 are wanted from 8"),
-        (&[("location", "data/w.bin"), ("offset", "18446744073709551615")], "are wanted from"),
-        (&[("location", "data/w.bin"), ("offset", "-4")], "its external offset is `-4`"),
-        (&[("location", "data/w.bin"), ("length", "44")], "it takes 48 bytes, its external data has 44"),
+        (&[("location", "data/w.bin"), ("offset", "8")], "has 52 bytes, but the tensor needs 48 from offset 8"),
+        (
+            &[("location", "data/w.bin"), ("offset", "18446744073709551615")],
+            "but the tensor needs 48 from offset 18446744073709551615",
+        ),
+        (&[("location", "data/w.bin"), ("offset", "-4")], "the offset of its external data is `-4`"),
+        (
+            &[("location", "data/w.bin"), ("length", "44")],
+            "its type needs 48 bytes, but its external data has a length of 44",
+        ),
     ];
     for (entries, says) in refused {
         let error = with(entries).map(|_| ()).expect_err(says).to_string();
@@ -451,7 +461,7 @@ fn a_pipe_is_no_external_data() {
     assert_eq!(error, "it is not a regular file");
 }
 
-/// What is wrong with a model of one node, or of two.
+/// Returns the error for a model of one or two nodes.
 fn refusal(nodes: Vec<NodeProto>, input: &[i64], constants: Vec<TensorProto>) -> String {
     let output = nodes.last().map(|n| port(&n.output[0], &[])).into_iter().collect();
     let graph =
@@ -470,9 +480,11 @@ fn a_split_into_more_parts_than_it_has_outputs_is_refused_at_once() {
 #[test]
 fn values_have_one_definition_and_extremes_elements() {
     let twice = vec![node("Neg", &["x"], &["y"], vec![]), node("Abs", &["x"], &["y"], vec![])];
-    assert!(refusal(twice, &[4], vec![]).contains("`y` is defined already"));
-    assert!(refusal(vec![node("Neg", &["x"], &["x"], vec![])], &[4], vec![]).contains("`x` is defined already"));
-    // Of no elements none is the largest.
+    assert!(refusal(twice, &[4], vec![]).contains("already defines its output `y`"));
+    assert!(
+        refusal(vec![node("Neg", &["x"], &["x"], vec![])], &[4], vec![]).contains("already defines its output `x`")
+    );
+    // An empty row has no largest element.
     let nothing = node("Slice", &["x", "zero", "zero"], &["n"], vec![]);
     for op in ["ArgMax", "ArgMin"] {
         let largest = node(op, &["n"], &["y"], vec![int("axis", 0)]);

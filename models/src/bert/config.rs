@@ -9,7 +9,7 @@ use crate::{
     nn::Activation,
 };
 
-/// What determines a BERT encoder, weights apart (Devlin et al. 2018, arXiv:1810.04805).
+/// The parameters of a BERT encoder, without weights (Devlin et al. 2018, arXiv:1810.04805).
 #[derive(Clone, Debug, PartialEq)]
 pub struct BertConfig {
     /// Number of token ids.
@@ -22,7 +22,7 @@ pub struct BertConfig {
     pub heads: usize,
     /// Width between the two linear layers of the feed-forward part.
     pub intermediate: usize,
-    /// The function between these.
+    /// The activation between them.
     pub activation: Activation,
     /// The longest sequence that has position embeddings.
     pub positions: usize,
@@ -51,12 +51,12 @@ impl BertConfig {
     /// Reads `config.json`. Fields that are not needed are ignored.
     ///
     /// # Errors
-    /// When it cannot be read, is no JSON, or fields are missing or wrong (all of these at once).
+    /// If the file cannot be read or is not JSON, and if fields are missing or wrong. The error lists all of them.
     pub fn open(path: impl AsRef<Path>) -> Result<BertConfig, ConfigError> {
         read(path.as_ref(), "a BERT encoder", BertConfig::from_fields)
     }
 
-    /// The configuration from the fields of a JSON object.
+    /// Returns the configuration from the fields of a JSON object.
     ///
     /// # Errors
     /// A line for each field that is missing or wrong.
@@ -76,7 +76,7 @@ impl BertConfig {
         {
             r.problem("num_attention_heads", format!("a divisor of hidden_size, {hidden}"), &heads);
         }
-        // What these say where they are missing is what this encoder does.
+        // The defaults of these fields are the values that this encoder supports.
         r.fixed("model_type", "bert");
         r.fixed("position_embedding_type", "absolute");
         r.fixed("is_decoder", false);

@@ -11,30 +11,31 @@ use crate::{
     random::Rng,
 };
 
-/// Tensors in files of BERT models that the encoder does not need: positions are computed, the pooler belongs to tasks.
+/// Tensors in files of BERT models that the encoder does not need. Position ids are computed, and the pooler is for
+/// other tasks.
 pub const IGNORED: &[&str] = &["*.position_ids", "pooler.*"];
 
-/// The symbol of the number of texts.
+/// The name of the dim for the number of texts.
 pub const BATCH: &str = "B";
-/// The symbol of the number of tokens of each text, padding included.
+/// The name of the dim for the number of tokens of each text, including padding.
 pub const SEQUENCE: &str = "S";
 
-/// Why there is no program for a batch.
+/// The reason why there is no program for a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeError {
     /// The sequence is too long or the batch is empty.
     #[error(
-        "a batch of {batch} texts of {sequence} tokens: expected at least one text and 1 to {positions} tokens, for which the model has positions"
+        "cannot build a program for a batch of {batch} texts of {sequence} tokens; give at least one text and 1 to {positions} tokens, the positions of the model"
     )]
     OutOfRange {
         /// The texts.
         batch: usize,
         /// The tokens of each.
         sequence: usize,
-        /// How many positions have an embedding.
+        /// The number of positions that have an embedding.
         positions: usize,
     },
-    /// The graph does not work out.
+    /// An op does not fit its operands.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
@@ -50,7 +51,7 @@ pub enum BertOutput {
 }
 
 impl BertOutput {
-    /// Its name in the graph.
+    /// Returns its name in the graph.
     pub fn name(self) -> &'static str {
         match self {
             BertOutput::LastHiddenState => "last_hidden_state",
@@ -59,12 +60,13 @@ impl BertOutput {
     }
 }
 
-/// The model for any number of texts B of any length S up to the configured one. Inputs: `ids` `i64[B S]`, the token ids,
-/// and `mask` `i64[B S]`, 1 where there is a token and 0 where there is padding. Parameters are named and shaped as in the
-/// safetensors files of the transformers library; every value remembers the module that made it.
+/// Returns the model for a batch of B texts with S tokens each, where S is at most the configured number of positions.
+/// Inputs: `ids` `i64[B S]`, the token ids, and `mask` `i64[B S]`, 1 for a token and 0 for padding. Parameters have the
+/// names and shapes of the safetensors files of the transformers library. Every value has the path of its module as its
+/// origin.
 ///
 /// # Errors
-/// None for a configuration that was read by [`BertConfig::open`]; others may have extents that do not fit.
+/// If extents do not fit each other. This cannot happen with a configuration from [`BertConfig::open`].
 pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[BertOutput]) -> Result<Graph, GraphError> {
     let mut graph = Graph::new(name);
     let mut builder = BertBuilder { g: &mut graph, config, form };
@@ -83,10 +85,10 @@ pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[BertOutput]
     Ok(graph)
 }
 
-/// A graph of [`graph`] for a batch of known extents.
+/// Returns a graph of [`graph`] for a batch of known extents.
 ///
 /// # Errors
-/// When the batch is empty or the length has no positions.
+/// If the batch is empty, or the length exceeds the number of positions.
 pub fn bind(graph: &Graph, config: &BertConfig, batch: usize, sequence: usize) -> Result<Graph, ShapeError> {
     let extent = i64::try_from(batch).ok().filter(|_| batch > 0 && (1..=config.positions).contains(&sequence));
     let batch = extent.ok_or(ShapeError::OutOfRange { batch, sequence, positions: config.positions })?;
@@ -95,7 +97,8 @@ pub fn bind(graph: &Graph, config: &BertConfig, batch: usize, sequence: usize) -
     Ok(graph.bind(&values.map(|(name, n)| (name.to_string(), n)).into())?)
 }
 
-/// Token ids and a mask of the given extents: texts of different lengths, the first as long as there is room.
+/// Returns token ids and a mask of the given extents. The texts have different lengths, and the first one has no
+/// padding.
 pub fn random_inputs(config: &BertConfig, batch: usize, sequence: usize, seed: u64) -> [(&'static str, Tensor); 2] {
     let mut rng = Rng::new(seed);
     let (mut ids, mut mask) = (Vec::new(), Vec::new());
@@ -119,7 +122,7 @@ impl BertBuilder<'_> {
         self.g.within(part, |g| build(&mut BertBuilder { g, config, form }))
     }
 
-    /// A parameter of the module that is being built: its name is the module's path and `name`.
+    /// Returns a parameter of the module that is being built: its name is the module's path and `name`.
     fn param(&mut self, name: &str, dims: &[usize]) -> Built {
         let name = format!("{}.{name}", self.g.origin().path());
         self.g.param(&name, Type::tensor(DType::F32, dims))
@@ -151,13 +154,14 @@ impl BertBuilder<'_> {
             let types = b.param("weight", &[b.config.types, hidden])?;
             b.g.apply("slice", &[types], &[("axis", 0.into()), ("at", 0.into()), ("len", 1.into())])
         })?;
-        // In this order, because the first sum depends on no input: it is computed once, when the weights are loaded.
+        // This order makes the first sum independent of inputs. It is computed once, when the weights are loaded.
         let constant = self.g.apply("add", &[positions, types], &[])?;
         let sum = self.g.apply("add", &[words, constant], &[])?;
         self.layernorm(sum)
     }
 
-    /// 0 for a token and the lowest f32 for padding, [B 1 1 S]. Not −∞: a text of nothing but padding must not give NaN.
+    /// Returns the attention bias [B 1 1 S]: 0 for a token and the lowest `f32` for padding. With −∞, a text that
+    /// consists of padding would give NaN.
     fn mask(&mut self, keep: NodeId) -> Built {
         let (one, lowest) = (self.g.scalar(1.0, keep)?, self.g.scalar(f64::from(f32::MIN), keep)?);
         let padding = self.g.apply("sub", &[one, keep], &[])?;
@@ -193,7 +197,7 @@ impl BertBuilder<'_> {
         reshape(self.g, joined, &[batch, sequence, width.into()])
     }
 
-    /// The layer norm of x w + b + residual: post-norm.
+    /// Returns the layer norm of x w + b + residual (post-norm).
     fn project_add_norm(&mut self, x: NodeId, residual: NodeId, from: usize) -> Built {
         let projected = self.linear("dense", x, from, self.config.hidden)?;
         let sum = self.g.apply("add", &[projected, residual], &[])?;
@@ -202,7 +206,7 @@ impl BertBuilder<'_> {
 
     fn linear(&mut self, part: &str, x: NodeId, from: usize, to: usize) -> Built {
         self.within(part, |b| {
-            // torch keeps the weight of a linear layer as [out in].
+            // torch stores the weight of a linear layer as [out in].
             let (stored, bias) = (b.param("weight", &[to, from])?, b.param("bias", &[to])?);
             let weight = swap_last_two(b.g, stored)?;
             b.form.linear(b.g, x, weight, bias)
@@ -217,7 +221,8 @@ impl BertBuilder<'_> {
         })
     }
 
-    /// The mean over the tokens, at length 1; both divisions are kept from zero as sentence-transformers does.
+    /// Returns the mean over the tokens, scaled to length 1. As in sentence-transformers, lower limits on the divisors
+    /// prevent a division by zero.
     fn embedding(&mut self, hidden: NodeId, keep: NodeId) -> Built {
         let column = reshape(self.g, keep, &[Dim::symbol(BATCH), Dim::symbol(SEQUENCE), 1_i64.into()])?;
         let kept = self.g.apply("mul", &[hidden, column], &[])?;
@@ -229,7 +234,7 @@ impl BertBuilder<'_> {
         self.divide(mean, length, 1e-12)
     }
 
-    /// x / max(y, least).
+    /// Computes x / max(y, least).
     fn divide(&mut self, x: NodeId, y: NodeId, least: f64) -> Built {
         let least = self.g.scalar(least, y)?;
         let divisor = self.g.apply("max", &[y, least], &[])?;

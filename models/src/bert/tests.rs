@@ -1,4 +1,4 @@
-//! The graph's shape: parameters, types, origins, and that both forms agree in these.
+//! The graph's parameters, types and origins, in both forms.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The date and the time of day in the words of C's `strftime`, in UTC.
+//! The current date and time in the format language of C's `strftime`, in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// From the first of January 1970 on.
+/// The first of January 1970 was a Thursday.
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 /// Returns the present time.
@@ -27,7 +27,7 @@ pub(super) fn now(format: &str) -> Result<String, Error> {
     written(format, since.as_secs())
 }
 
-/// Writes a time, in seconds since 1970.
+/// Formats a time that is given in seconds since 1970.
 fn written(format: &str, seconds: u64) -> Result<String, Error> {
     let (day, second) = (seconds / 86400, seconds % 86400);
     let [year, month, date] = civil(day);
@@ -63,7 +63,8 @@ fn written(format: &str, seconds: u64) -> Result<String, Error> {
 
 /// Returns year, month and day of the month, from days since 1970 (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
 fn civil(days: u64) -> [u64; 3] {
-    // Years begin with March, so that a leap day is their last one; 719,468 days are from March of the year 0 to 1970.
+    // A year starts in March, so a leap day is the last day of its year. 719,468 days are from March of the year 0 to
+    // 1970.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,25 +1,26 @@
-//! How the architectures of the family differ: one row each.
+//! The differences between decoder architectures, one row each.
 
 /// An architecture, by its name in `general.architecture`.
 #[derive(Debug)]
 pub struct Architecture {
     /// Its name.
     pub name: &'static str,
-    /// The coordinates of a head that are turned together, as the op `rope` names it. The shapes of a file do not tell.
+    /// The coordinates of a head that form a pair, in the words of the op `rope`. Shapes in a file do not show this.
     pub rope: &'static str,
     /// The activation of the gate, as the op `act` names it.
     pub gate: &'static str,
-    /// Whether one tensor holds the weights of queries, keys and values, and one those of gate and up.
+    /// Whether queries, keys and values share one tensor, and gate and up another.
     pub fused: bool,
     /// Whether queries and keys have norms over each head.
     pub head_norms: bool,
-    /// Whether the results of attention and of the second half have norms before they are added.
+    /// Whether the results of attention and of the feed-forward part are normalized before they are added.
     pub post_norms: bool,
-    /// Whether embeddings are multiplied by the root of their width.
+    /// Whether embeddings are multiplied by the square root of their width.
     pub scaled_embedding: bool,
-    /// The distance between layers that see the whole sequence; the others see its window. 0: all see the window, if there is one.
+    /// The distance between layers with attention to the whole sequence. The other layers attend to a window. With 0,
+    /// all layers attend to the window, if there is one.
     pub period: usize,
-    /// The base of the angles in layers that see the window, where it is another than in the others.
+    /// The base of the angles in windowed layers, if it differs from that of the other layers.
     pub window_base: Option<f64>,
 }
 
@@ -38,7 +39,7 @@ const LLAMA: Architecture = Architecture {
 const GEMMA: Architecture =
     Architecture { name: "gemma", rope: "half", gate: "gelu-tanh", scaled_embedding: true, ..LLAMA };
 
-/// The architectures that can be built. Biases of products are there where a file has them.
+/// The supported architectures. A product has a bias if the file has one.
 pub const ARCHITECTURES: &[Architecture] = &[
     LLAMA,
     Architecture { name: "qwen2", rope: "half", ..LLAMA },

@@ -1,4 +1,4 @@
-//! The sizes of a decoder, from the metadata of a GGUF file: every value that is missing or not supported is named at once.
+//! The sizes of a decoder, from the metadata of a GGUF file. Errors list every value that is missing or not supported.
 
 use std::collections::BTreeSet;
 
@@ -7,43 +7,43 @@ use eutectic_ir::{DType, Tensor};
 use super::architecture::{self, Architecture};
 use crate::gguf::{Gguf, Value};
 
-/// A tensor by whose elements the angles' frequencies are divided (Llama 3.1).
+/// A tensor whose elements divide the frequencies of the angles (Llama 3.1).
 pub(super) const FACTORS: &str = "rope_freqs.weight";
 
-/// The sizes of a decoder, and the kinds of its parts.
+/// The sizes of a decoder, and its variants.
 #[derive(Clone, Debug)]
 pub struct DecoderConfig {
     /// Its architecture.
     pub architecture: &'static Architecture,
-    /// Layers.
+    /// The number of layers.
     pub layers: usize,
-    /// Elements of a token between layers.
+    /// The width of the hidden state.
     pub width: usize,
-    /// Heads of the queries.
+    /// The number of query heads.
     pub heads: usize,
-    /// Heads of the keys and values; they divide those of the queries.
+    /// The number of heads of keys and values. It divides the number of query heads.
     pub groups: usize,
-    /// Elements of a head of the queries and keys, and of the values.
+    /// The width of a head of queries and keys, and of values.
     pub depth: [usize; 2],
-    /// Elements between the products of a layer's second half.
+    /// The width between the products of the feed-forward part.
     pub inner: usize,
-    /// Tokens that there are.
+    /// The number of token ids.
     pub vocabulary: usize,
-    /// The most tokens that the cache has room for.
+    /// The capacity of the cache in tokens.
     pub positions: usize,
-    /// The most tokens that the model was trained for.
+    /// The number of tokens that the model was trained for.
     pub trained: usize,
-    /// The number that is added to the mean of squares in norms.
+    /// The number that norms add to the mean of squares.
     pub eps: f64,
-    /// The number that scores are multiplied by.
+    /// The factor of the scores.
     pub scale: f64,
-    /// The last tokens that some layers see: all where it is `None`.
+    /// The number of latest tokens that windowed layers attend to, or `None` for all.
     pub window: Option<usize>,
-    /// The limits of scores and of logits; 0 where there is none.
+    /// The caps of scores and of logits, or 0 for none.
     pub softcaps: [f64; 2],
-    /// The products that have a bias.
+    /// The names of products that have a bias.
     pub biased: BTreeSet<String>,
-    /// Whether logits are products with the embedding.
+    /// Whether the embedding table is also the matrix of the logits.
     pub tied: bool,
     rope: Rope,
 }
@@ -51,18 +51,18 @@ pub struct DecoderConfig {
 /// The angles of the rotations of queries and keys.
 #[derive(Clone, Debug)]
 struct Rope {
-    /// Pairs of coordinates that are turned.
+    /// The number of pairs of coordinates that are rotated.
     pairs: usize,
     base: f64,
-    /// Positions are divided by it.
+    /// The number that divides positions.
     divisor: f64,
-    /// The base in layers that see the window, if it is another.
+    /// The base in windowed layers, if it differs.
     window_base: Option<f64>,
-    /// The divisors of the frequencies of pairs.
+    /// The divisors of the pairs' frequencies.
     factors: Option<Vec<f64>>,
 }
 
-/// The values of an architecture that have a meaning here.
+/// The values of an architecture that this reader uses.
 const KNOWN: &[&str] = &[
     "attention.causal",
     "attention.head_count",
@@ -90,10 +90,10 @@ const KNOWN: &[&str] = &[
     "vocab_size",
 ];
 
-/// No extent of a model is larger.
+/// The largest extent of a model.
 const MOST: usize = 1 << 24;
 
-/// Reads values of an architecture, and remembers each problem.
+/// Values of an architecture, with a list of problems.
 struct Values<'a> {
     gguf: &'a Gguf,
     of: &'a str,
@@ -133,19 +133,19 @@ impl Values<'_> {
         })
     }
 
-    /// A value that may be missing, and has one meaning only where it is there.
+    /// Checks a value that may be missing, but otherwise must satisfy `is_right`.
     fn fixed(&mut self, name: &str, expected: &str, is_right: impl FnOnce(&Value) -> bool) {
         if self.get(name).is_some_and(|value| !is_right(value)) {
             self.wrong(name, expected);
         }
     }
 
-    /// Values that mean something that is unknown here: to pass over them could give wrong numbers.
+    /// Reports values that this reader does not know. If they were ignored, results could be wrong.
     fn unknown(&mut self) {
         let start = format!("{}.", self.of);
         let keys = self.gguf.metadata().keys().filter_map(|key| key.strip_prefix(&start));
         let unknown = keys.filter(|name| !KNOWN.contains(name));
-        let problems = unknown.map(|name| format!("the value `{start}{name}` has no known meaning"));
+        let problems = unknown.map(|name| format!("the value `{start}{name}` is unknown"));
         self.problems.extend(problems.collect::<Vec<_>>());
     }
 }
@@ -155,7 +155,7 @@ impl DecoderConfig {
         let name = gguf.text("general.architecture").unwrap_or("(none)");
         let known = architecture::named(name);
         let architecture = known.ok_or_else(|| {
-            vec![format!("the architecture `{name}` has no builder; there are builders for {}", architecture::names())]
+            vec![format!("the architecture `{name}` is not supported; supported are {}", architecture::names())]
         })?;
         let mut values = Values { gguf, of: name, problems: Vec::new() };
         values.unknown();
@@ -163,17 +163,19 @@ impl DecoderConfig {
         let [width, heads] = ["embedding_length", "attention.head_count"].map(|name| values.size(name));
         let groups = values.size_or("attention.head_count_kv", heads);
         if !heads.is_multiple_of(groups) {
-            values.problems.push(format!("{heads} heads of queries are no multiple of {groups} heads of keys"));
+            values
+                .problems
+                .push(format!("its {heads} heads of queries are not a multiple of its {groups} heads of keys"));
         }
         let key = values.size_or("attention.key_length", (width / heads).max(1));
         let depth = [key, values.size_or("attention.value_length", key)];
         if heads.saturating_mul(depth[0].max(depth[1])) > MOST {
-            values.problems.push(format!("{heads} heads of {depth:?} elements are more than {MOST}"));
+            values.problems.push(format!("its {heads} heads of {depth:?} elements are wider than {MOST}"));
         }
         let trained = values.size("context_length");
         let vocabulary = gguf.tensors().get("token_embd.weight").and_then(|t| t.dims.first()).copied().unwrap_or(1);
         let layers = values.size("block_count");
-        // Each layer has tensors: a number beyond them is damaged, and would make an endless program.
+        // Each layer has tensors. A larger number of layers is damage, and would build an endless program.
         let tensors = gguf.tensors().len();
         if layers > tensors {
             values.problems.push(format!("the file has {tensors} tensors, too few for {layers} layers"));
@@ -206,7 +208,7 @@ impl DecoderConfig {
         if values.problems.is_empty() { Ok(config) } else { Err(values.problems) }
     }
 
-    /// Says whether a layer sees only the window.
+    /// Returns whether a layer attends to the window only.
     pub(super) fn is_windowed(&self, layer: usize) -> bool {
         let period = self.architecture.period;
         self.window.is_some() && (period == 0 || !(layer + 1).is_multiple_of(period))
@@ -220,12 +222,12 @@ impl DecoderConfig {
         }
     }
 
-    /// Returns the extents of a table of angles, if the name is of one.
+    /// Returns the extents of a table of angles, or `None` for another name.
     pub(super) fn rotation_shape(&self, name: &str) -> Option<[usize; 2]> {
         name.starts_with("rope.").then_some([self.positions, self.rope.pairs])
     }
 
-    /// Returns the cosines or sines of all positions' angles, if the name is of such a table.
+    /// Returns the cosines or sines of the angles for all positions, or `None` for another name.
     pub(super) fn rotation(&self, name: &str) -> Option<Tensor> {
         let dims = self.rotation_shape(name)?;
         let (rope, pairs) = (&self.rope, self.rope.pairs);
@@ -244,8 +246,8 @@ impl DecoderConfig {
     }
 }
 
-/// Returns the number that scores are multiplied by. The largest models of two architectures divide by the root of another depth, as
-/// their published configurations (`query_pre_attn_scalar`) say; the files do not.
+/// Returns the factor of the scores. The largest models of two architectures use another depth than that of a head.
+/// Their published configurations (`query_pre_attn_scalar`) state it, but their files do not.
 fn scale(architecture: &str, layers: usize, share: usize, depth: usize) -> f64 {
     let depth = match (architecture, layers) {
         ("gemma2", 46) | ("gemma3", 62) => share,

@@ -1,4 +1,4 @@
-//! The graph of a chunk of tokens, whose keys and values are appended to states.
+//! The graph for a chunk of tokens whose keys and values are appended to states.
 
 use eutectic_ir::{Attr, DType, Dim, Graph, NodeId, Shape, Type};
 
@@ -17,15 +17,16 @@ struct Chunk<'a> {
     cached: Dim,
     /// The type of keys and values in the cache.
     cache: DType,
-    /// The place of the first token.
+    /// The position of the first token.
     at: NodeId,
-    /// The places of all tokens.
+    /// The positions of all tokens.
     places: NodeId,
-    /// Whether a token sees a row of the cache: in layers that see all, and in layers that see a window. None where it sees every row.
+    /// The rows of the cache that a token sees, in layers with full attention and in windowed layers. `None` if it sees
+    /// every row.
     seen: [Option<NodeId>; 2],
 }
 
-/// x in another type, if it is another.
+/// Converts x to another type, unless it already has it.
 fn cast(g: &mut Graph, x: NodeId, from: DType, to: DType) -> Built {
     if from == to { Ok(x) } else { g.apply("cast", &[x], &[("to", Attr::DType(to))]) }
 }
@@ -34,15 +35,16 @@ fn shape(dims: impl IntoIterator<Item = Dim>) -> Shape {
     dims.into_iter().collect()
 }
 
-/// Tells in which format a tensor is stored, if there is one of that name.
+/// Returns the format of a tensor by its name; `None` if there is no such tensor.
 pub(super) type Formats<'a> = &'a dyn Fn(&str) -> Option<&'static Format>;
 
-/// Returns the name of the parameter that holds a field of a tensor.
+/// Returns the name of the parameter for a field of a tensor.
 pub(super) fn field_name(tensor: &str, field: &Field) -> String {
     format!("{tensor}.{}", field.name)
 }
 
-/// Adds parameters for the fields of a tensor of the file, and decodes them. A tensor that is not in the file is an `f32` parameter.
+/// Adds parameters for the fields of a tensor of the file, and decodes them. If the file has no such tensor, the result
+/// is an `f32` parameter.
 fn weight(g: &mut Graph, formats: Formats<'_>, name: &str, dims: &[usize]) -> Built {
     let Some((columns, format)) = dims.last().zip(formats(name)) else { return param(g, name, dims) };
     let matrix = [dims.iter().rev().skip(1).product(), *columns];
@@ -60,7 +62,7 @@ fn param(g: &mut Graph, name: &str, dims: &[usize]) -> Built {
     g.parameter(name, &Type::tensor(DType::F32, dims))
 }
 
-/// Builds the graph; its states are of type `cache`.
+/// Builds the graph. Its states have the type `cache`.
 pub(super) fn build(
     config: &DecoderConfig,
     formats: Formats<'_>,
@@ -97,7 +99,7 @@ pub(super) fn build(
     Ok(g)
 }
 
-/// limit · tanh(x / limit), or x where the limit is 0.
+/// Computes limit · tanh(x / limit), or x if the limit is 0.
 fn capped(g: &mut Graph, x: NodeId, limit: f64) -> Built {
     if limit == 0.0 {
         return Ok(x);
@@ -127,7 +129,7 @@ impl Chunk<'_> {
         g.rmsnorm(x, gain, f64::from(self.config.eps as f32))
     }
 
-    /// x wᵀ, and the bias where the file has one.
+    /// Computes x wᵀ, plus the bias if the file has one.
     fn product(&self, g: &mut Graph, name: &str, x: NodeId, [from, to]: [usize; 2]) -> Built {
         let rows = weight(g, self.formats, &format!("{name}.weight"), &[to, from])?;
         let columns = swap_last_two(g, rows)?;
@@ -169,7 +171,7 @@ impl Chunk<'_> {
         self.product(g, &format!("{block}.ffn_down"), y, [inner, width])
     }
 
-    /// Computes the queries, keys and values of the chunk, `[heads tokens depth]` each.
+    /// Computes the queries, keys and values of the chunk, each as `[heads tokens depth]`.
     fn heads(&self, g: &mut Graph, block: &str, n: NodeId) -> Built<[NodeId; 3]> {
         let DecoderConfig { width, heads, groups, depth: [key, value], architecture, .. } = *self.config;
         let sizes = [(heads, key), (groups, key), (groups, value)];
@@ -194,7 +196,7 @@ impl Chunk<'_> {
             }
             *part = g.transpose(*part, &[1, 0, 2])?;
         }
-        Ok(parts.try_into().expect("three were made"))
+        Ok(parts.try_into().expect("there are three projections"))
     }
 
     fn attention(&self, g: &mut Graph, layer: usize, n: NodeId) -> Built {
@@ -202,7 +204,7 @@ impl Chunk<'_> {
         let [mut q, mut k, mut v] = self.heads(g, &block, n)?;
         let mut angles = [self.places; 2];
         for (angle, name) in angles.iter_mut().zip(config.tables(layer)) {
-            let dims = config.rotation_shape(name).expect("it is the name of such a table");
+            let dims = config.rotation_shape(name).expect("the name is that of a rotation table");
             let table = param(g, name, &dims)?;
             *angle = g.gather(table, self.places, 0)?;
         }

@@ -1,10 +1,10 @@
-//! Why GGUF files cannot be read.
+//! Errors of GGUF files.
 
 use std::path::PathBuf;
 
 use super::format;
 
-/// Why a GGUF file cannot be read.
+/// The reason why a GGUF file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GgufError {
     /// The file cannot be opened or mapped.
@@ -12,23 +12,23 @@ pub enum GgufError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is damaged, or of another format.
+    /// The file is damaged or not a GGUF file.
     #[error("cannot read {} as GGUF: at byte {at}, {problem}; {remedy}", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// The place in the file.
+        /// The offset in the file.
         at: usize,
-        /// The contradiction there.
+        /// The defect.
         problem: String,
-        /// A way out.
+        /// A remedy.
         remedy: &'static str,
     },
-    /// Tensors are stored in formats that have no decoder here.
-    #[error("cannot read {}: no decoder for the formats {}; quantize the model to one of {}", .path.display(), .formats.join(", "), format::names())]
+    /// Tensors have formats that cannot be decoded.
+    #[error("cannot read {} because the formats {} are not supported; quantize the model to one of {}", .path.display(), .formats.join(", "), format::names())]
     Formats {
         /// The file.
         path: PathBuf,
@@ -38,11 +38,11 @@ pub enum GgufError {
     /// The files of a split model do not belong together.
     #[error("cannot read the split model {}: {problem}; {remedy}", .path.display())]
     Split {
-        /// The file that was asked for.
+        /// The requested file.
         path: PathBuf,
-        /// The contradiction.
+        /// The defect.
         problem: String,
-        /// A way out.
+        /// A remedy.
         remedy: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! A GGUF file, with the other files of a split model.
+//! A GGUF file, including the other files of a split model.
 
 use std::{
     collections::BTreeMap,
@@ -7,8 +7,8 @@ use std::{
 
 use super::{error::GgufError, metadata::Value, part::Part, split, tensor::TensorInfo};
 
-/// A GGUF file, or all files of a split one. The files stay mapped as long as this or one of its tensors lives; they must not be truncated
-/// meanwhile (as with every memory map, reading would then end the process).
+/// A GGUF file, or all files of a split model. The files stay mapped while this or one of its tensors exists. They must
+/// not be truncated during that time. As with every memory map, a read would then end the process.
 #[derive(Debug)]
 pub struct Gguf {
     path: PathBuf,
@@ -17,16 +17,16 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Says whether a path names a GGUF file.
+    /// Returns whether a path names a GGUF file.
     pub fn is_named(path: &Path) -> bool {
         path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
     }
 
-    /// Maps a file of version 2 or 3, and reads its metadata and the list of its tensors. Of a split model, any of its files will do; the
-    /// others are looked for in the same folder.
+    /// Maps a file of version 2 or 3, and reads its metadata and the list of its tensors. For a split model, any of its
+    /// files may be given. The others are searched for in the same folder.
     ///
     /// # Errors
-    /// When a file cannot be opened, is damaged, or has tensors in formats without a decoder.
+    /// If a file cannot be opened, is damaged, or has tensors in formats that cannot be decoded.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, GgufError> {
         let path = path.as_ref().to_path_buf();
         let part = Part::open(&path)?;
@@ -54,7 +54,7 @@ impl Gguf {
         self.metadata.get(key)
     }
 
-    /// Returns the text of a key.
+    /// Returns the value of a key if it is a text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.text()
     }

@@ -1,24 +1,25 @@
-//! The formats of elements in GGUF files: one row each, and a graph in text form for each one that can be decoded.
+//! The formats of tensors in GGUF files, one row each. A format that can be decoded has a graph in text form.
 //!
-//! A format's graph has the fields of a block as its inputs, in the order of a block's bytes, for `R` rows of `B` blocks. Its output is the
-//! decoded matrix. Programs hold the graph, and kernels read the fields, so that no other code depends on a format.
+//! The inputs of the graph are the fields of a block, in the order of a block's bytes, for `R` rows of `B` blocks. Its
+//! output is the decoded matrix. Programs contain the graph, and kernels read the fields. So no other code depends on a
+//! format.
 
 use std::sync::OnceLock;
 
 use eutectic_ir::{DType, Dim, Graph, Type, lang::Source, text};
 
-/// A format of elements.
+/// A format of tensors.
 #[derive(Debug)]
 pub struct Format {
     /// Its number in files.
     pub id: u32,
-    /// Its name, as ggml has it.
+    /// Its name in ggml.
     pub name: &'static str,
-    /// Elements of a block; rows have whole blocks.
+    /// Elements of a block. A row consists of whole blocks.
     pub block: usize,
     /// Bytes of a block.
     pub bytes: usize,
-    /// The text of its graph, if there is one.
+    /// The text of its graph, if it can be decoded.
     text: Option<&'static str>,
     graph: OnceLock<Graph>,
 }
@@ -30,14 +31,14 @@ pub struct Field {
     pub name: String,
     /// Its element type.
     pub dtype: DType,
-    /// The extents of its elements in a block; none where there is one element.
+    /// The extents of the field in a block. A single element has none.
     pub dims: Vec<usize>,
-    /// The first of its bytes in a block.
+    /// The offset of the field in a block, in bytes.
     pub at: usize,
 }
 
 impl Field {
-    /// Returns the bytes that it takes in a block.
+    /// Returns the number of bytes that the field takes in a block.
     pub fn bytes(&self) -> usize {
         self.dims.iter().product::<usize>() * self.dtype.size()
     }
@@ -48,26 +49,27 @@ impl Format {
         Format { id, name, block, bytes, text, graph: OnceLock::new() }
     }
 
-    /// Says whether it can be decoded.
+    /// Returns whether the format can be decoded.
     pub fn is_decoded(&self) -> bool {
         self.text.is_some()
     }
 
-    /// Returns the graph that decodes `R` rows of `B` blocks, if there is one.
+    /// Returns the graph that decodes `R` rows of `B` blocks, or `None` if the format cannot be decoded.
     pub fn graph(&self) -> Option<&Graph> {
         let text = self.text?;
         let parsed = || text::parse(&Source::new(format!("{}.graph", self.name), text));
         Some(self.graph.get_or_init(|| parsed().unwrap_or_else(|e| panic!("an embedded file is wrong: {e}"))))
     }
 
-    /// Returns the graph that decodes a matrix, with its inputs in the order of [`Format::fields`]; `None` if there is none.
+    /// Returns the graph that decodes a matrix, with its inputs in the order of [`Format::fields`]. `None` if the
+    /// format cannot be decoded.
     pub fn of_matrix(&self, [rows, columns]: [usize; 2]) -> Option<Graph> {
         let dims = [("R", rows), ("B", columns / self.block)];
         let dims = dims.map(|(name, extent)| (name.to_string(), Dim::from(extent))).into();
-        Some(self.graph()?.bind_dims(&dims).expect("any numbers of rows and blocks can be decoded"))
+        Some(self.graph()?.bind_dims(&dims).expect("a format decodes any number of rows and blocks"))
     }
 
-    /// Returns the fields of a block; none if it cannot be decoded.
+    /// Returns the fields of a block. The list is empty if the format cannot be decoded.
     pub fn fields(&self) -> Vec<Field> {
         let mut at = 0;
         let inputs = self.graph().into_iter().flat_map(|graph| graph.named("input").map(move |input| (graph, input)));
@@ -118,7 +120,7 @@ pub static FORMATS: [Format; 32] = [
     Format::new(39, "MXFP4", [32, 17], Some(include_str!("formats/mxfp4.graph"))),
 ];
 
-/// Returns the format of a number.
+/// Returns the format with this number.
 pub(super) fn named(id: u32) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.id == id)
 }

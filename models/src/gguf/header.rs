@@ -1,4 +1,5 @@
-//! The header of a GGUF file: metadata, then the list of tensors. Every length is checked against the file before anything is made of it.
+//! The header of a GGUF file: metadata and the list of tensors. Every length is compared with the size of the file
+//! before it is used.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +17,7 @@ use super::{
 const DAMAGED: &str = "the file is damaged or was not downloaded whole: get it again";
 const OTHER: &str = "convert the model to GGUF of version 3, little-endian";
 
-/// A contradiction in a file.
+/// A defect of a file.
 pub(super) struct Problem {
     pub at: usize,
     pub problem: String,
@@ -29,14 +30,14 @@ pub(super) struct Header {
     pub tensors: Vec<Stored>,
 }
 
-/// A tensor as the header lists it.
+/// An entry in the list of tensors.
 pub(super) struct Stored {
     pub name: String,
-    /// The slowest axis first.
+    /// The extents, the slowest axis first.
     pub dims: Vec<usize>,
     /// The number of its format.
     pub format: u32,
-    /// Its bytes; empty for formats whose blocks are unknown.
+    /// The place of its bytes. It is empty for formats with unknown blocks.
     pub range: Range<usize>,
 }
 
@@ -67,7 +68,10 @@ pub(super) fn read(map: &Arc<Mmap>) -> Read<Header> {
         }
         listed.push(entry);
     }
-    let data = cursor.at.checked_next_multiple_of(alignment).ok_or_else(|| cursor.problem("the data has no place"))?;
+    let data = cursor
+        .at
+        .checked_next_multiple_of(alignment)
+        .ok_or_else(|| cursor.problem("the place of the data exceeds the address space"))?;
     let tensors = listed.into_iter().map(|entry| entry.placed(map, data, alignment)).collect::<Read<_>>()?;
     Ok(Header { metadata, tensors })
 }
@@ -95,7 +99,7 @@ impl<'a> Cursor<'a> {
         let end = self.at.checked_add(bytes).filter(|end| *end <= self.map.len());
         let end = end.ok_or_else(|| {
             let left = self.map.len() - self.at;
-            self.problem(format!("{what} takes {bytes} bytes, {left} are left"))
+            self.problem(format!("cannot read {what} because it takes {bytes} bytes and {left} are left"))
         })?;
         let taken = &self.map[self.at..end];
         self.at = end;
@@ -103,14 +107,14 @@ impl<'a> Cursor<'a> {
     }
 
     fn u32(&mut self, what: &str) -> Read<u32> {
-        Ok(u32::from_le_bytes(self.take(4, what)?.try_into().expect("four bytes were taken")))
+        Ok(u32::from_le_bytes(self.take(4, what)?.try_into().expect("the slice has four bytes")))
     }
 
     fn u64(&mut self, what: &str) -> Read<u64> {
-        Ok(u64::from_le_bytes(self.take(8, what)?.try_into().expect("eight bytes were taken")))
+        Ok(u64::from_le_bytes(self.take(8, what)?.try_into().expect("the slice has eight bytes")))
     }
 
-    /// A length; one that no memory could have is one that the file does not have.
+    /// Reads a length. One that exceeds the address space also exceeds the file.
     fn length(&mut self, what: &str) -> Read<usize> {
         let length = self.u64(what)?;
         usize::try_from(length).map_err(|_| self.problem(format!("{what} is {length}")))
@@ -124,7 +128,7 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(bytes).map_err(invalid)
     }
 
-    /// Reads up to the counts of tensors and of values.
+    /// Reads the header up to the counts of tensors and of values.
     fn start(&mut self) -> Read<[u64; 2]> {
         let magic = self.take(4, "the magic number")?;
         if magic != b"GGUF" {
@@ -135,7 +139,7 @@ impl<'a> Cursor<'a> {
         if !matches!(version, 2 | 3) {
             let problem = match version.swap_bytes() {
                 2 | 3 => "the file is big-endian".into(),
-                _ => format!("the version is {version}, versions 2 and 3 are known"),
+                _ => format!("the version is {version}; versions 2 and 3 are supported"),
             };
             return Err(Problem { at: 4, problem, remedy: OTHER });
         }
@@ -145,7 +149,7 @@ impl<'a> Cursor<'a> {
     fn kind(&mut self, key: &str) -> Read<Kind> {
         let number = self.u32("the kind of a value")?;
         Kind::numbered(number)
-            .ok_or_else(|| self.problem(format!("the value of `{key}` is of the unknown kind {number}")))
+            .ok_or_else(|| self.problem(format!("the value of `{key}` has the unknown kind {number}")))
     }
 
     fn value(&mut self, key: &str) -> Read<Value> {
@@ -158,7 +162,7 @@ impl<'a> Cursor<'a> {
 
     fn scalar(&mut self, kind: Kind, key: &str) -> Read<Value> {
         let bytes = self.take(kind.bytes().unwrap_or_default(), key)?;
-        kind.scalar(bytes).ok_or_else(|| self.problem(format!("the truth value of `{key}` is neither 0 nor 1")))
+        kind.scalar(bytes).ok_or_else(|| self.problem(format!("the Boolean `{key}` is neither 0 nor 1")))
     }
 
     fn array(&mut self, key: &str) -> Read<Value> {
@@ -190,14 +194,14 @@ impl<'a> Cursor<'a> {
     }
 
     fn alignment(&self, metadata: &BTreeMap<String, Value>) -> Read<usize> {
-        /// The default of the format.
+        /// The default alignment of the format.
         const USUAL: usize = 32;
         match metadata.get("general.alignment") {
             None => Ok(USUAL),
             Some(value) => value
                 .size()
                 .filter(|n| n.is_power_of_two())
-                .ok_or_else(|| self.problem(format!("`general.alignment` is {value}, no power of two"))),
+                .ok_or_else(|| self.problem(format!("`general.alignment` is {value}, not a power of two"))),
         }
     }
 
@@ -205,10 +209,10 @@ impl<'a> Cursor<'a> {
         let at = self.at;
         let name = self.text("the name of a tensor")?.to_string();
         let rank = self.u32("the rank of a tensor")?;
-        /// The most axes that a tensor of ggml has.
+        /// The largest number of axes in ggml.
         const MOST_AXES: u32 = 4;
         if rank > MOST_AXES {
-            return Err(self.problem(format!("the tensor `{name}` has {rank} axes, {MOST_AXES} at most are allowed")));
+            return Err(self.problem(format!("the tensor `{name}` has {rank} axes; at most {MOST_AXES} are allowed")));
         }
         let mut dims = (0..rank).map(|_| self.length("an extent of a tensor")).collect::<Read<Vec<_>>>()?;
         dims.reverse();
@@ -219,7 +223,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Entry {
-    /// Finds its bytes.
+    /// Computes the place of its bytes in the file.
     fn placed(self, map: &Mmap, data: usize, alignment: usize) -> Read<Stored> {
         let Entry { at, name, dims, format, offset } = self;
         let problem =
@@ -228,18 +232,21 @@ impl Entry {
             return Ok(Stored { name, dims, format, range: 0..0 });
         };
         let count = dims.iter().try_fold(1_usize, |all, n| all.checked_mul(*n));
-        let count = count.ok_or_else(|| problem(format!("has more elements than memory can: {dims:?}")))?;
+        let count = count.ok_or_else(|| problem(format!("has extents {dims:?}, which exceed the address space")))?;
         let row = dims.last().copied().unwrap_or(1);
         if !row.is_multiple_of(known.block) {
-            return Err(problem(format!("has rows of {row} elements, blocks of {} have {}", known.name, known.block)));
+            return Err(problem(format!(
+                "has rows of {row} elements, but blocks of {} have {}",
+                known.name, known.block
+            )));
         }
         let start = usize::try_from(offset).ok().filter(|offset| offset.is_multiple_of(alignment));
         let start = start.and_then(|offset| data.checked_add(offset));
-        let start = start.ok_or_else(|| problem(format!("begins at {offset}, no multiple of {alignment}")))?;
+        let start = start.ok_or_else(|| problem(format!("begins at {offset}, not a multiple of {alignment}")))?;
         let end = (count / known.block).checked_mul(known.bytes).and_then(|bytes| start.checked_add(bytes));
         let end = end.filter(|end| *end <= map.len());
         let end =
-            end.ok_or_else(|| problem(format!("begins at byte {start} and goes beyond the file's {}", map.len())))?;
+            end.ok_or_else(|| problem(format!("begins at byte {start} and ends after the file's {}", map.len())))?;
         Ok(Stored { name, dims, format, range: start..end })
     }
 }

@@ -1,4 +1,4 @@
-//! The values of metadata. Arrays stay in the file: a count in a damaged header allocates nothing.
+//! Metadata values. Arrays stay in the file, so a count in a damaged header does not allocate memory.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -21,7 +21,7 @@ pub enum Value {
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Characters of a text that are shown.
+        /// The number of characters of a text that errors quote.
         const SHOWN: usize = 40;
         match self {
             Value::Int(n) => n.fmt(f),
@@ -109,7 +109,7 @@ impl Kind {
         KINDS.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Returns the bytes of a value, where all values of the kind take the same.
+    /// Returns the size of a value in bytes, if all values of the kind have the same size.
     pub(super) fn bytes(self) -> Option<usize> {
         match self {
             Kind::Unsigned(bytes) | Kind::Signed(bytes) => Some(bytes),
@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value of a kind whose values all take the same bytes, from exactly these.
+    /// Reads a value of a kind with a fixed size from exactly that many bytes.
     pub(super) fn scalar(self, bytes: &[u8]) -> Option<Value> {
         let mut wide = [0; 8];
         wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-/// Values of one kind. They are read from the mapped file on demand.
+/// Values of one kind, which are read from the mapped file on demand.
 #[derive(Clone, Debug)]
 pub struct Array {
     pub(super) kind: Kind,
@@ -155,26 +155,26 @@ impl Array {
         self.count
     }
 
-    /// Says whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns the numbers; none for an array of texts.
+    /// Returns the numbers. An array of texts has none.
     pub fn numbers(&self) -> impl Iterator<Item = f64> {
         let size = self.kind.bytes().unwrap_or(usize::MAX);
         let bytes = self.kind.bytes().map_or(&[][..], |_| &self.map[self.range.clone()]);
         bytes.chunks_exact(size).filter_map(|bytes| self.kind.scalar(bytes)?.number())
     }
 
-    /// Returns the texts; none for an array of numbers.
+    /// Returns the texts. An array of numbers has none.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let mut rest = if self.kind == Kind::Text { &self.map[self.range.clone()] } else { &[] };
         std::iter::from_fn(move || {
             let (length, after) = rest.split_first_chunk::<8>()?;
             let (text, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
             rest = after;
-            // It was checked when the file was opened.
+            // UTF-8 was checked when the file was opened.
             std::str::from_utf8(text).ok()
         })
     }

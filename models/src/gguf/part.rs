@@ -1,4 +1,4 @@
-//! One GGUF file by itself, mapped into memory.
+//! A single GGUF file, mapped into memory.
 
 use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
 
@@ -25,7 +25,8 @@ impl Part {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(io(std::io::ErrorKind::IsADirectory.into()));
         }
-        // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be enforced; see the docs of `Gguf`.
+        // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see the
+        // documentation of `Gguf`.
         let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(io)?);
         let read = header::read(&map);
         let header = read.map_err(|Problem { at, problem, remedy }| GgufError::Format {

@@ -1,10 +1,10 @@
-//! Models that are split into several files, `NAME-00001-of-00003.gguf` and so on.
+//! Models that are split into several files: `NAME-00001-of-00003.gguf` and so on.
 
 use std::path::{Path, PathBuf};
 
 use super::{error::GgufError, metadata::Value, part::Part};
 
-/// Returns the part that was opened, with the contents of the other files of a split model. The metadata is that of the first file.
+/// Adds the tensors of the other files of a split model to the opened part. The metadata is that of the first file.
 pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     let size = |key: &str| opened.metadata.get(key).and_then(Value::size);
     let fault = |problem: String, remedy| GgufError::Split { path: path.into(), problem, remedy };
@@ -14,7 +14,7 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     }
     let paths = siblings(path, count).ok_or_else(|| {
         let problem = format!("it has {count} files, and its name does not end in -00001-of-{count:05}.gguf");
-        fault(problem, "give the files the names that they had")
+        fault(problem, "give the files their original names")
     })?;
     let mut all: Option<Part> = None;
     for (number, other) in paths.iter().enumerate() {
@@ -23,7 +23,7 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
         if place != Some(number) {
             let place = place.map_or("no number".into(), |place| format!("number {place}, from 0 on"));
             let problem = format!("{} says that it is {place}", other.display());
-            return Err(fault(problem, "give the files the names that they had"));
+            return Err(fault(problem, "give the files their original names"));
         }
         match &mut all {
             None => all = Some(part),
@@ -40,16 +40,16 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     let all = all.expect("there is more than one file");
     match expected {
         Some(expected) if expected != all.tensors.len() => {
-            let problem = format!("its files have {} tensors, {expected} were announced", all.tensors.len());
+            let problem = format!("its files have {} tensors, but its metadata states {expected}", all.tensors.len());
             Err(fault(problem, "get the files again"))
         }
         _ => Ok(all),
     }
 }
 
-/// Returns the names of all files of a split model, from that of one of them.
+/// Returns the names of all files of a split model, given one of them.
 fn siblings(path: &Path, count: usize) -> Option<Vec<PathBuf>> {
-    /// Five digits.
+    /// The file names have five digits.
     const MOST: usize = 99_999;
     let name = path.file_name()?.to_str()?;
     let stem = name.strip_suffix(&format!("-of-{count:05}.gguf")).filter(|_| count <= MOST)?;

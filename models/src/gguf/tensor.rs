@@ -11,27 +11,29 @@ use crate::weights::Mapped;
 /// A tensor of a file.
 #[derive(Clone, Debug)]
 pub struct TensorInfo {
-    /// How its elements are stored.
+    /// The format of its elements.
     pub format: &'static Format,
-    /// Its extents, the slowest axis first. (In the file, the fastest one comes first.)
+    /// Its extents, the slowest axis first. The file lists the fastest one first.
     pub dims: Vec<usize>,
     pub(super) map: Arc<Mmap>,
     pub(super) range: Range<usize>,
 }
 
 impl TensorInfo {
-    /// Returns the elements as `f32`, to the bits that ggml decodes them to. Programs decode weights themselves, from their fields.
+    /// Returns the elements as `f32`, with the same bits as in ggml. Programs do not use this; they decode the fields.
     pub fn decode(&self) -> Tensor {
         let [rows, columns] = self.matrix();
-        let graph = self.format.of_matrix([rows, columns]).expect("files with other formats are not opened");
+        let graph =
+            self.format.of_matrix([rows, columns]).expect("unsupported formats were refused when the file was opened");
         let fields = self.format.fields();
         let given = |name: &str| fields.iter().find(|field| field.name == name).map(|field| self.field(field));
-        let decoded = interp::interpret_rounded(&graph, &given).expect("any bytes can be decoded");
+        let decoded = interp::interpret_rounded(&graph, &given).expect("a format decodes any bytes");
         let bytes = decoded.iter().flat_map(|value| value.to_tensor().bytes().to_vec()).collect::<Vec<u8>>();
-        Tensor::new(DType::F32, &self.dims, bytes).expect("an element for each code")
+        Tensor::new(DType::F32, &self.dims, bytes).expect("decoding returns one element for each code")
     }
 
-    /// Returns a field of all blocks, `[R B ..]`. Where a block has no other fields, the bytes are those of the file.
+    /// Returns a field of all blocks, `[R B ..]`. If a block has no other field, the tensor shares the bytes of the
+    /// file.
     pub fn field(&self, field: &Field) -> Tensor {
         let [rows, columns] = self.matrix();
         let dims = [&[rows, columns / self.format.block], &field.dims[..]].concat();

@@ -1,4 +1,4 @@
-//! Image files: PNG or JPEG, decoded and brought to what a model takes.
+//! Reads PNG and JPEG files and converts them to model inputs.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use super::{Prepared, Preprocessing};
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The error.
     pub problem: String,
 }
 
-/// Reads a PNG or JPEG file; transparency is dropped.
+/// Reads a PNG or JPEG file. Transparency is dropped.
 ///
 /// # Errors
-/// When it cannot be read, or is no such file, or a damaged one.
+/// If the file cannot be read, is damaged, or has another format.
 pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
     let wrong = |problem: String| ImageError { path: path.into(), problem };
     let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format);
@@ -33,12 +33,12 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
 }
 
 impl Preprocessing {
-    /// The image at the size of a model's input, with `sides` rows and columns. Resizing is bilinear, with the filter widened where it
-    /// shrinks (antialiased), and rounds to whole colours, as Pillow and torchvision do.
+    /// Resizes the image to a model's input with `sides` rows and columns. Resizing is bilinear and antialiased, and
+    /// rounds to integer colours, as Pillow and torchvision do.
     pub fn apply(&self, image: &RgbImage, sides: [usize; 2]) -> Prepared {
         let original = [image.height() as usize, image.width() as usize];
         let resized = if self.keeps_ratio { fitted(original, sides) } else { sides };
-        // One axis after the other, because the reference rounds after each.
+        // The axes are resized one after the other, because the reference rounds after each.
         let (rows, columns) = (resized[0] as u32, resized[1] as u32);
         let narrow = imageops::resize(image, columns, image.height(), imageops::FilterType::Triangle);
         let small = imageops::resize(&narrow, columns, rows, imageops::FilterType::Triangle);
@@ -49,12 +49,13 @@ impl Preprocessing {
                 pixels[at] = ((f64::from(colour) - self.mean[channel]) / self.deviation[channel]) as f32;
             }
         }
-        let pixels = Tensor::from_f32(&[1, 3, sides[0], sides[1]], &pixels).expect("as many as the extents ask for");
+        let pixels =
+            Tensor::from_f32(&[1, 3, sides[0], sides[1]], &pixels).expect("there is one number for each element");
         Prepared { pixels, original, resized }
     }
 }
 
-/// The largest size with the same ratio of the sides; at least one pixel each way.
+/// Returns the largest size with the same aspect ratio, at least one pixel in each direction.
 fn fitted(original: [usize; 2], sides: [usize; 2]) -> [usize; 2] {
     let scale = (0..2).map(|n| sides[n] as f64 / original[n] as f64).fold(f64::INFINITY, f64::min);
     [0, 1].map(|n| ((original[n] as f64 * scale + 0.5) as usize).clamp(1, sides[n]))

@@ -1,4 +1,4 @@
-//! Weights of SAM as they are published: by Meta, by Hugging Face, and as training code saves them.
+//! Published weights of SAM: by Meta, by Hugging Face, and as training code saves them.
 
 use std::path::Path;
 
@@ -7,15 +7,16 @@ use eutectic_ir::{DType, Tensor};
 use super::SamConfig;
 use crate::weights::{Weights, WeightsError};
 
-/// Tensors that programs for embeddings do not need: the preprocessing is fixed, the rest belongs to prompts and masks.
+/// Tensors that programs for embeddings do not need. The preprocessing is fixed, and the rest belongs to prompts and
+/// masks.
 pub const IGNORED_FOR_EMBEDDINGS: &[&str] =
     &["pixel_mean", "pixel_std", "prompt_encoder.*", "mask_decoder.*", "shared_image_embedding.*"];
 
-/// Tensors that programs for masks do not need: an image has an earlier mask, or it has none.
+/// Tensors that programs for masks do not need. Whether there is an earlier mask is fixed in each program.
 pub const IGNORED_FOR_MASKS: &[&str] =
     &["pixel_mean", "pixel_std", "prompt_encoder.mask_embed.*", "prompt_encoder.no_mask_embed.*"];
 
-/// What Meta's release calls the parts of transformers' model. The first pair that fits is taken of each group.
+/// Maps the names of Meta's release to those of transformers. The first matching pair of each group is applied.
 const SPELLINGS: &[&[(&str, &str)]] = &[
     &[
         ("image_encoder.", "vision_encoder."),
@@ -41,25 +42,26 @@ const SPELLINGS: &[&[(&str, &str)]] = &[
     ],
 ];
 
-/// The matrix that coordinates are multiplied with, which image and prompts share.
+/// The matrix that multiplies coordinates, of the image and of prompts.
 const POSITIONS: &str = "shared_image_embedding.positional_embedding";
 
-/// How transformers also names it.
+/// Another name of transformers for it.
 const POSITIONS_TOO: &str = "prompt_encoder.shared_embedding.positional_embedding";
 
-/// Under which keys training code puts a model beside other things.
+/// The keys under which training code stores the model.
 const WRAPPERS: &[&str] = &["model", "state_dict"];
 
-/// Opens weights in any of the published forms. They are named as in transformers' `SamModel`, tables of relative positions
-/// have the length that the configuration asks for, and the configuration learns which optional tensors there are.
+/// Opens weights in any of the published forms. They get the names of transformers' `SamModel`. Tables of relative
+/// positions are resampled to the length that the configuration needs. Optional tensors in the file are recorded in the
+/// configuration.
 ///
 /// # Errors
-/// When the file cannot be read. Whether its tensors fit is for [`Weights::bind`] to say.
+/// If the file cannot be read. [`Weights::bind`] checks whether its tensors fit.
 pub fn open_weights(path: impl AsRef<Path>, config: &mut SamConfig) -> Result<Weights, WeightsError> {
     let weights = Weights::open(path)?;
     let wrapper =
         WRAPPERS.iter().map(|w| format!("{w}.")).find(|w| weights.names().any(|(name, _)| name.starts_with(w)));
-    // Both count layers of heads, and mean others by the same name.
+    // Both forms number the layers of heads, but differently.
     let transformers = weights.names().any(|(name, _)| name.contains("iou_prediction_head.proj_in."));
     let score_layers = (!transformers).then_some(config.decoder.score_layers);
     let mut weights = weights.renamed(|name| {
@@ -78,9 +80,10 @@ pub fn open_weights(path: impl AsRef<Path>, config: &mut SamConfig) -> Result<We
     Ok(weights)
 }
 
-/// transformers' name for a tensor. `score_layers`: how many layers the head that predicts scores has, where names count through them.
+/// Returns transformers' name for a tensor. `score_layers` is the number of layers of the head that predicts scores, if
+/// names depend on it.
 fn spelled(name: &str, score_layers: Option<usize>) -> String {
-    // An image encoder that was saved for itself.
+    // The file may contain the image encoder only.
     let bare = ["pos_embed", "patch_embed.", "blocks.", "layers.", "neck."].iter().any(|part| name.starts_with(part));
     let mut name = if bare { format!("vision_encoder.{name}") } else { name.to_string() };
     if name == POSITIONS_TOO {
@@ -102,7 +105,8 @@ fn spelled(name: &str, score_layers: Option<usize>) -> String {
     layers.and_then(|layers| in_and_out(&name, layers)).unwrap_or(name)
 }
 
-/// A layer of a head that Meta's release counts through: the first and the last have names of their own in transformers.
+/// Returns the name of a head's layer, which Meta's release numbers consecutively. In transformers, the first and the
+/// last layer have names instead of numbers.
 fn in_and_out(name: &str, layers: usize) -> Option<String> {
     let (head, rest) = name.split_once(".layers.")?;
     let (number, rest) = rest.split_once('.')?;
@@ -113,8 +117,8 @@ fn in_and_out(name: &str, layers: usize) -> Option<String> {
     })
 }
 
-/// A table [n d] with that many rows: each is between two of the given ones, linearly, with half a row beyond the middles of
-/// the outer ones; what torch's `interpolate` does. None for what is no table.
+/// Resamples a table [n d] to `rows` rows as torch's linear `interpolate` does: the outer rows extend by half a row.
+/// `None` if it is not a table.
 fn resampled(table: &Tensor, rows: usize) -> Option<Tensor> {
     let &[from, width] = table.dims() else { return None };
     if from == rows || from == 0 || !table.dtype().is_float() {

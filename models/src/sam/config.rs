@@ -1,4 +1,4 @@
-//! The configuration of a SAM model: presets, and `config.json` as the transformers library writes it.
+//! The configuration of a SAM model: presets, and `config.json` of the transformers library.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use crate::{
     nn::Activation,
 };
 
-/// What determines a SAM model, weights apart (Kirillov et al. 2023, arXiv:2304.02643).
+/// The parameters of a SAM model, without weights (Kirillov et al. 2023, arXiv:2304.02643).
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamConfig {
     /// The image encoder.
     pub vision: VisionConfig,
-    /// Channels of what an earlier mask becomes before it is embedded.
+    /// Channels of an earlier mask before its embedding.
     pub mask_channels: usize,
-    /// The activation of that.
+    /// The activation in that embedding.
     pub mask_activation: Activation,
     /// The mask decoder.
     pub decoder: DecoderConfig,
@@ -39,21 +39,21 @@ pub struct VisionConfig {
     pub heads: usize,
     /// Width between the two linear layers of a block.
     pub mlp: usize,
-    /// The function between these.
+    /// The activation between them.
     pub activation: Activation,
     /// Channels of the embedding.
     pub out_channels: usize,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// Whether the first convolution of the neck has one: no published checkpoint does.
+    /// Whether the first convolution of the neck has a bias. It has none in published checkpoints.
     pub neck_bias: bool,
     /// Whether tokens get an embedding of their position.
     pub absolute_positions: bool,
     /// Whether scores get the relative positions of query and key.
     pub relative_positions: bool,
-    /// Rows and columns of the windows in which a block attends.
+    /// Rows and columns of the windows of attention.
     pub window: usize,
-    /// The blocks that attend to the whole image instead.
+    /// The blocks with attention to the whole image.
     pub global: Vec<usize>,
     /// Epsilon of the blocks' layer norms.
     pub eps: f64,
@@ -68,11 +68,11 @@ pub struct DecoderConfig {
     pub heads: usize,
     /// Width between the two linear layers of a block.
     pub mlp: usize,
-    /// The function between these.
+    /// The activation between them.
     pub activation: Activation,
-    /// By what the width is divided within attention between tokens and image.
+    /// The factor by which attention between tokens and image reduces the width.
     pub downsample: usize,
-    /// Masks for a prompt that may mean several things; there is one more, for one that does not.
+    /// The number of masks for an ambiguous prompt. One more mask is for unambiguous prompts.
     pub masks: usize,
     /// Layers of the head that predicts scores, at least two.
     pub score_layers: usize,
@@ -94,10 +94,10 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// All of them.
+    /// All presets.
     pub const ALL: [Preset; 3] = [Preset::VitB, Preset::VitL, Preset::VitH];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Preset::VitB => "vit-b",
@@ -106,12 +106,12 @@ impl Preset {
         }
     }
 
-    /// The preset of that name.
+    /// Returns the preset of that name.
     pub fn named(name: &str) -> Option<Preset> {
         Preset::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// Its configuration.
+    /// Returns its configuration.
     pub fn config(self) -> SamConfig {
         let (width, layers, heads, global) = match self {
             Preset::VitB => (768, 12, 12, vec![2, 5, 8, 11]),
@@ -152,23 +152,23 @@ impl Preset {
 }
 
 impl SamConfig {
-    /// Reads `config.json`: of a whole model, or of its image encoder alone. Fields that are not needed are ignored; those
-    /// that are missing are as in transformers' `SamConfig`.
+    /// Reads `config.json` of a whole model or of its image encoder. Fields that are not needed are ignored. Missing
+    /// ones have the defaults of transformers' `SamConfig`.
     ///
     /// # Errors
-    /// When it cannot be read, is no JSON, or fields are wrong (all of these at once).
+    /// If the file cannot be read or is not JSON, and if fields are wrong. The error lists all of them.
     pub fn open(path: impl AsRef<Path>) -> Result<SamConfig, ConfigError> {
         read(path.as_ref(), "a SAM model", SamConfig::from_fields)
     }
 
-    /// The configuration from the fields of a JSON object.
+    /// Returns the configuration from the fields of a JSON object.
     ///
     /// # Errors
     /// A line for each field that is wrong.
     pub fn from_fields(fields: &Map<String, Value>) -> Result<SamConfig, Vec<String>> {
         let mut r = Fields::new(fields);
         let base = Preset::VitB.config();
-        // A file of the image encoder alone has its fields at the top.
+        // A file of the image encoder alone has its fields at the top level.
         let whole = r.has("vision_config");
         let kinds = if whole { ["sam"].as_slice() } else { &["sam_vision_model"] };
         r.optional("model_type", &format!("{:?}", kinds[0]), (), |v| {
@@ -199,7 +199,7 @@ impl SamConfig {
     }
 }
 
-/// A size that must be the same as another one.
+/// Reads a size that must equal another one.
 fn equal(r: &mut Fields<'_>, name: &str, default: usize, other: Option<usize>, is: &str) {
     if let (Some(size), Some(other)) = (r.size_or(name, 1 << 20, other.unwrap_or(default)), other)
         && size != other
@@ -270,7 +270,7 @@ fn decoder(r: &mut Fields<'_>, base: &DecoderConfig, width: Option<usize>) -> Op
     if score_layers == Some(1) {
         r.problem("iou_head_depth", "2 or more", &1);
     }
-    // A file of the image encoder alone says nothing of these: its decoder is never built.
+    // A file of the image encoder alone lacks these. Its decoder is never built.
     if let (Some(width), Some(heads), Some(rate), true) = (width, heads, downsample, r.has("hidden_size"))
         && (!width.is_multiple_of(heads * rate) || !width.is_multiple_of(8))
     {

@@ -1,4 +1,4 @@
-//! The mask decoder: tokens of the prompt and tokens of the image attend to each other, and become masks and scores.
+//! The mask decoder. Tokens of the prompt and tokens of the image attend to each other, and become masks and scores.
 
 use eutectic_ir::NodeId;
 
@@ -8,22 +8,22 @@ use crate::{
     nn::{Activation, Built, transpose},
 };
 
-/// Epsilon of the last norm of the transformer: torch's default.
+/// The epsilon of the transformer's last norm: torch's default.
 const LAST_EPS: f64 = 1e-5;
 
-/// The embeddings that masks are made of.
+/// The embeddings that become masks.
 pub(super) struct Prompted {
-    /// Of points, [B P N C].
+    /// The points, [B P N C].
     pub points: NodeId,
-    /// Of the image with what is known of the mask, [B·P h·w C].
+    /// The image combined with the mask's embedding, [B·P h·w C].
     pub image: NodeId,
-    /// Of the places in the image, [h·w C].
+    /// The positions in the image, [h·w C].
     pub places: NodeId,
     /// B, P, N.
     pub dims: [usize; 3],
 }
 
-/// Masks [B P 1+M 4h 4w], as logits, and their scores [B P 1+M].
+/// Computes masks [B P 1+M 4h 4w], as logits, and their scores [B P 1+M].
 pub(super) fn decoder(
     m: &mut ModuleBuilder<'_>,
     config: &SamConfig,
@@ -53,7 +53,7 @@ pub(super) fn decoder(
     let upscaled = m.activation(upscaled, Activation::GeluErf)?;
     let pixels = reshaped(m.g, upscaled, &[all, width / 8, 16 * rows * columns])?;
 
-    // Each kind of mask is a product of the upscaled image with what a network of its own makes of its token.
+    // Each mask is the product of the upscaled image with the output of a network on the token of the mask.
     let mut weights = Vec::new();
     for kind in 0..masks {
         let token = slice(m.g, tokens, 1, 1 + kind, 1)?;
@@ -69,7 +69,7 @@ pub(super) fn decoder(
     Ok([logits, reshaped(m.g, scores, &[batch, prompts, masks])?])
 }
 
-/// Linear layers with a relu between each two.
+/// Applies linear layers with a ReLU between them.
 fn head(m: &mut ModuleBuilder<'_>, x: NodeId, [from, inner, to]: [usize; 3], layers: usize) -> Built {
     let mut x = m.linear("proj_in", x, [from, inner], true)?;
     x = m.activation(x, Activation::Relu)?;
@@ -82,17 +82,17 @@ fn head(m: &mut ModuleBuilder<'_>, x: NodeId, [from, inner, to]: [usize; 3], lay
 
 #[derive(Clone, Copy)]
 struct Sizes {
-    /// Prompts of all images.
+    /// The number of prompts of all images.
     all: usize,
-    /// Tokens of each.
+    /// The number of tokens of each prompt.
     tokens: usize,
-    /// Tokens of an image.
+    /// The number of tokens of an image.
     image: usize,
     width: usize,
 }
 
-/// Both sides after the two-way blocks, [all tokens C] and [all image C]. What tokens and places were at first is added to queries and keys
-/// throughout, so that they stay what they are.
+/// Returns the tokens [all tokens C] and the image [all image C] after the two-way blocks. In each block, the initial
+/// tokens and positions are added to queries and keys.
 fn transformer(
     m: &mut ModuleBuilder<'_>,
     c: &DecoderConfig,
@@ -108,7 +108,7 @@ fn transformer(
         [tokens, image] = m.within(&format!("layers.{layer}"), |m| {
             let own = AttentionLayer { inner: width, ..to_image };
             let attended = if layer == 0 {
-                // Here the tokens are still what would be added.
+                // In the first block, the tokens are equal to the initial ones, which are not added again.
                 own.of(m, "self_attn", [tokens, tokens, tokens], [sizes.tokens; 2])?
             } else {
                 let query = m.add(tokens, first)?;
@@ -145,7 +145,7 @@ fn transformer(
     Ok([m.layernorm("layer_norm_final_attn", tokens, width, LAST_EPS)?, image])
 }
 
-/// Attention of some width.
+/// Attention with an inner width.
 #[derive(Clone, Copy)]
 struct AttentionLayer {
     inner: usize,
@@ -154,7 +154,7 @@ struct AttentionLayer {
 }
 
 impl AttentionLayer {
-    /// Of queries, keys and values [all S C]; `lengths` are the numbers of queries and of keys.
+    /// Adds attention of queries, keys and values [all S C]. `lengths` are the numbers of queries and of keys.
     fn of(self, m: &mut ModuleBuilder<'_>, part: &str, [q, k, v]: [NodeId; 3], lengths: [usize; 2]) -> Built {
         let AttentionLayer { inner, heads, sizes: Sizes { all, width, .. } } = self;
         let ([queries, keys], depth) = (lengths, inner / heads);

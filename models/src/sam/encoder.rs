@@ -1,4 +1,4 @@
-//! The image encoder: patches, blocks that attend in windows or to the whole image, and the neck.
+//! The image encoder: patches, blocks with attention to windows or to the whole image, and the neck.
 
 use eutectic_ir::{GraphError, NodeId};
 
@@ -9,10 +9,10 @@ use crate::{
     windows::{TokenGrid, in_windows},
 };
 
-/// Epsilon of the norms after convolutions, whatever the configuration says.
+/// The epsilon of the norms after convolutions, which does not depend on the configuration.
 pub(super) const CHANNEL_EPS: f64 = 1e-6;
 
-/// pixels [B C H W] → embedding [B out h w], in a module of its own.
+/// Encodes pixels [B C H W] to an embedding [B out h w], in a submodule.
 pub(super) fn encoder(m: &mut ModuleBuilder<'_>, config: &VisionConfig, batch: usize, pixels: NodeId) -> Built {
     let [rows, columns] = config.grid();
     let mut x = m.within("patch_embed", |m| {
@@ -33,12 +33,12 @@ pub(super) fn encoder(m: &mut ModuleBuilder<'_>, config: &VisionConfig, batch: u
 }
 
 impl VisionConfig {
-    /// Rows and columns of the tokens.
+    /// Returns rows and columns of the tokens.
     pub fn grid(&self) -> [usize; 2] {
         self.image.map(|side| side / self.patch)
     }
 
-    /// The size of a block's windows; none where it attends to the whole image.
+    /// Returns the size of a block's windows, or `None` if it attends to the whole image.
     pub fn window_of(&self, layer: usize) -> Option<usize> {
         (!self.global.contains(&layer)).then_some(self.window)
     }
@@ -77,11 +77,11 @@ fn attention(m: &mut ModuleBuilder<'_>, config: &VisionConfig, grid: TokenGrid, 
     m.linear("proj", joined, [width, width], true)
 }
 
-/// q · Rh[yq − yk] + q · Rw[xq − xk] for each query and key, [batch heads queries keys]; q is not scaled.
+/// Computes q · Rh[yq − yk] + q · Rw[xq − xk] for each query and key: [batch heads queries keys]. q is not scaled.
 fn relative_positions(m: &mut ModuleBuilder<'_>, heads: usize, depth: usize, grid: TokenGrid, q: NodeId) -> Built {
     let TokenGrid { batch, rows, columns } = grid;
     let image = reshaped(m.g, q, &[batch, heads, rows, columns, depth])?;
-    // A product for each row, with all queries in it; and one for each column.
+    // One product for each row, with all its queries, and one for each column.
     let down = {
         let table = toeplitz(m, "rel_pos_h", rows, depth)?;
         let by_row = transpose(m.g, image, &[2, 0, 1, 3, 4])?;
@@ -104,8 +104,8 @@ fn relative_positions(m: &mut ModuleBuilder<'_>, heads: usize, depth: usize, gri
     reshaped(m.g, bias, &[batch, heads, rows * columns, rows * columns])
 }
 
-/// A table [2n − 1, d], whose middle row is that of no distance, as [query d key]: row query − key + n − 1. Read backwards, what a query
-/// needs is a window; so it is a view, with no indices that are stored.
+/// Returns a table [2n − 1, d] as [query d key] with row query − key + n − 1. The middle row is for distance 0. In
+/// reversed order, the rows of a query are a window, so the result is a view without stored indices.
 fn toeplitz(m: &mut ModuleBuilder<'_>, name: &str, n: usize, depth: usize) -> Built {
     let table = m.param(name, &[2 * n - 1, depth])?;
     let reversed = reverse(m, table, -2, 2 * n - 1)?;
@@ -119,7 +119,7 @@ fn reverse(m: &mut ModuleBuilder<'_>, x: NodeId, axis: i64, extent: usize) -> Re
     m.g.apply("slice", &[x], &[("axis", axis.into()), ("at", last.into()), ("len", len.into()), ("step", (-1).into())])
 }
 
-/// Two convolutions, each with a norm over the channels.
+/// Adds two convolutions, each with a norm over the channels.
 fn neck(m: &mut ModuleBuilder<'_>, config: &VisionConfig, x: NodeId) -> Built {
     let out = config.out_channels;
     let x = channels_first(m.g, x)?;

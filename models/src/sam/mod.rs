@@ -1,4 +1,5 @@
-//! SAM, the Segment Anything Model (Kirillov et al. 2023, arXiv:2304.02643), as graphs: from pixels to an embedding, and on to masks.
+//! SAM, the Segment Anything Model (Kirillov et al. 2023, arXiv:2304.02643), as graphs from pixels to an embedding and
+//! to masks.
 
 mod checkpoint;
 mod config;
@@ -14,22 +15,22 @@ pub use prompt::Label;
 
 use crate::{module::ModuleBuilder, nn::Form};
 
-/// What masks are asked for.
+/// The prompts for masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prompts {
-    /// Prompts for each image, P.
+    /// The number of prompts for each image, P.
     pub number: usize,
-    /// Points of each prompt, N: the last is [`Label::None`] unless two are the corners of a box.
+    /// The number of points for each prompt, N. The last one is [`Label::None`] unless two are the corners of a box.
     pub points: usize,
-    /// Whether there is an earlier mask of each image.
+    /// Whether each image has an earlier mask.
     pub prior: bool,
 }
 
-/// The image encoder for a batch of images. Input: `pixels` `f32[B C H W]`, normalised and padded. Output: `embedding` `f32[B out h w]`.
-/// Parameters are named and shaped as in transformers' `SamVisionModel`.
+/// Returns the image encoder for a batch of images. Input: `pixels` `f32[B C H W]`, normalized and padded. Output:
+/// `embedding` `f32[B out h w]`. Parameters have the names and shapes of transformers' `SamVisionModel`.
 ///
 /// # Errors
-/// None for a configuration that was read by [`SamConfig::open`] or comes from a preset, and at least one image.
+/// If extents do not fit each other or `batch` is 0. A preset, or a configuration from [`SamConfig::open`], fits.
 pub fn encoder(config: &SamConfig, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam");
     let embedding = embedding(&mut ModuleBuilder { g: &mut graph, form }, config, batch)?;
@@ -37,13 +38,17 @@ pub fn encoder(config: &SamConfig, form: Form, batch: usize) -> Result<Graph, Gr
     Ok(graph)
 }
 
-/// The whole model for a batch of images. Inputs: `pixels` as for [`encoder`]; `points` `f32[B P N 2]`, x before y in pixels of the
-/// padded image; `labels` `i64[B P N]`, each a [`Label`]; and `prior` `f32[B 1 4h 4w]`, the logits of an earlier mask, if there is one. Outputs:
-/// `embedding`; `masks` `f32[B P 1+M 4h 4w]`, logits above 0 where the mask is, the first for prompts that mean one thing, the others
-/// for those that may mean several; and `scores` `f32[B P 1+M]`, the overlap with the right mask as it is predicted.
+/// Returns the whole model for a batch of images.
+///
+/// Inputs: `pixels` as for [`encoder`]; `points` `f32[B P N 2]`, x before y in pixels of the padded image; `labels`
+/// `i64[B P N]`, each a [`Label`]; and `prior` `f32[B 1 4h 4w]`, the logits of an earlier mask, if there is one.
+///
+/// Outputs: `embedding`; `masks` `f32[B P 1+M 4h 4w]`, logits that are positive inside of the mask; and `scores` `f32[B
+/// P 1+M]`, the predicted overlap with the correct mask. The first mask is for unambiguous prompts, the others for
+/// ambiguous ones.
 ///
 /// # Errors
-/// As for [`encoder`], and with at least one prompt of one point.
+/// See [`encoder`]. In addition, if there is no prompt, or no point in a prompt.
 pub fn segmenter(config: &SamConfig, form: Form, batch: usize, prompts: Prompts) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam");
     let m = &mut ModuleBuilder { g: &mut graph, form };

@@ -6,23 +6,24 @@ use super::{SamConfig, encoder::CHANNEL_EPS};
 use crate::module::{Conv, ModuleBuilder, channels_last, concat, expanded, reshaped};
 use crate::nn::Built;
 
-/// What a point means; the number is its label.
+/// The meaning of a point. The number is its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i64)]
 pub enum Label {
-    /// No point: fills up prompts with fewer points than others. A prompt without a box has one more of these than points.
+    /// No point. It pads shorter prompts. A prompt without a box has one such label more than points.
     None = -1,
-    /// The mask leaves it out.
+    /// The mask excludes it.
     Out = 0,
     /// The mask contains it.
     In = 1,
-    /// The corner of a box at the top left.
+    /// The top left corner of a box.
     First = 2,
-    /// The corner of a box at the bottom right.
+    /// The bottom right corner of a box.
     Second = 3,
 }
 
-/// sin and cos of random projections of coordinates in 0..1, [.. 2] → [.. C] (Tancik et al. 2020, arXiv:2006.10739).
+/// Returns sin and cos of random projections of coordinates in 0..1: [.. 2] → [.. C] (Tancik et al. 2020,
+/// arXiv:2006.10739).
 fn fourier(m: &mut ModuleBuilder<'_>, coordinates: NodeId, matrix: NodeId) -> Built {
     let (one, two) = (m.g.scalar(1.0, coordinates)?, m.g.scalar(2.0, coordinates)?);
     let doubled = m.g.apply("mul", &[coordinates, two], &[])?;
@@ -34,12 +35,12 @@ fn fourier(m: &mut ModuleBuilder<'_>, coordinates: NodeId, matrix: NodeId) -> Bu
     concat(m.g, &[sin, cos], -1)
 }
 
-/// The matrix that points and the places of the image share.
+/// Returns the matrix for positions of points and of the image.
 pub(super) fn matrix(m: &mut ModuleBuilder<'_>, config: &SamConfig) -> Built {
     m.within("shared_image_embedding", |m| m.param("positional_embedding", &[2, config.vision.out_channels / 2]))
 }
 
-/// The place of each token of the image, [h·w C]: a constant once weights are loaded.
+/// Returns the position of each token of the image, [h·w C]. It is a constant once weights are loaded.
 pub(super) fn places(m: &mut ModuleBuilder<'_>, config: &SamConfig, matrix: NodeId) -> Built {
     let grid = config.vision.grid();
     let shape = Attr::Shape(grid.iter().map(|n| Dim::from(*n)).collect());
@@ -56,7 +57,7 @@ pub(super) fn places(m: &mut ModuleBuilder<'_>, config: &SamConfig, matrix: Node
     fourier(m, coordinates, matrix)
 }
 
-/// Points [B P N 2], x before y in pixels of the padded image, and labels [B P N] → [B P N C].
+/// Embeds points [B P N 2], x before y in pixels of the padded image, with labels [B P N] → [B P N C].
 pub(super) fn points(
     m: &mut ModuleBuilder<'_>,
     config: &SamConfig,
@@ -77,7 +78,7 @@ pub(super) fn points(
     let kinds = ["not_a_point_embed", "point_embed.0", "point_embed.1", "point_embed.2", "point_embed.3"];
     let kinds: Vec<_> = kinds.into_iter().map(&mut embedding).collect::<Result<_, _>>()?;
     let table = concat(m.g, &kinds, 0)?;
-    // Labels begin with that of no point, −1.
+    // The smallest label is that of no point, −1.
     let one = m.g.scalar(1.0, labels)?;
     let kind = m.add(labels, one)?;
     let meaning = m.g.apply("gather", &[table, kind], &[("axis", 0.into())])?;
@@ -89,7 +90,8 @@ pub(super) fn points(
     m.add(place, meaning)
 }
 
-/// What is added to each token of the image: [1|B h·w|1 C], from an earlier mask [B 1 4h 4w] if there is one.
+/// Returns the embedding that is added to each token of the image: [1|B h·w|1 C]. It comes from an earlier mask [B 1 4h
+/// 4w], if there is one.
 pub(super) fn dense(m: &mut ModuleBuilder<'_>, config: &SamConfig, prior: Option<NodeId>) -> Built {
     let width = config.vision.out_channels;
     let Some(prior) = prior else {
@@ -112,13 +114,13 @@ pub(super) fn dense(m: &mut ModuleBuilder<'_>, config: &SamConfig, prior: Option
     })
 }
 
-/// An image [B C h w] as tokens [B h·w C].
+/// Converts an image [B C h w] to tokens [B h·w C].
 pub(super) fn tokens_of(m: &mut ModuleBuilder<'_>, x: NodeId, dims: [usize; 3]) -> Built {
     let last = channels_last(m.g, x)?;
     reshaped(m.g, last, &dims)
 }
 
-/// [B S C] for each of P prompts: [B·P S C].
+/// Repeats [B S C] for each of P prompts: [B·P S C].
 pub(super) fn for_each_prompt(
     m: &mut ModuleBuilder<'_>,
     x: NodeId,

@@ -1,4 +1,4 @@
-//! Weights of SAM 3's vision encoder as they are published: in the original release's names, and in those of Hugging Face.
+//! Published weights of SAM 3's vision encoder, with the names of the original release or of Hugging Face.
 
 use std::path::Path;
 
@@ -7,16 +7,17 @@ use eutectic_ir::Tensor;
 use super::Sam3Config;
 use crate::weights::{Weights, WeightsError};
 
-/// Tensors of the trunk that a file may have besides: angles, which are computed.
+/// Tensors that a file may have and the trunk does not need: angles, which are computed.
 pub const IGNORED: &[&str] = &["*.freqs_cis"];
 
-/// Tensors that a program for the neck alone does not need.
+/// Tensors that the neck does not need.
 pub const IGNORED_FOR_NECK: &[&str] = &["backbone.*", "*.freqs_cis"];
 
-/// Under which keys training code puts a model beside other things.
+/// The keys under which training code stores the model.
 const WRAPPERS: &[&str] = &["model.", "state_dict.", "sam3_model."];
 
-/// Where whole models keep the vision encoder: in transformers' names, then in those of the release. The first that has a tensor counts.
+/// The prefixes of the vision encoder in files of whole models: those of transformers, then those of the release. The
+/// first prefix with a tensor is used.
 const PREFIXES: &[&str] = &[
     "detector_model.vision_encoder.",
     "vision_encoder.",
@@ -25,7 +26,7 @@ const PREFIXES: &[&str] = &[
     "vision_backbone.",
 ];
 
-/// What the release calls the parts of transformers' model. All that fit are replaced, one after the other.
+/// Maps the names of the release to those of transformers. All matching pairs are applied in order.
 const SPELLINGS: &[(&str, &str)] = &[
     ("trunk.pos_embed", "backbone.embeddings.position_embeddings"),
     ("trunk.patch_embed.proj.", "backbone.embeddings.patch_embeddings.projection."),
@@ -44,11 +45,11 @@ const SPELLINGS: &[(&str, &str)] = &[
     (".dconv_2x2_1.", ".scale_layers.2."),
 ];
 
-/// Opens weights in any of the published forms. They are named as in transformers' `Sam3VisionModel`; of a whole model, parts besides
-/// the vision encoder are left out, and so is its second neck, which tracks.
+/// Opens weights in any of the published forms. They get the names of transformers' `Sam3VisionModel`. Other parts of a
+/// whole model are dropped, including the second neck, which is for tracking.
 ///
 /// # Errors
-/// When the file cannot be read. Whether its tensors fit is for [`Weights::bind`] to say.
+/// If the file cannot be read. [`Weights::bind`] checks whether its tensors fit.
 pub fn open_weights(path: impl AsRef<Path>, config: &Sam3Config) -> Result<Weights, WeightsError> {
     let weights = Weights::open(path)?;
     let whole = weights.names().any(|(name, _)| prefix(unwrapped(name)).is_some());
@@ -80,14 +81,14 @@ fn unwrapped(name: &str) -> &str {
     WRAPPERS.iter().fold(name, |name, wrapper| name.strip_prefix(wrapper).unwrap_or(name))
 }
 
-/// Which of [`PREFIXES`] a name begins with.
+/// Returns the index in [`PREFIXES`] of a name's prefix.
 fn prefix(name: &str) -> Option<usize> {
     PREFIXES.iter().position(|prefix| name.starts_with(prefix))
 }
 
-/// transformers' name for a tensor of the vision encoder.
+/// Returns transformers' name for a tensor of the vision encoder.
 fn spelled(name: &str) -> String {
-    // A name of transformers' own has nothing that is replaced.
+    // A name that transformers already uses stays.
     let release = ["trunk.", "convs."].iter().any(|part| name.starts_with(part));
     let replace = |name: String, (theirs, ours): &(&str, &str)| match theirs.strip_prefix('.') {
         Some(_) => name.replacen(theirs, ours, 1),
@@ -96,7 +97,7 @@ fn spelled(name: &str) -> String {
     if release { SPELLINGS.iter().fold(name.into(), replace) } else { name.into() }
 }
 
-/// A tensor [3·n ..] as three [n ..]; none where it is no such tensor.
+/// Splits a tensor [3·n ..] into three [n ..]. `None` if it has another shape.
 fn thirds(all: &Tensor) -> Option<[Tensor; 3]> {
     let (&rows, rest) = all.dims().split_first()?;
     if !rows.is_multiple_of(3) || !all.dtype().is_float() {
@@ -108,7 +109,7 @@ fn thirds(all: &Tensor) -> Option<[Tensor; 3]> {
     Some([0, 1, 2].map(|n| Tensor::from_f64(all.dtype(), &dims, values[n * size..][..size].iter().copied())))
 }
 
-/// A table [1 places E] without the row for a class token that the release has before it.
+/// Removes the row of the class token, which the release stores first, from a table [1 places E].
 fn without_class_token(table: &Tensor, places: usize) -> Option<Tensor> {
     let &[1, rows, width] = table.dims() else { return None };
     let float = table.dtype().is_float();

@@ -1,4 +1,4 @@
-//! The configuration of SAM 3's vision encoder: the published one, and `config.json` as the transformers library writes it.
+//! The configuration of SAM 3's vision encoder: the published one, and `config.json` of the transformers library.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use crate::{
     nn::Activation,
 };
 
-/// What determines the vision encoder of a SAM 3 model, weights apart.
+/// The parameters of the vision encoder of a SAM 3 model, without weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sam3Config {
     /// The trunk.
     pub trunk: TrunkConfig,
-    /// Channels of what the neck makes.
+    /// The number of channels that the neck returns.
     pub neck_width: usize,
-    /// The branches of the neck: each with its number, and by what it scales rows and columns. Those that are left out are not computed.
+    /// The branches of the neck, each with its index and its scale. Branches that are not listed are not computed.
     pub branches: Vec<(usize, Scale)>,
 }
 
-/// The trunk: a ViT with windows and rotary positions of two axes.
+/// The trunk: a ViT with windows and two-dimensional rotary positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrunkConfig {
-    /// Rows, and columns, of the image.
+    /// The number of rows of the image, and of columns.
     pub image: usize,
     /// Channels of the image.
     pub channels: usize,
@@ -33,17 +33,17 @@ pub struct TrunkConfig {
     pub width: usize,
     /// Number of blocks.
     pub layers: usize,
-    /// Attention heads of each; `width` is a multiple of four times their number.
+    /// Attention heads of each block. `width` is a multiple of four times their number.
     pub heads: usize,
     /// Width between the two linear layers of a block.
     pub mlp: usize,
-    /// The function between these.
+    /// The activation between them.
     pub activation: Activation,
-    /// Rows and columns of the windows in which a block attends.
+    /// Rows and columns of the windows of attention.
     pub window: usize,
-    /// The blocks that attend to the whole image instead.
+    /// The blocks with attention to the whole image.
     pub global: Vec<usize>,
-    /// Rows and columns of the table of absolute positions, which tiles the grid.
+    /// Rows and columns of the table of absolute positions, which is repeated over the grid.
     pub table: usize,
     /// The base of the wavelengths of rotary positions.
     pub theta: f64,
@@ -51,21 +51,21 @@ pub struct TrunkConfig {
     pub eps: f64,
 }
 
-/// What a branch of the neck does to rows and columns.
+/// The scale of a branch of the neck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scale {
-    /// Two transposed convolutions, each twice as large.
+    /// Two transposed convolutions. Each doubles rows and columns.
     Quadruple,
-    /// One of them.
+    /// One transposed convolution.
     Double,
-    /// Nothing.
+    /// No change.
     Same,
-    /// The largest of each 2 × 2.
+    /// The maximum of each 2 × 2.
     Half,
 }
 
 impl Scale {
-    /// All of them, as the published model has them.
+    /// All scales, in the order of the published model.
     pub const ALL: [Scale; 4] = [Scale::Quadruple, Scale::Double, Scale::Same, Scale::Half];
 
     fn factor(self) -> f64 {
@@ -77,14 +77,14 @@ impl Scale {
         }
     }
 
-    /// Rows, or columns, of the branch for a grid.
+    /// Returns the number of rows of the branch, given that of the grid. The same holds for columns.
     pub fn of(self, side: usize) -> usize {
         (side as f64 * self.factor()) as usize
     }
 }
 
 impl Default for Sam3Config {
-    /// The published size.
+    /// Returns the published size.
     fn default() -> Sam3Config {
         let trunk = TrunkConfig {
             image: 1008,
@@ -106,28 +106,28 @@ impl Default for Sam3Config {
 }
 
 impl TrunkConfig {
-    /// Rows, and columns, of the tokens.
+    /// Returns the number of rows of the tokens, which is also that of columns.
     pub fn grid(&self) -> usize {
         self.image / self.patch
     }
 
-    /// The size of a block's windows; none where it attends to the whole image.
+    /// Returns the size of a block's windows, or `None` if it attends to the whole image.
     pub fn window_of(&self, layer: usize) -> Option<usize> {
         (!self.global.contains(&layer)).then_some(self.window)
     }
 }
 
 impl Sam3Config {
-    /// Reads `config.json`: of the vision encoder, or of a model that has one. Fields that are not needed are ignored; those that
-    /// are missing are as in transformers' `Sam3VisionConfig`.
+    /// Reads `config.json` of the vision encoder, or of a model with one. Fields that are not needed are ignored.
+    /// Missing ones have the defaults of transformers' `Sam3VisionConfig`.
     ///
     /// # Errors
-    /// When it cannot be read, is no JSON, or fields are wrong (all of these at once).
+    /// If the file cannot be read or is not JSON, and if fields are wrong. The error lists all of them.
     pub fn open(path: impl AsRef<Path>) -> Result<Sam3Config, ConfigError> {
         read(path.as_ref(), "a SAM 3 model", Sam3Config::from_fields)
     }
 
-    /// The configuration from the fields of a JSON object.
+    /// Returns the configuration from the fields of a JSON object.
     ///
     /// # Errors
     /// A line for each field that is wrong.
@@ -189,7 +189,7 @@ fn trunk(r: &mut Fields<'_>, base: &TrunkConfig) -> Option<TrunkConfig> {
     if let (Some(width), Some(heads)) = (width, heads)
         && !width.is_multiple_of(4 * heads)
     {
-        // A quarter of each head turns with columns and a quarter with rows, pair by pair.
+        // The column rotates one half of each head's pairs, and the row the other half.
         r.problem("num_attention_heads", format!("a divisor of a quarter of hidden_size, {width}"), &heads);
     }
     if let Some(width) = width.filter(|n| !n.is_multiple_of(4)) {

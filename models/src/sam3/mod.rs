@@ -15,12 +15,16 @@ use crate::{
     nn::Form,
 };
 
-/// The vision encoder for a batch of images. Input: `pixels` `f32[B C H W]`, normalised. Outputs: for each branch i, `feature.i`
-/// `f32[B D n n]` and `position.i` `f32[D/2 n]`: the position of a pixel is the column of its row there, followed by that of its column.
-/// Then `tokens` `f32[B g·g E]`, what the trunk makes. Parameters are named and shaped as in transformers' `Sam3VisionModel`.
+/// Returns the vision encoder for a batch of images.
+///
+/// Input: `pixels` `f32[B C H W]`, normalized. Outputs: for each branch i, `feature.i` `f32[B D n n]` and `position.i`
+/// `f32[D/2 n]`; then `tokens` `f32[B g·g E]`, the result of the trunk. The position of a pixel is the column of
+/// `position.i` for its row, followed by the one for its column. Parameters have the names and shapes of transformers'
+/// `Sam3VisionModel`.
 ///
 /// # Errors
-/// None for a configuration that was read by [`Sam3Config::open`] or is the published one, and at least one image.
+/// If extents do not fit each other or `batch` is 0. The published configuration, or one from [`Sam3Config::open`],
+/// fits.
 pub fn encoder(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam3");
     let m = &mut ModuleBuilder { g: &mut graph, form };
@@ -34,10 +38,11 @@ pub fn encoder(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, G
     Ok(graph)
 }
 
-/// The neck alone. Input: `tokens` `f32[B g·g E]`, row after row; outputs as for [`encoder`], without the tokens.
+/// Returns the neck alone. Its input is `tokens` `f32[B g·g E]` in row-major order. Its outputs are those of
+/// [`encoder`] without the tokens.
 ///
 /// # Errors
-/// As for [`encoder`].
+/// See [`encoder`].
 pub fn neck(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam3-neck");
     let m = &mut ModuleBuilder { g: &mut graph, form };
@@ -48,7 +53,7 @@ pub fn neck(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, Grap
     Ok(graph)
 }
 
-/// The neck's branches, each with its positions.
+/// Adds the branches of the neck, each with its positions.
 fn branches(m: &mut ModuleBuilder<'_>, config: &Sam3Config, grid: NodeId) -> Result<(), GraphError> {
     for &(number, scale) in &config.branches {
         let feature = m.within(&format!("neck.fpn_layers.{number}"), |m| neck::branch(m, config, scale, grid))?;

@@ -1,4 +1,4 @@
-//! The neck: from the trunk's tokens to features at several scales, and the sine positions of each.
+//! The neck: from the trunk's tokens to features at several scales, with sine positions.
 
 use eutectic_ir::{DType, GraphError, NodeId, Tensor};
 
@@ -8,7 +8,7 @@ use crate::{
     nn::{Activation, Built},
 };
 
-/// tokens [B g g E] → features [B D h w] of one branch, in a module of its own.
+/// Computes the features [B D h w] of one branch from tokens [B g g E], in a submodule.
 pub(super) fn branch(m: &mut ModuleBuilder<'_>, config: &Sam3Config, scale: Scale, tokens: NodeId) -> Built {
     let (from, out) = (config.trunk.width, config.neck_width);
     let x = channels_first(m.g, tokens)?;
@@ -26,15 +26,14 @@ pub(super) fn branch(m: &mut ModuleBuilder<'_>, config: &Sam3Config, scale: Scal
     m.conv("proj2", x, Conv { channels: [out, out], size: 3, stride: 1, pad: 1, bias: true })
 }
 
-/// Added to the extent that a coordinate is divided by.
+/// The number that is added to the extent that divides coordinates.
 const EPS: f64 = 1e-6;
 
 /// The base of the wavelengths.
 const TEMPERATURE: f64 = 10000.0;
 
-/// The position of each row, or of each column, of n: [D/2 n], a constant. The position of a pixel is that of its row followed by
-/// that of its column (Vaswani et al. 2017, arXiv:1706.03762, over two axes): sin and cos of 2π (i + 1) / (n + eps) at wavelengths
-/// 10000^(2j/(D/2)), by turns.
+/// Returns the position of each of n rows or columns: a constant [D/2 n] (Vaswani et al. 2017, arXiv:1706.03762). It
+/// alternates sin and cos of 2π (i + 1) / (n + eps) at wavelengths 10000^(2j/(D/2)).
 pub(super) fn positions(m: &mut ModuleBuilder<'_>, width: usize, n: usize) -> Result<NodeId, GraphError> {
     let half = width / 2;
     let value = |(channel, at): (usize, usize)| {

@@ -1,4 +1,5 @@
-//! The trunk: patches, and blocks that attend in windows or to the whole image, with rotary positions of rows and columns.
+//! The trunk: patches, and blocks with attention to windows or to the whole image. Rotary positions combine rows and
+//! columns.
 
 use eutectic_ir::{DType, GraphError, NodeId, Tensor};
 
@@ -9,7 +10,7 @@ use crate::{
     windows::{TokenGrid, in_windows},
 };
 
-/// pixels [B C H W] → tokens [B g g E], in a module of its own.
+/// Computes tokens [B g g E] from pixels [B C H W], in a submodule.
 pub(super) fn trunk(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, batch: usize, pixels: NodeId) -> Built {
     let side = config.grid();
     let x = m.within("embeddings", |m| {
@@ -32,7 +33,7 @@ pub(super) fn trunk(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, batch: usiz
     Ok(x)
 }
 
-/// A table [1 t·t E] as often as it takes, [1 g g E].
+/// Repeats a table [1 t·t E] over the grid: [1 g g E].
 fn tiled(m: &mut ModuleBuilder<'_>, table: NodeId, config: &TrunkConfig, side: usize) -> Built {
     let (t, width) = (config.table, config.width);
     let times = side.div_ceil(t);
@@ -47,7 +48,7 @@ fn tiled(m: &mut ModuleBuilder<'_>, table: NodeId, config: &TrunkConfig, side: u
     Ok(tiled)
 }
 
-/// cos and sin of the angles of rotary positions, [side·side d/2] each: a constant.
+/// cos and sin of the angles of rotary positions, each a constant [side·side d/2].
 #[derive(Clone, Copy)]
 struct Turns {
     cos: NodeId,
@@ -55,8 +56,9 @@ struct Turns {
 }
 
 impl Turns {
-    /// For attention among side × side tokens. Of d/2 angles the first half turns with the column, the second with the row, at
-    /// wavelengths θ^(4j/d); where there are more columns than a window has, positions are spread over those of a window.
+    /// Computes the angles for attention among side × side tokens. The first half of the d/2 angles depends on the
+    /// column and the second on the row, at wavelengths θ^(4j/d). If there are more columns than in a window, positions
+    /// are scaled to those of a window.
     fn new(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, side: usize) -> Result<Turns, GraphError> {
         let quarter = config.width / config.heads / 4;
         let scale = config.window as f64 / side as f64;

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::gguf::{Gguf, Value};
 
-/// Tokens that end a text or a turn, by their names in published models; files name only some of them by number.
+/// Names of tokens that end a text or a turn, from published models. A file lists some of them only.
 const ENDS: &[&str] = &[
     "<|eot_id|>",
     "<|eom_id|>",
@@ -43,7 +43,7 @@ pub(super) struct Parts {
     pub adds_end: bool,
 }
 
-/// The values of a file.
+/// The metadata of a file, with a list of problems.
 struct Source<'a> {
     gguf: &'a Gguf,
     tokens: Vec<(&'a str, Kind)>,
@@ -58,7 +58,7 @@ pub(super) fn parts(gguf: &Gguf) -> Result<Parts, Vec<String>> {
         "gpt2" => source.byte_pairs(),
         "llama" => (source.sentence_pieces(), true),
         other => {
-            source.problems.push(format!("the tokenizer `{other}` is not supported; `gpt2` and `llama` are"));
+            source.problems.push(format!("the tokenizer `{other}` is not supported; supported are `gpt2` and `llama`"));
             (None, false)
         }
     };
@@ -93,13 +93,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A token that is given by its number.
+    /// Returns a token that the metadata gives by its id.
     fn token(&mut self, name: &str) -> Option<u32> {
         let id = self.get(&format!("{name}_token_id"))?.size();
         let known = id.filter(|id| *id < self.tokens.len()).and_then(|id| u32::try_from(id).ok());
         if known.is_none() {
             let count = self.tokens.len();
-            self.problems.push(format!("the value `tokenizer.ggml.{name}_token_id` is none of the {count} tokens"));
+            self.problems
+                .push(format!("the value `tokenizer.ggml.{name}_token_id` is out of range for {count} tokens"));
         }
         known
     }
@@ -123,13 +124,13 @@ impl<'a> Source<'a> {
         self.tokens.iter().enumerate().map(|(id, (name, _))| (name.to_string(), id as u32)).collect()
     }
 
-    /// Byte pairs: the tokens' characters stand for bytes (GPT-2).
+    /// Builds byte-pair encoding whose characters stand for bytes (GPT-2).
     fn byte_pairs(&mut self) -> (Option<Tokenizer>, bool) {
         let name = self.get("pre").map_or(Some("default"), Value::text).unwrap_or("(no text)");
         let Some(splits) = splits::named(name) else {
             let known = splits::names();
             self.problems
-                .push(format!("`tokenizer.ggml.pre`, `{name}`, names no known way to divide texts; known are {known}"));
+                .push(format!("`tokenizer.ggml.pre` is `{name}`, which is not supported; supported are {known}"));
             return (None, false);
         };
         let merges = self.get("merges").and_then(Value::array);
@@ -146,7 +147,7 @@ impl<'a> Source<'a> {
         let split = |pattern: &&str| {
             let pattern = SplitPattern::Regex((*pattern).into());
             let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false);
-            split.expect("the patterns of the table are regular expressions").into()
+            split.expect("the patterns of the table are valid regular expressions").into()
         };
         let mut parts: Vec<PreTokenizerWrapper> = splits.patterns.iter().map(split).collect();
         parts.push(ByteLevel::new(false, true, false).into());
@@ -154,7 +155,7 @@ impl<'a> Source<'a> {
         (Some(tokenizer), splits.adds_begin)
     }
 
-    /// SentencePiece's byte pairs: of all pairs in a text, the one of the highest score is merged first.
+    /// Builds SentencePiece's byte-pair encoding, which always merges the pair with the highest score.
     fn sentence_pieces(&mut self) -> Option<Tokenizer> {
         let scores = self.get("scores").and_then(Value::array).map_or(Vec::new(), |a| a.numbers().collect());
         if scores.len() != self.tokens.len() {
@@ -183,7 +184,7 @@ impl<'a> Source<'a> {
             builder = builder.unk_token(unknown);
         }
         let mut tokenizer = self.tokenizer(builder.build())?;
-        let spaces = Replace::new(" ", SPACE.to_string()).expect("a space is a pattern");
+        let spaces = Replace::new(" ", SPACE.to_string()).expect("a space is a valid pattern");
         let mut steps: Vec<NormalizerWrapper> = vec![spaces.into()];
         if self.flag("add_space_prefix", true) {
             steps.insert(0, Prepend::new(SPACE.to_string()).into());
@@ -192,11 +193,11 @@ impl<'a> Source<'a> {
         Some(tokenizer)
     }
 
-    /// A tokenizer whose special tokens are found in texts before these are divided.
+    /// Returns a tokenizer that finds special tokens before it splits the text.
     fn tokenizer(&mut self, model: tokenizers::Result<BPE>) -> Option<Tokenizer> {
         match model {
             Err(problem) => {
-                self.problems.push(format!("the tokens and merges do not fit each other: {problem}"));
+                self.problems.push(format!("its tokens and merges do not fit each other: {problem}"));
                 None
             }
             Ok(model) => {

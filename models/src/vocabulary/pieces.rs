@@ -1,18 +1,18 @@
-//! The meaning of tokens: kinds, and the bytes that they add to texts.
+//! The kind of each token, and the bytes that it adds to a text.
 
 use std::collections::HashMap;
 
-/// A space, as SentencePiece writes it.
+/// The character that SentencePiece writes for a space.
 pub(super) const SPACE: char = '▁';
-/// How tokens of single bytes are called where others have characters: `<0x0A>`.
+/// The form of single-byte tokens in vocabularies of characters: `<0x0A>`.
 const BYTE: (&str, &str) = ("<0x", ">");
 
 /// A token.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
-    /// Its name, as the file has it.
+    /// Its name in the file.
     pub name: String,
-    /// The bytes that it adds to a text: none for control tokens.
+    /// The bytes that it adds to a text. Control tokens add none.
     pub bytes: Vec<u8>,
 }
 
@@ -21,20 +21,20 @@ pub(super) struct Piece {
 pub(super) enum Kind {
     /// A part of text.
     Normal,
-    /// A sign that is no text.
+    /// A control token, which adds no text.
     Control,
-    /// A text that is never divided.
+    /// A user-defined token, which is never split.
     Whole,
     /// A single byte.
     Byte,
-    /// Not in use.
+    /// An unused token.
     Unused,
 }
 
 impl Kind {
     pub fn numbered(number: f64) -> Kind {
         match number as i64 {
-            // The unknown token is a sign, too.
+            // The unknown token counts as a control token.
             2 | 3 => Kind::Control,
             4 => Kind::Whole,
             5 => Kind::Unused,
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// Returns the tokens of a file; where characters stand for bytes, `are_bytes` says so.
+/// Returns the tokens of a file. `are_bytes` says whether characters stand for bytes.
 pub(super) fn pieces(tokens: &[(&str, Kind)], are_bytes: bool) -> Vec<Piece> {
     let bytes_of = bytes_of_characters();
     let piece = |(name, kind): &(&str, Kind)| {
@@ -65,7 +65,8 @@ pub(super) fn pieces(tokens: &[(&str, Kind)], are_bytes: bool) -> Vec<Piece> {
     tokens.iter().map(piece).collect()
 }
 
-/// Returns the bytes that characters stand for (GPT-2): printable ones for themselves, and characters after 255 for the others.
+/// Returns the byte for each character (GPT-2). Printable bytes stand for themselves. Characters after 255 stand for
+/// the others.
 fn bytes_of_characters() -> HashMap<char, u8> {
     let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let printable = (0..=255).filter(is_printable).map(|byte| (char::from(byte), byte));

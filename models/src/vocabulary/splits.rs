@@ -1,24 +1,26 @@
-//! How texts are divided before byte pairs are merged: one row for each name in `tokenizer.ggml.pre`.
+//! Rules for splitting texts before byte pairs are merged, one row for each name in `tokenizer.ggml.pre`.
 
-/// A way to divide texts.
+/// A rule for splitting texts.
 pub(super) struct Splits {
     /// Its names in files.
     pub names: &'static [&'static str],
-    /// Regular expressions, one after the other: the matches of each and the texts between them are parts for the next.
+    /// Regular expressions, which are applied in order. Each splits every part into its matches and the texts between
+    /// them.
     pub patterns: &'static [&'static str],
-    /// Whether texts are brought into Unicode's form NFC first.
+    /// Whether texts are first normalized to Unicode's form NFC.
     pub composes: bool,
-    /// Whether a part that is a token is left whole.
+    /// Whether a part that is a token is kept whole.
     pub keeps_whole: bool,
-    /// Whether prompts begin with the token for that, where the file does not say.
+    /// Whether prompts start with the begin token by default.
     pub adds_begin: bool,
 }
 
-/// GPT-2's own (Radford et al. 2019): contractions, words, numbers and punctuation, each with a space before it, and white space.
+/// The rule of GPT-2 (Radford et al. 2019): contractions; words, numbers and punctuation, each with a preceding space;
+/// and white space.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// Llama 3's: as GPT-2's, with numbers of at most three digits and ends of lines by themselves.
+/// The rule of Llama 3: that of GPT-2, with numbers of at most three digits and separate line ends.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Qwen 2's: Llama 3's with digits one by one.
+/// The rule of Qwen 2: that of Llama 3, with single digits.
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -42,7 +44,7 @@ const SPLITS: &[Splits] = &[
     Splits { names: &["qwen2", "deepseek-r1-qwen"], patterns: &[QWEN2], composes: true, ..PLAIN },
 ];
 
-/// Returns the way of a name.
+/// Returns the rule of this name.
 pub(super) fn named(name: &str) -> Option<&'static Splits> {
     SPLITS.iter().find(|splits| splits.names.contains(&name))
 }

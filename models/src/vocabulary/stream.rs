@@ -1,14 +1,15 @@
-//! Tokens to text as they come, without a break inside of a character.
+//! Converts a stream of tokens to text and keeps each character whole.
 
-/// Collects the bytes of tokens, and gives whole characters.
+/// A buffer that collects the bytes of tokens and returns whole characters.
 #[derive(Clone, Debug, Default)]
 pub struct TextStream {
-    /// The start of a character, at most three bytes.
+    /// The first bytes of an incomplete character, at most three.
     rest: Vec<u8>,
 }
 
 impl TextStream {
-    /// Takes the bytes of a token, and gives the text that is complete with them. Bytes that no others can make UTF-8 of become U+FFFD.
+    /// Takes the bytes of a token, and returns the text that they complete. Bytes that cannot become UTF-8 are replaced
+    /// by U+FFFD.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.rest.extend(bytes);
         let mut text = String::new();
@@ -17,7 +18,7 @@ impl TextStream {
             text.push_str(chunk.valid());
             let is_last = kept + chunk.valid().len() + chunk.invalid().len() == self.rest.len();
             kept += chunk.valid().len();
-            // `error_len` is `None` where more bytes may complete the character.
+            // `error_len` is `None` if more bytes may complete the character.
             let is_start = is_last && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none());
             if is_start {
                 break;
@@ -31,7 +32,7 @@ impl TextStream {
         text
     }
 
-    /// Returns the rest at the end: nothing, or U+FFFD for a character that was not completed.
+    /// Returns the text at the end: nothing, or U+FFFD for an incomplete character.
     pub fn finish(&mut self) -> String {
         let rest = std::mem::take(&mut self.rest);
         String::from_utf8_lossy(&rest).into_owned()

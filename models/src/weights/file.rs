@@ -8,9 +8,9 @@ use memmap2::Mmap;
 /// A tensor of the file.
 #[derive(Debug)]
 pub(super) enum FileTensor {
-    /// Of an element type that programs have.
+    /// A tensor with an element type that programs have.
     Usable(Tensor),
-    /// Of another one; described as `F8_E4M3[384 384]`.
+    /// A tensor with another one, described as `F8_E4M3[384 384]`.
     Foreign(String),
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for FileTensor {
     }
 }
 
-/// Part of a memory map.
+/// A part of a memory map.
 pub(crate) struct Mapped {
     pub map: Arc<Mmap>,
     pub range: Range<usize>,
@@ -36,15 +36,16 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl FileTensor {
-    /// A tensor of the file, whose truth values are checked.
+    /// Checks the Booleans of a tensor of the file.
     pub fn usable(tensor: Tensor) -> Result<FileTensor, String> {
         if tensor.dtype() == DType::Bool && tensor.bytes().iter().any(|&b| b > 1) {
-            return Err(format!("{} holds a byte that is neither 0 nor 1", tensor.ty()));
+            return Err(format!("{} has a Boolean that is neither 0 nor 1", tensor.ty()));
         }
         Ok(FileTensor::Usable(tensor))
     }
 
-    /// The type in the file and the tensor in the wider float type that is asked for, where only that differs.
+    /// Returns the type in the file and the tensor in the requested float type, if that is wider and nothing else
+    /// differs.
     pub fn widened(&self, wanted: &Type) -> Option<(Type, Tensor)> {
         let (FileTensor::Usable(tensor), Some((to, _))) = (self, wanted.as_tensor()) else {
             return None;

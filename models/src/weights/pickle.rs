@@ -1,34 +1,35 @@
-//! The part of Python's pickle format that `torch.save` uses, read as data: dictionaries, tensors, strings and numbers. Nothing
-//! is executed; whatever else a pickle asks for is an error (<https://docs.python.org/3/library/pickletools.html>).
+//! The part of Python's pickle format that `torch.save` uses, read as data: dictionaries, tensors, strings and numbers.
+//! Nothing is executed, and anything else in a pickle is an error
+//! (<https://docs.python.org/3/library/pickletools.html>).
 
 use std::{collections::HashMap, rc::Rc};
 
 /// A value of a pickle.
 #[derive(Clone, Debug)]
 pub(super) enum PickleValue {
-    /// What no tensor is found in: `None`, a truth value, a float, bytes, a list.
+    /// Values that contain no tensor: `None`, a Boolean, a float, bytes, a list.
     Other,
     Int(i64),
     Text(Rc<str>),
     Tuple(Rc<[PickleValue]>),
-    /// The number of a dictionary, which is filled after it is made.
+    /// The index of a dictionary, which is filled after its creation.
     Dict(usize),
-    /// A name, which nothing is ever looked up by.
+    /// A qualified name of Python. It is compared, never looked up.
     Global(Rc<str>),
     Storage(Rc<Storage>),
     Tensor(Rc<TensorView>),
 }
 
-/// Elements in a file of the archive.
+/// The elements in a file of the archive.
 #[derive(Debug)]
 pub(super) struct Storage {
-    /// The element type, as in `Float`.
+    /// The element type, for example `Float`.
     pub kind: String,
     /// The name of the file.
     pub key: String,
 }
 
-/// A tensor: a view of a storage, in elements.
+/// A tensor: a view of a storage. Offset and strides count elements.
 #[derive(Debug)]
 pub(super) struct TensorView {
     pub storage: Rc<Storage>,
@@ -37,10 +38,10 @@ pub(super) struct TensorView {
     pub strides: Vec<usize>,
 }
 
-/// No pickle of a checkpoint nests deeper.
+/// The limit on nesting, which no checkpoint reaches.
 const DEEPEST: usize = 64;
 
-/// The tensors of a pickle by name: keys of nested dictionaries with dots between them.
+/// Returns the tensors of a pickle by name. The keys of nested dictionaries are joined by dots.
 pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, Rc<TensorView>)>, String> {
     let mut machine =
         PickleMachine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), dicts: Vec::new() };
@@ -67,7 +68,7 @@ impl PickleMachine<'_> {
         loop {
             let op = self.byte()?;
             match op {
-                // Protocol and frame say nothing that is needed.
+                // Protocol and frame carry no data.
                 0x80 => self.skip(1)?,
                 0x95 => self.skip(8)?,
                 b'.' => return self.pop(),
@@ -84,7 +85,7 @@ impl PickleMachine<'_> {
                 0x8a => self.long()?,
                 b'X' => self.text::<4>()?,
                 0x8c => self.text::<1>()?,
-                // Bytes, and the strings of Python 2.
+                // Bytes, and strings of Python 2.
                 b'C' | b'U' => self.blob::<1>()?,
                 b'B' | b'T' => self.blob::<4>()?,
                 b'c' => {
@@ -94,7 +95,7 @@ impl PickleMachine<'_> {
                 0x93 => {
                     let (name, module) = (self.pop()?, self.pop()?);
                     let (PickleValue::Text(module), PickleValue::Text(name)) = (module, name) else {
-                        return Err("a global without a name".into());
+                        return Err("it has a global without a name".into());
                     };
                     self.stack.push(PickleValue::Global(format!("{module}.{name}").into()));
                 }
@@ -109,7 +110,7 @@ impl PickleMachine<'_> {
                     let items = self.since_mark()?;
                     self.dict(pairs(items)?);
                 }
-                // What lists are given.
+                // The elements of lists are ignored.
                 b'a' => drop(self.pop()?),
                 b'e' => drop(self.since_mark()?),
                 b's' => {
@@ -128,7 +129,7 @@ impl PickleMachine<'_> {
                     let name = u32::from_le_bytes(self.take()?);
                     self.remember(name)?;
                 }
-                0x94 => self.remember(u32::try_from(self.memo.len()).map_err(|_| "too many values")?)?,
+                0x94 => self.remember(u32::try_from(self.memo.len()).map_err(|_| "it has too many values")?)?,
                 b'h' => {
                     let name = u32::from(self.byte()?);
                     self.recall(name)?;
@@ -139,12 +140,12 @@ impl PickleMachine<'_> {
                 }
                 b'Q' => self.persistent()?,
                 b'R' => self.call()?,
-                // The state of an object: dictionaries have attributes that do not matter, as `_metadata`.
+                // The state of an object. Attributes of dictionaries, such as `_metadata`, are ignored.
                 b'b' => match (self.pop()?, self.stack.last()) {
                     (_, Some(PickleValue::Dict(_))) => {}
-                    _ => return Err("the state of an object that is no dictionary".into()),
+                    _ => return Err("the state of an object is not a dictionary".into()),
                 },
-                op => return Err(format!("opcode {op:#04x}, which checkpoints of tensors do not have")),
+                op => return Err(format!("it has the opcode {op:#04x}, which checkpoints of tensors do not use")),
             }
         }
     }
@@ -170,7 +171,7 @@ impl PickleMachine<'_> {
         self.slice(length).map(|_| ())
     }
 
-    /// A length of N bytes, little-endian.
+    /// Reads a length of N bytes, little-endian.
     fn length<const N: usize>(&mut self) -> Done<usize> {
         let bytes: [u8; N] = self.take()?;
         Ok(bytes.iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte)))
@@ -182,7 +183,7 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// A two's complement number of any length; what does not fit is no extent and no offset.
+    /// Reads a two's complement number of any length. If it exceeds `i64`, it cannot be an extent or an offset.
     fn long(&mut self) -> Done<()> {
         let length = self.length::<1>()?;
         let bytes = self.slice(length)?;
@@ -223,11 +224,11 @@ impl PickleMachine<'_> {
 
     fn pop(&mut self) -> Done<PickleValue> {
         let floor = self.marks.last().copied().unwrap_or(0);
-        (self.stack.len() > floor).then(|| self.stack.pop()).flatten().ok_or("a value is missing".into())
+        (self.stack.len() > floor).then(|| self.stack.pop()).flatten().ok_or("its stack lacks a value".into())
     }
 
     fn since_mark(&mut self) -> Done<Vec<PickleValue>> {
-        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).ok_or("a mark is missing")?;
+        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).ok_or("its stack lacks a mark")?;
         Ok(self.stack.split_off(mark))
     }
 
@@ -248,30 +249,30 @@ impl PickleMachine<'_> {
 
     fn fill(&mut self, items: Vec<(PickleValue, PickleValue)>) -> Done<()> {
         let Some(PickleValue::Dict(n)) = self.stack.last() else {
-            return Err("items for what is no dictionary".into());
+            return Err("it adds items to an object that is not a dictionary".into());
         };
         self.dicts[*n].extend(items);
         Ok(())
     }
 
     fn remember(&mut self, name: u32) -> Done<()> {
-        let value = self.stack.last().ok_or("a value is missing")?.clone();
+        let value = self.stack.last().ok_or("its stack lacks a value")?.clone();
         self.memo.insert(name, value);
         Ok(())
     }
 
     fn recall(&mut self, name: u32) -> Done<()> {
-        let value = self.memo.get(&name).ok_or("a value is missing")?.clone();
+        let value = self.memo.get(&name).ok_or("its stack lacks a value")?.clone();
         self.stack.push(value);
         Ok(())
     }
 
-    /// What lies outside of the pickle: ('storage', type, file, device, elements).
+    /// Reads a reference to an object outside of the pickle: ('storage', type, file, device, elements).
     fn persistent(&mut self) -> Done<()> {
         let id = self.pop()?;
-        let PickleValue::Tuple(parts) = &id else { return Err("a reference to something that is no storage".into()) };
+        let PickleValue::Tuple(parts) = &id else { return Err("it refers to an object that is not a storage".into()) };
         let (Some(PickleValue::Global(kind)), Some(PickleValue::Text(key))) = (parts.get(1), parts.get(2)) else {
-            return Err("a reference to something that is no storage".into());
+            return Err("it refers to an object that is not a storage".into());
         };
         let plain = kind.strip_prefix("torch.").and_then(|kind| kind.strip_suffix("Storage"));
         let kind = plain.filter(|kind| !kind.contains('.')).ok_or_else(|| unknown(kind))?.to_string();
@@ -279,11 +280,12 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// A call of one of the few functions that tensors and their dictionaries are written as. Each is a form of data here.
+    /// Evaluates a call of one of the few functions that tensors and their dictionaries are written as. Each is a form
+    /// of data here.
     fn call(&mut self) -> Done<()> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         let (PickleValue::Tuple(arguments), PickleValue::Global(function)) = (&arguments, &function) else {
-            return Err("a call of something that is no function".into());
+            return Err("it calls an object that is not a function".into());
         };
         match (&**function, &**arguments) {
             ("collections.OrderedDict", []) => self.dict(Vec::new()),
@@ -303,7 +305,7 @@ impl PickleMachine<'_> {
                 let extents = |of: &[PickleValue]| of.iter().map(extent).collect::<Option<Vec<_>>>();
                 let parts = extents(dims).zip(extents(strides)).zip(usize::try_from(*offset).ok());
                 let ((dims, strides), offset) =
-                    parts.filter(|((d, s), _)| d.len() == s.len()).ok_or("a tensor without a shape")?;
+                    parts.filter(|((d, s), _)| d.len() == s.len()).ok_or("it has a tensor without a shape")?;
                 self.stack.push(PickleValue::Tensor(Rc::new(TensorView {
                     storage: storage.clone(),
                     offset,
@@ -316,7 +318,7 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// Collects the tensors in a dictionary and in those within it; each dictionary once.
+    /// Collects the tensors in a dictionary and in nested ones. Each dictionary is visited once.
     fn collect(
         &self,
         value: &PickleValue,
@@ -329,7 +331,7 @@ impl PickleMachine<'_> {
             PickleValue::Tensor(view) => found.push((path, view.clone())),
             PickleValue::Dict(n) if !std::mem::replace(&mut seen[*n], true) => {
                 if depth == DEEPEST {
-                    return Err(format!("its dictionaries nest more than {DEEPEST} deep"));
+                    return Err(format!("its dictionaries are nested more than {DEEPEST} deep"));
                 }
                 for (key, value) in &self.dicts[*n] {
                     let key = match key {
@@ -356,7 +358,7 @@ fn extent(value: &PickleValue) -> Option<usize> {
 
 fn pairs(items: Vec<PickleValue>) -> Done<Vec<(PickleValue, PickleValue)>> {
     if !items.len().is_multiple_of(2) {
-        return Err("a key without a value".into());
+        return Err("it has a key without a value".into());
     }
     let mut items = items.into_iter();
     Ok(std::iter::from_fn(|| items.next().zip(items.next())).collect())

@@ -9,21 +9,24 @@ use safetensors::tensor::Metadata;
 
 use super::file::{FileTensor, Mapped};
 
-/// Bytes of the header's length.
+/// The size of the header's length in bytes.
 const PREFIX: usize = 8;
 
-/// Reads the header; what is wrong with it otherwise.
+/// Reads the header.
+///
+/// # Errors
+/// A description of the defect.
 pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, String> {
-    let prefix = map.first_chunk::<PREFIX>().ok_or(format!("{} bytes are too few for a header", map.len()))?;
+    let prefix = map.first_chunk::<PREFIX>().ok_or(format!("its {} bytes are too few for a header", map.len()))?;
     let length = u64::from_le_bytes(*prefix);
     let data = usize::try_from(length).ok().and_then(|n| n.checked_add(PREFIX)).filter(|&end| end <= map.len());
-    let data = data.ok_or(format!("its header would take {length} bytes, the file has {}", map.len()))?;
-    // The offsets' order, that they meet without a gap and that they fit the shapes is checked in `Metadata`. That
-    // they end with the file is checked here, as `SafeTensors::deserialize` adds sizes there without looking.
+    let data = data.ok_or(format!("its header has a length of {length} bytes, but the file has {}", map.len()))?;
+    // `Metadata` checks that offsets are in order, have no gaps and fit the shapes. Whether they end with the file is
+    // checked here, because `SafeTensors::deserialize` does not check for overflow there.
     let header: Metadata = serde_json::from_slice(&map[PREFIX..data]).map_err(|e| format!("its header: {e}"))?;
     if header.data_len() != map.len() - data {
         return Err(format!(
-            "its tensors take {} bytes, the file has {} for them",
+            "its tensors take {} bytes, but the file has {} for them",
             header.data_len(),
             map.len() - data
         ));

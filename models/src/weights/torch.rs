@@ -1,4 +1,4 @@
-//! Checkpoints as `torch.save` writes them: a zip archive with a pickle, and a file for each storage.
+//! Checkpoints of `torch.save`: a zip archive with a pickle, and a file for each storage.
 
 use std::{collections::BTreeMap, io::Cursor, io::Read, ops::Range, sync::Arc};
 
@@ -11,24 +11,26 @@ use super::{
     pickle::{self, TensorView},
 };
 
-/// Why a pickle without an archive around it is not read.
-pub(super) const BARE: &str =
-    "it is of a kind that torch has not written by default since version 1.6; load it there and torch.save it again";
+/// The reason why a pickle without an archive is refused, and the remedy.
+pub(super) const BARE: &str = "it has the format of torch before version 1.6; load it in torch and save it again";
 
-/// The largest pickle: no model has so many tensors.
+/// The largest size of a pickle, beyond that of any model.
 const LARGEST: u64 = 1 << 28;
 
-/// Whether it begins as zip archives do.
+/// Returns whether the file starts like a zip archive.
 pub(super) fn is_archive(map: &[u8]) -> bool {
     map.starts_with(b"PK\x03\x04")
 }
 
-/// Whether it begins as pickles do.
+/// Returns whether the file starts like a pickle.
 pub(super) fn is_bare_pickle(map: &[u8]) -> bool {
     matches!(map, [0x80, 2..=5, b'}' | b'c' | b'(' | 0x8a | 0x95, ..])
 }
 
-/// Reads the archive's directory and the pickle; what is wrong with them otherwise.
+/// Reads the archive's directory and the pickle.
+///
+/// # Errors
+/// A description of the defect.
 pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, String> {
     let mut archive = Archive::open(map)?;
     let pickle = archive.pickle()?;
@@ -43,7 +45,7 @@ pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, S
 struct Archive<'a> {
     map: &'a Arc<Mmap>,
     zip: ZipArchive<Cursor<&'a [u8]>>,
-    /// The folder that everything is in, with a slash.
+    /// The folder of all files, with a slash at its end.
     folder: String,
 }
 
@@ -52,12 +54,12 @@ impl<'a> Archive<'a> {
         let zip = ZipArchive::new(Cursor::new(&map[..])).map_err(|e| format!("its archive: {e}"))?;
         let names = zip.file_names().filter_map(Result::ok);
         let folder = names.filter_map(|name| name.strip_suffix("data.pkl").map(String::from)).min_by_key(String::len);
-        let folder = folder.ok_or("its archive has no data.pkl, so it is none of torch.save")?;
+        let folder = folder.ok_or("its archive has no data.pkl, so torch.save did not write it")?;
         let mut archive = Archive { map, zip, folder };
         let order = archive.bytes("byteorder", 16)?;
         match order.as_deref() {
             None | Some(b"little") => Ok(archive),
-            Some(_) => Err("its numbers are big-endian; save it on a little-endian machine".into()),
+            Some(_) => Err("it is big-endian; save it on a little-endian machine".into()),
         }
     }
 
@@ -65,7 +67,7 @@ impl<'a> Archive<'a> {
         Ok(self.bytes("data.pkl", LARGEST)?.expect("the folder is that of this file"))
     }
 
-    /// The content of a file, if it is there.
+    /// Returns the content of a file if it exists.
     fn bytes(&mut self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, String> {
         let path = format!("{}{name}", self.folder);
         if self.zip.index_for_name(&path).is_none() {
@@ -80,17 +82,17 @@ impl<'a> Archive<'a> {
         Ok(Some(bytes))
     }
 
-    /// Where a storage is in the map.
+    /// Returns the place of a storage in the map.
     fn storage(&mut self, key: &str) -> Result<Range<usize>, String> {
         let path = format!("{}data/{key}", self.folder);
         let file = self.zip.by_name(&path).map_err(|e| format!("file {path}: {e}"))?;
         if file.compression() != CompressionMethod::Stored || file.encrypted() {
-            return Err(format!("file {path} is compressed; torch stores tensors as they are, so save it again"));
+            return Err(format!("its file {path} is compressed; save it again with torch.save"));
         }
         let start = file.data_start().and_then(|start| usize::try_from(start).ok());
         let end = start.zip(usize::try_from(file.size()).ok()).and_then(|(start, size)| start.checked_add(size));
         let range = start.zip(end).filter(|(_, end)| *end <= self.map.len());
-        range.map(|(start, end)| start..end).ok_or(format!("file {path} ends after the archive"))
+        range.map(|(start, end)| start..end).ok_or(format!("its file {path} ends after the archive"))
     }
 
     fn tensor(&mut self, view: &TensorView) -> Result<FileTensor, String> {
@@ -103,7 +105,7 @@ impl<'a> Archive<'a> {
         let span = view.span().filter(|end| *end <= elements);
         let count = view.count().filter(|count| *count <= elements);
         let (Some(_), Some(count)) = (span, count) else {
-            return Err(format!("it reaches beyond its storage of {elements} elements"));
+            return Err(format!("it exceeds its storage of {elements} elements"));
         };
         let at = |element: usize| storage.start + element * size;
         let tensor = if view.is_contiguous() {
@@ -122,7 +124,7 @@ impl TensorView {
         self.dims.iter().try_fold(1_usize, |n, d| n.checked_mul(*d))
     }
 
-    /// The end of the elements that it reads.
+    /// Returns the end of the elements that the view reads, as an index into the storage.
     fn span(&self) -> Option<usize> {
         if self.dims.contains(&0) {
             return Some(0);
@@ -142,7 +144,7 @@ impl TensorView {
             })
     }
 
-    /// The elements in row-major order.
+    /// Returns the indices of elements in row-major order.
     fn offsets(&self) -> impl Iterator<Item = usize> {
         let count = self.dims.iter().product::<usize>();
         (0..count).map(|n| {

@@ -1,5 +1,5 @@
-//! Checks rules at many seeds, as `eutectic rules check` does at one: verdicts must not depend on a seed. What is not as expected is
-//! listed with the seeds at which it came up, and the exit code is 1.
+//! Checks rules at many seeds, like `eutectic rules check` at one seed: verdicts must not depend on a seed. Lists
+//! unexpected verdicts with their seeds, and exits with 1 if there are any.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,9 @@ use std::{
 use clap::Parser;
 use eutectic::{Compiler, Cpu, CpuOptions};
 use eutectic_checker::{Checker, Mutants, Options, Outcome, Progress, Report};
-use eutectic_ir::Ops;
 use eutectic_rewrites::{LoadError, Probe, RuleSet};
 
-/// How many of the rules that took longest are named.
+/// The number of the slowest rules that are listed.
 const SLOWEST: usize = 8;
 
 /// Checks a set of rules at many seeds
@@ -32,10 +31,10 @@ struct Args {
     /// Each of the rules is to be refuted, not to hold
     #[arg(long)]
     wrong: bool,
-    /// How many seeds
+    /// The number of seeds
     #[arg(long, value_name = "N", default_value_t = 20)]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     first: u64,
     /// Only rules whose names contain this
@@ -47,7 +46,7 @@ struct Args {
     /// Starts no rule after this time; rules that were not reached are counted, and the exit code is 1
     #[arg(long, value_name = "SECONDS")]
     budget: Option<u64>,
-    /// Tries the mutants of each rule, of which 99.9 % are to be found out
+    /// Tries the mutants of each rule; 99.9 % must be detected
     #[arg(long)]
     mutants: bool,
     /// Leaves out what the CPU makes of both sides
@@ -55,10 +54,10 @@ struct Args {
     interpreter_only: bool,
 }
 
-/// The least share of the mutants that is to be found out.
+/// The least share of the mutants that must be detected.
 const KILLED: f64 = 0.999;
 
-/// What came up, and at which seeds.
+/// The unexpected verdicts with their seeds.
 type Found = BTreeMap<String, (Vec<u64>, String)>;
 
 fn main() -> ExitCode {
@@ -127,7 +126,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(not_loaded || reached < all || !unexpected.is_empty() || survived > 0))
 }
 
-/// Checks the rules at each seed in turn: the reports of each seed, of the rules that were reached.
+/// Checks the rules at each seed in turn. Returns the reports of each seed, for the rules that were reached.
 fn checked(args: &Args, checkers: &[Checker], probes: &[Probe]) -> Vec<Vec<Report>> {
     let threads = args.threads.or(thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     let deadline = args.budget.map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -156,12 +155,12 @@ fn note(found: &mut Found, what: &str, seed: u64, text: impl FnOnce() -> String)
     found.entry(what.to_string()).or_insert_with(|| (Vec::new(), text())).0.push(seed);
 }
 
-/// The rules, and whether some of them do not load.
+/// Returns the rules, and whether some of them do not load.
 fn rules(args: &Args) -> (RuleSet, bool) {
     if args.rules.as_os_str() == "packs" {
         return (RuleSet::embedded().expect("they load"), false);
     }
-    let (rules, errors) = RuleSet::load_dir_partly(&args.rules, &Ops::default()).expect("a directory");
+    let (rules, errors) = RuleSet::load_partly(&args.rules, &RuleSet::default()).expect("a directory");
     for error in &errors {
         match error {
             LoadError::Rules(errors) => errors.0.iter().for_each(|e| println!("does not load: {e}")),

@@ -1,11 +1,11 @@
 //! Covering arrays: few rows in which each level of each factor meets each level of every other.
 //!
-//! What makes a rule wrong is mostly one thing or two together: an element type and a kind of numbers, a kind of numbers and an
-//! empty axis (Kuhn, Wallace, Gallo: Software fault interactions and implications for software testing, 2004). Chance leaves
-//! some pairs out, and which ones depends on the seed.
+//! A wrong rule mostly shows with one or two properties of a case: an element type with a kind of numbers, or a kind of
+//! numbers with an empty axis (Kuhn, Wallace, Gallo: Software fault interactions and implications for software testing,
+//! 2004). Random cases would miss pairs that depend on the seed.
 
-/// Rows for factors of so many levels each, such that each two levels of two factors are in some row. The greedy construction of
-/// AETG (Cohen, Dalal, Fredman, Patton, 1997), without its chance.
+/// Returns rows for factors with these numbers of levels. Each pair of levels of two factors is in some row. The
+/// construction is the greedy one of AETG (Cohen, Dalal, Fredman, Patton, 1997), without its random choices.
 pub fn pairs(levels: &[usize]) -> Vec<Vec<usize>> {
     let count = levels.len();
     let mut uncovered: Vec<(usize, usize, usize, usize)> = Vec::new();
@@ -15,7 +15,7 @@ pub fn pairs(levels: &[usize]) -> Vec<Vec<usize>> {
         }
     }
     let mut rows = Vec::new();
-    // How often each level was chosen where it made no difference.
+    // The number of uses of each level. It decides between levels of equal gain.
     let mut used: Vec<Vec<usize>> = levels.iter().map(|n| vec![0; *n]).collect();
     if count == 1 {
         return (0..levels[0]).map(|n| vec![n]).collect();

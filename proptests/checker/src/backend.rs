@@ -1,4 +1,5 @@
-//! Both sides of a case on a backend, compiled without further rules, judged by the propagated error bounds.
+//! Compiles both sides of a case for a backend without further rules, runs them, and judges the results by the
+//! propagated error bounds.
 
 use eutectic::{Compiler, Error, Graph, RuleSet, Strategy};
 
@@ -10,18 +11,18 @@ use crate::{
     report::{Check, Failure},
 };
 
-/// What became of a case on a backend.
+/// The outcome of a case on a backend.
 pub enum Outcome {
-    /// So many compilations, all right.
+    /// All results are right; the number of compilations.
     Right(usize),
-    /// The backend does not compute this.
+    /// The backend does not support the program; its error.
     Refused(String),
-    /// It computes something else.
+    /// The backend computes a wrong result.
     Wrong(Box<Failure>),
 }
 
-/// Compiles each side, op by op and fused, runs it and compares. Of values for which the left side is no value, as where it gathers from
-/// a table without rows, the rule says nothing.
+/// Compiles each side, op by op and fused, runs it and compares the results. Values for which the left side is
+/// undefined are skipped, such as a gather from a table without rows.
 pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
     let mut right = 0;
     if evaluated(&case.sides.written, &case.values).is_err() {
@@ -34,9 +35,9 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
                 Ok(None) => right += 1,
                 Ok(Some((fault, difference))) => {
                     let what = match fault {
-                        Fault::Kernels => format!("gives another {side} side ({strategy:?})"),
+                        Fault::Kernels => format!("computes a wrong {side} side ({strategy:?})"),
                         Fault::Rules => {
-                            format!("has another {side} side to compute, by the rules that make it computable")
+                            format!("computes a {side} side that the rules for computability changed")
                         }
                     };
                     let what = format!("{} {what}", compiler.backend().name());
@@ -55,7 +56,7 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
     Outcome::Right(right)
 }
 
-/// The first difference between what a backend computes and the reference.
+/// Returns the first difference between what a backend computes and the reference.
 fn one(compiler: &Compiler, graph: &Graph, case: &Case) -> Result<Option<(Fault, Difference)>, Error> {
     let given = |name: &str| case.values.get(name).cloned();
     let Err(differences) = check_on(compiler, graph, &given)? else { return Ok(None) };

@@ -2,8 +2,8 @@
 
 use eutectic::{DType, Tensor};
 
-/// The integers of a type at which something changes, the most telling ones first: small ones, the limits, the numbers of the rule's
-/// text and their neighbours, then powers of two with their neighbours.
+/// Returns the integers of a type at which results change. The most informative ones come first: small ones, the
+/// limits, the numbers of the rule's text and their neighbours. Powers of two with their neighbours follow.
 pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
     let (least, greatest) = dtype.integers();
     let mut all = vec![0, 1, -1, least, greatest, 2, -2, least.wrapping_add(1), greatest - 1, 3, -3];
@@ -12,7 +12,7 @@ pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
         all.extend([n, n.saturating_add(1), n.saturating_sub(1), n.wrapping_neg(), n.saturating_mul(2)]);
     }
     all.extend([greatest / 2, greatest / 2 + 1, least / 2, 7, -7, 10, 100]);
-    // 2²⁴ and 2⁵³ are where `f32` and `f64` end to hold every integer, 2⁸ and 2¹¹ `bf16` and `f16`.
+    // 2²⁴, 2⁵³, 2⁸ and 2¹¹ are the largest integers up to which `f32`, `f64`, `bf16` and `f16` represent every integer.
     let powers = [4, 8, 11, 15, 16, 24, 31, 32, 53, 62];
     all.extend(
         powers.iter().flat_map(|p| [1_i64 << p, (1 << p) + 1, (1 << p) - 1, -(1 << p), -(1 << p) - 1, -(1 << p) + 1]),
@@ -20,8 +20,8 @@ pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
     distinct(all.into_iter().filter(|n| dtype.wrap(*n) == *n), |n| *n)
 }
 
-/// The numbers of a floating type at which something changes, the most telling ones first; none is NaN, infinite, subnormal or
-/// beyond [`moderate`] unless `extreme`.
+/// Returns the numbers of a floating type at which results change, the most informative ones first. None is NaN,
+/// infinite, subnormal or beyond [`moderate`] unless `extreme`.
 pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
     let eps = 2.0 * dtype.unit_roundoff();
     let mut all = vec![0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -1.5, 3.0, -3.0];
@@ -34,27 +34,28 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
         all.extend([*x, x + 1.0, x - 1.0, -x, x * (1.0 + eps), x * (1.0 - eps), x * 2.0, x / 2.0, x + 0.5]);
     }
     all.extend([0.25, 3.5, -2.5, 4.0, 7.0, 10.0, -10.0, 100.0, 1.0 + eps, 1.0 - eps / 2.0, 0.5 - eps / 4.0]);
-    // Where the integers, and the halves, of a type end; its own and those of narrower ones, to which it may be cast.
+    // The limits of the integers that this type represents, and of the multiples of ½. The same for each narrower type
+    // that it may be cast to.
     for bits in [8, 11, 24, 31, 32, 53, 63] {
         let power = 2_f64.powi(bits);
         all.extend([power, power + 1.0, power - 1.0, -power, power / 2.0 + 0.5, power / 2.0 - 0.5]);
-        // Half between two numbers of the narrower type, and on either side of it.
+        // The midpoint between two numbers of the narrower type, and a number on either side of it.
         let middle = 1.0 + 1.0 / power;
         all.extend([middle, middle * (1.0 + eps), middle * (1.0 - eps / 2.0)]);
     }
     let stored = Tensor::from_f64(dtype, &[all.len()], all).to_f64();
-    // A −0 may be taken for a 0 but where bits are promised.
+    // Only contracts that keep every bit distinguish −0 from 0.
     let fits = |x: &f64| extreme || moderate(*x, dtype) && !(*x == 0.0 && x.is_sign_negative());
     distinct(stored.into_iter().filter(fits), |x| if x.is_nan() { u64::MAX } else { x.to_bits() })
 }
 
-/// The numbers at which the range of a type ends, the most telling ones first. They include the largest, the least and subnormal
-/// numbers, and those whose reciprocals, squares, cubes or fourth powers leave the range. With `moderate`, the ends of the range that
-/// rules with products promise.
+/// Returns the numbers at which the range of a type ends, the most informative ones first. They include the largest,
+/// the least and subnormal numbers. They also include numbers whose reciprocals, squares, cubes or fourth powers leave
+/// the range. With `moderate`, they are the ends of the range that rules with products promise.
 pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let (least, largest) = range(dtype);
     let eps = 2.0 * dtype.unit_roundoff();
-    // An exponent b with a subnormal power eᵇ and an infinite one e⁻ᵇ.
+    // An exponent b for which eᵇ is subnormal and e⁻ᵇ is infinite.
     let subnormal = ((least * eps).ln() + least.ln()) / 2.0;
     // An exponent b for which b·eᵇ is a few times the least subnormal number.
     let vanishing = (4.0 * least * eps).ln() - (-(least * eps).ln()).ln();
@@ -82,7 +83,7 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
         let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
         all.extend([high, low, -high, -low]);
     }
-    // An exponent b whose power eᵇ is subnormal while b·eᵇ is normal.
+    // An exponent b for which eᵇ is subnormal and b·eᵇ is normal.
     all.extend([-subnormal, least.ln() - (-least.ln()).ln()]);
     all.extend([
         -1.0,
@@ -98,7 +99,8 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     distinct(stored.into_iter(), |x| x.to_bits())
 }
 
-/// Constants that round an ordinary number coarsely when it is added: the largest of which anything is promised.
+/// Returns constants that round an ordinary number coarsely when they are added: the largest ones that a contract
+/// covers.
 pub fn coarse(dtype: DType) -> [f64; 2] {
     let most = 2_f64.powi(moderate_exponent(dtype));
     [most, -most]
@@ -109,12 +111,12 @@ pub fn range(dtype: DType) -> (f64, f64) {
     if dtype.is_float() { dtype.normal_range() } else { DType::F32.normal_range() }
 }
 
-/// The exponent up to which numbers are moderate: about a third of the type's range.
+/// Returns the exponent up to which numbers are moderate: about a third of the type's range.
 pub fn moderate_exponent(dtype: DType) -> i32 {
     dtype.float().map_or(40, |format| ((1 - format.least_exponent()) / 3).min(40))
 }
 
-/// Whether a number is 0, or neither so small nor so large that a product of some of its like vanishes or overflows.
+/// Returns whether a number is 0 or moderate: products of a few moderate numbers neither underflow nor overflow.
 pub fn moderate(x: f64, dtype: DType) -> bool {
     let most = 2_f64.powi(moderate_exponent(dtype));
     x == 0.0 || (1.0 / most..=most).contains(&x.abs())

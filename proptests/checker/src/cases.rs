@@ -24,13 +24,13 @@ pub struct Case {
     pub instance: Instance,
     /// Both sides.
     pub sides: Sides,
-    /// What kind of numbers the tensors hold.
+    /// The kind of numbers in the tensors.
     pub style: Style,
     /// The tensors.
     pub values: Values,
 }
 
-/// All cases of a rule, and what came up on the way to them.
+/// All cases of a rule, and the findings on the way to them.
 #[derive(Default)]
 pub struct Corpus {
     /// The cases.
@@ -39,12 +39,12 @@ pub struct Corpus {
     pub unmatched: Vec<Instance>,
     /// Whether an instance was left out because computing it would take too long.
     pub too_large: bool,
-    /// An instance whose sides differ in type, and how.
+    /// An instance whose sides differ in type, and the difference.
     pub ill_typed: Option<(Instance, String)>,
 }
 
 impl Corpus {
-    /// The cases with those of each floating element type in turn, so that the first few are of all of them.
+    /// Returns the cases so that floating element types alternate: the first few cases have all of them.
     pub fn mixed(&self) -> impl Iterator<Item = &Case> {
         let mut seen: BTreeMap<Vec<DType>, usize> = BTreeMap::new();
         let mut turn = |case: &Case| {
@@ -58,32 +58,34 @@ impl Corpus {
     }
 }
 
-/// How many draws a case may take: relations are met by drawing again.
+/// The maximal number of draws for a case: drawing is repeated until the relations hold.
 const DRAWS: usize = 400;
-/// How many instances are drawn for their types alone.
+/// The number of instances that are drawn for their types alone.
 const TYPED: usize = 80;
-/// The largest of these, in elements of all tensors.
+/// The maximal size of an instance that is drawn for its types alone, in elements of all tensors.
 const LARGEST_TYPED: usize = 1 << 24;
-/// The largest instances, in elements of all tensors: these run in the interpreter, element by element.
+/// The maximal size of an instance, in elements of all tensors. The interpreter computes it element by element.
 const LARGEST: usize = 2500;
-/// Those that are cheap enough to be judged on several values.
+/// The maximal size of an instance that is judged on several values.
 const SMALL: usize = 600;
-/// Those with one large dim.
+/// The maximal size of an instance with one large dim.
 const LARGEST_LONG: usize = 20_000;
-/// The most that a side computes, in operations and elements: a convolution makes much of little.
+/// The maximal work of a side, in operations and elements: a convolution has many operations per element.
 const WORK: f64 = 1e6;
 
-/// The generator for a case: it depends on the seed, the rule and the case only, so that a rule replays alone.
+/// Returns the generator for a case. It depends on the seed, the rule and the case only, so that a rule can be replayed
+/// alone.
 pub fn random(seed: u64, rule: &str, case: usize) -> fastrand::Rng {
     let name = rule.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let first = fastrand::Rng::with_seed(seed ^ name).u64(..);
     fastrand::Rng::with_seed(first.wrapping_add(case as u64))
 }
 
-/// How many draws are worth it to find an instance with one dim of an extent: many rules have less dims, or compute too much then.
+/// The maximal number of draws for an instance with one dim of a given extent. Many rules have no such dim, or compute
+/// too much if it has that extent.
 const ONE_DRAWS: usize = 60;
 
-/// Draws an instance and its sides; what does not fit is put into the corpus.
+/// Draws an instance and its sides. Records instances that do not match, are too large or are ill-typed in the corpus.
 fn instance(
     probe: &Probe,
     palette: &Palette,
@@ -118,7 +120,7 @@ fn instance(
     None
 }
 
-/// Operations and elements of a graph.
+/// Returns the number of operations of a graph plus the number of elements of its results.
 fn work(graph: &Graph) -> f64 {
     let of = |node: &Node| {
         let operands: Vec<&Type> = node.operands.iter().map(|&id| graph.ty(id)).collect();
@@ -127,7 +129,7 @@ fn work(graph: &Graph) -> f64 {
     graph.nodes().map(|(_, node)| of(node)).sum()
 }
 
-/// The cases that a seed gives: `cases` of them, or one for each row where `None`.
+/// Returns the cases for a seed: `cases` of them, or one for each row of the covering array if `None`.
 pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     let rule = probe.rule();
     let mut corpus = Corpus { ill_typed: ill_typed(probe, seed), ..Corpus::default() };
@@ -153,7 +155,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
         }
         let Some((instance, sides)) = found else { continue };
         let manner = Manner::of(rule, row.style, &literals);
-        // Values that differ mainly in their place need no instance of their own.
+        // An instance is judged on several values if its style varies the positions of special values.
         for _ in 0..variants(row.style, instance.size(), instance.members[0].types.len()) {
             let (style, values) = special::values(&sides, manner, &mut turns, &mut random);
             corpus.cases.push(Case { instance: instance.clone(), sides: sides.clone(), style, values });
@@ -162,10 +164,10 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     corpus
 }
 
-/// The most tensors for which each way to oppose them is tried.
+/// The maximal number of tensors for which every way of [`values::opposed`] is tried.
 const FEW: usize = 5;
 
-/// Returns how many values an instance with this number of tensors is judged on.
+/// Returns the number of values on which an instance with this number of tensors is judged.
 fn variants(style: Style, size: usize, tensors: usize) -> usize {
     match style {
         Style::Ends if tensors <= FEW => 2 * values::oppositions(tensors),
@@ -178,7 +180,8 @@ fn variants(style: Style, size: usize, tensors: usize) -> usize {
     }
 }
 
-/// An instance with large dims, or with empty ones, whose sides differ in type: nothing is computed, so these cost nothing.
+/// Returns an instance with large or empty dims whose sides differ in type. Nothing is computed, so these instances are
+/// cheap.
 fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
     let large = Palette { extents: vec![37, 64, 101, 130, 257, 521], ..Dims::Distinct.palette(&[]) };
     let empty = Dims::Empty.palette(&[]);
@@ -195,7 +198,7 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
 }
 
 impl Case {
-    /// A node of the right side that no kernel takes, where it is the rule that is to bring it into such a form.
+    /// Returns a node of the right side of a legalization rule that no kernel supports.
     pub fn illegal(&self, rule: &Rule) -> Option<String> {
         let right = &self.sides.right;
         let illegal = |node: &&Node| {
@@ -206,10 +209,10 @@ impl Case {
         if rule.phase == Phase::Legalize { nodes.find(illegal).map(|n| format!("{} : {}", n.op, n.ty)) } else { None }
     }
 
-    /// Compares the sides. Of values for which the left side is no value, the rule says nothing.
+    /// Compares the sides. Values for which the left side is undefined are not judged.
     ///
     /// # Errors
-    /// When the right side reads outside of a tensor where the left does not.
+    /// If the right side reads outside of a tensor and the left side does not.
     pub fn judge(&self, contract: Contract) -> Result<Verdict, String> {
         judge(&self.sides, contract, self.style, &self.values, &self.instance.numbers()).map_err(|e| e.to_string())
     }
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn ids_name_the_last_elements_of_a_long_axis() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wrong");
-        let rules = RuleSet::load_dir(&folder).unwrap_or_else(|e| panic!("{e}"));
+        let rules = RuleSet::load(&folder).unwrap_or_else(|e| panic!("{e}"));
         let named = |p: &Probe| &*p.rule().name == "wrong/gathers-gather-ids-as-i8";
         let probe = rules.probes().find(named).expect("a rule of this name");
         for seed in 1..4 {

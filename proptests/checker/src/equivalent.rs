@@ -1,4 +1,4 @@
-//! Mutants that are as right as the rule: what was changed, and why it changes nothing.
+//! Mutants that are equivalent to their rule: each change, with the reason why it changes no result.
 
 const SHIFT: &str = "a softmax is the same for any shift; only overflow tells, which few instances reach";
 
@@ -15,7 +15,7 @@ const MERGED: &str = "these axes lie side by side from here on, and become one a
 
 const SIGN: &str = "it changes only the sign of a zero, which is open in a sum";
 
-/// A part of the rule's name, a part of the change, and the reason.
+/// A part of the rule's name, a part of the change, and the reason why the mutant is equivalent.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
     ("", ":softcap of attention-tf32 is a number negated", "c·tanh(x/c) is the same for −c"),
@@ -165,7 +165,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Why a mutant cannot be told from its rule.
+/// Returns the reason why a mutant is equivalent to its rule.
 pub fn reason(rule: &str, what: &str) -> Option<&'static str> {
     EQUIVALENT.iter().find(|(r, w, _)| rule.starts_with(r) && what.contains(w)).map(|(.., reason)| *reason)
 }

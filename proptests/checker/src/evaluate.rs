@@ -17,23 +17,22 @@ use crate::{
     wild::{Step, Wild, wild},
 };
 
-/// What a graph comes to.
+/// The results of a graph.
 pub struct Evaluated {
     /// The outputs.
     pub results: Vec<Tensor>,
-    /// For each output the elements that were made from an intermediate result that left the range.
+    /// For each output, the elements that depend on an intermediate result out of range.
     pub wild: Vec<Wild>,
     /// Whether an intermediate result is NaN somewhere.
     pub nan: bool,
 }
 
-/// The outputs of a graph, every intermediate result rounded to its element type once.
+/// Returns the outputs of a graph. Every intermediate result is rounded to its element type once.
 ///
 /// # Errors
-/// When an index read from a tensor is out of range.
+/// If an index read from a tensor is out of range.
 ///
-/// # Panics
-/// When `values` lacks an input of the graph: both come from one instance of a rule.
+/// # Panics If `values` lacks an input of the graph: both come from one instance of a rule.
 pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpError> {
     let graph = &*expanded(graph);
     let mut nan = false;
@@ -68,14 +67,13 @@ pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpErro
     Ok(Evaluated { results: outputs().map(|(tensors, _)| tensors[0].clone()).collect(), wild, nan })
 }
 
-/// Computes the floating outputs of a graph with exponents of any size: each intermediate result is rounded to the significand of its
-/// element type only. The others are empty.
+/// Computes the floating outputs of a graph with exponents of any size: each intermediate result is rounded to the
+/// significand of its element type only. Outputs of other types are empty.
 ///
 /// # Errors
-/// When an index read from a tensor is out of range.
+/// If an index read from a tensor is out of range.
 ///
-/// # Panics
-/// As [`evaluated`].
+/// # Panics As [`evaluated`].
 pub fn unlimited(graph: &Graph, values: &Values) -> Result<Vec<Vec<f64>>, InterpError> {
     let graph = &*expanded(graph);
     let mut results: Vec<Vec<Value<f64>>> = Vec::with_capacity(graph.len());
@@ -100,7 +98,7 @@ pub fn unlimited(graph: &Graph, values: &Values) -> Result<Vec<Vec<f64>>, Interp
     Ok(graph.outputs().iter().map(|(_, id)| reals(&results[id.0 as usize][0])).collect())
 }
 
-/// A declared op is what its definition says, op by op: each result of it is rounded.
+/// Expands declared ops: a declared op is defined by its ops, and each of their results is rounded.
 fn expanded(graph: &Graph) -> Cow<'_, Graph> {
     graph.expanded().expect("the graph was checked when it was built, and instances are small")
 }

@@ -1,4 +1,4 @@
-//! Whether a rule fires where it should, and stays silent where it does not hold.
+//! Checks that a rule fires on its own left side, and does not fire if a guard is broken.
 
 use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched, optimize};
 
@@ -13,13 +13,13 @@ use crate::{
     values::{Manner, Style},
 };
 
-/// At most so many ways round are tried of a left side with many commutative ops.
+/// The maximal number of operand orders to try, for a left side with many commutative ops.
 const WAYS: u64 = 8;
 
-/// The rules that bring a graph into legal form and make it computable, without the one that is checked.
+/// Returns the rules that bring a graph into legal form and make it computable, except the rule that is checked.
 ///
 /// # Errors
-/// When the pack's names are gone: a defect.
+/// If an embedded pack lacks one of these rules: a defect of this build.
 pub fn base(embedded: &RuleSet, but: &str) -> Result<RuleSet, eutectic_rewrites::LoadError> {
     let only = [
         "decompose/*",
@@ -32,13 +32,14 @@ pub fn base(embedded: &RuleSet, but: &str) -> Result<RuleSet, eutectic_rewrites:
     embedded.choose(&Choice { only: only.map(String::from).to_vec(), without, fp: Fp::Fast, ..Choice::default() })
 }
 
-/// Matches every way round of a case's left side, and lets the engine apply the rule to it as it is written.
+/// Matches a case's left side in every order of commutative operands, and checks that the engine applies the rule to
+/// it.
 pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Failure>> {
     let rule = probe.rule();
     let failure = |what: String| Box::new(Failure::of(Check::Fires, what, case, None));
     let ways = 1_u64 << case.instance.commutable(rule).min(6);
     let mut fired = 0;
-    // All ways where they are few, else those that swap one op, or all.
+    // All orders if they are few; otherwise the orders that swap one op, and the one that swaps all.
     let some: Vec<u64> = match ways <= WAYS {
         true => (0..ways).collect(),
         false => (0..WAYS - 1).map(|n| (1 << n) & (ways - 1)).chain([ways - 1]).collect(),
@@ -54,7 +55,7 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
             Err(other) => return Err(failure(format!("with operands swapped: {other:?}"))),
         };
         fired += 1;
-        // The engine asks whether it gains.
+        // The engine applies such a rule only if it lowers the cost.
         if rule.once {
             continue;
         }
@@ -62,13 +63,14 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
         let rewritten = optimize(&sides.written, &rules, &Options::default()).map_err(|e| failure(e.to_string()))?;
         let applied = rewritten.statistics.iter().any(|s| s.name == rule.name && s.applications > 0);
         if !applied {
-            return Err(failure(format!("the engine does not apply it to its own left side ({swaps:#b})")));
+            return Err(failure(format!("the engine does not apply the rule to its own left side ({swaps:#b})")));
         }
     }
     Ok(fired)
 }
 
-/// Puts neighbours in the place of each number of the left side; the rule must not match. How many were tried.
+/// Replaces each number of the left side by its neighbours, which the rule must not match. Returns the number of
+/// replacements.
 pub fn literals_kept(probe: &Probe, case: &Case) -> Result<usize, Box<Failure>> {
     let (mistaken, tried) = neighbours::mistaken(probe, &case.instance);
     match mistaken.into_iter().next() {
@@ -80,7 +82,7 @@ pub fn literals_kept(probe: &Probe, case: &Case) -> Result<usize, Box<Failure>> 
     }
 }
 
-/// Breaks a guard; the rule must be silent, or right where it matches in another way.
+/// Breaks a guard. The rule must then not match, or match in another way and be right.
 pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result<bool, Box<Failure>> {
     let Some(broken) = broken(probe, &case.instance, random) else { return Ok(false) };
     let failure = |what: String| Box::new(Failure::of(Check::Guard, what, case, None));
@@ -98,10 +100,10 @@ pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result
     let values = fitting(&sides, Manner::of(probe.rule(), Style::Ordinary, &literals), random);
     let other = Case { instance: case.instance.clone(), sides, style: Style::Ordinary, values };
     match other.judge(contract) {
-        // A single case says nothing of a `fast` rule.
+        // A single case cannot refute a `fast` rule.
         Ok(verdict) if contract == Contract::Fast || !verdict.refutes(contract) => Ok(true),
         Ok(verdict) => {
-            let what = format!("it fires although {}, and is wrong there", broken.what);
+            let what = format!("the rule fires although {}, and is wrong then", broken.what);
             Err(Box::new(Failure::of(Check::Guard, what, &other, verdict.first)))
         }
         Err(error) => Err(failure(format!("it fires although {}; then {error}", broken.what))),

@@ -11,7 +11,7 @@ use crate::{
     values::{self, Extents, Manner, Values},
 };
 
-/// Draws values on which the left side can be evaluated: integers that index something are within its extent.
+/// Draws values on which the left side can be evaluated: indices are within the extent that they index.
 pub fn fitting(sides: &Sides, manner: Manner<'_>, random: &mut fastrand::Rng) -> Values {
     let any = values::draw(&sides.written, manner, &Extents::default(), random);
     let mut extents = Extents { of: ids(sides, &any), all: None };

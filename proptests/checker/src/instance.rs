@@ -1,4 +1,4 @@
-//! Instances of a rule: values for all its variables, of every member where it is a group.
+//! Instances of a rule: values for all its variables, for each member if the rule is a group.
 
 use std::sync::Arc;
 
@@ -15,20 +15,21 @@ use eutectic_rewrites::{
     rule::{Rule, Term, VariableKind},
 };
 
-/// How many members an instance of a group has.
+/// The number of members of a group's instance.
 const MEMBERS: usize = 3;
 
 /// Values for all variables of a rule.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// One for each member where the rule is a group, else one.
+    /// The values for each member of a group, or one set of values for any other rule.
     pub members: Vec<Sample>,
     /// The names of dims, attributes and element types, by slot.
     names: Vec<Arc<str>>,
 }
 
 impl Instance {
-    /// Draws values for all variables that are not bound. `None` where what was drawn does not go together: draw again.
+    /// Draws values for all variables that are not bound. Returns `None` if the drawn values contradict each other;
+    /// then draw again.
     pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<Instance> {
         let mut members = vec![draw(rule, choices, bound)?];
         for _ in 1..if rule.group { MEMBERS } else { 1 } {
@@ -38,15 +39,16 @@ impl Instance {
         Some(Instance::of(rule, members))
     }
 
-    /// The instance of these samples.
+    /// Returns an instance with these samples.
     pub fn of(rule: &Rule, members: Vec<Sample>) -> Instance {
         Instance { members, names: rule.scope.variables.iter().map(|(name, _)| name.clone()).collect() }
     }
 
-    /// Both sides, with the operands of the `n`th commutative op of the left side swapped where bit `n` is set.
+    /// Returns both sides. The operands of the `n`th commutative op of the left side are swapped if bit `n` of `swaps`
+    /// is set.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why the instance has no sides.
     pub fn sides(&self, probe: &Probe, swaps: u64) -> Result<Sides, Unmatched> {
         if swaps == 0 {
             return probe.sides(probe.rule(), &self.members);
@@ -59,7 +61,7 @@ impl Instance {
         probe.sides(&rule, &self.members)
     }
 
-    /// How many ops of the left side can be written the other way round.
+    /// Returns the number of ops of the left side whose operands can be swapped.
     pub fn commutable(&self, rule: &Rule) -> usize {
         let mut seen = Vec::new();
         rule.roots.iter().for_each(|root| {
@@ -68,7 +70,7 @@ impl Instance {
         seen.len()
     }
 
-    /// Name and value of every variable that is no tensor, member by member.
+    /// Returns the name and the value of every variable that is no tensor, member by member.
     pub fn values(&self) -> Vec<(String, String)> {
         let mut values: Vec<(String, String)> = Vec::new();
         for member in &self.members {
@@ -83,7 +85,7 @@ impl Instance {
         values
     }
 
-    /// What its number variables stand for.
+    /// Returns the values of its number variables.
     pub fn numbers(&self) -> Vec<f64> {
         let bound = |(member, slot): (&Sample, usize)| match member.bindings.get(slot) {
             Some(Bound::Attr(Attr::Float(x))) => Some(x.get()),
@@ -93,18 +95,19 @@ impl Instance {
         all.filter_map(bound).collect()
     }
 
-    /// The number of elements of all tensors together.
+    /// Returns the number of elements of all tensors together.
     pub fn size(&self) -> usize {
         self.members.iter().flat_map(|m| &m.types).map(Type::count).sum()
     }
 
-    /// The element types of its tensors.
+    /// Returns the element types of its tensors.
     pub fn dtypes(&self) -> impl Iterator<Item = DType> {
         self.members.iter().flat_map(|m| &m.types).filter_map(Type::dtype)
     }
 }
 
-/// What the members of a group agree in: attributes, and the types of what the right side does not splat.
+/// Returns the bindings in which the members of a group agree: attributes, and the types of tensors that the right side
+/// does not splat.
 fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
     let mut bindings = Bindings::default();
     for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
@@ -121,7 +124,8 @@ fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
     Some(bindings)
 }
 
-/// A term with the operands of its commutative ops swapped as the bits say; equal subterms go together.
+/// Returns a term with the operands of its commutative ops swapped as the bits of `swaps` say. Equal subterms share one
+/// bit.
 fn commuted(term: &Term, bindings: &Bindings, swaps: u64, seen: &mut Vec<Term>) -> Term {
     let Term::Call(call) = term else { return term.clone() };
     let mut swapped = call.clone();

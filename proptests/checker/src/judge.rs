@@ -1,8 +1,8 @@
-//! Judges two sides by what a contract promises; the table in CONTRIBUTING.md says the same in words.
+//! Judges two sides by a contract. The table in CONTRIBUTING.md defines the contracts.
 
 use eutectic::{Graph, Tensor, verify::Element};
 use eutectic_ir::{
-    Bounded, Class, InterpError,
+    Bounded, Class, DType, InterpError,
     graph::Node,
     interpret,
     ops::eval::{Data, Value},
@@ -12,7 +12,7 @@ use eutectic_rewrites::{Contract, Sides};
 use crate::{
     boundary::moderate,
     evaluate::{evaluated, unlimited},
-    pair::{FAR, Number, Pair, whole},
+    pair::{FAR, Number, Pair, Wrong, whole},
     values::{Style, Values},
     wild::Wild,
 };
@@ -22,36 +22,37 @@ use crate::{
 pub struct Difference {
     /// The output.
     pub root: usize,
-    /// Where in it.
+    /// The element's position in the output.
     pub at: Vec<usize>,
     /// The value of the left side there.
     pub left: Element,
-    /// What the right side gives.
+    /// The value of the right side there.
     pub right: Element,
-    /// What would be allowed.
+    /// The allowed difference.
     pub allowed: String,
 }
 
-/// What judging a case came to.
+/// The result of judging cases.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Elements that were computed.
+    /// The number of elements that were computed.
     pub elements: usize,
-    /// Of these, elements about which the contract says something, and the reference is sure of.
+    /// The number of these that the contract covers and whose reference value is precise enough.
     pub judged: usize,
-    /// Of these, elements that differ.
+    /// The number of judged elements that differ.
     pub different: usize,
-    /// The first of them.
+    /// The first judged element that differs.
     pub first: Option<Difference>,
-    /// Cases in which some are judged.
+    /// The number of cases that have judged elements.
     pub cases: usize,
-    /// Of these, cases in which most of them differ.
+    /// The number of these cases in which most judged elements differ.
     pub refuting: usize,
 }
 
 impl Verdict {
-    /// Whether the rule is refuted. A `fast` rule may differ on the inputs that its comment leaves out, which no program can
-    /// read: it is refuted where most elements of most cases differ, or most of all elements, of which large cases have more.
+    /// Returns whether the rule is refuted. A `fast` rule may differ on inputs that its comment excludes, but no
+    /// program can read the comment. Such a rule is refuted if most elements of most cases differ, or most of all
+    /// elements. The second condition gives large cases more weight.
     pub fn refutes(&self, contract: Contract) -> bool {
         match contract {
             Contract::Fast => 2 * self.refuting > self.cases || 2 * self.different > self.judged,
@@ -59,7 +60,7 @@ impl Verdict {
         }
     }
 
-    /// Both verdicts together.
+    /// Returns the sum of both verdicts.
     pub fn and(self, other: Verdict) -> Verdict {
         Verdict {
             elements: self.elements + other.elements,
@@ -72,7 +73,7 @@ impl Verdict {
     }
 }
 
-/// One side, evaluated.
+/// The results of one side.
 struct Side {
     rounded: Vec<Tensor>,
     wild: Vec<Wild>,
@@ -87,10 +88,10 @@ impl Side {
     }
 }
 
-/// Compares the sides of an instance on given values and numbers; nothing is judged where the left side has no value.
+/// Compares the sides of an instance on given values and numbers. Nothing is judged if the left side is undefined.
 ///
 /// # Errors
-/// When an index read from a tensor is out of range.
+/// If an index read from a tensor is out of range.
 pub fn judge(
     sides: &Sides,
     contract: Contract,
@@ -100,38 +101,11 @@ pub fn judge(
 ) -> Result<Verdict, InterpError> {
     let Ok(left) = Side::of(&sides.written, values) else { return Ok(Verdict::default()) };
     let right = Side::of(&sides.right, values)?;
-    let finite = values.values().all(|t| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite()));
-    // A mask is kept as strictly as finite numbers are.
-    let finite = finite || style == Style::Masked;
-    // Of constants beyond that, no range is promised.
-    let types = || values.values().map(Tensor::dtype).filter(|dtype| dtype.is_float());
-    let ranged = numbers.iter().all(|x| types().all(|dtype| moderate(*x, dtype)));
-    let pointwise = is_pointwise(&sides.written) && is_pointwise(&sides.right);
-    let (strict, numbers_round) = (finite || pointwise, style == Style::Numbers && pointwise);
-    let selects = sides.right.nodes().any(|(_, node)| node.op.def().leaves_out);
-    let parts = sides.written.nodes().any(|(_, node)| has_parts(node));
-    let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
-    let extreme =
-        numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
+    let pair_of = conditions(sides, contract, style, values, numbers);
+    let mut evaluated = EvaluatedSides { right_side: &sides.right, values, left, right, unlimited: None };
     let mut verdict = Verdict::default();
-    let mut unlimited_right = None;
-    for root in 0..left.rounded.len() {
-        let (l, r) = (&left.rounded[root], &right.rounded[root]);
-        let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
-        let pair = Pair {
-            contract,
-            strict,
-            pointwise,
-            ranged,
-            ends,
-            numbers: numbers_round,
-            finite,
-            selects,
-            parts,
-            extreme,
-            dtype: l.dtype(),
-        };
-        let (wl, wr) = (&left.wild[root], &right.wild[root]);
+    for root in 0..evaluated.left.rounded.len() {
+        let (l, r) = (&evaluated.left.rounded[root], &evaluated.right.rounded[root]);
         verdict.elements += l.count();
         if l.ty() != r.ty() {
             (verdict.judged, verdict.different) =
@@ -141,41 +115,14 @@ pub fn judge(
             verdict.first.get_or_insert(Difference { root, at: Vec::new(), left: count(l), right: count(r), allowed });
             continue;
         }
-        let (bl, br) = (&left.bounded[root].data, &right.bounded[root].data);
-        let (fl, fr) = (l.to_f64(), r.to_f64());
-        let (il, ir) = if l.dtype().is_float() { (Vec::new(), Vec::new()) } else { (l.to_i64(), r.to_i64()) };
+        let (pair, dims) = (pair_of(l.dtype()), l.dims().to_vec());
+        let numbers = RootNumbers::of(l, r);
         for at in 0..l.count() {
-            let outcome = match (bl, br) {
-                (Data::Real(bl), Data::Real(br)) => {
-                    let number = |value, bounded, wild: &Wild| {
-                        let (over, met) = (wild.over(at), wild.met(at));
-                        Number { value, bounded, over, wild: wild.any(at), met }
-                    };
-                    let (left, right) = (number(fl[at], bl[at], wl), number(fr[at], br[at], wr));
-                    match pair.floats(left, right) {
-                        // A difference that rounding makes, and not the range, is judged by the bounds alone.
-                        Some(Err(_)) if pair.asks_for_range(left, right) => {
-                            let roots = unlimited_right.get_or_insert_with(|| unlimited(&sides.right, values));
-                            let value = roots.as_ref().ok().and_then(|roots| roots.get(root)?.get(at).copied());
-                            let ends = pair.range_tells(left, right, value);
-                            Pair { ends, ..pair }.floats(left, right)
-                        }
-                        judged => judged,
-                    }
-                }
-                (Data::Int(bl), Data::Int(br)) => match (contract, bl[at], br[at]) {
-                    (Contract::Exact, ..) => whole(il[at], ir[at]),
-                    _ if wl.any(at) => None,
-                    (Contract::Ulp(_), ..) => whole(il[at], ir[at]),
-                    (_, Some(a), Some(b)) => whole(a, b),
-                    _ => None,
-                },
-                _ => Some(Err((Element::Real(fl[at]), Element::Real(fr[at]), "one element type".into()))),
-            };
+            let outcome = evaluated.element(&pair, &numbers, root, at);
             verdict.judged += usize::from(outcome.is_some());
             if let Some(Err((left, right, allowed))) = outcome {
                 verdict.different += 1;
-                let at = unflatten(at, l.dims());
+                let at = unflatten(at, &dims);
                 verdict.first.get_or_insert(Difference { root, at, left, right, allowed });
             }
         }
@@ -183,6 +130,105 @@ pub fn judge(
     verdict.cases = usize::from(verdict.judged > 0);
     verdict.refuting = usize::from(2 * verdict.different > verdict.judged);
     Ok(verdict)
+}
+
+/// Returns the conditions under which elements of each type are compared.
+fn conditions(
+    sides: &Sides,
+    contract: Contract,
+    style: Style,
+    values: &Values,
+    numbers: &[f64],
+) -> impl Fn(DType) -> Pair + use<> {
+    let finite = values.values().all(|t| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite()));
+    // −∞ in a mask is kept as strictly as finite numbers are.
+    let finite = finite || style == Style::Masked;
+    // Contracts promise a finite result only if all constants are moderate.
+    let types = || values.values().map(Tensor::dtype).filter(|dtype| dtype.is_float());
+    let ranged = numbers.iter().all(|x| types().all(|dtype| moderate(*x, dtype)));
+    let pointwise = is_pointwise(&sides.written) && is_pointwise(&sides.right);
+    let (strict, numbers_round) = (finite || pointwise, style == Style::Numbers && pointwise);
+    let selects = sides.right.nodes().any(|(_, node)| node.op.def().leaves_out);
+    let parts = sides.written.nodes().any(|(_, node)| has_parts(node));
+    let far = |x: &f64| *x != 0.0 && x.is_finite() && !(FAR.recip()..=FAR).contains(&x.abs());
+    let extreme =
+        numbers.iter().any(far) || values.values().any(|t| t.dtype().is_float() && t.to_f64().iter().any(far));
+    let ends = matches!(style, Style::Ends | Style::Tiny | Style::Large);
+    move |dtype| Pair {
+        contract,
+        strict,
+        pointwise,
+        ranged,
+        ends,
+        numbers: numbers_round,
+        finite,
+        selects,
+        parts,
+        extreme,
+        dtype,
+    }
+}
+
+/// The elements of an output as numbers, of the left side and of the right one. Integers are there for types that are
+/// not floating.
+struct RootNumbers {
+    reals: [Vec<f64>; 2],
+    integers: [Vec<i64>; 2],
+}
+
+impl RootNumbers {
+    fn of(left: &Tensor, right: &Tensor) -> RootNumbers {
+        let integers = |t: &Tensor| if left.dtype().is_float() { Vec::new() } else { t.to_i64() };
+        RootNumbers { reals: [left.to_f64(), right.to_f64()], integers: [integers(left), integers(right)] }
+    }
+}
+
+/// Both sides of an instance, evaluated.
+struct EvaluatedSides<'a> {
+    right_side: &'a Graph,
+    values: &'a Values,
+    left: Side,
+    right: Side,
+    /// The results of the right side without the limits of types, from the first element on that asks for them.
+    unlimited: Option<Result<Vec<Vec<f64>>, InterpError>>,
+}
+
+impl EvaluatedSides<'_> {
+    /// Judges one element of an output; `None` if nothing is promised of it.
+    fn element(&mut self, pair: &Pair, numbers: &RootNumbers, root: usize, at: usize) -> Option<Result<(), Wrong>> {
+        let [fl, fr] = numbers.reals.each_ref().map(|reals| reals[at]);
+        let (wl, wr) = (&self.left.wild[root], &self.right.wild[root]);
+        match (&self.left.bounded[root].data, &self.right.bounded[root].data) {
+            (Data::Real(bl), Data::Real(br)) => {
+                let number = |value, bounded, wild: &Wild| {
+                    let (over, met) = (wild.over(at), wild.met(at));
+                    Number { value, bounded, over, wild: wild.any(at), met }
+                };
+                let (left, right) = (number(fl, bl[at], wl), number(fr, br[at], wr));
+                match pair.floats(left, right) {
+                    // A difference that rounding makes, and not the range, is judged by the bounds alone.
+                    Some(Err(_)) if pair.asks_for_range(left, right) => {
+                        let roots = self.unlimited.get_or_insert_with(|| unlimited(self.right_side, self.values));
+                        let value = roots.as_ref().ok().and_then(|roots| roots.get(root)?.get(at).copied());
+                        let ends = pair.range_tells(left, right, value);
+                        Pair { ends, ..*pair }.floats(left, right)
+                    }
+                    judged => judged,
+                }
+            }
+            (Data::Int(bl), Data::Int(br)) => {
+                let [il, ir] = numbers.integers.each_ref().map(|integers| integers[at]);
+                match (pair.contract, bl[at], br[at]) {
+                    (Contract::Exact, ..) => whole(il, ir),
+                    _ if wl.any(at) => None,
+                    (Contract::Ulp(_), ..) => whole(il, ir),
+                    (_, Some(a), Some(b)) => whole(a, b),
+                    _ => None,
+                }
+            }
+            _ => Some(Err((Element::Real(fl), Element::Real(fr), "one element type".into()))),
+        }
+    }
 }
 
 fn unflatten(mut flat: usize, dims: &[usize]) -> Vec<usize> {
@@ -199,15 +245,16 @@ fn unflatten(mut flat: usize, dims: &[usize]) -> Vec<usize> {
     at
 }
 
-/// Whether a node makes its results of parts that may leave the range although the results do not: a composite op of 16 bits rounds each
-/// part to 16 bits, and an update combines in an open order.
+/// Returns whether parts of a node may leave the range although its results do not. A composite op in 16 bits rounds
+/// each part to 16 bits, and an update combines values in an open order.
 fn has_parts(node: &Node) -> bool {
     let class = node.op.def().class;
     let short = || node.ty.dtype().is_some_and(|dtype| dtype.register() != dtype);
     class.leaves_order_open() && (!matches!(class, Class::Composite) || short())
 }
 
-/// Whether each element of the results depends on the elements at some places only: nothing is summed, in whichever order.
+/// Returns whether each element of the results depends on the operands' elements at the same position only, so that no
+/// sum has an order.
 fn is_pointwise(graph: &Graph) -> bool {
     let class = |class| {
         matches!(class, Class::Leaf(_) | Class::Pointwise | Class::View(_) | Class::Update(..) | Class::Project)

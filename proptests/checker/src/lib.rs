@@ -1,8 +1,9 @@
-//! The checker of rules: each is tested on instances that its own `forall` generates, with no test written by hand.
+//! The checker of rules: tests each rule on instances generated from its own `forall`, without tests written by hand.
 //!
-//! For each rule: the sides have one type; they have one value, by the rule's contract, in the reference interpreter; the
-//! rule fires on its own left side, every way round, and not where a guard is broken; a backend computes both sides. What
-//! fails is made small and shown with the command that repeats it. How good the cases are is measured by mutants.
+//! For each rule it checks four properties. The sides have one type. They have equal values by the rule's contract, in
+//! the reference interpreter. The rule fires on its own left side, in every order of commutative operands, and does not
+//! fire if a guard is broken. A backend computes both sides. Failures are shrunk and shown with the command that
+//! repeats them. Mutants measure the quality of the cases.
 
 mod array;
 mod backend;
@@ -47,20 +48,20 @@ use progress::Clock;
 pub use progress::Progress;
 pub use report::{Check, Failure, Mutants, Outcome, Report};
 
-/// How rules are checked.
+/// The options of the checker.
 #[derive(Clone)]
 pub struct Options {
-    /// Instances of each rule; `None`: one for each row of its covering array.
+    /// The number of instances of each rule. `None` means one for each row of its covering array.
     pub cases: Option<usize>,
-    /// What they depend on; the same seed gives the same cases, whatever other rules are checked.
+    /// The seed of the cases. The same seed gives the same cases, independently of the other rules that are checked.
     pub seed: u64,
-    /// Compilers for the backends to run both sides on; their rules are replaced.
+    /// The compilers whose backends run both sides. Their rules are replaced.
     pub backends: Vec<Compiler>,
-    /// Instances that run on each backend.
+    /// The number of instances that run on each backend.
     pub backend_cases: usize,
     /// Whether mutants are tried.
     pub mutants: bool,
-    /// Is told what a rule that takes long is at, every ten seconds.
+    /// A function that is called every ten seconds with the current step of a rule that takes long.
     pub progress: Option<fn(&Progress<'_>)>,
 }
 
@@ -70,9 +71,9 @@ impl Default for Options {
     }
 }
 
-/// How many cases the engine itself is run on.
+/// The number of cases on which the engine itself is run.
 const ENGINE_CASES: usize = 2;
-/// How often a backend is asked for a smaller case that it gets wrong: each answer takes some compilations.
+/// The maximal number of smaller cases that are run on a backend: each takes some compilations.
 const BACKEND_SHRINKS: usize = 40;
 
 /// Checks rules.
@@ -82,15 +83,15 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker.
+    /// Returns a checker.
     ///
     /// # Errors
-    /// When the embedded rules do not load: a defect of this build.
+    /// If the embedded rules do not load: a defect of this build.
     pub fn new(options: Options) -> Result<Checker, LoadError> {
         Ok(Checker { options, embedded: RuleSet::embedded()? })
     }
 
-    /// Checks rules, on all cores; the reports come in the rules' order.
+    /// Checks rules on all cores, and returns the reports in the rules' order.
     ///
     /// # Errors
     /// As [`Checker::check`].
@@ -101,7 +102,7 @@ impl Checker {
     /// Checks one rule.
     ///
     /// # Errors
-    /// When the rules that make a program computable are not among the embedded ones: a defect of this build.
+    /// If the rules that make a program computable are not among the embedded ones: a defect of this build.
     pub fn check(&self, probe: &Probe) -> Result<Report, LoadError> {
         let start = Instant::now();
         let rule = probe.rule();
@@ -180,7 +181,7 @@ impl Checker {
                 return report.failures.push(Failure::of(Check::Types, what, case, None));
             }
             match case.judge(contract) {
-                // What most cases of a `fast` rule say counts.
+                // The cases of a `fast` rule are judged together.
                 Ok(verdict) if contract == Contract::Fast => all = all.and(verdict),
                 Ok(verdict) if !verdict.refutes(contract) => all = all.and(verdict),
                 _ => return report.failures.push(self.refutation(probe, case)),
@@ -194,7 +195,7 @@ impl Checker {
             let worst = corpus.cases.iter().find(|c| c.judge(contract).is_ok_and(|v| v.refutes(contract)));
             return report.failures.extend(worst.map(|case| self.refutation(probe, case)));
         }
-        // What legalization does not match is legal already.
+        // A program that legalization does not match is legal already.
         let wide = |i: &&Instance| i.dtypes().all(|d| d.register() == d);
         let missed: Vec<&Instance> = corpus.unmatched.iter().filter(wide).collect();
         if missed.len() > corpus.cases.len() / 4 && probe.rule().phase != Phase::Legalize {
@@ -205,7 +206,7 @@ impl Checker {
         }
     }
 
-    /// The failure of a case whose sides differ, made small.
+    /// Returns the failure of a case whose sides differ, after shrinking the case.
     fn refutation(&self, probe: &Probe, case: &Case) -> Failure {
         let contract = promise::promise(probe.rule());
         let rule = probe.rule();
@@ -224,7 +225,7 @@ impl Checker {
     }
 
     fn firing(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, clock: &Clock<'_>, report: &mut Report) {
-        // A short type does not hold every number that a left side asks for; rules about short types know.
+        // A short type may round a number of the left side. Rules about short types take this into account.
         let short = |c: &Case| c.instance.dtypes().any(|d| d.register() != d);
         let all_short = corpus.cases.iter().all(short);
         for case in corpus.cases.iter().filter(|c| all_short || !short(c)).take(ENGINE_CASES) {
@@ -238,7 +239,7 @@ impl Checker {
         }
         let mut seen: Vec<Vec<DType>> = Vec::new();
         for case in &corpus.cases {
-            // What a literal is taken for depends on nothing but the element types.
+            // The numbers that a literal matches depend on the element types only.
             let dtypes: Vec<DType> = case.instance.dtypes().collect();
             if seen.contains(&dtypes) {
                 continue;

@@ -1,4 +1,4 @@
-//! The numbers in a rule's text: a law that fails at one number mostly names it.
+//! Finds the numbers in a rule's text. If a law fails at one number, the text often contains it.
 
 use eutectic_ir::{Attr, lang::typing::DimPattern};
 use eutectic_rewrites::{
@@ -6,7 +6,7 @@ use eutectic_rewrites::{
     rule::{AttrTerm, Rule, Term},
 };
 
-/// Every number of either side, without repetitions, ascending.
+/// Returns every number of either side, without repetitions, ascending.
 pub fn literals(rule: &Rule) -> Vec<f64> {
     let mut found = Vec::new();
     let sides =
@@ -47,6 +47,8 @@ fn of_dim(dim: &DimPattern, found: &mut Vec<f64>) {
         DimPattern::Number(n) => found.push(*n as f64),
         DimPattern::Var(_) => {}
         DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().for_each(|d| of_dim(d, found)),
-        DimPattern::Difference(pair) | DimPattern::Quotient(pair) => pair.iter().for_each(|d| of_dim(d, found)),
+        DimPattern::Difference(pair) | DimPattern::Quotient(pair) | DimPattern::Floor(pair) | DimPattern::Mod(pair) => {
+            pair.iter().for_each(|d| of_dim(d, found))
+        }
     }
 }

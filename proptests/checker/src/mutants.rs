@@ -1,4 +1,4 @@
-//! Whether the cases of a rule are good enough: they must tell it from rules whose right side was made wrong on purpose.
+//! Measures the quality of a rule's cases: they must detect mutants, rules whose right side was made wrong on purpose.
 
 use eutectic_rewrites::{Contract, Probe, Unmatched};
 
@@ -12,7 +12,7 @@ use crate::{
     report::Mutants,
 };
 
-/// Tries every mutant on the cases, until one tells.
+/// Runs the cases on every mutant until one case detects it.
 pub fn mutants(probe: &Probe, cases: &[Case], clock: &Clock<'_>) -> Mutants {
     let mut result = Mutants::default();
     let mutants = mutate::mutants(probe);
@@ -50,6 +50,6 @@ fn killed(mutant: &Mutant, cases: &[Case]) -> bool {
             _ => return true,
         }
     }
-    // A right side that never works out does no harm, and no good: the rule would fail to fire.
+    // A mutant whose right side can never be built counts as detected, because the rule would not fire.
     !applied || all.refutes(contract)
 }

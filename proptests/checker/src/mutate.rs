@@ -1,4 +1,4 @@
-//! Mutants: rules whose right side was made wrong on purpose, to see whether whoever checks rules notices.
+//! Makes mutants: rules whose right side was made wrong on purpose, to test whether a checker detects them.
 
 use eutectic_ir::{
     Attr, Class, DType, Op, Type,
@@ -19,24 +19,25 @@ use crate::instance::Instance;
 /// A rule with another right side.
 #[derive(Clone, Debug)]
 pub struct Mutant {
-    /// What was changed, and at which op of the right side.
+    /// The change, and the op of the right side at which it was made.
     pub what: String,
     /// The rule.
     pub probe: Probe,
 }
 
-/// An instance with a guard of the rule broken.
+/// An instance that violates a guard of the rule.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// What was broken.
+    /// The violated guard.
     pub what: String,
-    /// Whether the rule must not match at all; else it may still match in another way, and is then to be right.
+    /// Whether the rule must not match at all. Otherwise it may match in another way, and must be right then.
     pub never: bool,
-    /// The sides, if the rule matches nonetheless.
+    /// The sides, if the rule matches in spite of the violated guard.
     pub sides: Result<Sides, Unmatched>,
 }
 
-/// Every mutant of a rule with one change: an op, an operand, their order, an attribute, a dim, a sign, a number.
+/// Returns every mutant of a rule with one change: an op, an operand, their order, an attribute, a dim, a sign, a
+/// number.
 pub fn mutants(probe: &Probe) -> Vec<Mutant> {
     let rule = probe.rule();
     let mut mutants = Vec::new();
@@ -59,8 +60,8 @@ pub fn mutants(probe: &Probe) -> Vec<Mutant> {
     mutants
 }
 
-/// An instance with something broken that the rule asks for: an element type, a rank, an extent, an attribute (and with it a
-/// relation), a literal of the left side. `None` where there is nothing of the kind that was drawn.
+/// Returns an instance that breaks one requirement of the rule: an element type, a rank, an extent, an attribute (and
+/// with it a relation), or a literal of the left side. Returns `None` if the rule has no requirement of the drawn kind.
 pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) -> Option<Broken> {
     let rule = probe.rule();
     let mut members = instance.members.clone();
@@ -96,7 +97,7 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
             let ty = members[0].types[at].clone();
             members.iter_mut().for_each(|member| member.types[at] = ty.clone());
         }
-        // What is computed from the tensors is then computed anew, by the guard.
+        // The guard recomputes everything that depends on the tensors.
         return Some(Broken { what, never, sides: probe.sides(rule, &members) });
     }
     if kind == 3 {
@@ -116,8 +117,8 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
     Some(Broken { what, never, sides: probe.sides(&changed, &members) })
 }
 
-/// The bindings with one attribute variable of the left side bound to something else, and whether that is a word that the rule does
-/// not admit.
+/// Returns the bindings with one attribute variable of the left side bound to another value, and whether that is a word
+/// that the rule excludes.
 fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng) -> Option<(String, Bindings, bool)> {
     let mut places: Vec<(usize, OpTerm, usize)> = Vec::new();
     for root in &rule.roots {
@@ -152,8 +153,8 @@ fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng)
     Some((format!("{} is {other}", rule.scope.name(slot)), changed, never))
 }
 
-/// Every way to change one literal of the left side, in all places where the same term stands; and whether the rule must
-/// not match then.
+/// Returns every change of one literal of the left side, made at each occurrence of the same term, with whether the
+/// rule must not match then.
 fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     let mut changes: Vec<(String, Term, Term, bool)> = Vec::new();
     for root in &rule.roots {
@@ -172,7 +173,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
             }
             Term::Number { id, expr } if expr.literal().is_some_and(f64::is_finite) => {
                 let Some(x) = expr.literal() else { return };
-                // A number that no element type takes for the same.
+                // Another number, at a distance that every element type distinguishes.
                 let y = if x == 1.0 {
                     0.0
                 } else if x.abs() < 16.0 {
@@ -190,7 +191,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     changes.into_iter().map(|(what, from, to, never)| (what, everywhere(&from, &to), never)).collect()
 }
 
-/// A term with every occurrence of another replaced.
+/// Returns a term with every occurrence of another replaced.
 pub(crate) fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
     if term == from {
         return to.clone();
@@ -204,7 +205,7 @@ pub(crate) fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
     }
 }
 
-/// Every term with one change.
+/// Returns every term with one change.
 fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
     let mut found = Vec::new();
     match term {
@@ -214,7 +215,7 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
                 for (what, arg) in mutations(rule, arg) {
                     let mut changed = call.clone();
                     changed.args[at] = arg;
-                    // A variable, or a number, may stand in several places.
+                    // A variable or a number may occur several times.
                     let place = match &call.args[at] {
                         Term::Tensor(_) => format!(" in {}", call.op),
                         Term::Number { expr, .. } => {
@@ -254,7 +255,7 @@ fn negated(term: &Term) -> Option<Term> {
     Some(Term::Call(AppliedOp { id: usize::MAX, op, args: vec![term.clone()], attrs: Vec::new(), span: 0..0 }))
 }
 
-/// Changes of a call itself: its op, sign, operands, their order, attributes.
+/// Adds the changes of a call itself: of its op, its sign, its operands, their order and its attributes.
 fn whole_call(rule: &Rule, call: &AppliedOp, found: &mut Vec<(String, Term)>) {
     let op = call.op;
     if let OpTerm::Named(op) = op {
@@ -301,7 +302,7 @@ fn whole_call(rule: &Rule, call: &AppliedOp, found: &mut Vec<(String, Term)>) {
     }
 }
 
-/// Other values of an attribute.
+/// Returns other values of an attribute.
 fn attribute_values(rule: &Rule, op: OpTerm, at: usize, term: Option<&AttrTerm>) -> Vec<(String, AttrTerm)> {
     let def = &op.attrs()[at];
     let value = |attr: Attr| (attr.to_string(), AttrTerm::Value(attr));
@@ -320,7 +321,7 @@ fn attribute_values(rule: &Rule, op: OpTerm, at: usize, term: Option<&AttrTerm>)
             Attr::Int(n) if def.kind == AttrKind::Axis => vec![value((if *n == -1 { -2 } else { n + 1 }).into())],
             Attr::Int(n) => vec![value((n + 1).into()), value((n - 1).into())],
             Attr::Float(x) => {
-                // ∞ + 1 is the same number.
+                // Adding 1 to ∞ gives ∞, which would be no change.
                 let x = x.get().clamp(-1e3, 1e3);
                 vec![value((x + 1.0).into()), value((-2.0 * x - 0.5).into())]
             }
@@ -385,7 +386,7 @@ fn others_of_a_slot(rule: &Rule, slot: usize, kind: AttrKind) -> Vec<(String, At
     found
 }
 
-/// A number changed: one more, and its opposite.
+/// Returns a number expression with each of two changes: one is added, or the sign is flipped.
 fn numbers(expr: &Expr) -> Vec<(String, Expr)> {
     let mut found = Vec::new();
     let one = Expr::Number(Number::Int(1));

@@ -1,4 +1,4 @@
-//! Left sides with one number replaced by a neighbour of it, which is another number and not the rule's to match.
+//! Finds left sides with one number replaced by a neighbour, which the rule must not match.
 
 use eutectic::DType;
 use eutectic_ir::{Attr, Class, Graph, ops::Leaf};
@@ -10,15 +10,18 @@ use eutectic_rewrites::{
 
 use crate::{instance::Instance, mutate::replaced};
 
-/// How many eps a rule that rounds takes for nothing where its numbers are of `f32` or `f64`; 16 bits hold what was computed in these.
+/// The tolerance in eps of a rule that rounds, for numbers of `f32` and `f64`. 16-bit numbers hold values that were
+/// computed in these types.
 const NEAR: f64 = 4.0;
 
-/// What stands for what, and the sides if the rule matches nonetheless.
+/// The description of a replacement, and the sides if the rule matches nonetheless.
 pub type Neighbour = (String, Sides);
 
-/// The neighbours of the numbers of its left side that a rule takes for these, and how many were tried.
+/// Returns the neighbours of the left side's numbers that the rule matches by mistake, and the number of neighbours
+/// tried.
 ///
-/// A rule that is exact, or counts ulps, matches the very number. One that rounds does so within 4 eps of `f32`, and no further.
+/// An `exact` rule, or one that counts ulps, matches the exact number only. A rule that rounds matches within 4 eps of
+/// `f32`.
 pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
     let rule = probe.rule();
     let Ok(own) = instance.sides(probe, 0) else { return (Vec::new(), 0) };
@@ -31,7 +34,7 @@ pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
         }
         tried += 1;
         match probe.sides(&changed, &instance.members) {
-            // Where the element type holds both as one number, nothing was changed.
+            // The element type rounds both to one number, so that nothing was changed.
             Ok(sides) if matches!(from, Term::Number { .. }) && constants(&sides.written) == own => {}
             Ok(sides) => found.push((what, sides)),
             Err(Unmatched::NoMatch | Unmatched::NoRight | Unmatched::IllTyped(_) | Unmatched::Types(_)) => {}
@@ -40,7 +43,7 @@ pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
     (found, tried)
 }
 
-/// The bits of all constants of a graph.
+/// Returns the bits of all constants of a graph.
 fn constants(graph: &Graph) -> Vec<Vec<u64>> {
     let of = |attr: &Attr| match attr {
         Attr::Tensor(value) => Some(value.to_f64().into_iter().map(f64::to_bits).collect()),
@@ -50,10 +53,10 @@ fn constants(graph: &Graph) -> Vec<Vec<u64>> {
     constants.filter_map(|(_, node)| of(node.attrs.first()?)).collect()
 }
 
-/// Terms of the left side, what is to stand for them, and how people read that.
+/// Returns terms of the left side with their replacements, each with a description for people.
 fn replacements(rule: &Rule, instance: &Instance) -> Vec<(Term, Term, String)> {
     let floats = || instance.dtypes().filter(|dtype| dtype.is_float());
-    // The coarsest one: what it tells apart, the others do.
+    // The coarsest type: numbers that it distinguishes are distinct in the others too.
     let eps = floats().map(|dtype| 2.0 * dtype.unit_roundoff()).fold(0.0, f64::max);
     let least = floats().map(least).fold(0.0, f64::max);
     let mut found = Vec::new();
@@ -84,7 +87,7 @@ fn replacements(rule: &Rule, instance: &Instance) -> Vec<(Term, Term, String)> {
     found
 }
 
-/// The least number above 0.
+/// Returns the least number above 0.
 fn least(dtype: DType) -> f64 {
     dtype.float().map_or(f64::from(f32::from_bits(1)), |format| format.least())
 }
@@ -93,9 +96,10 @@ fn rounds(contract: Contract) -> bool {
     matches!(contract, Contract::Reassoc | Contract::Fast)
 }
 
-/// A number with each of its neighbours, as far off as the contract tells apart; integers have integers beside them.
+/// Returns a number with each of its neighbours, at the distance that the contract distinguishes. Integers have the
+/// next integers as neighbours.
 fn pairs(x: f64, contract: Contract, eps: f64, least: f64) -> Vec<(f64, f64)> {
-    // Twice, as numbers just below a power of two lie closer, and are rounded on their way.
+    // Twice the tolerance: numbers just below a power of two are closer, and are rounded on their way.
     let wide = eps < 2.0 * DType::Bf16.unit_roundoff().min(DType::F16.unit_roundoff());
     let steps = if rounds(contract) && wide { 4.0 * NEAR } else { 1.0 };
     let mut others = if steps * eps * x.abs() < 1.0 { vec![x + 1.0, x - 1.0] } else { Vec::new() };

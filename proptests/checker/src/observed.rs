@@ -8,7 +8,7 @@ use crate::{
     report::{Check, Failure},
 };
 
-/// An op that jumps, and how it reads a value; through others in the last two.
+/// A discontinuous op, and a function that applies it to a value. The last two read the value through other ops.
 const READERS: [(&str, Reader); 8] = [
     ("floor", |g, x| g.apply("floor", &[x], &[])),
     ("ceil", |g, x| g.apply("ceil", &[x], &[])),
@@ -31,8 +31,8 @@ const READERS: [(&str, Reader); 8] = [
 
 type Reader = fn(&mut Graph, NodeId) -> Result<NodeId, GraphError>;
 
-/// The program with each floating result that hands rounding on read by a discontinuous op; `None` where there is none. The order of a sum is
-/// open whoever reads it.
+/// Returns the program with a discontinuous op as a reader of each floating result that propagates rounding; `None` if
+/// there is no such result. The order of a sum is open for every reader.
 fn read(graph: &Graph, reader: Reader) -> Option<Graph> {
     let mut read = graph.clone();
     let floats = graph.outputs().iter().filter(|(_, id)| graph.ty(*id).dtype().is_some_and(DType::is_float));
@@ -43,9 +43,10 @@ fn read(graph: &Graph, reader: Reader) -> Option<Graph> {
     (read.outputs().len() > graph.outputs().len()).then_some(read)
 }
 
-/// Lets the engine optimize the left side of a case under each discontinuous reader; it must not apply the rule. How many were tried.
+/// Optimizes the left side of a case under each discontinuous reader, where the engine must not apply the rule. Returns
+/// the number of readers tried.
 ///
-/// A rule that says what an op is made of is applied all the same: without it nothing could be computed.
+/// A rule that defines an op is exempt, because the op could not be computed without it.
 pub fn left_alone(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Failure>> {
     let rule = probe.rule();
     if rule.contract == Contract::Exact || rule.defines_an_op() {

@@ -1,4 +1,4 @@
-//! Compares two numbers by what a contract promises.
+//! Compares two numbers by a contract.
 
 use eutectic::DType;
 use eutectic_ir::{Bounded, FloatFormat};
@@ -8,7 +8,7 @@ use eutectic::verify::Element;
 
 use crate::boundary::range;
 
-/// Both values and what would be allowed.
+/// Both values, and a description of the allowed difference.
 pub type Wrong = (Element, Element, String);
 
 fn reals_differ(left: f64, right: f64, allowed: String) -> Result<(), Wrong> {
@@ -27,20 +27,21 @@ pub fn whole(left: i64, right: i64) -> Option<Result<(), Wrong>> {
 /// The result of a side for an element.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
-    /// Each op rounded once.
+    /// The result with each op rounded once.
     pub value: f64,
-    /// In real arithmetic.
+    /// The result in real arithmetic, with its error bound.
     pub bounded: Bounded,
     /// Whether an intermediate result overflowed.
     pub over: bool,
-    /// Whether one overflowed, was subnormal or vanished.
+    /// Whether an intermediate result overflowed, was subnormal or vanished.
     pub wild: bool,
-    /// Whether infinities met on the way and made NaN.
+    /// Whether infinities met in an intermediate result and made NaN.
     pub met: bool,
 }
 
 impl Number {
-    /// Whether it is surely a finite number. A subnormal intermediate result may be flushed to 0; the other side must be finite all the same.
+    /// Returns whether it is surely a finite number. A subnormal intermediate result may be flushed to 0; the other
+    /// side must be finite all the same.
     fn surely_finite(&self) -> bool {
         self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
     }
@@ -51,32 +52,35 @@ impl Number {
     }
 }
 
-/// How elements of one type are compared.
+/// The parameters by which elements of one type are compared.
 pub struct Pair {
     pub contract: Contract,
     /// Whether NaN and infinities are distinguished, because no input that is not finite is added in another order.
     pub strict: bool,
     /// Whether both sides are pointwise: an infinity that a pole makes meets others in one order only.
     pub pointwise: bool,
-    /// Whether the right side is to stay in range where the left side does.
+    /// Whether the right side must stay in range if the left side does.
     pub ranged: bool,
-    /// Whether numbers lie at the ends of the range: rules about short types take what vanishes in these for 0.
+    /// Whether numbers are at the ends of the range. Rules about short types treat underflow in these types as 0.
     pub ends: bool,
-    /// Whether numbers of the program alone round coarsely: both sides are pointwise, and inputs are ordinary.
+    /// Whether only numbers of the program round coarsely: both sides are pointwise, and inputs are ordinary.
     pub numbers: bool,
     /// Whether all inputs are finite, or −∞ in a mask.
     pub finite: bool,
-    /// Whether the right side has attention, which leaves hidden keys out: it may be finite where their garbage reaches the left side.
+    /// Whether the right side has attention, which excludes hidden keys: it may be finite if garbage of hidden keys
+    /// reaches the left side.
     pub selects: bool,
-    /// Whether the left side has an op with parts. These leave the range where the parts of the right side do.
+    /// Whether the left side has an op with parts. Its intermediate results leave the range if those of the right
+    /// side's parts do.
     pub parts: bool,
-    /// Whether they are so large or small that intermediate results overflow or vanish.
+    /// Whether inputs or numbers are so large or small that intermediate results may overflow or vanish.
     pub extreme: bool,
     pub dtype: DType,
 }
 
 impl Pair {
-    /// `None`: nothing is promised of this element, or the reference is not sure of it.
+    /// Judges an element. Returns `None` if the contract promises nothing for it, or the reference is not certain of
+    /// it.
     pub fn floats(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (l, r) = (left.value, right.value);
         // Near the largest number, another order of a sum may decide whether it is finite.
@@ -85,10 +89,10 @@ impl Pair {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
             Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
             Contract::Fast => self.reals(left.bounded, right.bounded),
-            // Rounding a part may make a pole or NaN where real arithmetic has a number.
+            // Rounding a part may cause a pole or NaN, although real arithmetic gives a number.
             _ if self.parts && (right.wild || !r.is_finite() && !right.surely_not_finite()) => None,
             _ if left.surely_finite() && !last && !r.is_finite() && (self.ranged || !right.over) => {
-                Some(reals_differ(l, r, "a finite number, as the left side has one".into()))
+                Some(reals_differ(l, r, "any finite number, because the left side is finite".into()))
             }
             Contract::Ulp(n) => self.ulps(n, left, right),
             Contract::Reassoc if !left.bounded.value.is_finite() => self.kept(left, right),
@@ -98,7 +102,7 @@ impl Pair {
                     && !last
                     && right.wild
                     && !left.wild
-                    && settled(left.bounded)
+                    && is_precise(left.bounded)
                     && far_from(r, left.bounded) =>
             {
                 Some(reals_differ(l, r, "an intermediate result in range, as the left side has it".into()))
@@ -107,18 +111,18 @@ impl Pair {
                 if self.numbers
                     && !left.wild
                     && !right.wild
-                    && settled(right.bounded)
+                    && is_precise(right.bounded)
                     && far_from(l, right.bounded) =>
             {
                 Some(reals_differ(l, r, "the rounding that numbers of the left side make".into()))
             }
-            // In `f64` the bounds do not tell what vanished.
+            // In `f64` the bounds do not show underflow.
             Contract::Reassoc if left.wild && self.dtype == DType::F64 => None,
             Contract::Reassoc => self.reals(left.bounded, right.bounded),
         }
     }
 
-    /// Elements whose intermediate results overflowed or vanished on the left side are not judged.
+    /// Judges by ulps. Elements whose intermediate results overflowed or underflowed on the left side are not judged.
     fn ulps(&self, n: u32, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (l, r) = (left.value, right.value);
         let near = || (l - r).abs() <= f64::from(n) * ulp(l.abs().max(r.abs()), self.dtype);
@@ -134,7 +138,8 @@ impl Pair {
         }
     }
 
-    /// An infinity or NaN of the left side stays one; which one may change where it was added to others.
+    /// Judges infinities and NaN of the left side, which must be kept. NaN and an infinity may replace each other if
+    /// the order of a sum is open.
     fn kept(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (a, b) = (left.bounded.value, right.value);
         if left.wild || left.bounded.err.is_infinite() || right.bounded.err.is_infinite() {
@@ -152,7 +157,7 @@ impl Pair {
         }
     }
 
-    /// In real arithmetic, within both error bounds.
+    /// Compares results in real arithmetic, within the sum of both error bounds.
     fn reals(&self, l: Bounded, r: Bounded) -> Option<Result<(), Wrong>> {
         if l.err.is_infinite() || r.err.is_infinite() {
             return None;
@@ -161,27 +166,29 @@ impl Pair {
         if a.is_finite() && b.is_finite() {
             let allowed = l.err + r.err;
             let fine = (a - b).abs() <= allowed;
-            // Only elements that could refute a `fast` rule count for it: zeros are equal whatever is done to them.
-            let telling = self.contract != Contract::Fast || allowed < a.abs().max(b.abs()) * SETTLED;
+            // For a `fast` rule, an element counts only if it could refute the rule: zeros are equal under any rule.
+            let telling = self.contract != Contract::Fast || allowed < a.abs().max(b.abs()) * PRECISE;
             return match fine {
                 true => telling.then_some(Ok(())),
                 false => Some(reals_differ(a, b, format!("{allowed:.3e} (the propagated bound)"))),
             };
         }
-        // Such a rule may leave inputs out, but where the left side is sure of a number the right one is to give one.
+        // A `fast` rule may exclude inputs. Nevertheless, if the left side is certainly a number, the right one must be
+        // one.
         let sure = a.is_finite() && b.is_nan() && self.finite && !self.extreme;
         (self.contract == Contract::Fast && sure).then(|| reals_differ(a, b, "a number".into()))
     }
 
-    /// Returns whether a difference may be due to the range: both sides have a number, and the right side has an intermediate result
-    /// that is out of range.
+    /// Returns whether a difference may be due to the range: both sides have a number, and the right side has an
+    /// intermediate result that is out of range.
     pub fn asks_for_range(&self, left: Number, right: Number) -> bool {
         let numbers = left.value.is_finite() && right.value.is_finite();
         self.contract == Contract::Reassoc && self.ends && numbers && right.wild
     }
 
-    /// Returns whether a difference is due to the range. `unlimited` is the right side's number, computed with exponents of any size. There is no
-    /// such arithmetic for `f64`: there, a difference beyond the error bounds is due to the range.
+    /// Returns whether a difference is due to the range. `unlimited` is the right side's number, computed with
+    /// exponents of any size. There is no such arithmetic for `f64`: there, a difference beyond the error bounds is due
+    /// to the range.
     pub fn range_tells(&self, left: Number, right: Number, unlimited: Option<f64>) -> bool {
         match self.dtype {
             DType::F64 => (right.value - left.bounded.value).abs() > left.bounded.err + right.bounded.err,
@@ -190,38 +197,39 @@ impl Pair {
     }
 }
 
-/// Returns whether a number differs from the one that is computed with exponents of any size by more than a small part of that or of the
-/// left side's value. Rounding alone may cancel all of a result but a term that vanishes.
+/// Returns whether a number was changed by the range of its type. `unlimited` is the result with exponents of any size;
+/// the difference must exceed a small part of it or of the left side's value. Rounding alone can cancel a whole result,
+/// but not a term that vanishes.
 fn left_the_range(x: f64, unlimited: f64, left: f64) -> bool {
     let off = (x - unlimited).abs();
     off.is_nan() || off > unlimited.abs().max(left.abs()) * LOST
 }
 
-/// Whether a number is another one than the reference, whatever was rounded on its way.
+/// Returns whether a number differs from the reference by more than any rounding explains.
 fn far_from(x: f64, reference: Bounded) -> bool {
     (x - reference.value).abs() > reference.err + reference.value.abs() * LOST
 }
 
-/// The part of a value by which a result in range is not off.
+/// The relative error that a result in range cannot reach.
 const LOST: f64 = 1.0 / 16.0;
 
 /// Numbers beyond this, or below its reciprocal, may overflow or vanish in an exponential or in some products.
 pub const FAR: f64 = 64.0;
 
-/// The part of a value that a bound may be to tell anything.
-const SETTLED: f64 = 1.0 / 64.0;
+/// The largest relative error bound at which a comparison is informative.
+const PRECISE: f64 = 1.0 / 64.0;
 
-/// Whether neither overflow nor underflow has a say: the bound is a small part of the value.
-fn settled(x: Bounded) -> bool {
-    x.err == 0.0 || x.err.is_finite() && x.err <= x.value.abs() * SETTLED
+/// Returns whether the error bound is a small part of the value, so that overflow and underflow have no effect on it.
+fn is_precise(x: Bounded) -> bool {
+    x.err == 0.0 || x.err.is_finite() && x.err <= x.value.abs() * PRECISE
 }
 
-/// The distance of neighbouring numbers of a type at a magnitude.
+/// Returns the distance of neighbouring numbers of a type at a magnitude.
 fn ulp(magnitude: f64, dtype: DType) -> f64 {
     let format = dtype.float().unwrap_or(FloatFormat::ieee(8, 23));
     let (bits, least) = (format.mantissa as i32, format.least_exponent());
     let exponent = if magnitude > 0.0 { (magnitude.log2().floor() as i32).max(least) } else { least };
-    // In two steps, because a subnormal power of two is no reciprocal of one.
+    // In two steps, because the reciprocal of a subnormal power of two overflows.
     2_f64.powi(exponent - bits + 100) * 2_f64.powi(-100)
 }
 
@@ -254,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Whether a pair of numbers keeps a contract; the left side may be wild.
+    /// Returns whether a pair of numbers keeps a contract; the left side may be wild.
     fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
         let pair = pair(contract, strict);
         let of = |(value, wild): (f64, bool)| Number {
@@ -324,7 +332,7 @@ mod tests {
             assert_eq!(judged(false, false, l, r), Some(false), "{l} {r}");
             assert_eq!(judged(true, true, l, r), Some(false), "{l} {r}");
         }
-        // A number and NaN, or the other infinity, are told apart all the same.
+        // The contract always distinguishes a number from NaN and from an infinity.
         assert_eq!(judged(false, true, nan, 1.0), Some(false));
         assert_eq!(judged(false, true, 1.0, nan), Some(false));
         assert_eq!(judged(false, true, inf, -inf), Some(false));
@@ -335,7 +343,7 @@ mod tests {
         for contract in [Contract::Ulp(4), Contract::Reassoc] {
             assert_eq!(judge(contract, true, (1.0, false), (f64::INFINITY, true)), Some(false));
             assert_eq!(judge(contract, true, (1.0, false), (0.0, true)), Some(false));
-            // A left side that overflows is not judged; where one vanishes, the right side must be finite.
+            // A left side that overflows is not judged. If it underflows, the right side must be finite.
             assert_eq!(judge(contract, true, (f64::INFINITY, true), (1.0, false)), None);
             assert_eq!(judge(contract, true, (0.0, true), (f64::NAN, true)), Some(false));
         }
@@ -373,7 +381,7 @@ mod tests {
             };
             pair.floats(of(l, l), of(f64::INFINITY, l)).map(|judged| judged.is_ok())
         };
-        // (2048 − 32)·32 is a number, 2048·32 is none, and neither is 65504 much less than it.
+        // (2048 − 32)·32 is in range and 2048·32 is not, and neither is much larger than 65504.
         assert_eq!(judged(Contract::Reassoc, 64512.0), Some(true));
         assert_eq!(judged(Contract::Reassoc, 65504.0), Some(true));
         assert_eq!(judged(Contract::Reassoc, 60000.0), Some(false));

@@ -1,4 +1,4 @@
-//! What instances are drawn from: extents, element types, numbers and other attributes.
+//! The values that instances are drawn from: extents, element types, numbers and other attributes.
 
 use eutectic_ir::{
     Attr, DType, Op, Shape,
@@ -10,53 +10,55 @@ use eutectic_rewrites::{
     rule::{AttrVariable, Rule, Variable, VariableKind},
 };
 
-/// Numbers that number variables stand for, whatever the rule.
+/// Numbers that number variables of any rule may stand for.
 const NUMBERS: [f64; 20] = [
     0.5, 2.0, -1.5, 0.125, 3.0, -2.0, 30.0, 1e-5, 1.0, 0.0, 0.7, -1.0, 1e-12, 100.0, -130.0, 2049.0, -3e4, 1e6, 1e-3,
     -0.01,
 ];
-/// Integers that attributes are, besides small ones.
+/// Integers for attributes, in addition to small ones.
 const INTEGERS: [i64; 9] = [-1, -2, 5, 8, 16, 33, 40, 64, 128];
-/// The most axes of a tensor.
+/// The maximal number of axes of a tensor.
 const MOST_AXES: usize = 5;
 
-/// Which dim an extent is given.
+/// The dim that is given an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// That of a variable of the rule.
+    /// The dim of a variable of the rule.
     Variable(VarId),
-    /// The `n`th that is drawn: one of a sequence.
+    /// The `n`th dim that is drawn, in a sequence of dims.
     Drawn(usize),
 }
 
-/// What samples are drawn from.
+/// The values that samples are drawn from.
 #[derive(Clone, Debug)]
 pub struct Palette {
     /// The extents of dims.
     pub extents: Vec<i64>,
-    /// Whether no extent is drawn twice while there are others: what is equal by accident would hide an error.
+    /// Whether an extent is drawn twice only after all others: extents that are equal by accident would hide an error.
     pub distinct: bool,
-    /// The extent of one dim; a variable's is bound before anything is drawn.
+    /// The dim with a fixed extent. If it is a variable's, it is bound before other values are drawn.
     pub one: Option<(Which, i64)>,
-    /// Whether dims that are no tensor's extent (offsets, lengths) may be 0 too.
+    /// Whether dims that are no tensor's extent, such as offsets and lengths, may be 0 too.
     pub zero: bool,
-    /// The numbers of the rule's text: attributes are drawn around them too.
+    /// The numbers of the rule's text. Attributes near these are drawn too.
     pub literals: Vec<f64>,
-    /// Numbers for every second number variable: the ends of the range that is promised of constants, where they are asked for.
+    /// Numbers for every second number variable, if the case is about range: the ends of the range that contracts
+    /// promise for constants.
     pub ends: Vec<f64>,
-    /// Whether they are for each number variable.
+    /// Whether every number variable takes one of `ends`.
     pub only_ends: bool,
-    /// The element types, where the rule leaves a choice; all that it admits, if none of these is admitted.
+    /// The element types to draw from. If the rule admits none of these, all types that it admits are drawn from.
     pub dtypes: Vec<DType>,
-    /// Whether the relations choose first, from extents of their own: that finds what is rare.
+    /// Whether the relations of the rule choose extents first, from their own lists. This finds rare combinations.
     pub relations_first: bool,
-    /// Which ops of their groups the rule's variables of ops stand for, modulo the groups' sizes; any where there are too few.
+    /// The index, modulo the group's size, of the op for each of the rule's op variables. Variables beyond the list
+    /// take any op.
     pub ops: Vec<usize>,
-    /// Which words variables stand for; any where a variable is not listed.
+    /// The index of the word for word variables. Variables that are not listed take any word.
     pub words: Vec<(VarId, usize)>,
 }
 
-/// For each variable of words of a rule, its slot, and how many it may stand for.
+/// Returns the slot of each word variable of a rule, with the number of words that it may stand for.
 pub fn words(rule: &Rule) -> Vec<(VarId, usize)> {
     let words = |v: &Variable| match &v.kind {
         VariableKind::Attr(slot, AttrVariable::OneOf(words)) => Some((*slot, words.len())),
@@ -65,7 +67,7 @@ pub fn words(rule: &Rule) -> Vec<(VarId, usize)> {
     rule.variables.iter().filter_map(words).collect()
 }
 
-/// For each variable of ops of a rule, how many it may stand for.
+/// Returns the number of ops that each op variable of a rule may stand for.
 pub fn groups(rule: &Rule) -> Vec<usize> {
     let ops = |v: &Variable| match v.kind {
         VariableKind::Op(_, group) => Some(group.ops().len()),
@@ -74,20 +76,20 @@ pub fn groups(rule: &Rule) -> Vec<usize> {
     rule.variables.iter().filter_map(ops).collect()
 }
 
-/// Draws from a palette.
+/// Draws values from a palette.
 pub struct Drawn<'a> {
     palette: &'a Palette,
     random: &'a mut fastrand::Rng,
-    /// Extents that were not drawn yet.
+    /// The extents that were not drawn yet.
     left: Vec<i64>,
-    /// How many dims were drawn.
+    /// The number of dims drawn so far.
     dims: usize,
-    /// How many ops were drawn.
+    /// The number of ops drawn so far.
     ops: usize,
 }
 
 impl<'a> Drawn<'a> {
-    /// Draws from a palette, by a generator.
+    /// Returns the choices from a palette, drawn by a generator.
     pub fn from(palette: &'a Palette, random: &'a mut fastrand::Rng) -> Drawn<'a> {
         Drawn { palette, random, left: palette.extents.clone(), dims: 0, ops: 0 }
     }
@@ -96,7 +98,8 @@ impl<'a> Drawn<'a> {
         all[self.random.usize(..all.len())].clone()
     }
 
-    /// Returns a number of the rule's text, or one near it, now and then. Programs in narrow types state no number beyond the range of `f32`.
+    /// Returns, in one of four draws, a number of the rule's text or one near it. Programs in narrow types state no
+    /// number beyond the range of `f32`.
     fn literal(&mut self) -> Option<f64> {
         if self.palette.literals.is_empty() || self.below(4) > 0 {
             return None;
@@ -112,7 +115,7 @@ impl<'a> Drawn<'a> {
         self.literal().unwrap_or_else(|| self.of(&NUMBERS))
     }
 
-    /// The ranks of the tensors that are known already.
+    /// Returns the ranks of the tensors that are bound already.
     fn ranks(&self, rule: &Rule, bindings: &Bindings) -> Vec<usize> {
         let shapes = rule.tensors().filter_map(|(_, ty, _)| ty.dims.value(bindings));
         let mut ranks: Vec<usize> = shapes.map(|shape| shape.rank()).filter(|rank| *rank > 0).collect();
@@ -121,7 +124,7 @@ impl<'a> Drawn<'a> {
         ranks
     }
 
-    /// The rank of a tensor that is known, or now and then any.
+    /// Returns mostly the rank of a tensor that is bound already, and now and then any rank.
     fn rank(&mut self, rule: &Rule, bindings: &Bindings) -> usize {
         let ranks = self.ranks(rule, bindings);
         if ranks.is_empty() || self.below(6) == 0 { 1 + self.below(MOST_AXES) } else { self.of(&ranks) }
@@ -171,7 +174,7 @@ impl Choices for Drawn<'_> {
         if !extent && self.palette.zero && self.below(3) == 0 {
             return self.below(2) as i64;
         }
-        // An offset or a length may be as long as what it lies in.
+        // An offset or a length may be as large as the extent of its axis.
         if let Some((_, longest)) = self.palette.one.filter(|_| !extent) {
             return self.below(longest as usize + 1) as i64;
         }

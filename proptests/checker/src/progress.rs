@@ -1,4 +1,4 @@
-//! Says what a rule that takes long is at, so that a check that goes on does not look like one that hangs.
+//! Reports the current step of a rule that takes long, so that a long check does not look like one that hangs.
 
 use std::{
     cell::Cell,
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a rule is checked in silence.
+/// The time between two reports on a rule.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// The state of the check of a rule.
@@ -16,11 +16,11 @@ pub struct Progress<'a> {
     pub rule: &'a str,
     /// The running part of the check.
     pub part: &'static str,
-    /// How many parts of that are done.
+    /// The number of steps of that part that are done.
     pub done: usize,
-    /// Of how many.
+    /// The number of steps of that part.
     pub of: usize,
-    /// How long the rule has taken so far.
+    /// The time that the rule has taken so far.
     pub time: Duration,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Progress<'_> {
     }
 }
 
-/// The time that a rule takes, and who is told of it.
+/// The time that a rule has taken, and the function that reports it.
 pub struct Clock<'a> {
     rule: &'a str,
     tell: Option<fn(&Progress<'_>)>,
@@ -40,7 +40,7 @@ pub struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    /// Starts.
+    /// Starts the clock of a rule.
     pub fn new(rule: &'a str, tell: Option<fn(&Progress<'_>)>) -> Clock<'a> {
         let start = Instant::now();
         Clock { rule, tell, start, last: Cell::new(start) }

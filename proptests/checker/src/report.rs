@@ -1,4 +1,4 @@
-//! What the checker has to say of a rule, for people.
+//! The checker's report on a rule, written for people.
 
 use std::{fmt, time::Duration};
 
@@ -9,66 +9,66 @@ use crate::{cases::Case, judge::Difference};
 /// Tensors with more elements are shown by their type only.
 const READABLE: usize = 48;
 
-/// What checking a rule gave.
+/// The results of checking a rule.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The rule.
     pub rule: String,
-    /// File and line.
+    /// The file and the line of the rule.
     pub place: String,
-    /// What it promises.
+    /// The rule's contract.
     pub contract: Contract,
-    /// Instances that were compared.
+    /// The number of instances that were compared.
     pub cases: usize,
-    /// Elements that were computed.
+    /// The number of elements that were computed.
     pub elements: usize,
-    /// Of these, elements that the contract and the reference say enough about to be compared.
+    /// The number of these elements that the contract covers and whose reference value is precise enough.
     pub judged: usize,
-    /// Left sides, in every way round, in which the engine applied the rule.
+    /// The number of left sides, in any order of commutative operands, to which the engine applied the rule.
     pub fired: usize,
-    /// Instances with a guard broken on which the rule was silent, or right all the same.
+    /// The number of instances with a broken guard on which the rule did not fire, or was right.
     pub guarded: usize,
-    /// Neighbours of the numbers of its left side that it did not take for these.
+    /// The number of neighbours of the left side's numbers that the rule did not match.
     pub neighbours: usize,
-    /// Sides that were compiled, run and compared on a backend.
+    /// The number of sides that were compiled, run and compared on a backend.
     pub ran: usize,
-    /// Sides that a backend refused, and why the first of them.
+    /// The number of sides that a backend refused, with the reason for the first one.
     pub refused: Option<(usize, String)>,
-    /// Mutants that were found out, and the others.
+    /// The results of the rule's mutants, if they were tried.
     pub mutants: Option<Mutants>,
-    /// What is wrong with the rule.
+    /// The failures of the rule.
     pub failures: Vec<Failure>,
-    /// What the checker could not do.
+    /// The checks that could not be done.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// The time that the check took.
     pub time: Duration,
 }
 
-/// What became of a rule's mutants.
+/// The results of a rule's mutants.
 #[derive(Clone, Debug, Default)]
 pub struct Mutants {
-    /// How many were found out.
+    /// The number of mutants that were detected.
     pub killed: usize,
-    /// Those that the cases do not tell from the rule.
+    /// The mutants that the cases did not detect.
     pub survivors: Vec<String>,
-    /// Those that are as right as the rule, each with the reason.
+    /// The mutants that are equivalent to the rule, each with the reason.
     pub equivalent: Vec<(String, &'static str)>,
 }
 
-/// Which of the checks failed.
+/// The check that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// The sides have one type.
     Types,
-    /// The sides have one value.
+    /// The sides have equal values.
     Values,
     /// The rule fires on its own left side.
     Fires,
-    /// It does not fire on what it does not hold for.
+    /// The rule must not fire if a guard is broken.
     Guard,
-    /// The engine does not apply it where a discontinuous op reads the result.
+    /// The engine does not apply the rule where a discontinuous op reads the result.
     Observed,
-    /// A backend computes each side rightly.
+    /// A backend computes correct results for each side.
     Backend,
 }
 
@@ -85,23 +85,23 @@ impl fmt::Display for Check {
     }
 }
 
-/// A check that failed, with the smallest case in which it does.
+/// A failed check, with the smallest case found in which it fails.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which check.
+    /// The check that failed.
     pub check: Check,
-    /// What is wrong.
+    /// A description of the failure.
     pub what: String,
-    /// Dims, attributes and element types.
+    /// The dims, attributes and element types.
     pub variables: Vec<(String, String)>,
-    /// The tensors.
+    /// The type or the values of each tensor.
     pub tensors: Vec<(String, String)>,
     /// The first element that differs.
     pub difference: Option<Difference>,
 }
 
 impl Failure {
-    /// A failure in a case.
+    /// Returns a failure in a case.
     pub fn of(check: Check, what: impl Into<String>, case: &Case, difference: Option<Difference>) -> Failure {
         let shown = |(name, tensor): (&String, &eutectic::Tensor)| {
             let text = if tensor.count() <= READABLE { tensor.to_string() } else { format!("{} {{…}}", tensor.ty()) };
@@ -117,17 +117,17 @@ impl Failure {
     }
 }
 
-/// The least share of the elements that is to be judged, else a rule counts as not checked.
+/// The least share of elements that must be judged for a rule to count as checked.
 const LEAST_SHARE: f64 = 0.05;
 
-/// What checking a rule came to.
+/// The outcome of checking a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is wrong with it.
+    /// The checker found no failure.
     Holds,
-    /// Too few elements could be judged to say so: its error bounds are too wide, or it hardly matches.
+    /// Too few elements could be judged: the error bounds are too wide, or the rule matches few instances.
     NotChecked,
-    /// It is wrong.
+    /// The checker found a failure.
     Wrong,
 }
 
@@ -142,12 +142,12 @@ impl fmt::Display for Outcome {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns whether no check failed.
     pub fn holds(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// What checking it came to.
+    /// Returns the outcome of the check.
     pub fn outcome(&self) -> Outcome {
         match self.holds() {
             false => Outcome::Wrong,
@@ -158,7 +158,7 @@ impl Report {
         }
     }
 
-    /// The failures, as a person reads them, with the command that repeats them.
+    /// Returns a description of the failures for people, with the command that repeats them.
     pub fn explain(&self, replay: &str) -> String {
         let mut text = String::new();
         for failure in &self.failures {

@@ -25,15 +25,15 @@ pub enum Dims {
     Distinct,
     /// Distinct extents, and attributes that reach into them.
     Wide,
-    /// Of 1 and 2.
+    /// Extents of 1 and 2.
     Ones,
-    /// With tensors without elements among them.
+    /// Extents of 0 among others, so that some tensors are empty.
     Empty,
     /// Dims that the rule's relations choose first.
     Related,
-    /// Around the widths of vectors and tiles.
+    /// Extents just below and above the widths of vectors and tiles.
     Straddling,
-    /// One dim has this extent, the others are 1 to 3.
+    /// One dim with this extent; the others are 1 to 3.
     One(Which, i64),
 }
 
@@ -67,39 +67,41 @@ impl Dims {
     }
 }
 
-/// Large extents: beyond vectors, tiles and the counters of eight bits, and beyond what `bf16` and `f16` count: of as many truths, these
-/// hold the even numbers only.
+/// Large extents: beyond vectors, tiles and 8-bit counters, and beyond the integers that `bf16` and `f16` count. At
+/// these counts, the two types hold even numbers only.
 const LARGE: [i64; 5] = [LEAST_LARGE, 129, 257, 300, 2145];
 /// The largest extent that is drawn around a number of the rule's text.
 const LARGEST_LITERAL: f64 = 4000.0;
-/// The least number of dims that take turns in being large or empty where a rule has sequences of dims, and the most variables that do.
+/// The minimal number of dims that are large in turn, for rules with sequences of dims. It is also the maximal number
+/// of variables that are large in turn.
 const TURNS: usize = 4;
-/// The same of dims that are empty, which cost little.
+/// The same number for empty dims, which cost little.
 const EMPTY_TURNS: usize = 8;
-/// An extent with room for many combinations of numbers.
+/// An extent with space for many combinations of numbers.
 const ROOMY: i64 = 300;
-/// The most element types of a rule that the covering array distinguishes; others are drawn.
+/// The maximal number of element types of a rule that the covering array distinguishes; others are drawn.
 const DTYPES: usize = 2;
 
-/// States the properties of one case: a row of a covering array.
+/// The properties of one case: a row of a covering array.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Element types, and the extent of a variable.
+    /// The element types, and the extent of a variable if the row fixes one.
     pub bound: Bindings,
     pub style: Style,
     dims: Dims,
-    /// Which ops its variables of ops stand for; any where it is about one dim.
+    /// The ops of the op variables, by index; any ops if the row fixes one dim.
     ops: Vec<usize>,
-    /// Which words its variables of words stand for; any of those that are not listed.
+    /// The words of the word variables, by index; any word for variables that are not listed.
     words: Vec<(VarId, usize)>,
-    /// Which numbers its number variables stand for.
+    /// The kind of values of the number variables.
     numbers: Numbers,
 }
 
-/// States the values that the number variables of a case stand for.
+/// The values that the number variables of a case stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Numbers {
-    /// Any; now and then the ends of the range that is promised of constants, where the style is about such.
+    /// Any values. If the style is about the range, they include the ends of the range that the contract covers for
+    /// constants.
     Any,
     /// The least value that the contract covers.
     Least,
@@ -113,14 +115,14 @@ impl Row {
         let only_ends = self.style == Style::Numbers || self.numbers != Numbers::Any;
         let (ops, words, ends) = (self.ops.clone(), self.words.clone(), self.ends(rule));
         let mut palette = self.dims.palette(literals);
-        // One term alone overflows nowhere.
+        // A sum of one term overflows in no order.
         if matches!(self.dims, Dims::One(..)) && self.style == Style::Ends {
             palette.extents.retain(|extent| *extent > 1);
         }
         Palette { ops, words, ends, only_ends, ..palette }
     }
 
-    /// Returns its first floating element type.
+    /// Returns the first floating element type of the row.
     fn float(&self, rule: &Rule) -> Option<DType> {
         let mut bound = (0..rule.scope.variables.len()).filter_map(|slot| match self.bound.get(slot) {
             Some(Bound::DType(dtype)) => Some(*dtype),
@@ -129,7 +131,7 @@ impl Row {
         bound.find(|dtype| dtype.is_float())
     }
 
-    /// The ends of the range of its element type, where it is about these.
+    /// Returns the ends of the range of the element type if the row is about the range.
     fn ends(&self, rule: &Rule) -> Vec<f64> {
         let dtype = self.float(rule).unwrap_or(DType::F32);
         match (self.numbers, self.style) {
@@ -141,100 +143,166 @@ impl Row {
     }
 }
 
-/// The rows of a rule: each two of an element type, a style of values, a kind of dims, an op and a word meet, and so do each
-/// element type and each dim without elements, each large extent of each dim, and the ends of the range of the program's numbers.
+/// Returns the rows of a rule. The rows cover each pair of an element type, a style of values, a kind of dims, an op
+/// and a word. They also cover each element type with each empty dim, each large extent of each dim, and the ends of
+/// the range of the program's numbers.
 pub fn rows(rule: &Rule) -> Vec<Row> {
-    let mut slots: Vec<(usize, Vec<DType>)> = (rule.scope.variables.iter().enumerate())
-        .filter_map(|(slot, (_, kind))| match kind {
-            SlotKind::DType(class) => Some((slot, DType::ALL.into_iter().filter(|d| class.contains(*d)).collect())),
-            _ => None,
-        })
-        .collect();
-    let groups = groups(rule);
-    match groups.is_empty() {
-        true => slots.truncate(DTYPES),
-        // An op relates the element types of its operands; a condition comes first, what it chooses from last.
-        false => drop(slots.drain(..slots.len().saturating_sub(1))),
-    }
-    let styles = Style::of(rule);
-    let mut large = LARGE.to_vec();
-    for x in literals(rule) {
-        if x.fract() == 0.0 && (34.0..=LARGEST_LITERAL).contains(&x) {
-            large.extend([x as i64, x as i64 + 1]);
+    let space = RowSpace::of(rule);
+    [space.small(), space.empty(), space.long(), space.ends(), space.sums()].concat()
+}
+
+/// The choices of which the rows of a rule are made.
+struct RowSpace<'a> {
+    rule: &'a Rule,
+    /// The variables of element types that are chosen, and the types of each.
+    slots: Vec<(usize, Vec<DType>)>,
+    /// For each variable of ops, how many ops it stands for.
+    groups: Vec<usize>,
+    /// The attributes that are words, each with the number of its words.
+    words: Vec<(VarId, usize)>,
+    styles: &'static [Style],
+    /// The styles of values that all extents meet.
+    often: &'static [Style],
+    /// The dims that take turns.
+    turns: Vec<Which>,
+    /// The choices of the program's numbers at the ends of their range.
+    numbers: &'static [Numbers],
+}
+
+impl<'a> RowSpace<'a> {
+    fn of(rule: &'a Rule) -> RowSpace<'a> {
+        let mut slots: Vec<(usize, Vec<DType>)> = (rule.scope.variables.iter().enumerate())
+            .filter_map(|(slot, (_, kind))| match kind {
+                SlotKind::DType(class) => Some((slot, DType::ALL.into_iter().filter(|d| class.contains(*d)).collect())),
+                _ => None,
+            })
+            .collect();
+        let groups = groups(rule);
+        match groups.is_empty() {
+            true => slots.truncate(DTYPES),
+            // An op relates the element types of its operands. The condition is the first one, and the selected
+            // operands are the last.
+            false => drop(slots.drain(..slots.len().saturating_sub(1))),
         }
+        // All boundary values must have room to meet.
+        let often: &[Style] =
+            if promise(rule) == Contract::Fast { &[Style::Ordinary] } else { &[Style::Boundary, Style::Ordinary] };
+        let has_numbers = rule.variables.iter().any(|v| matches!(v.kind, VariableKind::Number(_)));
+        let numbers: &[Numbers] = if has_numbers { &[Numbers::Least, Numbers::Largest] } else { &[Numbers::Any] };
+        let (styles, turns) = (Style::of(rule), turns(rule, TURNS));
+        RowSpace { rule, slots, groups, words: words(rule), styles, often, turns, numbers }
     }
-    let dtypes = |row: &[usize]| {
+
+    /// Returns the element types of a row's levels.
+    fn dtypes(&self, row: &[usize]) -> Bindings {
         let mut bindings = Bindings::default();
-        for ((slot, of), level) in slots.iter().zip(row) {
-            // Nothing is bound yet.
+        for ((slot, of), level) in self.slots.iter().zip(row) {
+            // This cannot fail, because nothing is bound yet.
             let _ = bindings.bind(*slot, Bound::DType(of[*level]));
         }
         bindings
-    };
-    let levels =
-        |others: &[usize]| slots.iter().map(|(_, of)| of.len()).chain(others.iter().copied()).collect::<Vec<_>>();
-    let words = words(rule);
-    let listed = |levels: &[usize]| words.iter().zip(levels).map(|((slot, _), level)| (*slot, *level)).collect();
-    let of_words: Vec<usize> = words.iter().map(|(_, count)| *count).collect();
-    let small = array::pairs(&levels(&[&[styles.len(), Dims::SMALL.len()][..], &groups, &of_words].concat()));
-    let small = small.iter().map(|row| {
-        let (of, others) = row.split_at(slots.len());
-        let (style, dims) = (styles[others[0]], Dims::SMALL[others[1]]);
-        let (ops, levels) = others[2..].split_at(groups.len());
-        Row { bound: dtypes(of), style, dims, ops: ops.to_vec(), words: listed(levels), numbers: Numbers::Any }
-    });
-    // All boundary values must have room to meet.
-    let often = [Style::Boundary, Style::Ordinary];
-    let often = if promise(rule) == Contract::Fast { &[Style::Ordinary][..] } else { &often };
-    let one = |row: &[usize], extent: i64, which: Which, style: Style| {
-        let mut bound = dtypes(row);
+    }
+
+    /// Returns rows in which each pair of levels meets: element types and others.
+    fn pairs(&self, others: &[usize]) -> Vec<Vec<usize>> {
+        let levels: Vec<usize> = self.slots.iter().map(|(_, of)| of.len()).chain(others.iter().copied()).collect();
+        array::pairs(&levels)
+    }
+
+    /// Returns the numbers of words.
+    fn word_counts(&self) -> Vec<usize> {
+        self.words.iter().map(|(_, count)| *count).collect()
+    }
+
+    /// Returns the words of some levels.
+    fn listed(&self, levels: &[usize]) -> Vec<(VarId, usize)> {
+        self.words.iter().zip(levels).map(|((slot, _), level)| (*slot, *level)).collect()
+    }
+
+    /// Returns a row in which one dim has an extent.
+    fn one(&self, dtypes: &[usize], extent: i64, which: Which, style: Style) -> Row {
+        let mut bound = self.dtypes(dtypes);
         if let Which::Variable(slot) = which {
             let _ = bound.bind(slot, Bound::Dim(Dim::Known(extent)));
         }
         Row { bound, style, dims: Dims::One(which, extent), ops: Vec::new(), words: Vec::new(), numbers: Numbers::Any }
-    };
-    // A sum over nothing reads nothing, not even NaN: each side is to leave out the same.
-    let special = [Style::Placed, Style::NonFinite].into_iter().filter(|style| styles.contains(style));
-    let with_special: Vec<Style> = often.iter().copied().chain(special).collect();
-    let small_turns = turns(rule, EMPTY_TURNS);
-    let empty = array::pairs(&levels(&[small_turns.len(), with_special.len()]));
-    let empty = empty.iter().map(|row| {
-        let (of, others) = row.split_at(slots.len());
-        one(of, 0, small_turns[others[0]], with_special[others[1]])
-    });
-    // Each large extent of each dim meets each style: a triple, as what counts is told by one of them alone.
-    let turns = turns(rule, TURNS);
-    let long = array::pairs(&levels(&[large.len(), turns.len() * often.len()]));
-    let long = long.iter().map(|row| {
-        let (of, others) = row.split_at(slots.len());
-        one(of, large[others[0]], turns[others[1] / often.len()], often[others[1] % often.len()])
-    });
-    // The ends of the range of each element type have room to meet, with each number of the program at the ends of its range.
-    let has_numbers = rule.variables.iter().any(|v| matches!(v.kind, VariableKind::Number(_)));
-    let numbers = if has_numbers { &[Numbers::Least, Numbers::Largest][..] } else { &[Numbers::Any] };
-    let roomy = [Style::Ends, Style::Numbers].into_iter().filter(|style| styles.contains(style));
-    let kinds: Vec<(Style, Numbers)> =
-        roomy.flat_map(|style| numbers.iter().map(move |numbers| (style, *numbers))).collect();
-    let roomy = match kinds.is_empty() {
-        true => Vec::new(),
-        false => array::pairs(&levels(&[&[kinds.len()][..], &of_words].concat())),
-    };
-    let roomy = roomy.iter().map(|row| {
-        let (of, others) = row.split_at(slots.len());
-        let (style, numbers) = kinds[others[0]];
-        Row { numbers, words: listed(&others[1..]), ..one(of, ROOMY, turns[0], style) }
-    });
-    // Each dim along which a sum of products may run is long once in each element type in which such a sum may overflow.
-    let has_sums = styles.contains(&Style::Ends) && Manner::of(rule, Style::Ends, &[]).moderate;
-    let summed = if has_sums { shared(rule) } else { Vec::new() };
-    let most = slots.iter().map(|(_, of)| of.len()).max().unwrap_or(1);
-    let sums = summed.iter().flat_map(|which| (0..most).map(move |level| (*which, level)));
-    let sums = sums.filter_map(|(which, level)| {
-        let of: Vec<usize> = slots.iter().map(|(_, of)| level.min(of.len() - 1)).collect();
-        let row = Row { numbers: numbers[numbers.len() - 1], ..one(&of, ROOMY, which, Style::Ends) };
-        row.float(rule).is_some_and(sums_overflow).then_some(row)
-    });
-    small.chain(empty).chain(long).chain(roomy).chain(sums).collect()
+    }
+
+    /// Returns the rows of small extents, in all styles.
+    fn small(&self) -> Vec<Row> {
+        let counts = [&[self.styles.len(), Dims::SMALL.len()][..], &self.groups, &self.word_counts()].concat();
+        let row = |row: &Vec<usize>| {
+            let (of, others) = row.split_at(self.slots.len());
+            let (style, dims) = (self.styles[others[0]], Dims::SMALL[others[1]]);
+            let (ops, levels) = others[2..].split_at(self.groups.len());
+            let (bound, words) = (self.dtypes(of), self.listed(levels));
+            Row { bound, style, dims, ops: ops.to_vec(), words, numbers: Numbers::Any }
+        };
+        self.pairs(&counts).iter().map(row).collect()
+    }
+
+    /// Returns the rows with an empty dim. A sum over nothing reads nothing, not even NaN: each side must exclude the
+    /// same elements.
+    fn empty(&self) -> Vec<Row> {
+        let special = [Style::Placed, Style::NonFinite].into_iter().filter(|style| self.styles.contains(style));
+        let styles: Vec<Style> = self.often.iter().copied().chain(special).collect();
+        let turns = turns(self.rule, EMPTY_TURNS);
+        let row = |row: &Vec<usize>| {
+            let (of, others) = row.split_at(self.slots.len());
+            self.one(of, 0, turns[others[0]], styles[others[1]])
+        };
+        self.pairs(&[turns.len(), styles.len()]).iter().map(row).collect()
+    }
+
+    /// Returns the rows with a large dim. Each large extent of each dim meets each style. This covers triples, because
+    /// a wrong count shows in one style only.
+    fn long(&self) -> Vec<Row> {
+        let mut large = LARGE.to_vec();
+        for x in literals(self.rule) {
+            if x.fract() == 0.0 && (34.0..=LARGEST_LITERAL).contains(&x) {
+                large.extend([x as i64, x as i64 + 1]);
+            }
+        }
+        let (turns, often) = (&self.turns, self.often);
+        let row = |row: &Vec<usize>| {
+            let (of, others) = row.split_at(self.slots.len());
+            self.one(of, large[others[0]], turns[others[1] / often.len()], often[others[1] % often.len()])
+        };
+        self.pairs(&[large.len(), turns.len() * often.len()]).iter().map(row).collect()
+    }
+
+    /// Returns the rows at the ends of the range of each element type. They have room to meet, with each number of the
+    /// program at the ends of its range.
+    fn ends(&self) -> Vec<Row> {
+        let roomy = [Style::Ends, Style::Numbers].into_iter().filter(|style| self.styles.contains(style));
+        let kinds: Vec<(Style, Numbers)> =
+            roomy.flat_map(|style| self.numbers.iter().map(move |numbers| (style, *numbers))).collect();
+        if kinds.is_empty() {
+            return Vec::new();
+        }
+        let row = |row: &Vec<usize>| {
+            let (of, others) = row.split_at(self.slots.len());
+            let (style, numbers) = kinds[others[0]];
+            Row { numbers, words: self.listed(&others[1..]), ..self.one(of, ROOMY, self.turns[0], style) }
+        };
+        self.pairs(&[&[kinds.len()][..], &self.word_counts()].concat()).iter().map(row).collect()
+    }
+
+    /// Returns the rows with long sums. Each dim along which a sum of products may run is long once in each element
+    /// type in which such a sum may overflow.
+    fn sums(&self) -> Vec<Row> {
+        let has_sums = self.styles.contains(&Style::Ends) && Manner::of(self.rule, Style::Ends, &[]).moderate;
+        let summed = if has_sums { shared(self.rule) } else { Vec::new() };
+        let most = self.slots.iter().map(|(_, of)| of.len()).max().unwrap_or(1);
+        let sums = summed.iter().flat_map(|which| (0..most).map(move |level| (*which, level)));
+        let row = |(which, level): (Which, usize)| {
+            let of: Vec<usize> = self.slots.iter().map(|(_, of)| level.min(of.len() - 1)).collect();
+            let numbers = self.numbers[self.numbers.len() - 1];
+            let row = Row { numbers, ..self.one(&of, ROOMY, which, Style::Ends) };
+            row.float(self.rule).is_some_and(sums_overflow).then_some(row)
+        };
+        sums.filter_map(row).collect()
+    }
 }
 
 /// Returns whether a long sum of products may overflow in a type although its factors are moderate.
@@ -250,8 +318,8 @@ fn shared(rule: &Rule) -> Vec<Which> {
     (0..rule.scope.variables.len()).filter(|slot| count(*slot) > 1).take(TURNS).map(Which::Variable).collect()
 }
 
-/// The dims that take turns, about so many: variables that are extents of their own, then what is drawn where there are sequences, or
-/// products.
+/// Returns about `most` dims that are large or empty in turn. Variables that are extents come first. Drawn dims follow
+/// if the rule has sequences or products of dims.
 fn turns(rule: &Rule, most: usize) -> Vec<Which> {
     let items = || rule.tensors().flat_map(|(_, ty, _)| &ty.dims.0);
     let mut turns: Vec<Which> = Vec::new();

@@ -1,9 +1,10 @@
-//! Runs a program and judges the results by the interpreter's error bounds: kernels by that of the program that they
-//! compute, rules by that of the program that was given.
+//! Runs a program and judges the results by the interpreter's error bounds: kernels by the bound of the program that
+//! they compute, rules by that of the given program.
 //!
-//! The two are kept apart because rules move roundings. A norm of 16-bit numbers rounds once; the sums and products that it is
-//! decomposed into may each be stored, and a scale that is folded into a weight is rounded with the weight. The bound of
-//! what was asked for knows nothing of that, and one that admitted all of it would admit wrong results.
+//! There are two bounds because rules move roundings. A norm of 16-bit numbers rounds once. The sums and products of
+//! its decomposition may each be stored, and a scale that is folded into a weight is rounded with the weight. The bound
+//! of the given program does not include these roundings, and a bound that included all of them would accept wrong
+//! results.
 
 use eutectic::{Compiler, Error, Tensor};
 use eutectic_ir::{
@@ -17,33 +18,34 @@ use eutectic_ir::{
 
 use eutectic::verify::Element;
 
-/// What computes something else than it should.
+/// The part that computes a wrong result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A kernel, or lowering: the result is farther from the plan's than rounding explains.
     Kernels,
-    /// A rule: the plan's program and the one that was given are farther apart than both bounds together.
+    /// A rule: the plan's program and the given program differ by more than both bounds together.
     Rules,
 }
 
 /// An element that is wrong.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Whose fault it is.
+    /// The part at fault.
     pub fault: Fault,
     /// The output.
     pub output: String,
-    /// Which element, flat.
+    /// The flat index of the element.
     pub at: usize,
-    /// What the kernels gave, or what the plan's program comes to.
+    /// The result of the kernels, or the value of the plan's program.
     pub got: Element,
-    /// What it should be.
+    /// The expected value.
     pub want: Element,
-    /// How far from that it may lie.
+    /// The allowed difference.
     pub allowed: f64,
 }
 
-/// Values for the inputs and parameters of a graph: small, signed, with some zeros; the same for the same seed and name.
+/// Returns values for the inputs and parameters of a graph: small, signed, with some zeros; the same for the same seed
+/// and name.
 pub fn values(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Tensor> + '_ {
     move |name| {
         let (_, id) = graph.named("input").chain(graph.named("param")).find(|(n, _)| *n == name)?;
@@ -105,8 +107,8 @@ pub fn check_on(
     Ok(if differences.is_empty() { Ok(()) } else { Err(differences) })
 }
 
-/// With zeros for what a device that keeps no subnormal numbers takes for them: its programs are judged on what they see. All elements
-/// of f16 are normal numbers where they are computed, in f32.
+/// Replaces subnormal numbers by zeros, as a device without subnormal numbers does: its programs are judged on the
+/// values that they see. Elements of f16 are computed in f32, where all of them are normal.
 fn without_subnormals(tensor: Tensor) -> Tensor {
     let (dtype, dims) = (tensor.dtype(), tensor.dims().to_vec());
     if !dtype.is_float() {
@@ -117,7 +119,7 @@ fn without_subnormals(tensor: Tensor) -> Tensor {
     Tensor::from_f64(dtype, &dims, tensor.to_f64().into_iter().map(seen))
 }
 
-/// An element that is wrong, whosever fault it is.
+/// An element that is wrong, without the part at fault.
 struct Wrong {
     at: usize,
     got: Element,
@@ -131,11 +133,11 @@ impl Wrong {
     }
 }
 
-/// The first element that kernels give and the plan's program does not admit.
+/// Returns the first element of the kernels' result that is outside of the error bound of the plan's program.
 fn kernels(got: &Tensor, chosen: &Value<Bounded>) -> Option<Wrong> {
     match &chosen.data {
         Data::Real(want) => got.to_f64().into_iter().zip(want).enumerate().find_map(|(at, (got, want))| {
-            // `admits` says nothing where the true value lies too near a discontinuity.
+            // `admits` gives no answer if the true value is too close to a discontinuity.
             (want.admits(got) == Some(false)).then(|| Wrong::real(at, got, *want))
         }),
         Data::Int(want) => {
@@ -144,8 +146,8 @@ fn kernels(got: &Tensor, chosen: &Value<Bounded>) -> Option<Wrong> {
     }
 }
 
-/// The first element in which the plan's program is not the one that was given. What becomes of numbers that are not moderate
-/// on the way is each rule's to say.
+/// Returns the first element in which the plan's program differs from the given program. If intermediate results are
+/// not moderate, the contract of each rule decides instead.
 fn rules(chosen: &Value<Bounded>, want: &Value<Bounded>, moderate: bool) -> Option<Wrong> {
     match (&chosen.data, &want.data) {
         (Data::Real(chosen), Data::Real(want)) => {
@@ -169,7 +171,8 @@ fn whole(at: usize, got: i64, want: i64) -> Option<Wrong> {
     (got != want).then_some(Wrong { at, got: Element::Whole(got), want: Element::Whole(want), allowed: 0.0 })
 }
 
-/// Which values are made from a reduction of no elements: the largest of none is −∞, which no input is.
+/// Returns, for each node, whether it depends on a reduction of no elements. The maximum of none is −∞, which no input
+/// is.
 fn below_empty_reductions(graph: &Graph) -> Vec<bool> {
     let mut below: Vec<bool> = Vec::with_capacity(graph.len());
     for (_, node) in graph.nodes() {
@@ -180,7 +183,7 @@ fn below_empty_reductions(graph: &Graph) -> Vec<bool> {
     below
 }
 
-/// Whether neither overflow nor underflow of a product of some numbers has a say.
+/// Returns whether a product of some of the numbers neither overflows nor underflows.
 fn is_moderate(tensor: &Tensor) -> bool {
     let moderate = |x: f64| x == 0.0 || (2_f64.powi(-40)..2_f64.powi(40)).contains(&x.abs());
     !tensor.dtype().is_float() || tensor.to_f64().into_iter().all(moderate)

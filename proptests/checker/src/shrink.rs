@@ -1,4 +1,4 @@
-//! Makes a failing case small: smaller dims by drawing again, then plainer numbers one by one.
+//! Shrinks a failing case: draws smaller dims, then replaces values by simpler ones, one by one.
 
 use std::cell::Cell;
 
@@ -13,18 +13,23 @@ use crate::{
     literals::literals,
     palette::{Drawn, Palette, Which},
     rows::Dims,
-    values::Manner,
+    values::{Manner, Values},
 };
 
-/// How many instances with smaller dims are tried.
+/// The number of instances with smaller dims that are tried.
 const DRAWS: usize = 240;
-/// Tensors with more elements are left as they are, or filled.
+/// The maximal number of elements of a tensor whose elements are replaced one by one. Larger tensors are filled or
+/// kept.
 const READABLE: usize = 64;
-/// How often a value is replaced by a plainer one, at most.
+/// The maximal number of replacements of a value by a simpler one.
 const STEPS: usize = 3000;
+/// The numbers that attributes are first tried with.
+const PLAIN: [f64; 6] = [1.0, 2.0, -1.0, -2.0, 0.5, 0.0];
+/// The most elements of a failing tensor that are tried as the first one of a smaller tensor.
+const CARRIED: usize = 8;
 
-/// The smallest case found that still fails, asking so often at most whether one does: where each answer takes a compilation, a shrinking
-/// that went on would look like a check that never ends.
+/// Returns the smallest failing case found in at most `most` calls of `fails`. Each call may take a compilation, so
+/// unlimited shrinking would take too long.
 pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn(&Case) -> bool) -> Case {
     let asked = Cell::new(0);
     let fails = &|case: &Case| asked.replace(asked.get() + 1) < most && fails(case);
@@ -34,7 +39,7 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn
     let manner = Manner::of(probe.rule(), case.style, &literals);
     for n in 0..DRAWS {
         let extents: &[i64] = [&[1_i64][..], &[1, 2], &[2], &[2, 3], &[1, 2, 3]][n % 5];
-        // What fails on a long axis only stays as long as that, on one axis alone.
+        // A failure that needs a long axis keeps one, and the other axes become short.
         let one = [None, None, Some((Which::Drawn(n / 3 % 3), [65, 129, 257, 300][n / 9 % 4]))][n % 3];
         let palette = Palette {
             extents: extents.to_vec(),
@@ -42,6 +47,8 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn
             distinct: false,
             one,
             relations_first: n % 4 == 3,
+            ends: PLAIN.to_vec(),
+            only_ends: n / 4 % 2 == 1,
             ..Dims::Wide.palette(&literals)
         };
         let mut random = cases::random(seed, &probe.rule().name, 1_000_000 + n);
@@ -49,12 +56,16 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn
         else {
             continue;
         };
-        if instance.size() >= smallest.instance.size() {
+        if weight(&instance) >= weight(&smallest.instance) {
             continue;
         }
         let Ok(sides) = instance.sides(probe, 0) else { continue };
-        for _ in 0..3 {
-            let values = fitting(&sides, manner, &mut random);
+        for turn in 0..3 + CARRIED {
+            let mut values = fitting(&sides, manner, &mut random);
+            // What fails may be rare: the values of the failing case do again.
+            if turn >= 3 && !carry(&smallest, &mut values, turn - 3) {
+                break;
+            }
             let smaller = Case { instance: instance.clone(), sides: sides.clone(), style: case.style, values };
             if fails(&smaller) {
                 smallest = smaller;
@@ -65,10 +76,30 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn
     plainer(smallest, fails)
 }
 
-/// The case with as many plain numbers as it takes to fail.
+/// Returns the size of an instance: its elements, then the letters of its attributes.
+fn weight(instance: &Instance) -> (usize, usize) {
+    (instance.size(), instance.values().iter().map(|(_, value)| value.len()).sum())
+}
+
+/// Fills tensors with elements of a failing case, from one of its elements on. Returns false if no tensor has so many.
+fn carry(failing: &Case, values: &mut Values, from: usize) -> bool {
+    let mut any = false;
+    for (name, tensor) in values.iter_mut() {
+        let Some(old) = failing.values.get(name).filter(|old| old.dtype() == tensor.dtype() && old.count() > 0) else {
+            continue;
+        };
+        any |= from < old.count();
+        let has = old.to_f64();
+        *tensor =
+            Tensor::from_f64(tensor.dtype(), tensor.dims(), (0..tensor.count()).map(|n| has[(from + n) % has.len()]));
+    }
+    any
+}
+
+/// Returns the case with as many plain numbers as it takes to fail.
 fn plainer(mut case: Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut steps = 0;
-    // All at once first: what depends on equal numbers does not survive one of them changing.
+    // All values at once come first: a failure that needs equal numbers is lost if one of them changes.
     for plain in [0.0, 1.0] {
         let mut other = case.clone();
         for tensor in other.values.values_mut() {
@@ -85,7 +116,7 @@ fn plainer(mut case: Case, fails: &dyn Fn(&Case) -> bool) -> Case {
                 break;
             }
         }
-        // Of long tensors nobody reads the elements.
+        // Elements of long tensors are not shown, so they are not simplified.
         let readable = if tensor.count() <= READABLE { tensor.count() } else { 0 };
         for at in 0..readable {
             let has = case.values[&name].to_f64();
@@ -134,7 +165,7 @@ mod tests {
         let case = cases::corpus(&probe, 1, Some(8)).cases.remove(0);
         for most in [0, 1, 7] {
             let asked = Cell::new(0);
-            // What always fails is made smaller until nobody may ask any more.
+            // A case that always fails is shrunk until no calls are left.
             let smallest = shrink(&probe, &case, 1, most, &|_| {
                 asked.set(asked.get() + 1);
                 true

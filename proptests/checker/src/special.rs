@@ -1,4 +1,4 @@
-//! Values with something that is no number at one place, and with garbage where a mask hides it.
+//! Draws values with an infinity or NaN at one place, or with garbage that a mask hides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use crate::{
 
 /// Values that are put into a tensor of otherwise ordinary numbers.
 const SPECIAL: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
-/// How many places of masks and of garbage are tried.
+/// The maximal number of places of masks and garbage to try.
 const TRIES: usize = 32;
 
 /// Records the combinations that the cases of a rule have covered.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Counts the values of each style, so that a style has all its ways in turn, whatever other styles come between.
+    /// Counts the values of each style, so that a style uses all its ways in turn, independently of the styles between.
     counts: BTreeMap<&'static str, usize>,
-    /// Each way in which a tensor masked another one, and the number of the kind of garbage that this one held.
+    /// The ways in which a tensor masked another one, each with the kind of garbage in the other one.
     garbage: BTreeSet<(WayKey, usize)>,
 }
 
@@ -35,14 +35,14 @@ impl Turns {
     }
 }
 
-/// Values of a style, or of another one where there is nothing of that kind.
+/// Returns values of a style, or of a substitute if the style does not apply to the sides.
 pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fastrand::Rng) -> (Style, Values) {
     match manner.style {
         Style::Masked => masked(sides, manner, turns, random),
         Style::Placed | Style::Paired | Style::Garbage => {
             let style = if manner.style == Style::Paired { Style::Positive } else { Style::Ordinary };
             let plain = fitting(sides, Manner { style, ..manner }, random);
-            // Constants are numbers.
+            // Constants are finite numbers, so only inputs take special values.
             let mut inputs: Vec<&str> = sides.written.named("input").map(|(name, _)| name).collect();
             if inputs.is_empty() {
                 inputs = sides.written.named("param").map(|(name, _)| name).collect();
@@ -68,7 +68,7 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut
     }
 }
 
-/// Which elements of a tensor are meant.
+/// A part of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     One,
@@ -80,7 +80,7 @@ enum Part {
 const PARTS: [Part; 4] = [Part::One, Part::Row, Part::Column, Part::All];
 
 impl Part {
-    /// Whether an element belongs to the part at a place, both flat, of tensors of these extents.
+    /// Returns whether an element belongs to the part at a place. Both are flat indices into a tensor of these extents.
     fn has(self, at: usize, place: usize, dims: &[usize]) -> bool {
         let width = dims.last().copied().unwrap_or(1).max(1);
         match self {
@@ -92,13 +92,13 @@ impl Part {
     }
 }
 
-/// The tensors of floats among some.
+/// Returns the floating tensors among `inputs`.
 fn floats(values: &Values, of: &[&str]) -> Vec<String> {
     let is_float = |name: &str| values.get(name).is_some_and(|t| t.dtype().is_float());
     of.iter().filter(|name| is_float(name)).map(|name| name.to_string()).collect()
 }
 
-/// Puts a number into a part of a tensor, at some place.
+/// Puts a number into a part of a tensor, at a random place.
 fn put(values: &mut Values, name: &str, part: Part, number: f64, random: &mut fastrand::Rng) {
     if let Some(tensor) = values.get_mut(name).filter(|t| t.count() > 0) {
         let place = random.usize(..tensor.count());
@@ -107,10 +107,10 @@ fn put(values: &mut Values, name: &str, part: Part, number: f64, random: &mut fa
     }
 }
 
-/// Ordinary values with NaN or an infinity in one tensor; the `n`th way to do so.
+/// Returns ordinary values with NaN or an infinity in one tensor, in the `n`th way.
 fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
     let floats = floats(&values, inputs);
-    // All parts of a tensor, then the next tensor, so that a few ways in a row are unlike each other.
+    // The parts of a tensor vary more slowly than the tensors, so that consecutive ways differ.
     let (Some(name), part) = (floats.get(n % floats.len().max(1)), PARTS[n / floats.len().max(1) % PARTS.len()]) else {
         return values;
     };
@@ -118,8 +118,8 @@ fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::
     values
 }
 
-/// Positive values with infinities in one tensor, and infinities or NaN throughout another one; the `n`th way to do so. Of one tensor alone,
-/// as [`placed`].
+/// Returns positive values with infinities in one tensor, and infinities or NaN throughout another one, in the `n`th
+/// way. A single tensor is treated as in [`placed`].
 fn paired(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
     let floats = floats(&values, inputs);
     let count = floats.len();
@@ -141,14 +141,15 @@ fn paired(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::
     values
 }
 
-/// The tensor with other elements.
+/// Returns the tensor with other elements.
 fn changed(tensor: &Tensor, f: impl Fn(usize, f64) -> f64) -> Tensor {
     let elements: Vec<f64> = tensor.to_f64().into_iter().enumerate().map(|(at, x)| f(at, x)).collect();
     Tensor::from_f64(tensor.dtype(), tensor.dims(), elements)
 }
 
-/// Ordinary values with a mask and with garbage that the left side does not read: all that it gives is finite nonetheless. A mask is a
-/// tensor of truth values, or one in which −∞ at some places is absorbed. Each kind of garbage has its turn in each tensor.
+/// Returns ordinary values with a mask, and with garbage that the left side does not read, so that all its results are
+/// finite. A mask is a tensor of bools, or one in which the left side absorbs −∞ at some places. Each kind of garbage
+/// has its turn in each tensor.
 fn garbage(
     sides: &Sides,
     moderate: bool,
@@ -164,12 +165,12 @@ fn garbage(
     }
     let turn = turns.next("garbage");
     random.shuffle(&mut ways);
-    // Of a row of a mask, one element hides less than the row does, in which a result may be empty.
+    // Masks of single elements come before masks of rows: they hide less, and a fully masked row may have no result.
     ways.sort_by_key(|way| way.axes.map_or(0, |(axis, _)| axis));
     ways.truncate(TRIES);
     let kinds = SPECIAL.len() + usize::from(!moderate);
     let seen = |turns: &Turns, way: &Way, kind: usize| turns.garbage.contains(&(way.key(), kind % kinds));
-    // One that had its turn serves where all had.
+    // Values that repeat an earlier combination are used only if every combination was covered.
     let mut again = None;
     for way in &ways {
         let mut new = (turn..turn + kinds).filter(|kind| !seen(turns, way, *kind));
@@ -189,8 +190,8 @@ fn garbage(
     again
 }
 
-/// A tensor that masks, one of its axes, and an axis of the same extent of a tensor that it may mask. Axes are counted from the end.
-/// Without axes, it masks elements at the same places.
+/// A tensor that may mask another one, with an axis of each that has the same extent. Axes are counted from the end.
+/// Without axes, the tensor masks elements at the same positions.
 #[derive(Clone, Debug)]
 struct Way {
     mask: String,
@@ -202,7 +203,7 @@ struct Way {
 /// The names of a way, and its axes.
 type WayKey = (String, String, Option<(usize, usize)>);
 
-/// All ways in which one tensor may mask another, by their extents.
+/// Returns all ways in which one tensor may mask another, by their extents.
 fn ways(values: &Values) -> Vec<Way> {
     let mut ways = Vec::new();
     for (mask, m) in values {
@@ -235,7 +236,7 @@ fn extent(t: &Tensor, from_the_end: usize) -> usize {
     t.dims()[t.dims().len() - 1 - from_the_end]
 }
 
-/// The coordinate of an element along an axis that is counted from the end.
+/// Returns the coordinate of an element along an axis that is counted from the end.
 fn coordinate(at: usize, dims: &[usize], from_the_end: usize) -> usize {
     let axis = dims.len() - 1 - from_the_end;
     at / dims[axis + 1..].iter().product::<usize>() % dims[axis]
@@ -246,7 +247,7 @@ impl Way {
         (self.mask.clone(), self.of.clone(), self.axes)
     }
 
-    /// The values with the mask on at one coordinate, or at every third element.
+    /// Returns the values with the mask set at one coordinate, or at every third element.
     fn hidden(&self, plain: &Values, random: &mut fastrand::Rng) -> Option<Values> {
         let mask = plain.get(&self.mask).filter(|mask| mask.count() > 0)?;
         let dims = mask.dims().to_vec();
@@ -262,7 +263,8 @@ impl Way {
         Some(values)
     }
 
-    /// The values with the mask on and garbage of a kind where it hides something; `None` where the left side reads it.
+    /// Returns the values with the mask set and garbage of a kind at hidden places; `None` if the left side reads the
+    /// garbage.
     fn garbage(&self, sides: &Sides, plain: &Values, kind: usize, random: &mut fastrand::Rng) -> Option<Values> {
         let finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
         let results = |values: &Values| {
@@ -272,11 +274,11 @@ impl Way {
         let hidden = self.hidden(plain, random)?;
         let without = results(&hidden)?;
         let worst = self.with_garbage(&hidden, kind)?;
-        // Garbage that is read changes a result.
+        // The left side reads the garbage if a result changes.
         (results(&worst)? == without).then_some(worst)
     }
 
-    /// With garbage where that hides something: a special number, or the largest one.
+    /// Returns the values with garbage at hidden places: a special number, or the largest one.
     fn with_garbage(&self, hidden: &Values, kind: usize) -> Option<Values> {
         let (mask, of) = (hidden.get(&self.mask)?, hidden.get(&self.of)?);
         let garbage = SPECIAL.get(kind).copied().unwrap_or(range(of.dtype()).1);
@@ -291,12 +293,13 @@ impl Way {
     }
 }
 
-/// How often a tensor must take a mask in to count as one that does: a hidden row may absorb anything.
+/// The number of masks that a tensor must accept to count as a mask: a hidden row may accept any values.
 const MASKS: usize = 8;
 
-/// Returns values with a mask, in a tensor where the left side accepts one. With −∞ at some places of each row every result is finite, with ∞
-/// some are not (functions that saturate absorb both). Every second mask has the least finite number for −∞, as many programs write it: a row
-/// that it masks throughout has a result. A domain that a rule states leaves that number out, but not −∞.
+/// Returns values with a mask, in a tensor where the left side accepts one. With −∞ at some places of each row every
+/// result is finite, and with ∞ some are not (functions that saturate absorb both). Every second mask has the least
+/// finite number instead of −∞, as many programs write it: a fully masked row then has a result. A domain that a rule
+/// states excludes that number, but not −∞.
 fn masked(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
     // An op that turns NaN into a number does not count as one that absorbs.
@@ -380,7 +383,7 @@ mod tests {
             seen.extend(all.chunks(6).flat_map(|row| (0..3).map(|at| [row[at], row[at + 3]].map(f64::to_bits))));
         }
         for pair in ends.iter().flat_map(|a| ends.iter().map(|b| [*a, *b])) {
-            // A −0 may be taken for a 0.
+            // 0 may stand for −0.
             let is_there = |pair: [f64; 2]| seen.contains(&pair.map(f64::to_bits));
             assert!(is_there(pair) || is_there(pair.map(|x| x + 0.0)), "{pair:?}");
         }
@@ -432,7 +435,8 @@ mod tests {
             assert_eq!(counts.iter().filter(|count| **count > 0).count(), 2, "{counts:?}");
             seen.insert(counts);
         }
-        // Each of three has infinities in a row of three, or throughout, and each other one in its turn something special.
+        // Each of the three tensors has infinities in a row of three elements, or throughout, while each other one has
+        // special values in turn.
         assert_eq!(seen.len(), 9, "{seen:?}");
     }
 
@@ -450,7 +454,7 @@ mod tests {
                     seen.extend(special.map(|x| (name.clone(), x.to_string())));
                 }
             }
-            // Values, and keys, are hidden by the bias.
+            // The bias hides keys and values.
             for name in ["?k", "?v"] {
                 for special in SPECIAL {
                     let has = |(of, x): &(String, String)| of == name && *x == special.to_string();
@@ -460,7 +464,8 @@ mod tests {
         }
     }
 
-    /// A mask of the least number hides all keys of a row, as of a text that is padded; rounded to 16 bits, it must not become −∞.
+    /// A mask of the least number hides all keys of a row, as for padded text. Rounded to 16 bits, it must not become
+    /// −∞.
     #[test]
     fn rows_that_are_masked_throughout_are_numbers_in_16_bits() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));

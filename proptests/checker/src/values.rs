@@ -1,4 +1,4 @@
-//! What goes into the tensors of a case: ordinary numbers, and each kind of number that makes rules wrong.
+//! The values of a case's tensors: ordinary numbers, and each kind of number on which wrong rules fail.
 
 use std::collections::BTreeMap;
 
@@ -20,42 +20,47 @@ pub const LEAST_LARGE: i64 = 65;
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Either sign, some orders of magnitude, every bit of the significand in use.
+    /// Numbers of either sign and several orders of magnitude, with every bit of the significand in use.
     Ordinary,
-    /// As ordinary, positive: what goes into roots and logarithms.
+    /// Like ordinary, but positive, for roots and logarithms.
     Positive,
-    /// Where the laws of the element type change: limits of integers, halves, powers of two and their neighbours, the numbers of the
-    /// rule's text. The most telling ones of one tensor meet those of the others, in every combination as far as there is room.
+    /// Numbers at which the arithmetic of the element type changes: limits of integers, halves, powers of two and their
+    /// neighbours, and the numbers of the rule's text. The most informative ones of all tensors meet in every
+    /// combination, as far as the tensors have elements.
     Boundary,
-    /// Every size of which something is promised.
+    /// Every magnitude that contracts cover.
     Moderate,
-    /// Close to one number: differences cancel.
+    /// Numbers close to one number, so that differences cancel.
     Near,
     /// Zeros of both signs, ones, and ordinary numbers.
     Zeros,
     /// Subnormal numbers, and the least normal ones.
     Tiny,
-    /// Near the largest number, or its square root.
+    /// Numbers near the largest one, or near its square root.
     Large,
-    /// Where the range of the element type ends: the largest and the least numbers, those whose products overflow or vanish, every
-    /// size between them. As for boundary values, those of one tensor meet those of the others.
+    /// Numbers at the ends of the element type's range: the largest and the least, those whose products overflow or
+    /// underflow, and every magnitude in between. The numbers of all tensors meet as for boundary values.
     Ends,
-    /// Ordinary data, with large constants where the program may state a number: a rounding that such a number causes is intended.
+    /// Ordinary data, with large constants where the program may state a number: a rounding that such a number causes
+    /// is intended.
     Numbers,
     /// Ordinary, with infinities and NaN among them.
     NonFinite,
     /// Ordinary, with one infinity or NaN in one tensor: at one place, along a row or a column, or everywhere.
     Placed,
-    /// Positive, with infinities in one tensor, throughout or along a row, and infinities or NaN throughout another one.
+    /// Positive, with infinities in one tensor, throughout or along a row, and infinities or NaN throughout another
+    /// one.
     Paired,
-    /// Ordinary, with a mask, and NaN, infinities or huge numbers where the left side does not read. As `Placed` where there is no mask.
+    /// Ordinary, with a mask, and NaN, infinities or huge numbers at places that the left side does not read. Without a
+    /// mask, like `Placed`.
     Garbage,
-    /// Ordinary, with −∞ or the least number in one tensor that the left side absorbs: a mask. As ordinary where there is none.
+    /// Ordinary, with −∞ or the least number in one tensor, as a mask that the left side absorbs. Without a mask, like
+    /// ordinary.
     Masked,
 }
 
 impl Style {
-    /// The styles that a rule's contract speaks of.
+    /// Returns the styles that a rule's contract covers.
     pub fn of(rule: &Rule) -> &'static [Style] {
         use Style::*;
         match promise(rule) {
@@ -65,7 +70,7 @@ impl Style {
             }
             _ if rule.states_its_domain() => &[Ordinary, Boundary, Positive, Near, Moderate],
             Contract::Exact => &[Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny],
-            // Where sums and products have an order of their own, numbers round in an open order, too.
+            // If the order of sums and products is not open, the roundings of the program's numbers are tested too.
             _ if !mixes(rule) && rule.variables.iter().any(may_be_a_number) => &[
                 Ordinary, Boundary, Positive, Masked, Zeros, NonFinite, Near, Moderate, Large, Tiny, Ends, Placed,
                 Paired, Garbage, Numbers,
@@ -78,7 +83,8 @@ impl Style {
     }
 }
 
-/// Whether a variable may stand for a number that the program states. Weights that vary from element to element are data, like inputs.
+/// Returns whether a variable may stand for a number that the program states. Weights that vary from element to element
+/// are data, like inputs.
 fn may_be_a_number(variable: &Variable) -> bool {
     match variable.kind {
         VariableKind::Tensor { constant, .. } => constant && !variable.varied,
@@ -90,29 +96,29 @@ fn may_be_a_number(variable: &Variable) -> bool {
 /// The tensors of a case, by the name of the input or parameter.
 pub type Values = BTreeMap<String, Tensor>;
 
-/// What values are drawn by.
+/// The parameters by which values are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner<'a> {
     /// The kind of numbers.
     pub style: Style,
-    /// What the rule promises of them.
+    /// The rule's contract for them.
     pub contract: Contract,
     /// The numbers of the rule's text.
     pub literals: &'a [f64],
-    /// The variables, of which some are to lie in a domain.
+    /// The rule's variables, some of which have a domain.
     pub variables: &'a [Variable],
-    /// Whether the range is promised of moderate numbers only.
+    /// Whether the contract covers the range of moderate numbers only.
     pub moderate: bool,
 }
 
 impl<'a> Manner<'a> {
-    /// Of a rule.
+    /// Returns the parameters for a rule.
     pub fn of(rule: &'a Rule, style: Style, literals: &'a [f64]) -> Manner<'a> {
         let moderate = promise(rule) != Contract::Exact && mixes(rule);
         Manner { style, contract: promise(rule), literals, variables: &rule.variables, moderate }
     }
 
-    /// The same for a tensor: constants are numbers, and moderate ones in any rule.
+    /// Returns the parameters for one tensor: constants are finite numbers, and they are moderate for any rule.
     pub fn of_tensor(self, name: &str) -> Manner<'a> {
         let name = name.split('.').next().unwrap_or(name);
         let constant = |v: &Variable| v.name == name && matches!(v.kind, VariableKind::Tensor { constant: true, .. });
@@ -125,15 +131,16 @@ impl<'a> Manner<'a> {
         }
     }
 
-    /// The least and the most that the elements of a tensor may be; the members of a group have `.number` after the name.
+    /// Returns the least and the largest value of the elements of a tensor. The names of tensors of a group's members
+    /// end in `.number`.
     pub fn domain(&self, name: &str) -> Option<(f64, f64)> {
         let name = name.split('.').next().unwrap_or(name);
         self.variables.iter().find(|v| v.name == name)?.domain
     }
 }
 
-/// Whether a rule has a product of matrices, attention or a norm, in which sums of products overflow in some order. Such rules promise
-/// the range of moderate numbers only.
+/// Returns whether a rule has a product of matrices, attention or a norm. Their sums of products overflow in some
+/// order, so such rules promise the range for moderate numbers only.
 fn mixes(rule: &Rule) -> bool {
     names(rule, |op| matches!(op.def().class, Class::Composite | Class::Anchor(Anchor::Named(_))))
 }
@@ -158,7 +165,7 @@ fn names(rule: &Rule, holds: impl Fn(Op) -> bool) -> bool {
     found
 }
 
-/// Whether all elements lie in the domains that a rule states.
+/// Returns whether all elements are in the domains that a rule states.
 pub fn lie_in_the_domain(rule: &Rule, values: &Values) -> bool {
     let manner = Manner::of(rule, Style::Ordinary, &[]);
     values.iter().all(|(name, tensor)| {
@@ -167,7 +174,7 @@ pub fn lie_in_the_domain(rule: &Rule, values: &Values) -> bool {
     })
 }
 
-/// A number in a domain: itself, mirrored, or one of that type somewhere between the ends.
+/// Returns a number in a domain: the number itself, its mirror image, or a number of that type between the ends.
 fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand::Rng) -> f64 {
     let inside = |x: f64| x > least && x < most;
     let between = if most.is_finite() { least + (most - least) * unit(random) } else { least + 0.5 + unit(random) };
@@ -175,12 +182,12 @@ fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand
     [x, -x].into_iter().find(|x| inside(*x)).unwrap_or_else(stored)
 }
 
-/// States the extents that integers index.
+/// The extents that integers index.
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
-    /// For each tensor of ids, the extent that they index.
+    /// The extent that each tensor of ids indexes.
     pub of: BTreeMap<String, usize>,
-    /// The extent for all integers, where ids are computed from some of them.
+    /// The extent for all integers, if ids are computed from them.
     pub all: Option<usize>,
 }
 
@@ -190,17 +197,17 @@ impl Extents {
     }
 }
 
-/// Values for all inputs and parameters of a graph. Integers that are indices lie within `extents`.
+/// Returns values for all inputs and parameters of a graph. Indices are within `extents`.
 pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut fastrand::Rng) -> Values {
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
-    // What is special meets what is not: of several tensors one may be ordinary, but never all of them.
+    // One of several tensors may be ordinary, so that special values meet ordinary ones.
     let mixed = leaves.len() > 1
         && !matches!(
             manner.style,
             Style::Positive | Style::Boundary | Style::Moderate | Style::NonFinite | Style::Ends | Style::Numbers
         );
     let ordinary = (mixed && random.bool()).then(|| random.usize(..leaves.len()));
-    // Rows of large numbers overflow where they are summed.
+    // A tensor filled with one large number overflows in a sum.
     let uniform = manner.style == Style::Ends && random.bool();
     let tensor = |(at, (name, id)): (usize, &(&str, eutectic::NodeId))| {
         let ty = graph.ty(*id);
@@ -224,7 +231,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut f
             }
             match manner.contract {
                 Contract::Exact | Contract::Ulp(_) => stored,
-                // A −0 may be taken for a 0, also where a small number became one; −0 + 0 is 0.
+                // The other contracts do not distinguish −0 from 0. Adding 0 turns each −0 into 0.
                 _ => Tensor::from_f64(dtype, &dims, stored.to_f64().into_iter().map(|x| x + 0.0)),
             }
         } else if dtype == DType::Bool {
@@ -241,14 +248,14 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut f
     leaves.iter().enumerate().filter_map(tensor).collect()
 }
 
-/// The numbers that a style is about, where these are few.
+/// Returns the numbers that a style consists of, if they are few.
 fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
     let exact = manner.contract == Contract::Exact;
     match manner.style {
         Style::Boundary => boundary::floats(dtype, manner.literals, exact),
         Style::Ends => boundary::ends(dtype, manner.moderate),
         Style::Numbers => boundary::coarse(dtype).to_vec(),
-        // NaN more often than the others: tensors of few elements must have one too.
+        // NaN is more frequent than the others, because tensors of few elements must have one too.
         Style::NonFinite => vec![f64::INFINITY, f64::NAN, 1.0, f64::NEG_INFINITY, f64::NAN, -2.0, 0.0, f64::NAN],
         _ => Vec::new(),
     }
@@ -262,20 +269,20 @@ fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Ve
     }
 }
 
-/// Lets the first numbers of a list meet those of the other tensors' lists, in every combination, as far as there are elements; the
-/// rest is drawn from the list and, one in four, from all numbers.
+/// Combines the first numbers of the tensors' lists in every way, as far as there are elements. The other elements are
+/// drawn from the list or, one in four, from all numbers.
 struct Meeting<'a, T> {
     special: &'a [T],
-    /// How many of the list take part in every combination.
+    /// The number of first entries of the list that take part in every combination.
     first: usize,
-    /// How many elements have the same one in a row.
+    /// The number of consecutive elements with the same entry.
     run: usize,
-    /// How many elements all combinations take.
+    /// The number of elements that all combinations need.
     all: usize,
 }
 
 impl<'a, T: Copy> Meeting<'a, T> {
-    /// Of the `at`th of so many tensors of so many elements.
+    /// Returns the meeting for tensor `at` of `tensors`, each with `count` elements.
     fn of(special: &'a [T], at: usize, tensors: usize, count: usize) -> Meeting<'a, T> {
         let power = |first: usize| first.checked_pow(tensors.max(1) as u32).filter(|all| *all <= count);
         let first = (1..=special.len()).take_while(|first| power(*first).is_some()).last().unwrap_or(0);
@@ -293,7 +300,8 @@ impl<'a, T: Copy> Meeting<'a, T> {
     }
 }
 
-/// The tensors with −∞ at random places of one of them: in every row something stays, or (`rows`) some rows go whole.
+/// Returns the tensors with −∞ at random places of one of them. Every row keeps an element, or, with `rows`, some rows
+/// are masked as a whole.
 pub fn masked(values: &Values, name: &str, rows: bool, random: &mut fastrand::Rng) -> Option<Values> {
     let tensor = values.get(name).filter(|t| t.dtype().is_float())?;
     let width = *tensor.dims().last().filter(|width| **width > 1)?;
@@ -313,7 +321,7 @@ pub fn masked(values: &Values, name: &str, rows: bool, random: &mut fastrand::Rn
     Some(values)
 }
 
-/// Returns the tensors with a number for −∞ in one of them.
+/// Returns the tensors with each −∞ in one of them replaced by a number.
 pub fn remasked(values: &Values, name: &str, number: f64) -> Values {
     let mut values = values.clone();
     if let Some(tensor) = values.get_mut(name) {
@@ -323,16 +331,18 @@ pub fn remasked(values: &Values, name: &str, number: f64) -> Values {
     values
 }
 
-/// The number of sign patterns for tensors of large numbers, one for each bit of a tensor's position: any two of eight tensors differ in one.
+/// The number of sign patterns for tensors of large numbers, one for each bit of a tensor's position: any two of eight
+/// tensors differ in one.
 const SIGNS: usize = 3;
 
-/// Returns in how many ways this number of tensors can be opposed.
+/// Returns the number of ways in which [`opposed`] can fill this number of tensors.
 pub fn oppositions(tensors: usize) -> usize {
     tensors + SIGNS
 }
 
-/// Fills the tensors with the largest numbers that the contract covers, in the `n`th way. An intermediate result that overflows in one
-/// order is small, or cancels, in another one. So first each tensor in turn has the least number, then each two have opposite signs once.
+/// Fills the tensors with the largest numbers that the contract covers, in the `n`th way. An intermediate result that
+/// overflows in one order may be small, or cancel, in another one. So first each tensor in turn has the least number,
+/// then each pair of tensors has opposite signs.
 pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     let (way, others) = (n % oppositions(values.len()), n / oppositions(values.len()));
     let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {
@@ -350,8 +360,9 @@ pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     values.iter().enumerate().map(filled).collect()
 }
 
-/// Pairs the numbers at the ends of the range, one in each half of the only tensor along its last axis: a gate meets the value that it
-/// scales. Each pair has its turn as `n` counts up. `None` where there are several tensors, or no halves.
+/// Returns values with pairs of numbers at the ends of the range: one in each half of the only tensor along its last
+/// axis. Thus a gate meets the value that it scales. Each pair has its turn as `n` counts up. Returns `None` for
+/// several tensors, or if there are no halves.
 pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
     let (name, tensor) = values.iter().next().filter(|_| values.len() == 1)?;
     let width = *tensor.dims().last()?;
@@ -369,7 +380,7 @@ pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
     Some([(name.clone(), Tensor::from_f64(tensor.dtype(), tensor.dims(), all))].into())
 }
 
-/// A number below 1 with all the bits of an `f64`.
+/// Returns a number below 1 with all the bits of an `f64`.
 fn unit(random: &mut fastrand::Rng) -> f64 {
     (random.u64(..) >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -392,7 +403,7 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
             x.signum() * (low + (high - low) * unit(random))
         }
         (Style::Ends, _) => {
-            // From the least subnormal number on: half of it would be 0 in `f64`.
+            // The least exponent for moderate numbers gives the least subnormal number: half of it would be 0 in `f64`.
             let subnormal = if manner.moderate { 1.0 } else { 2.0 * dtype.unit_roundoff() };
             let (low, high) = ((least * subnormal).log2(), largest.log2());
             x.signum() * (low + (high - low) * unit(random)).exp2()
@@ -417,9 +428,9 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
     }
 }
 
-/// Truth values as masks have them: three in four are true. Where a promise holds for all masks, two rows in eight have none that is true,
-/// and one no other; of a row where everything is left out, `fast` rules promise nothing. Beside ordinary numbers, all truths of a
-/// large dim are true: what counts them is to reach where its type ends to count.
+/// Returns bools as in masks: three in four are true. If a promise holds for all masks, two rows in eight have no true
+/// element, and one has only true ones; `fast` rules promise nothing for a fully masked row. With ordinary numbers, all
+/// bools along a large dim are true, so that counts reach the limit of their type.
 fn truths(dims: &[usize], manner: Manner<'_>, random: &mut fastrand::Rng) -> Vec<i64> {
     let (count, width) = (dims.iter().product(), dims.last().copied().unwrap_or(1));
     let fast = manner.contract == Contract::Fast;

@@ -1,6 +1,7 @@
-//! Which elements were made from an intermediate result that left the range of its element type.
+//! Finds the elements that depend on an intermediate result out of the range of its element type.
 //!
-//! Infinities and NaN of operands, poles (1/0, log 0) and NaN outside of a domain (√−1) leave no range: contracts keep them.
+//! Infinities and NaN of operands, poles (1/0, log 0) and NaN outside of a domain (√−1) are not out of range: contracts
+//! keep them.
 
 use eutectic_ir::{
     Class, InterpError, NodeId,
@@ -14,7 +15,7 @@ use eutectic_ir::{
 
 use crate::boundary::range;
 
-/// For each element whether it is meant; empty where none is.
+/// A flag for each element; empty if no flag is set.
 type Marks = Vec<bool>;
 
 /// The elements of a tensor that were made from results out of range.
@@ -24,34 +25,35 @@ pub struct Wild {
     over: Marks,
     /// An intermediate result was subnormal, or vanished.
     under: Marks,
-    /// Infinities met on the way, as ∞ − ∞ or 0 · ∞, and made NaN.
+    /// Elements that are NaN because infinities met, as in ∞ − ∞ or 0 · ∞.
     met: Marks,
 }
 
 impl Wild {
-    /// Whether an intermediate result of an element overflowed.
+    /// Returns whether an intermediate result of an element overflowed.
     pub fn over(&self, at: usize) -> bool {
         self.over.get(at) == Some(&true)
     }
 
-    /// Whether an intermediate result of an element overflowed, was subnormal or vanished.
+    /// Returns whether an intermediate result of an element overflowed, was subnormal or vanished.
     pub fn any(&self, at: usize) -> bool {
         self.over(at) || self.under.get(at) == Some(&true)
     }
 
-    /// Whether an element is NaN because infinities met, such as those that poles make.
+    /// Returns whether an element is NaN because infinities met, such as those of poles.
     pub fn met(&self, at: usize) -> bool {
         self.met.get(at) == Some(&true)
     }
 }
 
-/// Where results may vanish in `f64`, in which the reference computes: smaller operands, or exponents beyond.
+/// The magnitude of operands below which results may underflow in `f64`, the type of the reference.
 const SMALL: f64 = 1e-140;
+/// The magnitude of exponents above which powers may underflow in `f64`.
 const EXPONENT: f64 = 700.0;
 
-/// A node with its operands, and what it gives.
+/// A node with its operands and its result.
 pub struct Step<'a> {
-    /// Which node.
+    /// The node.
     pub id: NodeId,
     /// The node.
     pub node: &'a Node,
@@ -61,7 +63,7 @@ pub struct Step<'a> {
     pub results: &'a [Value<f64>],
 }
 
-/// The wild elements of each result, of those of the operands.
+/// Returns the wild elements of each result, given the wild elements of the operands.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -100,13 +102,14 @@ fn reals(x: &Value<f64>) -> &[f64] {
     }
 }
 
-/// A tensor with other elements, if it has floating ones.
+/// Returns a tensor with other elements, if it has floating ones.
 fn mapped(x: &Value<f64>, f: impl Fn(usize, f64) -> f64) -> Value<f64> {
     let Data::Real(elements) = &x.data else { return x.clone() };
     Value { data: Data::Real(elements.iter().enumerate().map(|(at, x)| f(at, *x)).collect()), ..x.clone() }
 }
 
-/// Whether an intermediate result may vanish in an op of a class: an exponential in a softmax, a part of a product of updates.
+/// Returns whether an intermediate result may vanish in an op of a class: an exponential in a softmax, a part of a
+/// product of updates.
 fn may_vanish(class: &Class) -> bool {
     match class {
         Class::Composite => true,
@@ -120,20 +123,20 @@ impl Step<'_> {
         matches!(self.node.op.def().class, Class::Pointwise)
     }
 
-    /// Evaluates the node on other operands.
+    /// Evaluates the node on other values of the operands.
     fn on(&self, operands: &[Value<f64>]) -> Result<Vec<Value<f64>>, InterpError> {
         evaluate(self.id, self.node, &operands.iter().collect::<Vec<_>>())
     }
 
-    /// Where a pointwise op reads an operand for each element of the result.
+    /// Returns where a pointwise op reads an operand for each element of the result.
     fn places(&self, operand: &Value<f64>) -> Vec<i64> {
         let dims = &self.results[0].dims;
         offsets(dims, &broadcast_strides(&operand.dims, dims.len()), 0)
     }
 
-    /// The elements that leave the range in this very node.
+    /// Returns the elements that leave the range in this node itself.
     fn own(&self) -> Result<Vec<Wild>, InterpError> {
-        // A view moves elements, whatever they are.
+        // A view computes nothing.
         if matches!(self.node.op.def().class, Class::View(_)) {
             return Ok(vec![Wild::default(); self.results.len()]);
         }
@@ -149,7 +152,7 @@ impl Step<'_> {
         Ok(all)
     }
 
-    /// NaN that this very node made of infinities: of ones in their place, it makes a number.
+    /// Returns the NaN that this node itself made of infinities: with ones in their place, it makes a number.
     fn met(&self) -> Result<Vec<Marks>, InterpError> {
         let is_nan = |x: &Value<f64>| reals(x).iter().any(|x| x.is_nan());
         let is_infinite = |x: &&Value<f64>| reals(x).iter().any(|x| x.is_infinite());
@@ -164,7 +167,7 @@ impl Step<'_> {
         Ok(self.results.iter().zip(&tame).map(marks).collect())
     }
 
-    /// Elements that are no normal numbers of the type though all that they are made from is finite.
+    /// Returns elements that are not normal numbers of the type, although all of their operands are finite.
     fn out_of_range(&self, result: &Value<f64>) -> Wild {
         let (least, largest) = range(result.dtype);
         let (over, under) = (|x: &f64| x.abs() > largest, |x: &f64| *x != 0.0 && x.abs() < least);
@@ -194,8 +197,8 @@ impl Step<'_> {
         wild
     }
 
-    /// Returns the zeros that differ from the result of the operands' signs: the numbers were too small for `f64`. Nothing vanishes of an
-    /// infinity.
+    /// Returns the zeros whose sign shows that the exact result is no zero: the numbers were too small for `f64`. A
+    /// zero made from an infinity is exact.
     fn vanished(&self) -> Result<Marks, InterpError> {
         let result = &self.results[0];
         let far = |x: &f64| *x != 0.0 && x.is_finite() && !(SMALL..=EXPONENT).contains(&x.abs());
@@ -212,7 +215,7 @@ impl Step<'_> {
         Ok(marks)
     }
 
-    /// The elements that are marked because an operand is: those that NaN in place of the marked elements would reach.
+    /// Returns the elements that depend on a marked element of an operand: NaN in its place would reach them.
     fn passed_on(&self, before: &[&Marks]) -> Result<Vec<Marks>, InterpError> {
         let is_real = |x: &Value<f64>| matches!(x.data, Data::Real(_));
         let read: Option<Marks> = self.is_pointwise().then(|| {
@@ -235,7 +238,7 @@ impl Step<'_> {
     }
 }
 
-/// NaN in the place of marked elements, and nothing else that could make one.
+/// Returns a tensor with NaN in place of marked elements. Infinities and other NaN become 1, so that they make no NaN.
 fn poisoned(x: &Value<f64>, marks: &Marks) -> Value<f64> {
     mapped(x, |at, x| match marks.get(at) {
         Some(true) => f64::NAN,
@@ -270,7 +273,7 @@ mod tests {
         let all = evaluated(&g, &values).unwrap();
         let met =
             |output: usize| (0..all.results[output].count()).map(|at| all.wild[output].met(at)).collect::<Vec<_>>();
-        // ∞ − ∞; ∞ + ∞; NaN of a root; 0·∞; numbers.
+        // The elements are ∞ − ∞, ∞ + ∞, NaN of a root, 0·∞, and numbers only.
         assert_eq!(met(0), [true, false, false, true, false]);
         assert_eq!(met(1), met(0));
         assert_eq!(met(2), [true]);

@@ -1,4 +1,4 @@
-//! Whether a rule can pay: what both its sides are predicted to take, at dims that matter.
+//! Predicts whether a rule can pay: compares the predicted times of both sides at dims of realistic size.
 
 use eutectic::{Compiler, Graph, RuleSet};
 use eutectic_ir::lang::Bindings;
@@ -11,34 +11,35 @@ use crate::{
     rows::Dims,
 };
 
-/// Instances that are compared.
+/// The number of instances that are compared.
 const INSTANCES: usize = 12;
-/// Draws at most so many.
+/// The maximal number of draws.
 const DRAWS: usize = 400;
-/// Of a rule that is instantiated, but less often than in so many of these draws, ten times as many.
+/// If [`DRAWS`] draws find fewer instances than this, ten times as many are drawn.
 const FEW: usize = 4;
-/// The largest instances, in elements of all tensors.
+/// The maximal size of an instance, in elements of all tensors.
 const LARGEST: usize = 1 << 24;
-/// The smallest: below, what starting a kernel takes is all that there is.
+/// The minimal size of an instance, in elements. For smaller ones, the start of a kernel takes most of the time.
 const SMALLEST: usize = 1 << 14;
 
-/// Predictions that differ by less are equal: costs are fitted to measurements that scatter by more, and differ from machine to machine.
+/// The ratio below which two predictions count as equal. Costs are fitted to measurements, which vary by more and
+/// differ between machines.
 const MARGIN: f64 = 1.1;
 
-/// What the sides of a rule are predicted to take.
+/// The predicted times of a rule's sides.
 #[derive(Clone, Debug)]
 pub struct Worth {
-    /// The least of the right side's seconds, relative to the left's, over all instances and backends.
+    /// The minimum of the right side's time divided by the left's, over all instances and backends.
     pub ratio: f64,
-    /// Instances that both sides could be planned for.
+    /// The number of instances for which both sides have a plan.
     pub instances: usize,
 }
 
-/// Plans both sides of instances with large dims on each backend, without the rule, until the right side of one takes at most `enough`
-/// times as long as the left; `None` where no instance has a plan.
+/// Plans both sides of instances with large dims on each backend, without the rule, until the right side of one takes
+/// at most `enough` times as long as the left. Returns `None` if no instance has a plan.
 ///
 /// # Errors
-/// When the rules that make a program computable are not among the embedded ones: a defect of this build.
+/// If the rules that make a program computable are not among the embedded ones: a defect of this build.
 pub fn worth(
     probe: &Probe,
     embedded: &RuleSet,
@@ -62,7 +63,7 @@ pub fn worth(
         let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random), Bindings::default());
         let Some(instance) = instance.filter(|i| (SMALLEST..=LARGEST).contains(&i.size())) else { continue };
         let Ok(sides) = instance.sides(probe, 0) else { continue };
-        // What only the rule makes computable takes forever without it.
+        // A left side that is computable only with the rule has an infinite time without it.
         let left = |compiler| seconds(compiler, &sides.left).unwrap_or(f64::INFINITY);
         let ratios = compilers.iter().filter_map(|c| Some(seconds(c, &sides.right)? / left(c)));
         let Some(least) = ratios.min_by(f64::total_cmp) else { continue };
@@ -79,8 +80,8 @@ fn seconds(compiler: &Compiler, side: &Graph) -> Option<f64> {
     compiler.plan(side).ok().map(|planned| planned.seconds())
 }
 
-/// Finds fault with rules whose right side is dearer on every backend, however they are instantiated, unless they say so; and
-/// with those that say so and are not.
+/// Reports rules whose right side is slower on every backend in every instance, unless they declare it, and rules that
+/// declare it without being slower.
 ///
 /// # Errors
 /// As [`worth`].

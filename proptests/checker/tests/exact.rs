@@ -1,10 +1,11 @@
-//! `--fp exact` forbids what changes a rounding, not ops: whatever has a plan with rules that round has one without.
+//! `--fp exact` forbids changes of roundings, not ops: a program that has a plan under rules that round has one without
+//! them.
 
 use eutectic::{Compiler, Cpu, CpuOptions, DType, Graph, RuleSet};
 use eutectic_ir::{Attr, Class, Op, Type};
 use eutectic_rewrites::{Choice, Fp};
 
-/// A graph of nothing but the op, of floating operands of one type.
+/// Returns a graph that consists of the op, applied to floating operands of one type.
 fn alone(op: Op, dtype: DType) -> Option<Graph> {
     let mut random = fastrand::Rng::with_seed(1);
     (0..400).find_map(|_| {

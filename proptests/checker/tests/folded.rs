@@ -1,16 +1,18 @@
-//! Constants are folded as kernels would compute them: each pointwise op of numbers that are known gives what it gives of inputs.
+//! Constants are folded as kernels would compute them: each pointwise op gives the same result for constants and for
+//! inputs.
 
 use eutectic::{Compiler, Cpu, CpuOptions, DType, Graph, RuleSet, Tensor, Type};
 use eutectic_ir::{Attr, Class, Op};
 
-/// Where functions saturate, cancel, overflow and vanish.
+/// Numbers at which functions saturate, cancel, overflow and underflow.
 const NUMBERS: [f64; 16] =
     [-100.0, -87.0, -30.0, -17.0, -1.0, -1e-3, -1e-10, 0.0, 1e-10, 1e-3, 0.5, 1.0, 2.5, 17.0, 30.0, 88.0];
 
-/// How many eps of the result kernels may be off: the bound of the functions that they approximate. They may take subnormal numbers for 0.
+/// The bound on the error of kernels, in eps of the result: that of the functions that they approximate. They may flush
+/// subnormal numbers to 0.
 const EPS: f64 = 16.0;
 
-/// The op of one or two floats, with attributes as they are drawn; none if it takes others.
+/// Returns drawn attributes for an op of one or two floats, or `None` if the op takes other operands.
 fn attrs(op: Op, operands: usize) -> Option<Vec<Attr>> {
     let mut random = fastrand::Rng::with_seed(3);
     (0..200).find_map(|_| {
@@ -59,7 +61,7 @@ fn folding_gives_what_kernels_give() {
                 .collect();
             applied(&mut graph, op, &attrs, &ids);
             let kernels = run(&graph, &inputs[..operands]);
-            // Several numbers, and as an output, which a run stores: they are computed whole and once all the same.
+            // Constants of several elements are folded too. One is also an output, which a run stores.
             let mut graph = Graph::new("of vectors");
             let ids: Vec<_> = (inputs[..operands].iter()).map(|v| graph.constant(v.clone()).unwrap()).collect();
             applied(&mut graph, op, &attrs, &ids);

@@ -1,4 +1,4 @@
-//! What the `decompose` pack takes apart the other packs put together again: every composite op, from the ops that kernels take.
+//! The other packs restore every composite op that the `decompose` pack expands, from the ops that kernels take.
 
 use eutectic::{Compiler, Cpu, CpuOptions, DType, Graph, RuleSet};
 use eutectic_checker::{
@@ -8,22 +8,24 @@ use eutectic_checker::{
 use eutectic_ir::{Attr, Class, graph::Node, lang::Bindings, text};
 use eutectic_rewrites::{Choice, Options, Phase, Probe, Sides, optimize};
 
-/// How many instances of each rule.
+/// The number of instances of each rule.
 const INSTANCES: usize = 6;
 
-/// What is not found again, and why not.
+/// Ops that are not restored, with the reason.
 const LOST: &[(&str, &str)] = &[
     ("decompose/attention-block", PARTS),
     ("decompose/attention-block-mask", PARTS),
     ("decompose/average-pool", WINDOWS),
     ("decompose/average-pool-inside", WINDOWS),
     ("decompose/batch-norm", "of an axis before the last, transposes are left that have moved elsewhere"),
+    ("decompose/bernoulli", RANDOM),
     ("decompose/conv", WINDOWS),
     ("decompose/conv-bias", WINDOWS),
     ("decompose/conv-few-channels", WINDOWS),
     ("decompose/conv-groups", WINDOWS),
     ("decompose/conv-transpose", WINDOWS),
     ("decompose/conv-transpose-apart", WINDOWS),
+    ("decompose/dropout", RANDOM),
     ("decompose/encoder-layer", PARTS),
     ("decompose/encoder-layer-mask", PARTS),
     ("decompose/group-norm", "its pattern would be of eighteen ops, and exporters keep it whole"),
@@ -35,6 +37,12 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/mean", "one that keeps no axis is a reshape of one that does"),
     ("decompose/mha", PARTS),
     ("decompose/mha-mask", PARTS),
+    ("decompose/random-bits", RANDOM),
+    ("decompose/random-normal", RANDOM),
+    ("decompose/random-uniform-bf16", RANDOM),
+    ("decompose/random-uniform-f16", RANDOM),
+    ("decompose/random-uniform-f32", RANDOM),
+    ("decompose/random-uniform-f64", RANDOM),
     ("decompose/sdpa", PARTS),
     ("decompose/sdpa-additive", PARTS),
     ("decompose/sdpa-causal", PARTS),
@@ -48,12 +56,14 @@ const LOST: &[(&str, &str)] = &[
     ("decompose/short-mean", SHORT),
     ("decompose/short-norm-gain[layernorm]", SHORT),
     ("decompose/short-norm-gain[rmsnorm]", SHORT),
+    ("decompose/short-random-normal", SHORT),
     ("decompose/short-rows[log-softmax]", SHORT),
     ("decompose/short-rows[softmax]", SHORT),
     ("decompose/softmax", ROWS),
 ];
 const PARTS: &str =
     "no backend has a kernel for it beyond those for attention and linear layers, which are found in it";
+const RANDOM: &str = "no backend has a kernel for it: random numbers are arithmetic";
 const SHORT: &str = "of 16-bit numbers it is found in f32, between casts";
 const PRODUCT: &str = "a linear layer without a bias is a product, and every backend has a kernel for that";
 const WINDOWS: &str =
@@ -78,7 +88,7 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         let mut random = fastrand::Rng::with_seed(seed);
         let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random), Bindings::default())?;
         let sides = instance.sides(probe, 0).ok()?;
-        // Of an axis of extent 1 little is left to recognise.
+        // With axes of extent 1, too little of an op remains to recognise it.
         let wide = |node: &Node| node.ty.dims().is_some_and(|dims| dims.iter().all(|d| *d > 1));
         let is_wide = sides.written.nodes().all(|(_, node)| wide(node));
         is_wide.then_some(sides)
@@ -90,7 +100,7 @@ fn is_composite(node: &Node) -> bool {
     matches!(node.op.def().class, Class::Composite)
 }
 
-/// Whether two attributes say the same; numbers are computed on the way.
+/// Returns whether two attributes are equal, numbers up to the rounding of their computation.
 fn alike(a: &Attr, b: &Attr) -> bool {
     match (a.float(), b.float()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-5 * a.abs().max(b.abs()),
@@ -103,7 +113,7 @@ fn composites_are_found_again() {
     let embedded = RuleSet::embedded().unwrap();
     let apart = Choice { only: vec!["decompose/*".into()], ..Choice::default() };
     let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
-    let apart = Compiler::of(cpu, embedded.choose(&apart).unwrap());
+    let apart = Compiler::from_backend(cpu, embedded.choose(&apart).unwrap());
     let all = embedded.choose(&Choice::default()).unwrap();
     let (mut lost, mut tried) = (Vec::new(), 0);
     for probe in embedded.probes().filter(|p| p.rule().name.starts_with("decompose/")) {

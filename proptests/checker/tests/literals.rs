@@ -1,4 +1,5 @@
-//! Rules that promise bits, or ulps, match the numbers of their text and no others: `x · 1.0078125` is no `x · 1` in `bf16`.
+//! Rules with the contract `exact` or `ulp` match exactly the numbers in their text: a rule for `x · 1` does not match
+//! `x · 1.0078125` in `bf16`.
 
 use eutectic::{DType, Graph, NodeId, RuleSet, Tensor};
 use eutectic_checker::{
@@ -12,14 +13,14 @@ use eutectic_rewrites::{
 };
 use rayon::prelude::*;
 
-/// How many neighbours on either side are tried.
+/// The number of neighbours on either side that are tried.
 const NEIGHBOURS: u64 = 4;
-/// Other numbers of the element type.
+/// The number of other numbers of the element type that are tried.
 const OTHERS: usize = 24;
-/// Draws at most so many.
+/// The maximal number of draws.
 const DRAWS: usize = 60;
 
-/// The numbers that a left side asks for by its text.
+/// Returns the numbers that a left side requires in its text.
 fn literals(rule: &Rule) -> Vec<f64> {
     let mut found: Vec<f64> = rule.variables.iter().filter_map(|v| v.wanted.map(|wanted| wanted.value)).collect();
     for root in &rule.roots {
@@ -32,7 +33,7 @@ fn literals(rule: &Rule) -> Vec<f64> {
     found
 }
 
-/// The number of an element type with these bits; the low ones are taken.
+/// Returns the number of an element type whose bits are the low bits of `bits`.
 fn of_bits(dtype: DType, bits: u64) -> Tensor {
     let bits = if dtype == DType::Bool { bits & 1 } else { bits };
     Tensor::new(dtype, &[], bits.to_le_bytes()[..dtype.size()].to_vec()).expect("it has the size")
@@ -42,7 +43,7 @@ fn bits(number: &Tensor) -> u64 {
     number.bytes().iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-/// A graph with another constant in the place of one.
+/// Returns a graph with the constant at `place` replaced by a number.
 fn with(graph: &Graph, place: NodeId, number: &Tensor) -> Result<Graph, GraphError> {
     let mut changed = Graph::new(graph.name.clone());
     let mut at: Vec<NodeId> = Vec::with_capacity(graph.len());
@@ -69,7 +70,7 @@ fn number(node: &Node) -> Option<&Tensor> {
     }
 }
 
-/// The numbers of a rule that it mistakes for those of its text, and how many were tried.
+/// Returns the numbers that a rule mistakes for those of its text, and the number of tried ones.
 fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
     let rule = probe.rule();
     let wanted = literals(rule);
@@ -93,7 +94,7 @@ fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
         };
         let instance = (0..DRAWS).find_map(|_| {
             let drawn = Instance::draw(rule, &mut Drawn::from(&palette, &mut random), Bindings::default())?;
-            // A number variable that happens to be a number of the text may be any other too.
+            // A number variable that equals a number of the text by chance may have any other value too.
             let asked = rule.variables.iter().filter(|v| v.wanted.is_some()).count();
             let apart = drawn.numbers().iter().filter(|x| wanted.contains(x)).count() <= asked;
             let is_of_type =

@@ -27,7 +27,7 @@ fn embedded_rules_hold() {
     }
 }
 
-/// What was changed in one member of a group only was another program than the one that the engine sees.
+/// A change in only one member of a group gave another program than the one that the engine sees.
 #[test]
 fn members_of_a_group_share_what_is_changed_in_one() {
     let packs = RuleSet::embedded().unwrap();
@@ -41,10 +41,10 @@ fn members_of_a_group_share_what_is_changed_in_one() {
 }
 
 fn set(name: &str) -> RuleSet {
-    RuleSet::load_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests").join(name)).unwrap()
+    RuleSet::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests").join(name)).unwrap()
 }
 
-/// Seeds that verdicts must not depend on.
+/// The seeds on which verdicts must agree.
 const SEEDS: [u64; 2] = [1, 2];
 
 #[test]
@@ -73,7 +73,8 @@ fn right_rules_are_not_refuted() {
     }
 }
 
-/// Rules whose mutants show in few values only: rows that are −∞ throughout, scores far below the others, numbers that f16 rounds.
+/// Rules whose mutants differ in few values only: rows of −∞ only, scores far below the others, numbers that f16
+/// rounds.
 const SUBTLE: [&str; 5] = [
     "fuse/attention-guarded-bias",
     "fuse/mask-where-finite",

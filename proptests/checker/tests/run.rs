@@ -1,4 +1,4 @@
-//! What judges programs finds kernels that are off and rules that are wrong, in every floating type, and tells them apart.
+//! The judge of programs finds inaccurate kernels and wrong rules in every floating type, and distinguishes them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use eutectic::{
 };
 use eutectic_checker::run::{Fault, check};
 
-/// The CPU, but each result is off by so many units of roundoff.
+/// The CPU backend, with each result off by a number of units of roundoff.
 struct Off(Cpu, f64);
 
 struct Code {
@@ -132,7 +132,7 @@ impl Session for Run {
     }
 }
 
-/// rmsnorm(softmax(x / 2)): composites, which 16-bit types round in between where they are stored in parts.
+/// Returns rmsnorm(softmax(x / 2)): composites whose parts round to 16 bits in between if they are stored.
 fn composites(dtype: DType) -> Graph {
     let mut graph = Graph::new("composites");
     let x = graph.input("x", Type::tensor(dtype, &[5, 24])).unwrap();
@@ -159,7 +159,7 @@ fn kernels_that_are_off_are_found() {
             Compiler::new(Off(cpu, units)).unwrap().with_strategy(strategy)
         };
         for dtype in FLOATS {
-            // What is computed in f32 and rounded at the end has few units of a short type to be off by.
+            // A result that is computed in f32 and rounded at the end is off by few units of a short type.
             let units = if dtype.size() > 2 { 300.0 } else { 4.0 };
             assert_eq!(fault(&compiler(0.0), dtype), None, "{dtype}, {strategy:?}");
             assert_eq!(fault(&compiler(units), dtype), Some(Fault::Kernels), "{dtype}, {strategy:?}");
@@ -181,8 +181,8 @@ fn rules_that_are_wrong_are_found() {
     }
 }
 
-/// Six layers, so that a block is planned once and called for each: products and norms, or convolutions, which other blocks read with
-/// their channels last.
+/// Returns six layers of products and norms, or of convolutions. A block is planned once and called for each layer.
+/// Other blocks read the results of convolutions with their channels last.
 fn layers(dtype: DType, images: bool) -> Graph {
     let mut graph = Graph::new("layers");
     let dims: &[usize] = if images { &[1, 4, 6, 6] } else { &[5, 24] };

@@ -7,7 +7,7 @@ use eutectic_conformance::{
     sweep::{Sweep, Way},
 };
 
-/// Programs are at most so long.
+/// The maximal numbers of ops of a program.
 const STEPS: [usize; 3] = [4, 8, 14];
 
 fn main() -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
-//! What is tested: a backend in one or several forms that must give the same bits, and what it refused on the way.
+//! The device under test: a backend in one or several forms that must give the same bits, and the kernels that it
+//! refused.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -14,17 +15,19 @@ use crate::kernels::expected;
 
 /// A backend under test.
 pub struct Device {
-    /// Its forms, such as the processor with one thread and with two: the same kernel gives the same bits on each.
+    /// The forms of the backend, such as the processor with one thread and with two. Each gives the same bits for a
+    /// kernel.
     forms: Vec<Arc<dyn Backend>>,
     rules: RuleSet,
     judged: AtomicUsize,
-    /// How many kernels and programs it refused, and why it refused the first.
+    /// The number of refused kernels and programs, and the reason for the first refusal.
     refused: Mutex<(usize, Option<String>)>,
-    /// Kernels that wait to be checked beside each other; none where each is checked at once.
+    /// Kernels that wait to be checked in parallel; `None` if each is checked at once.
     waiting: Mutex<Option<Vec<Waiting>>>,
 }
 
-/// So many kernels are checked beside each other: on devices whose kernels are compiled, that is what takes time.
+/// The number of kernels that are checked in parallel. On devices that compile kernels, compilation takes most of the
+/// time.
 const BESIDE: usize = 64;
 
 /// A kernel that waits to be checked.
@@ -36,19 +39,18 @@ struct Waiting {
 }
 
 impl Device {
-    /// A backend in these forms.
+    /// Returns a backend in these forms.
     ///
     /// # Errors
-    /// When the rules that it brings do not load.
+    /// If the rules of the backend do not load.
     ///
-    /// # Panics
-    /// When there are no forms.
+    /// # Panics If there are no forms.
     pub fn new(forms: Vec<Arc<dyn Backend>>) -> Result<Device, Error> {
         let rules = packs(&*forms[0])?.choose(&Choice::default())?;
         Ok(Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default(), waiting: Mutex::default() })
     }
 
-    /// Runs a check whose kernels are checked beside each other.
+    /// Runs a check, and the checks of its kernels in parallel.
     pub fn beside(&self, check: impl FnOnce(&Device)) {
         *self.lock() = Some(Vec::new());
         check(self);
@@ -64,48 +66,49 @@ impl Device {
         waiting.into_par_iter().for_each(|w| self.check_now(&w));
     }
 
-    /// The first form.
+    /// Returns the first form.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.forms[0]
     }
 
-    /// All of them.
+    /// Returns all forms.
     pub fn forms(&self) -> &[Arc<dyn Backend>] {
         &self.forms
     }
 
     /// Compilers for the forms, with the embedded rules and the backend's.
     pub fn compilers(&self) -> impl Iterator<Item = Compiler> + '_ {
-        let compiler = |backend: &Arc<dyn Backend>| Compiler::on(backend.clone(), self.rules.clone());
+        let compiler = |backend: &Arc<dyn Backend>| Compiler::from_arc(backend.clone(), self.rules.clone());
         self.forms.iter().map(compiler)
     }
 
-    /// A compiler for the first form.
+    /// Returns a compiler for the first form.
     pub fn compiler(&self) -> Compiler {
         self.compilers().next().expect("there is a form").with_options(Options::default())
     }
 
-    /// Something was computed and is right.
+    /// Counts a right result.
     pub fn judge(&self) {
         self.judged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something is not computed.
+    /// Counts a refusal, and keeps its reason if it is the first one.
     pub fn refuse(&self, why: impl FnOnce() -> String) {
         let mut refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
         refused.0 += 1;
         refused.1.get_or_insert_with(why);
     }
 
-    /// How many kernels and programs were right and how many refused since this was asked last, and why the first of the latter.
+    /// Returns the number of right results, the number of refusals and the reason for the first one, all since the last
+    /// call.
     pub fn take_counts(&self) -> (usize, usize, Option<String>) {
         let mut refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
         let (count, why) = std::mem::take(&mut *refused);
         (self.judged.swap(0, Ordering::Relaxed), count, why)
     }
 
-    /// Compiles a program, unless the backend says of one of its kernels that it cannot build it. What it costs, whether it is
-    /// supported and whether it compiles must be one answer.
+    /// Compiles a program, unless the backend reports that it cannot build one of its kernels. The cost, `supports` and
+    /// the compilation must agree.
     pub fn compile(&self, backend: &dyn Backend, program: &Program) -> Option<Arc<dyn Executable>> {
         let refusals = program.kernels.iter().flat_map(|kernel| {
             let refused = refusal(backend, kernel);
@@ -121,18 +124,19 @@ impl Device {
                 None
             }
             (Ok(_), Some(why)) => panic!("it compiles what it does not support: {why}"),
-            (Err(error), None) => panic!("it supports what it does not compile: {error}"),
-            (Err(error), Some(why)) => panic!("it does not support {why}, and says instead {error}"),
+            (Err(error), None) => panic!("`supports` accepts a kernel that does not compile: {error}"),
+            (Err(error), Some(why)) => panic!("the backend does not support {why}, but its error is {error}"),
         }
     }
 
-    /// Runs a kernel on the first form; `inputs` has a tensor for each slot that is not stored to. Gives the stored buffers, or
-    /// nothing where the backend refuses the kernel.
+    /// Runs a kernel on the first form. `inputs` has a tensor for each slot that is not stored to. Returns the stored
+    /// buffers, or `None` if the backend refuses the kernel.
     pub fn run(&self, kernel: &Kernel, inputs: &[Tensor]) -> Option<Result<Vec<Tensor>, BackendError>> {
         self.run_on(&**self.backend(), kernel, inputs, 0)
     }
 
-    /// As [`Device::run`], on one form, with the last `params` of the tensors as parameters, which do not change between runs.
+    /// Runs a kernel on one form, like [`Device::run`]. The last `params` tensors are parameters, which do not change
+    /// between runs.
     fn run_on(
         &self,
         backend: &dyn Backend,
@@ -154,8 +158,9 @@ impl Device {
         Some(run(executable, &program, inputs, given))
     }
 
-    /// Compares a kernel, brought into normal form, with the evaluation of it as it is, point by point, in every form. `tolerance` is
-    /// relative to 1 + |x|, in units of the stored type's roundoff. Within [`Device::beside`], this may happen later.
+    /// Compares the normal form of a kernel, in every form of the backend, with the point-by-point evaluation of the
+    /// given kernel. `tolerance` is relative to 1 + |x|, in units of the stored type's roundoff. Within
+    /// [`Device::beside`], the comparison may run later.
     pub fn check(&self, kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
         self.check_with(kernel, inputs, 0, tolerance);
     }
@@ -190,8 +195,8 @@ impl Device {
     }
 }
 
-/// Holds that the price of a kernel is that of the first of its candidates, that no other one is cheaper, and that there is one exactly where
-/// the kernel is supported.
+/// Checks that the price of a kernel is that of its first candidate, that no other candidate is cheaper, and that there
+/// is a candidate exactly if the kernel is supported.
 fn priced_as_it_is_computed(backend: &dyn Backend, kernel: &Kernel) {
     let candidates = backend.candidates(kernel, &[]).unwrap_or_default();
     assert_eq!(candidates.is_empty(), backend.supports(kernel).is_err(), "{kernel:#?}");
@@ -203,12 +208,12 @@ fn priced_as_it_is_computed(backend: &dyn Backend, kernel: &Kernel) {
     assert!(ascends, "{:?}: {kernel:#?}", candidates.iter().map(|c| (&c.name, c.cost.seconds)).collect::<Vec<_>>());
 }
 
-/// Why a backend does not take a kernel: it is beyond a limit, or not supported.
+/// Returns why a backend does not take a kernel: it is beyond a limit, or not supported.
 fn refusal(backend: &dyn Backend, kernel: &Kernel) -> Option<String> {
     backend.supports(kernel).err().map(|why| why.join(", "))
 }
 
-/// Compares elements; what is not stored may be anything.
+/// Compares elements. Elements that the kernel does not store may have any value.
 fn close(got: &Tensor, want: &[Option<f64>], tolerance: f64) -> Result<(), String> {
     let dtype = got.dtype();
     let unit = match dtype {
@@ -227,7 +232,7 @@ fn close(got: &Tensor, want: &[Option<f64>], tolerance: f64) -> Result<(), Strin
     Ok(())
 }
 
-/// A program of one kernel: buffers that are stored to are outputs, others inputs.
+/// Returns a program of one kernel: buffers that the kernel stores to are outputs, others inputs.
 pub fn program(kernel: &Kernel) -> Program {
     let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
     let mut program = Program { kernels: vec![kernel.clone()], ..Program::default() };
@@ -243,7 +248,7 @@ pub fn program(kernel: &Kernel) -> Program {
     program
 }
 
-/// Runs a program twice, into memory that is aligned in two ways, and gives its outputs.
+/// Runs a program twice, in memory of two alignments, and returns its outputs.
 pub fn run(
     executable: Arc<dyn Executable>,
     program: &Program,
@@ -254,7 +259,7 @@ pub fn run(
     let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
     let types: Vec<_> = program.outputs.iter().map(|o| o.1.clone()).collect();
     let mut twice = Vec::new();
-    // Where results begin within a line of memory must not matter.
+    // The position of results within a cache line must not matter.
     for place in [0, 40] {
         let mut outputs: Vec<Vec<u8>> = types.iter().map(|t| vec![0; t.bytes() + 128]).collect();
         let starts: Vec<_> = outputs.iter().map(|o| o.as_ptr().align_offset(64) + place).collect();

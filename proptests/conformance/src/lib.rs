@@ -1,5 +1,5 @@
-//! What every backend must satisfy: suites that take any device, random programs against the reference, and the definition of what
-//! a kernel means.
+//! The requirements on every backend: suites that take any device, random programs against the reference, and the
+//! definition of a kernel's meaning.
 
 pub mod device;
 pub mod kernels;

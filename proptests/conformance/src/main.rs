@@ -1,5 +1,5 @@
-//! `cargo run --release -p eutectic-conformance -- --backend NAME`: all suites on a backend. The binary alone is all that it takes, on a
-//! machine without cargo; models come from folders that are given.
+//! `cargo run --release -p eutectic-conformance -- --backend NAME`: runs all suites on a backend. The binary needs no
+//! other file, and no cargo on the machine; models are read from the given folders.
 
 use std::{
     env,
@@ -39,17 +39,17 @@ struct Args {
     /// The folder of ONNX's node tests, as models/scripts/fetch-onnx-node-tests.sh fetches them
     #[arg(long, value_name = "DIR")]
     onnx: Option<PathBuf>,
-    /// Checks that run beside each other, each in a process of its own [default: one for each processor of the host]; 1: one after the
-    /// other, in this process
+    /// Checks that run in parallel, each in its own process [default: one for each processor of the host]; 1: one after
+    /// the other, in this process
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     /// Kernels are launched one by one, each when the one before it has ended, as compute-sanitizer needs it
     #[arg(long)]
-    apart: bool,
+    serialize_launches: bool,
     /// Only checks whose name (suite/check) contains this; several are separated by commas
     #[arg(value_name = "WORD", value_delimiter = ',', default_value = "")]
     words: Vec<String>,
-    /// This check alone, by its whole name; nothing is said but how it came out
+    /// This check alone, by its full name; only its result is printed
     #[arg(long, value_name = "NAME", hide = true)]
     one: Option<String>,
 }
@@ -59,7 +59,9 @@ type Named<'a> = (String, Box<dyn Fn(&Device) + 'a>);
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    let device = Device::new(vec![args.backend.open(&Setup { apart: args.apart, ..Setup::default() })?])?;
+    let device = Device::new(vec![
+        args.backend.open(&Setup { serialize_launches: args.serialize_launches, ..Setup::default() })?,
+    ])?;
     let checks = args.checks();
     ensure!(!checks.is_empty(), "no check has a name that contains {}", args.words.join(" or "));
     if args.one.is_some() {
@@ -84,24 +86,25 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Runs a check and prints how it came out.
+/// Runs a check and prints its result.
 fn is_right(device: &Device, name: String, check: impl FnOnce(&Device)) -> bool {
     let verdict = verdict(name, device, check);
     print(&verdict);
     verdict.failure.is_none()
 }
 
-/// Runs checks in processes, so many beside each other, and names those that failed. A driver that crashes takes one check with it; and
-/// a compiler that threads of one process wait for (with 16 of them NVRTC keeps four processors busy) works for each by itself.
+/// Runs checks in `jobs` processes at a time, and returns the names of those that failed. A driver that crashes stops
+/// one check only. Threads of one process may wait for a compiler, but separate processes do not: NVRTC uses only four
+/// processors for 16 threads of one process.
 fn beside(jobs: usize, names: Vec<String>) -> anyhow::Result<Vec<String>> {
-    let this =
-        env::current_exe().context("the program that runs cannot be found, so it cannot start others: try --jobs 1")?;
+    let this = env::current_exe()
+        .context("cannot start other processes because the path of this program is unknown; use --jobs 1")?;
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> anyhow::Result<()> {
         while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut one = Command::new(&this);
             one.args(env::args_os().skip(1)).args(["--one", name]).stdin(Stdio::null());
-            let done = one.output().with_context(|| format!("{} cannot be started", this.display()))?;
+            let done = one.output().with_context(|| format!("cannot start {}", this.display()))?;
             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
             print!("{}", String::from_utf8_lossy(&done.stdout));
             if !done.status.success() {
@@ -122,7 +125,7 @@ fn beside(jobs: usize, names: Vec<String>) -> anyhow::Result<Vec<String>> {
 }
 
 impl Args {
-    /// Those that were asked for; the ones that take longest come last in the suites, and are started first.
+    /// Returns the requested checks. Those that take longest are last in the suites, and are started first.
     fn checks(&self) -> Vec<Named<'_>> {
         type OfFolder = fn(&Device, &Path);
         let of_models: [(&str, OfFolder, &Option<PathBuf>); 7] = [
@@ -169,7 +172,7 @@ fn print(verdict: &Verdict) {
     }
 }
 
-/// The first lines of a text, below what it says more of.
+/// Prints the first lines of a text, and the number of omitted lines.
 fn print_some(text: &str) {
     println!("{}", text.lines().take(12).map(|line| format!("          {line}\n")).collect::<String>());
 }

@@ -1,5 +1,5 @@
-//! A backend that computes kernels point by point in `f64`: what a kernel description means, and the smallest example of a
-//! backend.
+//! A backend that computes kernels point by point in `f64`. It defines the meaning of a kernel description, and is the
+//! smallest example of a backend.
 
 use std::{any::Any, collections::HashMap, sync::Arc};
 
@@ -38,8 +38,8 @@ impl Backend for Naive {
         Limits { in_order: true, combined: DTypes::ALL, rows: RowLimits::ANY, ..Limits::default() }
     }
 
-    /// A second for each launch and a microsecond for each element that is read or written: what it fuses is then what any
-    /// backend would.
+    /// Returns a second for each launch and a microsecond for each element that is read or written. Thus it fuses as
+    /// much as any backend would.
     fn cost(&self, kernel: &Kernel) -> Cost {
         let elements: usize = kernel.slots.iter().map(|s| s.1).sum();
         let points: usize = kernel.bodies().iter().map(|b| b.domain.iter().product::<usize>() * b.instrs.len()).sum();
@@ -61,14 +61,14 @@ impl Backend for Naive {
 
 type Elements = Vec<Element<f64>>;
 
-/// What is in each buffer of a program.
+/// The contents of each buffer of a program.
 type Contents = Vec<Elements>;
 
 struct Code(Program);
 
 struct Parameters {
     code: Arc<Code>,
-    /// Those of constants, parameters and what the load program computes; the others are zeros.
+    /// The contents of constants, parameters and results of the load program; the others are zeros.
     contents: Contents,
 }
 
@@ -146,7 +146,7 @@ impl Session for Run {
     }
 
     fn buffer(&self, _: usize, _: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError> {
-        Err(BackendError::Device("this backend has no buffers that could be bound".into()))
+        Err(BackendError::Device("cannot bind buffers because the naive backend has none".into()))
     }
 
     fn bind(
@@ -155,7 +155,7 @@ impl Session for Run {
         buffer: Option<Box<dyn DeviceBuffer>>,
     ) -> Result<Option<Box<dyn DeviceBuffer>>, BackendError> {
         match buffer {
-            Some(_) => Err(BackendError::Device("this backend has no buffers that could be bound".into())),
+            Some(_) => Err(BackendError::Device("cannot bind buffers because the naive backend has none".into())),
             None => Ok(None),
         }
     }
@@ -215,7 +215,7 @@ impl Session for Run {
 }
 
 impl Run {
-    /// Where a tensor of the current lengths lies in the memory of an input or output.
+    /// Returns where the tensor of an input, output or state is in the port's memory, at the current lengths.
     fn placement(&self, port: Port) -> Placement {
         let program = &self.parameters.code.0;
         let (_, ty) = match port {
@@ -226,7 +226,7 @@ impl Run {
         Placement::new(ty, &program.lengths(&self.lengths)).expect("all extents have lengths")
     }
 
-    /// The buffer of a port, and what is in it.
+    /// Returns the buffer of a port, and its contents.
     fn bytes(&self, port: Port) -> (usize, Vec<u8>) {
         let is_port = |b: &Buffer| match (&b.place, port) {
             (Place::Input(n), Port::Input(of)) => *n == of,
@@ -248,7 +248,7 @@ fn elements(dtype: DType, dims: &[usize], bytes: &[u8]) -> Elements {
 }
 
 fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Contents) -> Result<(), BackendError> {
-    // Contents are apart for each buffer, so those of a part are taken from its whole and put back.
+    // Each buffer has its own contents, so those of a part are copied from the whole buffer and back.
     let part = |buffer: usize| {
         program.parts.get(&buffer).map(|part| (part.of, part.at..part.at + program.buffers[buffer].count))
     };
@@ -272,7 +272,7 @@ fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Co
     Ok(())
 }
 
-/// Every store's buffer, as the kernel leaves it.
+/// Returns every store's buffer, as the kernel leaves it.
 fn run_kernel(kernel: &Kernel, slots: &[&Elements], step: &Step) -> Result<Vec<Elements>, BackendError> {
     let operands = kernel.operands().into_iter().map(|body| {
         let mut eval = Evaluator::new(body, slots, step, 0, &[]);
@@ -285,9 +285,9 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], step: &Step) -> Result<Vec<E
     let anchor = (def.eval)(&call).into_iter().next().unwrap_or_default();
     let row_axes = kernel.row_axes().unwrap_or(0);
     let mut eval = Evaluator::new(&kernel.body, slots, step, row_axes, &anchor);
-    // What no point writes stays.
+    // Elements that no point writes are kept.
     let mut stored: Vec<Elements> = kernel.stores.iter().map(|s| slots[s.slot].clone()).collect();
-    // What is the same along a row is stored even if the row is empty.
+    // Values that are constant along a row are stored even if the row is empty.
     let (outer, row) = kernel.body.domain.split_at(kernel.body.domain.len() - row_axes);
     let is_empty = row.contains(&0);
     let along_row = |store: &Store| {
@@ -354,7 +354,7 @@ impl<'a> Evaluator<'a> {
                 Ok(Element::Real(self.anchor[flat]).store(*dtype))
             }
             Instr::Load(load) => {
-                // Elsewhere what it gives is not used.
+                // Where a guard does not hold, the loaded value is not used.
                 let at = if self.hold(&load.guards, point)? { self.at(&load.at, point)? } else { 0 };
                 Ok(self.slots[load.slot][at as usize])
             }
@@ -390,7 +390,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// A map at a point.
+    /// Returns a map at a point.
     fn at(&mut self, index: &Index, point: &[usize]) -> Result<i64, BackendError> {
         let mut read = HashMap::new();
         for value in index.values() {
@@ -408,7 +408,7 @@ impl<'a> Evaluator<'a> {
         Ok(true)
     }
 
-    /// A row operation at a point, by the reference evaluation of its op on the row.
+    /// Returns the result of a row operation at a point, by the reference evaluation of its op on the row.
     fn row(
         &mut self,
         id: ValueId,
@@ -441,7 +441,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Two elements of a type combined.
+/// Returns the combination of two elements of a type.
 fn combined(how: Reduction, elements: [Element<f64>; 2], dtype: DType) -> Element<f64> {
     let Eval::Elements(eval) = how.op().def().eval else { unreachable!("two elements are combined by a pointwise op") };
     (eval.exact)(&elements.map(|element| element.store(dtype)), &[], dtype).store(dtype)

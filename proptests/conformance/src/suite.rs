@@ -1,8 +1,8 @@
-//! What suites consist of: named checks of a device.
+//! The parts of suites: named checks of a device.
 
 use crate::device::Device;
 
-/// A check: panics where the device is wrong.
+/// A check. It panics if the device is wrong.
 pub type Check = fn(&Device);
 
 /// Named checks.
@@ -13,7 +13,7 @@ pub struct Suite {
     pub checks: &'static [(&'static str, Check)],
 }
 
-/// Checks by the names of their functions.
+/// Returns checks, named like their functions.
 macro_rules! checks {
     ($($check:ident),* $(,)?) => { &[$((stringify!($check), $check as $crate::suite::Check)),*] };
 }

@@ -46,7 +46,7 @@ impl Sweep<'_> {
         Sweep { device, compiler: device.compiler() }
     }
 
-    /// Checks so many programs of at most `steps` ops; the first that fails is shrunk and reported as text that
+    /// Checks `count` programs of at most `steps` ops. The first that fails is shrunk and reported as text that
     /// `eutectic opt` reads.
     ///
     /// # Errors
@@ -92,10 +92,10 @@ impl Sweep<'_> {
         })
     }
 
-    /// Checks of so many programs that all rules together come to rest on them, within the limits.
+    /// Checks on `count` programs that all rules together terminate within the limits.
     ///
     /// # Errors
-    /// The program on which they do not, as text.
+    /// A program on which they do not terminate, as text.
     pub fn rest(&self, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
         each(count, steps, seed, |case: Case| {
             let rewritten = optimize(&case.graph, self.compiler.rules(), &Options::default())?;
@@ -105,16 +105,16 @@ impl Sweep<'_> {
                     let mut rules: Vec<_> = rewritten.statistics.iter().map(|r| (r.changes, &r.name)).collect();
                     rules.sort_unstable_by(|a, b| b.cmp(a));
                     rules.truncate(8);
-                    Err(anyhow!("phase {} does not come to rest: {:?}; busiest: {rules:?}", phase.phase, phase.stop))
+                    Err(anyhow!("phase {} does not saturate: {:?}; busiest: {rules:?}", phase.phase, phase.stop))
                 }
             }
         })
     }
 
-    /// Compiles a program in one way and checks what it computes, unless the device refuses it.
+    /// Compiles a program in one way and checks its results, unless the device refuses it.
     ///
     /// # Errors
-    /// What differs, or the engine's error.
+    /// The difference, or the engine's error.
     pub fn agrees(&self, way: Way, graph: &Graph, seed: u64) -> anyhow::Result<()> {
         let compiler = self.compiler.clone();
         let compiler = match way {
@@ -135,7 +135,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Runs a check on so many programs; the first that fails is shrunk.
+/// Runs a check on `count` programs; the first that fails is shrunk.
 fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let config = Config {
         cases: count,
@@ -148,7 +148,7 @@ fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Res
     TestRunner::new(config).run(&programs(steps), check).map_err(|e| anyhow!("{e}"))
 }
 
-/// Drops rules by the bits of a seed, but for those that programs need to have kernels at all.
+/// Drops about half of the rules, at random from a seed. Keeps those without which programs may have no kernels.
 fn some_rules(rules: &RuleSet, seed: u64) -> Result<RuleSet, LoadError> {
     let mut random = fastrand::Rng::with_seed(seed);
     let dropped = rules.iter().filter(|rule| {

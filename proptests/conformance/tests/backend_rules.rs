@@ -7,10 +7,10 @@ use eutectic_backend::{BackendError, Body, Cost, Executable, Instr, Kernel};
 use eutectic_conformance::naive::Naive;
 use eutectic_rewrites::Choice;
 
-/// A device that has no 64-bit integers: of those in memory it reads the low half, as a conversion to `i32` does.
+/// A device without 64-bit integers. It reads the low half of those in memory, like a conversion to `i32`.
 struct Narrow;
 
-/// Whether a body computes with 64-bit integers, other than to convert what it has loaded.
+/// Returns whether a body computes with 64-bit integers, other than to convert loaded values.
 fn is_wide(body: &Body) -> bool {
     let converted = |value: usize| {
         let users = body.instrs.iter().filter(|instr| instr.args().contains(&value));
@@ -78,6 +78,6 @@ fn a_backend_without_64_bit_integers_looks_rows_up_by_32_bit_ids() {
 #[test]
 fn without_its_rules_it_cannot() {
     let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
-    let error = Compiler::of(Narrow, rules).compile(&lookup()).err().expect("no kernel for it").to_string();
+    let error = Compiler::from_backend(Narrow, rules).compile(&lookup()).err().expect("no kernel for it").to_string();
     assert!(error.contains("64-bit"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Counts the places that tell kinds of kernels or ops apart. What they are is said where they are declared, and what a backend makes of
-//! them in its folders of kernels; elsewhere, facts are asked for, so that a new kind changes no other file.
+//! Counts the places that distinguish kinds of kernels or ops. The declarations define the kinds, and the kernel
+//! folders of a backend implement them. All other code asks for facts, so that a new kind changes no other file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,8 @@ const COUNTED: &[&str] = &[
     "rewrites/src",
 ];
 
-/// Those that are not: declarations, folders of kernels, what builds programs, and what is there for tests and measurements.
+/// Files that are not counted: declarations, folders of kernels, builders of programs, and code for tests and
+/// measurements.
 const LEFT_OUT: &[&str] = &[
     "backends/api/src",
     "backends/cpu/src/gemm",
@@ -41,7 +42,7 @@ const LEFT_OUT: &[&str] = &[
     "tests",
 ];
 
-/// How often something may be told apart. A count only goes down: whoever makes it smaller lowers it here.
+/// The maximal counts. A count only goes down: whoever reduces it lowers it here.
 const CEILINGS: &[(&str, usize)] = &[
     ("names of row operations", 0),
     ("classes of anchors", 5),
@@ -91,7 +92,7 @@ fn a_census_counts_code_alone() {
     assert!(counted("\"ranking of rows\"").is_empty());
 }
 
-/// How often a file tells each of [`CEILINGS`] apart.
+/// Returns how often a file distinguishes each of [`CEILINGS`].
 fn census(text: &str) -> [(&'static str, usize); 5] {
     let tokens = tokens_outside_tests(text);
     let rows: BTreeSet<String> = Op::all().filter(|op| op.row().is_some()).map(|op| format!("\"{op}\"")).collect();
@@ -111,7 +112,7 @@ fn census(text: &str) -> [(&'static str, usize); 5] {
     let compares = |at: usize, what| {
         is(at, &[what, "(", ")"]) && ["=", "!"].iter().any(|sign| is(at + 3, &[sign, "="])) && is_literal(at + 5)
     };
-    // Typed views of kernels, and what they are called.
+    // Typed views of kernels, and their names.
     let is_view = |at: usize| ["contraction", "attention"].iter().any(|view| is(at, &[".", view, "(", ")"]));
     let is_kind = |at: usize| {
         let is_named = is(at, &["AnchorKind", "::", "named", "("]) && is_literal(at + 4);

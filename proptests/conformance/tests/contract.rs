@@ -1,5 +1,5 @@
-//! What a backend says of a kernel is one answer: its cost is finite where it is supported, and it compiles then. Programs are planned
-//! within its limits, and without what its compiler refuses after all.
+//! A backend gives one answer about a kernel: its cost is finite if it is supported, and it compiles then. Programs are
+//! planned within the backend's limits, and without kernels that its compiler refuses.
 
 use std::{hash::BuildHasher, sync::Arc};
 
@@ -22,7 +22,7 @@ use proptest::{
 struct Fussy {
     cpu: Cpu,
     limits: Limits,
-    /// Of a hundred kernels that do more than one thing, how many it refuses to compile.
+    /// The number of kernels that it refuses to compile, of a hundred that do more than one thing.
     share: u64,
     seed: u64,
 }
@@ -125,10 +125,10 @@ struct Counts {
     refused: usize,
 }
 
-/// Plans and runs a program on a backend; whatever is refused must be so before it runs, with reasons.
+/// Plans and runs a program on a backend. Every refusal must come before the run, with reasons.
 fn try_on(backend: Fussy, rules: &RuleSet, case: &Case, counts: &mut Counts) -> Result<(), TestCaseError> {
     let what = backend.describe();
-    let compiler = Compiler::of(backend, rules.clone());
+    let compiler = Compiler::from_backend(backend, rules.clone());
     match check(&compiler, &case.graph, case.seed) {
         Ok(Ok(())) => counts.right += 1,
         Ok(Err(differences)) => return Err(TestCaseError::fail(format!("{what}: {differences:#?}"))),
@@ -175,7 +175,8 @@ fn what_a_compiler_refuses_is_planned_in_another_way() {
     }
 }
 
-/// An encoder's block, of which no kernel but the smallest compiles: each round learns of some, and in the end all are named.
+/// An encoder's block of which the device compiles the smallest kernels only. Each round reports some, and at the end
+/// all are named.
 #[test]
 fn what_cannot_be_compiled_in_any_way_is_named() {
     let mut graph = Graph::new("wide");

@@ -53,6 +53,7 @@ suites! {
     scatters on BEST,
     rankings on BEST,
     scans on BEST,
+    random on BEST,
     ids on ALL,
     failures on BEST,
     extents on BEST,

@@ -1,4 +1,4 @@
-//! Extents at run time: what is refused, what states keep, and the suite on the definition of kernels.
+//! Extents at run time: refused programs, kept states, and the suite on the definition of kernels.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ fn lengths_that_do_not_fit_are_named() {
         assert_eq!(session.run(&fit).unwrap()[0].dims(), [3, 4]);
         assert_eq!((session.length("S").unwrap(), session.length("T").unwrap()), (3, 2));
         for (at, wrong, says) in [
-            (0, tensor(&[10, 4]), "S is 0 to 9"),
+            (0, tensor(&[10, 4]), "S must be from 0 to 9"),
             (1, tensor(&[2, 4, 4]), "S is 3 by input `x`"),
-            (2, tensor(&[7, 4]), "T is 0 to 6"),
+            (2, tensor(&[7, 4]), "T must be from 0 to 6"),
             (2, tensor(&[2, 5]), "input `z` is f32[2 4], but f32[2 5] was given"),
         ] {
             let mut given = fit.clone();
@@ -47,7 +47,7 @@ fn lengths_that_do_not_fit_are_named() {
             let error = session.run(&given).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
-        // What did not fit changed nothing.
+        // The lengths that did not fit changed nothing.
         assert_eq!(session.run(&fit).unwrap()[0].dims(), [3, 4]);
         assert!(session.set_length("S", 10).unwrap_err().to_string().contains("compiled for 0 to 9"));
         assert!(session.set_length("U", 1).unwrap_err().to_string().contains("no extent `U`; it has S, T"));
@@ -60,7 +60,7 @@ fn lengths_that_do_not_fit_are_named() {
 fn what_cannot_be_planned_is_refused_by_name() {
     let compiler = Compiler::new(Naive).unwrap();
     for (text, says) in [
-        // The second axis varies inside of the first: its rows lie apart.
+        // The second axis varies inside of the first, so that its rows are not contiguous.
         ("(output o (reshape y :shape [(* 2 S) 4]))", "moves elements from run to run"),
         ("(output o (reduce-mean x :axes [-2] :keep false))", "reduce-mean"),
     ] {

@@ -1,8 +1,8 @@
-//! No file of a crate imports, directly or through others, a file that imports it. Each file can be read, and changed, with only those
-//! below it. Crates in [`OPEN`] do not satisfy this yet.
+//! No file of a crate imports, directly or through others, a file that imports it. Each file can be read and changed
+//! with only the files below it. Crates in [`OPEN`] do not satisfy this yet.
 //!
-//! Files are read as tokens. A path leads to the file that declares what it names: re-exports are followed there, and are no imports of
-//! the file that has them unless it uses the name itself.
+//! Files are read as tokens. A path leads to the file that declares its name. Re-exports are followed there. They do
+//! not count as imports of the file that has them, unless it uses the name itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
@@ -26,7 +26,7 @@ struct Mention {
     public: bool,
 }
 
-/// What a file says.
+/// The declarations and imports of a file.
 struct File {
     mentions: Vec<Mention>,
     /// Names that stand outside of declarations of imports.
@@ -35,8 +35,8 @@ struct File {
 
 type Crate = BTreeMap<Module, File>;
 
-/// The crates in which files still import each other. The list only shrinks. In `ir`, the body of a loop is an attribute, so attributes have
-/// graphs, whose nodes have attributes.
+/// The crates in which files still import each other. The list only shrinks. In `ir`, the body of a loop is an
+/// attribute, so attributes have graphs, whose nodes have attributes.
 const OPEN: &[&str] = &["ir"];
 
 #[test]
@@ -93,7 +93,7 @@ fn a_cycle_is_found_through_modules_aliases_and_reexports() {
         let files: Crate = files.iter().map(|(name, text)| (module(name), parse(text))).collect();
         cycles_of(&imports(&files))
     };
-    // The folder hands on what its file declares, and a module is used by its own name.
+    // The folder re-exports the declarations of its file, and a module is used by its own name.
     let root = ("", "mod a; mod b;");
     let (a, inner) = (("a", "mod inner; pub use inner::X;"), ("a/inner", "use crate::b; pub struct X(b::Y);"));
     let b = ("b", "use super::a::{self, X}; pub struct Y(X);");
@@ -109,7 +109,7 @@ fn a_cycle_is_found_through_modules_aliases_and_reexports() {
     assert_eq!(graph(&[root, a, inner]), [["a", "a/inner", "a"]]);
 }
 
-/// Reads a folder, whose modules lie under `at`.
+/// Reads a folder, whose modules are in the module `at`.
 fn read(folder: &Path, at: &[String], files: &mut Crate) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -125,7 +125,7 @@ fn read(folder: &Path, at: &[String], files: &mut Crate) {
     }
 }
 
-/// Which file imports which.
+/// Returns which file imports which.
 fn imports(files: &Crate) -> DiGraph<String, ()> {
     let mut graph = DiGraph::new();
     let label = |module: &Module| if module.is_empty() { "lib".to_string() } else { module.join("/") };
@@ -141,7 +141,8 @@ fn imports(files: &Crate) -> DiGraph<String, ()> {
     graph
 }
 
-/// The module whose file declares what a path in a module names; `None` for modules themselves, and what is outside of the crate.
+/// Returns the module whose file declares the target of a path in a module; `None` for modules themselves, and outside
+/// of the crate.
 fn declares<'a>(files: &'a Crate, module: &'a Module, path: &[String], depth: usize) -> Option<&'a Module> {
     let (mut at, mut rest) = (module.clone(), path);
     let child = |at: &Module, name: &str| {
@@ -180,7 +181,7 @@ fn declares<'a>(files: &'a Crate, module: &'a Module, path: &[String], depth: us
     }
 }
 
-/// A shortest cycle of each group of files that reach each other.
+/// Returns a shortest cycle of each group of files that reach each other.
 fn cycles_of(graph: &DiGraph<String, ()>) -> Vec<Vec<String>> {
     let groups = tarjan_scc(graph).into_iter().filter(|group| group.len() > 1);
     groups.map(|group| shortest(graph, *group.iter().min().unwrap())).collect()
@@ -245,7 +246,7 @@ fn tree(tokens: &[String], at: usize, under: &mut Vec<String>, public: bool, int
     if tokens[at] == "{" {
         at += 1;
         while tokens[at] != "}" {
-            // A comma, or what stands for a name in a macro.
+            // A comma, or the placeholder of a name in a macro.
             at = if is_name(&tokens[at]) { tree(tokens, at, under, public, into) } else { at + 1 };
         }
         at += 1;

@@ -1,4 +1,4 @@
-//! What is true of programs on any device: rules come to rest, values take the place of states, and what failed once is tried again.
+//! Properties of programs on any device: rules terminate, values replace states, and refused plans are replanned.
 
 use eutectic::{Compiler, Cpu};
 use eutectic_conformance::{

@@ -1,4 +1,5 @@
-//! A backend that counts kernels and computes nothing: it is all that planning and compiling ask for, and one line in a list.
+//! A backend that counts kernels and computes nothing. It implements all that planning and compiling need, and takes
+//! one line in a list.
 
 use std::sync::{
     Arc,
@@ -14,7 +15,7 @@ struct Null {
     steps: Arc<AtomicUsize>,
 }
 
-/// What it makes of a program.
+/// The executable of a program.
 struct Nothing;
 
 impl Backend for Null {

@@ -1,7 +1,7 @@
-//! ONNX's own backend node tests on the processor, against a manifest of what each comes out as.
+//! Compares the outcomes of ONNX's own backend node tests on the processor with a manifest.
 //!
-//! A case that passed and fails now is an error, and so is one that passes now and did not: then the manifest is written anew, by
-//! `cargo test --workspace --all-features --test onnx_nodes -- --ignored write_the_manifest`.
+//! A case that passed and fails now is an error, and so is one that failed and passes now. For the latter, update the
+//! manifest by `cargo test --workspace --all-features --test onnx_nodes -- --ignored write_the_manifest`.
 
 use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 

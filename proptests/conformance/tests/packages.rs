@@ -1,8 +1,9 @@
-//! What each package must hold that no compiler asks for: cargo packs the files below a crate's folder, and nothing from above it.
+//! The files of each package that no compiler asks for: cargo packs the files below a crate's folder, and none from
+//! above it.
 
 use std::{fs, path::Path};
 
-/// The folders of the workspace's crates, as its manifest lists them.
+/// Returns the folders of the workspace's crates, as its manifest lists them.
 fn members(root: &Path) -> Vec<String> {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the manifest of the workspace");
     let line = manifest.lines().find(|line| line.starts_with("members = ")).expect("a list on one line");

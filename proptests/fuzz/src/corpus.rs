@@ -1,4 +1,4 @@
-//! Valid files to start from.
+//! Valid files, which the fuzzer damages.
 
 use std::{
     fs,
@@ -7,16 +7,15 @@ use std::{
 
 use crate::{checkpoint::checkpoint, readers::Reader};
 
-/// The largest file that is taken: small ones are read often, and most of what is damaged in them matters.
+/// The maximal size of a file in the corpus. Small files are read fast, and most damage in them matters.
 const LARGEST: u64 = 100_000;
 
-/// The checkout that this was built from.
+/// The checkout of the repository from which the fuzzer was built.
 pub const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The files of a checkout that a reader's are made from.
+/// Returns the files of a checkout that a reader reads.
 ///
-/// # Panics
-/// When the checkout lacks them.
+/// # Panics If the checkout lacks them.
 pub fn of(reader: &Reader, checkout: &Path) -> Vec<Vec<u8>> {
     let files = |folder: &str, ending: &str| files(checkout, folder, ending);
     let found = match reader.name {
@@ -44,13 +43,13 @@ fn owned(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
 
-/// The files below a folder of the checkout whose names end so, by name.
+/// Returns the files below a folder of the checkout whose names have this ending, sorted by name.
 fn files(checkout: &Path, folder: &str, ending: &str) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
     collect(&checkout.join(folder), ending, &mut paths);
     paths.sort();
     let small = |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.len() <= LARGEST);
-    paths.iter().filter(|path| small(path)).map(|path| fs::read(path).expect("it was listed")).collect()
+    paths.iter().filter(|path| small(path)).map(|path| fs::read(path).expect("the file was listed")).collect()
 }
 
 fn collect(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
@@ -64,7 +63,7 @@ fn collect(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The graphs of the cases of rewriting, without what must become of them.
+/// Returns the graphs of the rewriting cases, without the expected results.
 fn cases(checkout: &Path) -> Vec<Vec<u8>> {
     let graph = |file: Vec<u8>| {
         let text = String::from_utf8_lossy(&file).into_owned();
@@ -73,7 +72,7 @@ fn cases(checkout: &Path) -> Vec<Vec<u8>> {
     files(checkout, "eutectic/tests/cases", "case").into_iter().map(graph).collect()
 }
 
-/// The rules of the packs, and those of the language's tests, each by itself: a file of all would be read slowly.
+/// Returns each rule of the packs and of the language's tests as a file. One file of all rules would be read slowly.
 fn rules(checkout: &Path) -> Vec<Vec<u8>> {
     let all = [files(checkout, "rewrites/rules", "rules"), files(checkout, "rewrites/tests/rules", "rules")].concat();
     let each = |file: &Vec<u8>| -> Vec<Vec<u8>> {
@@ -83,7 +82,7 @@ fn rules(checkout: &Path) -> Vec<Vec<u8>> {
     all.iter().flat_map(each).collect()
 }
 
-/// What the language has beside what the cases of rewriting use.
+/// Graphs with the features of the language that no rewriting case uses.
 const GRAPHS: [&str; 4] = [
     "(graph \"run time\" (dim S :least 1 :most 16) (input x f32[S 8]) (param w f32[8 4])\n  (let h (matmul x w) :origin a.b)\n  (output y (softmax h :axis -1)))",
     "(graph \"halve\" (input x f32[])\n (sub large (input y f32[]) (output large (gt y (const f32[] { 1.0 }))))\n (sub half (input y f32[]) (output y (mul y (const f32[] { 0.5 }))))\n (output y (while large half x :most 4)))",
@@ -91,7 +90,7 @@ const GRAPHS: [&str; 4] = [
     "(graph \"state\" (state k f16[B 4]) (input x f16[B 4]) (const c f16[4] { 0.5 -1.0 nan ... })\n (update k (add k x)) (output y (mul (add k c) (const f16[] { -inf }))))",
 ];
 
-/// Arrays as numpy writes them, of some element types, ranks and versions of the format.
+/// Returns arrays as numpy writes them, of some element types, ranks and versions of the format.
 fn arrays() -> Vec<Vec<u8>> {
     let array = |version: u8, descr: &str, order: &str, shape: &str, count: usize| {
         let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({shape}), }}").into_bytes();
@@ -111,7 +110,7 @@ fn arrays() -> Vec<Vec<u8>> {
     ]
 }
 
-/// {"w": a tensor of these extents and strides}, as protocol 2 of pickle writes it.
+/// Returns pickles of protocol 2 with one tensor named `w`, of several extents and strides.
 fn pickles() -> Vec<Vec<u8>> {
     let pickle = |kind: &str, offset: u8, dims: &[u8], strides: &[u8]| {
         let numbers = |of: &[u8]| [b"(", &of.iter().flat_map(|n| [b'K', *n]).collect::<Vec<_>>()[..], b"t"].concat();

@@ -1,4 +1,4 @@
-//! Damage of all kinds, with regard to how a file is built.
+//! Damages files within their structure.
 
 use std::io::{Cursor, Read, Write};
 
@@ -7,11 +7,11 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use crate::readers::Form;
 
-/// Numbers at which arithmetic goes wrong.
+/// Numbers at which arithmetic often fails.
 const NUMBERS: [i64; 14] =
     [0, 1, -1, 2, 127, 255, 256, 65_536, i32::MAX as i64, 1 << 32, 1 << 40, 1 << 62, i64::MAX, i64::MIN];
 
-/// Words of texts that hold numbers.
+/// Words that texts use in place of numbers.
 const WORDS: [&str; 22] = [
     "0",
     "1",
@@ -37,18 +37,17 @@ const WORDS: [&str; 22] = [
     "?x",
 ];
 
-/// How deep fields are looked for in fields.
+/// The maximal depth of nested fields.
 const DEPTH: usize = 12;
 
-/// A file of a corpus, damaged in one to four ways.
+/// Returns a file of a corpus, damaged in one to four ways.
 ///
-/// # Panics
-/// When the corpus is empty.
+/// # Panics If the corpus is empty.
 pub fn damaged(form: Form, corpus: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
     let mut file = corpus[random.usize(..corpus.len())].clone();
     for _ in 0..random.usize(1..5) {
         let other = &corpus[random.usize(..corpus.len())];
-        // Whatever its form, a file is bytes.
+        // A file of any form may also be damaged as mere bytes.
         let form = if random.u8(..6) == 0 { Form::Bytes } else { form };
         file = match form {
             Form::Bytes => bytes(file, other, random),
@@ -62,7 +61,7 @@ pub fn damaged(form: Form, corpus: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
     file
 }
 
-/// A range of a length, not empty where that is not 0, and mostly short.
+/// Returns a range within a length. It is mostly short, and empty only if the length is 0.
 fn range(length: usize, random: &mut Rng) -> std::ops::Range<usize> {
     if length == 0 {
         return 0..0;
@@ -101,7 +100,7 @@ fn bytes(mut file: Vec<u8>, other: &[u8], random: &mut Rng) -> Vec<u8> {
     file
 }
 
-/// The words, strings, brackets and other characters of a text, and the blanks between them.
+/// Returns the words, strings, brackets and other characters of a text, and the blanks between them.
 fn tokens(text: &str) -> Vec<&str> {
     let word = |c: char| c.is_alphanumeric() || "_.?-+/".contains(c);
     let mut found = Vec::new();
@@ -119,7 +118,7 @@ fn tokens(text: &str) -> Vec<&str> {
     found
 }
 
-/// From a token to the bracket that closes what it opens; itself, where it opens nothing.
+/// Returns the range from a token to the bracket that closes it, or the token alone if it opens no bracket.
 fn part(tokens: &[&str], from: usize) -> std::ops::Range<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(from) {
@@ -141,7 +140,7 @@ fn text(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     if own.is_empty() || other.is_empty() {
         return other.concat().into_bytes();
     }
-    // Blanks are no places.
+    // Blanks are not replaced.
     let mut place = |of: &[&str]| {
         let tries = (0..8).map(|_| random.usize(..of.len())).collect::<Vec<_>>();
         tries.iter().copied().find(|at| !of[*at].trim().is_empty()).unwrap_or(tries[0])
@@ -165,7 +164,7 @@ fn text(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     own.concat().into_bytes()
 }
 
-/// A field of a protocol buffer: its key, and its value as it is stored, without the length that goes before bytes.
+/// A field of a protocol buffer: its key, and its value as it is stored, without the length prefix of bytes.
 struct Field<'b> {
     key: u64,
     value: &'b [u8],
@@ -190,7 +189,7 @@ fn put_varint(mut value: u64, to: &mut Vec<u8>) {
     to.push(value as u8);
 }
 
-/// The fields of a message; none where the bytes are no message.
+/// Returns the fields of a message, or `None` if the bytes are not a message.
 fn split(mut bytes: &[u8]) -> Option<Vec<Field<'_>>> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -226,7 +225,8 @@ fn fields(file: &[u8], other: &[u8], random: &mut Rng, depth: usize) -> Vec<u8> 
     let at = random.usize(..own.len());
     let (mut out, nested) = (Vec::new(), own[at].key & 7 == 2);
     if nested && depth > 0 && random.u8(..4) > 0 {
-        // One level down, beside a field of the other file of the same number if there is one.
+        // Damages the contents of the field. Its counterpart is a field of the same number in the other file, if there
+        // is one.
         let others = split(other).unwrap_or_default();
         let same: Vec<&Field<'_>> = others.iter().filter(|field| field.key == own[at].key).collect();
         let other = if same.is_empty() { other } else { same[random.usize(..same.len())].value };
@@ -266,7 +266,7 @@ fn fields(file: &[u8], other: &[u8], random: &mut Rng, depth: usize) -> Vec<u8> 
     out
 }
 
-/// A header whose length stays right around what is wrong in it.
+/// Returns a file with a damaged header, whose stated length is right.
 fn headed(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     let header = |file: &[u8]| {
         let length = usize::try_from(u64::from_le_bytes(*file.first_chunk()?)).ok()?;
@@ -277,7 +277,7 @@ fn headed(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     [&(damaged.len() as u64).to_le_bytes(), &damaged[..], &file[8 + own.len()..]].concat()
 }
 
-/// An array whose header is as long as it says around what is wrong in it.
+/// Returns an array with a damaged header or contents, whose stated header length is right.
 fn array(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     let header = |file: &[u8]| {
         let length = usize::from(u16::from_le_bytes(*file.get(8..)?.first_chunk()?));
@@ -289,7 +289,7 @@ fn array(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     [&file[..8], &length.to_le_bytes(), &damaged, &file[10 + own.len()..]].concat()
 }
 
-/// An archive whose list and checksums stay right around what is wrong in its files.
+/// Returns an archive with damaged files, whose directory and checksums are right.
 fn archive(file: &[u8], random: &mut Rng) -> Vec<u8> {
     repacked(file, random).unwrap_or_else(|| bytes(file.to_vec(), file, random))
 }
@@ -317,7 +317,7 @@ fn repacked(file: &[u8], random: &mut Rng) -> Option<Vec<u8>> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     for (name, content) in files {
-        // Two of one name are refused by the writer.
+        // The writer refuses two files of one name.
         if zip.start_file(name, stored).is_ok() {
             zip.write_all(&content).ok()?;
         }

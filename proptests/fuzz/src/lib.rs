@@ -1,8 +1,8 @@
-//! Damaged files for every reader: whatever is in a file, reading it ends soon, with a value or an error, and never with a panic.
+//! Damaged files for every reader: reading any file ends soon, with a value or an error, and never with a panic.
 //!
-//! Files that are valid ([`corpus`]) are damaged with regard to their structure ([`damage`]): tokens and bracketed parts of texts, fields of
-//! protocol buffers, headers and archives that stay well-formed around what is wrong inside. What reads back is held to more than
-//! that ([`readers`]).
+//! Valid files ([`corpus`]) are damaged within their structure ([`damage`]): tokens and bracketed parts of texts,
+//! fields of protocol buffers, headers and archives. The structure around the damage stays well-formed. Files that a
+//! reader accepts must satisfy more ([`readers`]).
 
 mod checkpoint;
 pub mod corpus;
@@ -24,32 +24,32 @@ use cpu_time::ThreadTime;
 use damage::damaged;
 use readers::{Outcome, Place, Reader};
 
-/// An execution that takes longer hangs: most take less than a millisecond. The processor's time is counted, so that a busy machine
-/// makes no findings.
+/// The time after which an execution counts as hanging; most take less than a millisecond. It is the time of the
+/// processor, so that a busy machine causes no findings.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// So many executions are taken by a thread at once.
+/// The number of executions that a thread takes at once.
 const TAKEN: u64 = 64;
 
-/// A file that a reader did not take as it should.
+/// A file that a reader handled wrongly.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Which execution, of which seed: these give the same file again.
+    /// The number of the execution. With the seed, it determines the file.
     pub execution: u64,
     /// The file.
     pub bytes: Vec<u8>,
-    /// What happened.
+    /// A description of the failure.
     pub what: String,
 }
 
-/// What became of many executions.
+/// The results of many executions.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// How many files were read.
+    /// The number of files that were read.
     pub executions: u64,
-    /// Of these, files that were accepted: damage that leaves too few of them tests the first check only.
+    /// The number of files that were accepted. If damage leaves too few of them, only the first check is tested.
     pub accepted: u64,
-    /// Files that were not taken as they should.
+    /// The files that a reader handled wrongly.
     pub findings: Vec<Finding>,
 }
 
@@ -62,11 +62,11 @@ impl Summary {
     }
 }
 
-/// Reads damaged files on some threads; those of a seed and a number are always the same. `checkout` is where the valid ones lie.
-/// `progress` is told how many have been read.
+/// Reads damaged files on some threads. A seed and a number always give the same files. `checkout` is the folder of the
+/// valid files. `progress` is called with the number of files read.
 ///
 /// # Panics
-/// When the temporary folder cannot be written.
+/// If the temporary folder cannot be written.
 pub fn fuzz(
     reader: &Reader,
     checkout: &Path,
@@ -113,7 +113,7 @@ fn execute(reader: &Reader, place: &Place, corpus: &[Vec<u8>], seed: u64, execut
     let wrong = match &outcome {
         Err(panic) => Some(format!("a panic: {}", message(&**panic))),
         Ok(Outcome::Wrong(what)) => Some(what.clone()),
-        Ok(_) => (took > LIMIT).then(|| format!("it took {took:.1?} of a processor")),
+        Ok(_) => (took > LIMIT).then(|| format!("it took {took:.1?} of processor time")),
     };
     Summary {
         executions: 1,

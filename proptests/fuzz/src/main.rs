@@ -1,4 +1,4 @@
-//! Reads damaged files for as long as it is asked to. Files that were not taken as they should are written to a folder, and the exit
+//! Reads a given number of damaged files. Files that a reader handles wrongly are written to a folder, and the exit
 //! code is 1.
 
 use std::{
@@ -13,9 +13,9 @@ use std::{
 use clap::Parser;
 use eutectic_fuzz::{corpus, fuzz, readers::READERS};
 
-/// So many executions are between two messages.
+/// The number of executions between two messages.
 const TOLD: u64 = 64 * 2000;
-/// Most findings of a reader that are shown.
+/// The maximal number of findings of a reader that are shown.
 const SHOWN: usize = 20;
 
 /// Reads damaged files
@@ -24,10 +24,10 @@ struct Args {
     /// A reader, or `all`
     #[arg(default_value = "all")]
     reader: String,
-    /// How many files each of them reads
+    /// The number of files that each reader reads
     #[arg(default_value_t = 100_000)]
     executions: u64,
-    /// What the damage depends on
+    /// The seed of the damage
     #[arg(default_value_t = 1)]
     seed: u64,
     /// Threads that read [default: one for each core]
@@ -36,7 +36,7 @@ struct Args {
     /// The checkout with the files that are damaged
     #[arg(long, value_name = "DIR", default_value = corpus::CHECKOUT)]
     files: PathBuf,
-    /// Where files that were not taken as they should are written to
+    /// The folder for files that a reader handled wrongly
     #[arg(long, value_name = "DIR", default_value = "target/fuzz")]
     out: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! The readers, and what each promises of the files that it accepts.
+//! The readers, and the promise of each about the files that it accepts.
 
 use std::{fs, io, path::PathBuf};
 
@@ -11,53 +11,52 @@ use eutectic_rewrites::{RuleSet, read_graph};
 
 use crate::checkpoint::checkpoint;
 
-/// How the files of a reader are built.
+/// The format of a reader's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Bytes that nothing is known of.
+    /// Bytes without a known structure.
     Bytes,
     /// Words, numbers, strings and brackets.
     Text,
     /// Fields of a protocol buffer.
     Fields,
-    /// A length of eight bytes, so much text, then bytes.
+    /// A length of eight bytes, text of that length, then bytes.
     Headed,
-    /// Ten bytes, of which the last two are a length; so much text, then bytes.
+    /// Ten bytes that end in a length of two bytes, then text of that length, then bytes.
     Array,
     /// An archive of files.
     Archive,
 }
 
-/// What became of a file.
+/// The outcome of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has a meaning.
+    /// The reader accepted it.
     Accepted,
-    /// It is refused, with a reason.
+    /// The reader refused it with a reason.
     Refused,
-    /// It should not have ended so.
+    /// The reader broke its promise.
     Wrong(String),
 }
 
-/// Where files lie that are read from the disk.
+/// A temporary folder for files that are read from the disk.
 pub struct Place {
-    // Dropped last, the folder is removed with it.
+    // The folder, which is removed when this is dropped.
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    /// A folder of its own.
+    /// Returns a new temporary folder.
     ///
     /// # Errors
-    /// When none can be made.
+    /// If none can be made.
     pub fn new() -> io::Result<Place> {
         Ok(Place { folder: tempfile::tempdir()? })
     }
 
-    /// A file with this content.
+    /// Returns the path of a file with this content.
     ///
-    /// # Panics
-    /// When it cannot be written.
+    /// # Panics If the file cannot be written.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes).expect("the temporary folder can be written");
@@ -70,7 +69,7 @@ impl Place {
 pub struct Reader {
     /// Its name.
     pub name: &'static str,
-    /// How its files are built.
+    /// The format of its files.
     pub form: Form,
     /// Reads a file.
     pub read: fn(&Place, &[u8]) -> Outcome,
@@ -94,21 +93,21 @@ pub const READERS: &[Reader] = &[
     Reader { name: "image", form: Form::Bytes, read: picture },
 ];
 
-/// The outcome of what either has a value or an error: one that says nothing is as bad as none.
+/// Returns the outcome of a result. An error without a message is a broken promise.
 fn ended<T, E: std::fmt::Display>(result: Result<T, E>) -> Outcome {
     match result {
         Ok(_) => Outcome::Accepted,
-        Err(error) if error.to_string().trim().is_empty() => Outcome::Wrong("an error that says nothing".into()),
+        Err(error) if error.to_string().trim().is_empty() => Outcome::Wrong("the error has no message".into()),
         Err(_) => Outcome::Refused,
     }
 }
 
-/// What is not UTF-8 is refused before it comes to the readers of text.
+/// Refuses bytes that are not UTF-8, which readers of text never get.
 fn utf8(bytes: &[u8], read: impl FnOnce(&str) -> Outcome) -> Outcome {
     std::str::from_utf8(bytes).map_or(Outcome::Refused, read)
 }
 
-/// A graph that was read prints as text that reads as the same graph.
+/// Checks that a graph that was read prints as text that reads as the same graph.
 fn graph(_: &Place, bytes: &[u8]) -> Outcome {
     utf8(bytes, |written| match read_graph(&Source::new("damaged.graph", written), &Ops::default()) {
         Err(errors) => ended(Err::<(), _>(errors)),
@@ -119,7 +118,7 @@ fn graph(_: &Place, bytes: &[u8]) -> Outcome {
                 // A NaN is never equal to itself.
                 Ok(again) if text::print(&again, text::Style::default()) == printed => Outcome::Accepted,
                 Ok(_) => Outcome::Wrong(format!("it prints as another graph:\n{printed}")),
-                Err(errors) => Outcome::Wrong(format!("it prints as what does not read: {errors}\n{printed}")),
+                Err(errors) => Outcome::Wrong(format!("it prints as text that does not read: {errors}\n{printed}")),
             }
         }
     })
@@ -129,7 +128,7 @@ fn rules(_: &Place, bytes: &[u8]) -> Outcome {
     utf8(bytes, |text| ended(RuleSet::read(&[Source::new("damaged.rules", text)])))
 }
 
-/// Symbols are bound to 2; parameters are read too.
+/// Reads a model with every symbol bound to 2, and its parameters.
 fn onnx(place: &Place, bytes: &[u8]) -> Outcome {
     let model = match Model::open(place.file("damaged.onnx", bytes)) {
         Ok(model) => model,
@@ -147,26 +146,26 @@ fn weights(place: &Place, bytes: &[u8]) -> Outcome {
     }))
 }
 
-/// As [`weights`], of an archive whose list of tensors is damaged byte by byte.
+/// Reads an archive like [`weights`], with the bytes of its list of tensors damaged.
 fn pickle(place: &Place, bytes: &[u8]) -> Outcome {
     weights(place, &checkpoint(bytes))
 }
 
 fn costs(_: &Place, bytes: &[u8]) -> Outcome {
-    utf8(bytes, |text| ended(Costs::parse(text)))
+    utf8(bytes, |text| ended(Costs::default().over(text)))
 }
 
 fn gpu_costs(_: &Place, bytes: &[u8]) -> Outcome {
     utf8(bytes, |text| ended(eutectic_gpu::cost::Costs::read(text)))
 }
 
-/// An array that was read is written as what reads as the same one.
+/// Checks that an array that was read is written to a file that reads as the same array.
 fn array(_: &Place, bytes: &[u8]) -> Outcome {
     match npy::read(bytes.to_vec()) {
         Err(error) => ended(Err::<(), _>(error)),
         Ok(tensor) => match npy::header(&tensor).and_then(|header| npy::read([&header, tensor.bytes()].concat())) {
             Ok(again) if again.ty() == tensor.ty() && again.bytes() == tensor.bytes() => Outcome::Accepted,
-            other => Outcome::Wrong(format!("it is written as something else: {:?}", other.map(|t| t.ty()))),
+            other => Outcome::Wrong(format!("the written file reads as another array: {:?}", other.map(|t| t.ty()))),
         },
     }
 }
@@ -182,7 +181,7 @@ fn tokenizer(place: &Place, bytes: &[u8]) -> Outcome {
     )
 }
 
-/// Every tensor is decoded, and every value read.
+/// Decodes every tensor, and reads every value.
 fn gguf(place: &Place, bytes: &[u8]) -> Outcome {
     ended(Gguf::open(place.file("damaged.gguf", bytes)).map(|file| {
         let arrays = file.metadata().values().filter_map(|value| value.array());
@@ -191,7 +190,7 @@ fn gguf(place: &Place, bytes: &[u8]) -> Outcome {
     }))
 }
 
-/// As [`gguf`], and the other parts of a language model: a vocabulary, a template, and a program.
+/// Reads a file like [`gguf`], and the other parts of a language model: a vocabulary, a template and a program.
 fn language(place: &Place, bytes: &[u8]) -> Outcome {
     let model = LanguageModel::open(place.file("damaged.gguf", bytes));
     ended(model.map(|model| {

@@ -1,4 +1,4 @@
-//! A little of it in each run of the tests.
+//! Runs each reader for about a second.
 
 use std::{num::NonZeroUsize, path::Path};
 
@@ -7,7 +7,7 @@ use eutectic_fuzz::{
     readers::{READERS, Reader},
 };
 
-/// Executions of each reader: about a second.
+/// Returns the number of executions that take a reader about a second.
 fn executions(reader: &Reader) -> u64 {
     match reader.name {
         "rules" => 400,
@@ -24,7 +24,7 @@ fn no_damage_breaks_a_reader() {
         let shown = summary.findings.iter().map(|f| format!("{}: {}", f.execution, f.what));
         let shown: Vec<String> = shown.collect();
         assert!(shown.is_empty(), "{}: {shown:#?}", reader.name);
-        // Damage that is always refused at once tests nothing.
+        // If nearly all damaged files are refused, the promises about accepted files are not tested.
         assert!(summary.accepted * 100 >= summary.executions, "{}: {} accepted", reader.name, summary.accepted);
     }
 }

@@ -1,4 +1,4 @@
-//! Bound variables: substitution, ranges that are split or merged, and names that depend on nothing but the term.
+//! Bound variables: substitution, splitting and merging of ranges, and canonical names that depend on the term only.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,28 +10,28 @@ use crate::{
     term::{Atom, Poly, T, Term, Ty, choose, product, value},
 };
 
-/// Variables with their extents, and the body that is reduced over them.
+/// The variables of a reduction with their extents, and its body.
 #[derive(Clone)]
 pub struct Bound {
     /// The variables.
     pub vars: Vec<(u32, Poly)>,
-    /// The term that binds them.
+    /// The term in which the variables are bound.
     pub body: T,
 }
 
-/// Canonical names of bound variables; no range is known of them, so that nothing is concluded from one.
+/// The first id of canonical names for bound variables. No range of them is recorded, so that no fact about one binder applies to another.
 const NAMES: u32 = 1 << 24;
-/// Whether an index has a variable that a binder names canonically.
+/// Returns whether an index contains a canonically named bound variable.
 pub fn is_bound(p: &Poly) -> bool {
     let mut found = false;
     p.visit(&mut |atom| found |= matches!(atom, Atom::Var(id) if *id >= NAMES));
     found
 }
 
-/// More variables than these are not put in every order.
+/// The most variables of a binder whose orders are all tried.
 const MOST: usize = 6;
 
-/// A polynomial with atoms replaced and read integers rewritten, and simplified again.
+/// Replaces atoms of a polynomial, rewrites the integers that it reads from tensors, and simplifies the result.
 pub fn substitute(
     facts: &Facts,
     p: &Poly,
@@ -68,13 +68,13 @@ fn replaced(
     })
 }
 
-/// An index with variables replaced.
+/// Replaces variables in an index.
 pub fn index_with(facts: &Facts, p: &Poly, vars: &BTreeMap<u32, Poly>) -> Res<Poly> {
     let atom = |a: &Atom| if let Atom::Var(id) = a { vars.get(id).cloned() } else { None };
     substitute(facts, p, &atom, &|t| with(facts, t, vars).map(value))
 }
 
-/// A term with index variables replaced.
+/// Replaces index variables in a term.
 pub fn with(facts: &Facts, term: &T, vars: &BTreeMap<u32, Poly>) -> Res<T> {
     if vars.is_empty() {
         return Ok(term.clone());
@@ -91,7 +91,7 @@ pub fn with(facts: &Facts, term: &T, vars: &BTreeMap<u32, Poly>) -> Res<T> {
             Rc::new(Term::Apply(op.clone(), ty.clone(), args))
         }
         Term::Reduce(how, ty, bound, body) => {
-            // Variables of binders are fresh or canonical by height, so that none is caught.
+            // Bound variables are fresh, or canonical by nesting depth, so that none is captured.
             let bound = bound.iter().map(|(v, e)| Ok((*v, index(e)?))).collect::<Res<_>>()?;
             Rc::new(Term::Reduce(*how, ty.clone(), bound, with(facts, body, vars)?))
         }
@@ -102,19 +102,20 @@ pub fn with(facts: &Facts, term: &T, vars: &BTreeMap<u32, Poly>) -> Res<T> {
     })
 }
 
-/// Fresh variables for bound ones, with their ranges.
+/// Renames bound variables to fresh ones with the same ranges.
 pub fn fresh(facts: &Facts, vars: &[(u32, Poly)], body: &T) -> Res<Bound> {
     let new: Vec<(u32, Poly)> = vars.iter().map(|(_, e)| (facts.index(e), e.clone())).collect();
     let map = vars.iter().zip(&new).map(|((old, _), (new, _))| (*old, Poly::var(*new))).collect();
     Ok(Bound { body: with(facts, body, &map)?, vars: new })
 }
 
-/// Whether a reduction may be one with the one outside of it: no extent depends on a variable of that one.
+/// Returns whether two nested reductions can be one: no extent of the inner one depends on a variable of the outer one.
 pub fn independent(outer: &[(u32, Poly)], inner: &[(u32, Poly)]) -> bool {
     !inner.iter().any(|(_, extent)| outer.iter().any(|(v, _)| extent.mentions(*v)))
 }
 
-/// Extents of 1 are gone; a variable is two where only its quotient and remainder are read; two are one where only a·n + b of them is read.
+/// Simplifies the ranges of a reduction. It removes variables of extent 1. It splits a variable if the body reads its
+/// quotient. It merges two variables a and b if the body reads only a·n + b.
 pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
     let one = Poly::int(1);
     let gone: BTreeMap<u32, Poly> =
@@ -124,7 +125,7 @@ pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
     for _ in 0..16 {
         let Some((v, divisor, times)) = quotient_read(&of) else { break };
         let (a, b) = (facts.index(&times), facts.index(&divisor));
-        let place = of.vars.iter().position(|(w, _)| *w == v).expect("it is bound");
+        let place = of.vars.iter().position(|(w, _)| *w == v).expect("the variable is bound");
         let whole = &(&Poly::var(a) * &divisor) + &Poly::var(b);
         of.vars.splice(place..=place, [(a, times), (b, divisor)]);
         of.body = with(facts, &of.body, &BTreeMap::from([(v, whole)]))?;
@@ -160,7 +161,7 @@ pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
     Ok(of)
 }
 
-/// Whether a variable is in an index, and not only in that of an integer that is read.
+/// Returns whether an index depends on a variable outside the positions of tensor reads.
 fn counts(p: &Poly, id: u32) -> bool {
     p.terms().flat_map(|(m, _)| m).any(|atom| match atom {
         Atom::Var(own) => *own == id,
@@ -170,7 +171,7 @@ fn counts(p: &Poly, id: u32) -> bool {
     })
 }
 
-/// A bound variable that is divided by a factor of its extent.
+/// Returns a bound variable that the body divides by a factor of its extent, with the divisor and the quotient of the extent.
 fn quotient_read(of: &Bound) -> Option<(u32, Poly, Poly)> {
     let mut found = None;
     of.body.visit_indices(&mut |p| {
@@ -187,13 +188,13 @@ fn quotient_read(of: &Bound) -> Option<(u32, Poly, Poly)> {
     found
 }
 
-/// Returns the nesting depth of binders with canonical names in a term.
+/// Returns the nesting depth of canonically named binders in a term.
 fn height(term: &T) -> u32 {
     match &**term {
         Term::Reduce(_, _, _, body) => 1 + height(body),
         Term::Apply(_, _, args) => args.iter().map(height).max().unwrap_or(0),
         Term::If(_, a, b) => height(a).max(height(b)),
-        // Integers that are read may hold reductions.
+        // Integers that are read from tensors may contain reductions.
         other => {
             let mut most = 0;
             other.visit_indices(&mut |p| {
@@ -208,20 +209,20 @@ fn height(term: &T) -> u32 {
     }
 }
 
-/// The reduction with variables named by their place, in the order that comes first of all.
+/// Returns the reduction with canonical variable names, in the order of variables that gives the least term.
 pub fn canonical(facts: &Facts, how: Reduction, ty: &Ty, of: Bound) -> Res<T> {
     let (vars, body) = named(&of.vars, |vars| with(facts, &of.body, vars).map(|t| sorted(&t)), height(&of.body))?;
     Ok(Rc::new(Term::Reduce(how, ty.clone(), vars, body)))
 }
 
-/// Names variables so that bound ones come first in the order of their kind.
+/// Gives variables canonical names, in the order that makes the extents and then the body least.
 pub fn named<B: Ord>(
     vars: &[(u32, Poly)],
     body: impl Fn(&BTreeMap<u32, Poly>) -> Res<B>,
     height: u32,
 ) -> Res<(Vec<(u32, Poly)>, B)> {
     if vars.len() > MOST {
-        return stop(format!("a sum over {} indices", vars.len()));
+        return stop(format!("a reduction over {} indices is too large", vars.len()));
     }
     let mut least: Option<(Vec<Poly>, B)> = None;
     let mut names = Vec::new();
@@ -238,7 +239,7 @@ pub fn named<B: Ord>(
             least = Some(candidate);
         }
     }
-    let (extents, body) = least.expect("there is an order");
+    let (extents, body) = least.expect("variables have at least one order");
     names.extend(extents.into_iter().enumerate().map(|(n, e)| (name(n), e)));
     Ok((names, body))
 }
@@ -254,7 +255,7 @@ fn orders(n: usize) -> Vec<Vec<usize>> {
     })
 }
 
-/// Operands of commutative functions in order, after variables were renamed.
+/// Sorts the operands of commutative functions, whose order may change if variables are renamed.
 fn sorted(term: &T) -> T {
     match &**term {
         Term::Apply(op, ty, args) => {

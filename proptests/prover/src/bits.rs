@@ -1,11 +1,14 @@
-//! The normal form for `exact`: two terms that have the same one are equal to the last bit, for every value, NaN and infinities among them.
+//! The normal form for `exact`: two terms with the same one are equal to the last bit for every value, infinities and
+//! NaN included.
 //!
-//! Functions are taken as they are; a law is here only if it holds bit for bit (but for the payload of NaN, and for the sign of a zero that `max` and
-//! `min` give, which the op table leaves open). For floats these are: commutativity; a − b = a + (−b); signs that leave products and quotients; x + x = 2·x;
-//! 1 and −0 as neutral elements; `max` and `min` as a lattice; a quotient by a power of two as a product; conversions to a type that holds every value, and back.
-//! Integers are a ring modulo 2ⁿ. Truth values are decided by trying both. A sum, a product of matrices or a composite is one
-//! rounding of a real function, whose terms may come in any order: equal functions of equal elements round equally. Inside of it the same laws hold for
-//! reals, so one function serves.
+//! Functions keep their roundings. A law is used only if it holds bit for bit. Two things are exempt, because the op
+//! table leaves them open: the payload of NaN, and the sign of a zero from `max` and `min`. The laws of floats are:
+//! commutativity; a − b = a + (−b); signs move out of products and quotients; x + x = 2·x; 1 and −0 are neutral
+//! elements; `max` and `min` form a lattice; division by a power of two is a product; a conversion to a type that
+//! represents every value and back is the identity. Integers are a ring modulo 2ⁿ. Truth values are decided by trying
+//! both. A sum, a product of matrices or a composite is a real function that is rounded once, and its terms may come in
+//! any order. So equal functions of equal elements round equally. The same laws hold for reals inside such a function,
+//! so that one normal form serves both.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -21,7 +24,7 @@ use crate::{
     term::{Kind, Poly, T, Term, Ty, apply, choose, num, value},
 };
 
-/// The normal form of a term, where these truth values are known.
+/// Returns the normal form of a term, given the values of some truth values.
 pub fn normal(case: &Case, term: &T, truths: &BTreeMap<T, bool>) -> Res<T> {
     Normal { case, truths }.of(term)
 }
@@ -72,7 +75,7 @@ impl Normal<'_> {
         })
     }
 
-    /// An index whose read integers are in normal form.
+    /// Returns an index whose integers read from tensors are in normal form.
     fn index(&self, p: &Poly) -> Res<Poly> {
         substitute(&self.case.facts, p, &|_| None, &|t| self.of(t).map(value))
     }
@@ -87,14 +90,14 @@ impl Normal<'_> {
                 if a == b {
                     return Ok(a);
                 }
-                // Where two integers are equal, either is the other.
+                // `where(x = y, x, y)` is y, and `where(x = y, y, x)` is x.
                 if let Some([x, y]) = condition.args("eq")
                     && ty.kind == Kind::Int
                     && (a == *x && b == *y || a == *y && b == *x)
                 {
                     return Ok(b);
                 }
-                // A selection of truth values is a truth value.
+                // A selection between the constants true and false is the condition or its negation.
                 match (ty.kind, a.number(), b.number()) {
                     (Kind::Bool, Some(1.0), Some(0.0)) => return Ok(condition),
                     (Kind::Bool, Some(0.0), Some(1.0)) => return self.function("not", ty, vec![condition]),
@@ -114,7 +117,7 @@ impl Normal<'_> {
     }
 
     fn function(&self, op: &str, ty: &Ty, mut args: Vec<T>) -> Res<T> {
-        // A function of numbers of the rule has no element type of its own.
+        // The engine computes functions of a rule's numbers in `f64`, whatever the element type is.
         let own = Ty::fixed(DType::F64);
         let ty = if op != "cast" && ty.kind == Kind::Float && !args.is_empty() && args.iter().all(is_number) {
             &own
@@ -134,9 +137,9 @@ impl Normal<'_> {
         }
         match (op, args.as_slice()) {
             ("round", _) => {}
-            // Every type holds small integers.
+            // Every type represents small integers exactly.
             (of, [x]) if (of.starts_with("round ") || of == "wrap") && is_small(x) => return Ok(x.clone()),
-            // An index that the type holds does not wrap.
+            // An index within the range of the type does not wrap.
             ("wrap", [x]) if self.is_held(x, ty) => return Ok(x.clone()),
             ("neg", [x]) => {
                 if let Some(x) = x.number() {
@@ -153,7 +156,7 @@ impl Normal<'_> {
                 return same("add", vec![a.clone(), same("neg", vec![b.clone()])?]);
             }
             ("add", [a, b]) if kind == Kind::Float => {
-                // −0 is neutral; 0 is not, because −0 + 0 is 0.
+                // −0 is neutral. 0 is not, because −0 + 0 is 0.
                 for (x, zero) in [(a, b), (b, a)] {
                     if zero.number().is_some_and(|z| z == 0.0 && z.is_sign_negative()) {
                         return Ok(x.clone());
@@ -206,7 +209,7 @@ impl Normal<'_> {
             }
             _ => {}
         }
-        // Integers wrap: the least one is its own negative.
+        // These laws are for floats only: the least integer is its own negative.
         if let ([x], Kind::Float) = (args.as_slice(), kind) {
             let has = |of: Trait, mark: &str| {
                 Op::named(op).is_some_and(|op| op.def().traits.contains(&of)) || op.split(' ').any(|w| w == mark)
@@ -226,7 +229,7 @@ impl Normal<'_> {
         Ok(apply(op, ty, args))
     }
 
-    /// Whether a type of integers holds every value that an index can have.
+    /// Returns whether an integer type represents every value that an index can have.
     fn is_held(&self, index: &T, ty: &Ty) -> bool {
         let (Term::Index(p), Some((least, most))) =
             (&**index, ty.dtype.filter(|_| ty.kind == Kind::Int).map(DType::integers))
@@ -237,7 +240,7 @@ impl Normal<'_> {
         self.case.facts.nonneg(&below) && self.case.facts.nonneg(&above)
     }
 
-    /// The larger or smaller: that of functions that keep order is the function of the larger or smaller.
+    /// Returns the normal form of an extremum. max(f(x), f(y)) = f(max(x, y)) for monotone f.
     fn extreme(&self, op: &str, ty: &Ty, args: &[T]) -> Res<T> {
         if let [Term::Apply(f, fty, x), Term::Apply(g, _, y)] = [&*args[0], &*args[1]]
             && f == g
@@ -249,16 +252,16 @@ impl Normal<'_> {
             return self.function(f, fty, vec![inner]);
         }
         let result = lattice(&self.case.facts, op, ty, args);
-        // The larger or smaller of an index and of integers that are read is an index.
+        // An extremum of an index and integers that are read from tensors is an index.
         let by_index = ty.kind == Kind::Int && args.iter().any(|t| matches!(&**t, Term::Index(_)));
         let index = if by_index { integers::exact_integer(&self.case.facts, &result) } else { None };
         Ok(index.map_or(result, |p| Rc::new(Term::Index(p))))
     }
 
-    /// The reciprocal of a number by which a quotient is exactly a product.
+    /// Returns the reciprocal of a number if division by it equals multiplication with the reciprocal exactly.
     fn reciprocal(&self, b: &T) -> Option<T> {
         if let Some(c) = b.number() {
-            // Every element type holds these and their reciprocals.
+            // Every element type represents these powers of two and their reciprocals.
             let power = c.to_bits() << 12 == 0 && (2_f64.powi(-14)..=2_f64.powi(14)).contains(&c.abs());
             return power.then(|| num(1.0 / c));
         }
@@ -270,19 +273,19 @@ impl Normal<'_> {
         }
     }
 
-    /// A conversion that is none, or that another one makes unnecessary.
+    /// Simplifies a conversion to the same type, or one that another conversion makes redundant.
     fn cast(&self, x: &T, to: &Ty) -> Option<T> {
         if x.ty() == Some(to) {
             return Some(x.clone());
         }
-        // Every type that is computed with holds these numbers.
+        // Every type of computation represents these numbers.
         if to.kind != Kind::Stored
             && let Some(n) =
                 x.number().filter(|n| n.fract() == 0.0 && (0.0..=127.0).contains(n) && n.is_sign_positive())
         {
             return Some(num(if to.kind == Kind::Bool { f64::from(u8::from(n != 0.0)) } else { n }));
         }
-        // Wrapping is a homomorphism of rings: what is wrapped to fewer bits in the end may be wrapped at once.
+        // Wrapping is a ring homomorphism, so that a final wrap to fewer bits may be applied to the operands first.
         if let (Some([of]), Some(from), Some(narrow)) = (x.args("ring"), x.ty().and_then(|ty| ty.dtype), to.dtype)
             && to.kind == Kind::Int
             && narrow.bits() <= from.bits()
@@ -298,7 +301,7 @@ impl Normal<'_> {
         if holds && from == to {
             return Some(inner.clone());
         }
-        // Within one kind of numbers, a wider type says the same.
+        // Within one kind of numbers, a conversion through a wider type changes nothing.
         (holds && from.kind == between.kind && from.kind != Kind::Stored)
             .then(|| self.cast(inner, to).unwrap_or_else(|| apply("cast", to, vec![inner.clone()])))
     }
@@ -306,7 +309,7 @@ impl Normal<'_> {
     fn reduce(&self, how: Reduction, ty: &Ty, vars: &[(u32, Poly)], body: &T) -> Res<T> {
         let vars: Vec<(u32, Poly)> = vars.iter().map(|(v, e)| Ok((*v, self.index(e)?))).collect::<Res<_>>()?;
         let Bound { mut vars, body } = fresh(&self.case.facts, &vars, body)?;
-        // There is something to reduce, so that no extent is 0.
+        // The body is evaluated only if there are elements, so no extent is 0.
         let there = |vars: &[(u32, Poly)]| vars.iter().map(|(_, e)| e - &Poly::int(1)).collect::<Vec<_>>();
         let mut body = self.case.facts.assume(there(&vars), || self.of(&body))?;
         let exact = how.def().selects || ty.kind == Kind::Int;
@@ -314,7 +317,7 @@ impl Normal<'_> {
             return Ok(num(how.identity(DType::F64).get()));
         }
         if exact {
-            // An extremum of extrema is one, and so is a sum of sums of integers.
+            // Nested extrema of one kind are one extremum, and nested sums of integers are one sum.
             while let Term::Reduce(inner, _, more, of) = &*Rc::clone(&body) {
                 if *inner != how || !independent(&vars, more) {
                     break;
@@ -329,7 +332,7 @@ impl Normal<'_> {
         let mut vars = bound.vars;
         if how.def().selects {
             if vars.iter().any(|(_, e)| *e == Poly::zero()) {
-                // Over nothing it is the type's least or greatest.
+                // The extremum of no elements is the type's least or greatest value.
                 return Ok(apply(&format!("nothing {}", how.def().name), ty, Vec::new()));
             }
             for (v, extent) in vars.clone() {
@@ -338,7 +341,7 @@ impl Normal<'_> {
                     vars.retain(|(w, _)| *w != v);
                 }
             }
-            // max f(x) = f(max x) where f keeps the order.
+            // max f(x) = f(max x) if f is monotone.
             if let Term::Apply(op, fty, args) = &*Rc::clone(&body)
                 && let [x] = args.as_slice()
                 && monotone(op)
@@ -362,18 +365,18 @@ impl Normal<'_> {
         canonical(&self.case.facts, how, ty, Bound { vars, body })
     }
 
-    /// Asks that an extent is not 0.
+    /// Requires that an extent is not 0.
     fn there(&self, extent: &Poly) -> Res<()> {
         there(self.case, extent)
     }
 }
 
-/// Whether it is an integer that every element type holds.
+/// Returns whether it is an integer that every element type represents.
 fn is_small(t: &T) -> bool {
     t.number().is_some_and(|x| x.fract() == 0.0 && (0.0..=127.0).contains(&x) && x.is_sign_positive())
 }
 
-/// Whether a term is made of numbers of the rule alone.
+/// Returns whether a term consists only of numbers of the rule.
 fn is_number(t: &T) -> bool {
     match &**t {
         Term::Num(_) | Term::Param(_) => true,
@@ -382,7 +385,7 @@ fn is_number(t: &T) -> bool {
     }
 }
 
-/// Asks that an extent is not 0, in a case for each of its sizes where that is open.
+/// Requires that an extent is not 0. If a size in it may be 0, the proof is split into two cases.
 pub fn there(case: &Case, extent: &Poly) -> Res<()> {
     if case.facts.positive(extent) {
         return Ok(());
@@ -396,7 +399,7 @@ pub fn there(case: &Case, extent: &Poly) -> Res<()> {
     let open = sizes.into_iter().find(|name| !case.facts.positive(&Poly::size(name)));
     match open {
         Some(name) => Err(Stop::Split(name)),
-        None => Err(Stop::Because(format!("whether {extent} is 0"))),
+        None => Err(Stop::Because(format!("it is undecided whether {extent} is 0"))),
     }
 }
 
@@ -404,7 +407,7 @@ fn monotone(op: &str) -> bool {
     op.split(' ').any(|w| w == "monotone") || Op::named(op).is_some_and(|op| op.def().traits.contains(&Trait::Monotone))
 }
 
-/// Whether a type holds every value of another.
+/// Returns whether a type represents every value of another.
 fn holds(wide: &Ty, narrow: &Ty) -> bool {
     if wide.dtype == Some(DType::I64) && narrow.kind == Kind::Int {
         return true;
@@ -421,7 +424,7 @@ fn holds(wide: &Ty, narrow: &Ty) -> bool {
         }
         (Kind::Float, Kind::Float) => {
             let ((a, b), (c, d)) = (narrow.normal_range(), wide.normal_range());
-            // Subnormal numbers of the narrow type are to be numbers of the wide one.
+            // The wide type must also represent the subnormal numbers of the narrow one.
             wide.unit_roundoff() <= narrow.unit_roundoff() && c <= a * narrow.unit_roundoff() && b <= d
                 || wide.unit_roundoff() <= narrow.unit_roundoff() && c == a && b <= d && wide != narrow
         }

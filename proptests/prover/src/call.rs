@@ -7,19 +7,20 @@ use eutectic_ir::ops::Reduction;
 use crate::{
     facts::{Facts, Res, stop},
     shape::{Broadcasts, Shape, Tensor},
+    smt::{Judge, Sizes},
     term::{Atom, Poly, T, Term, Ty},
 };
 
 /// A permutation of the axes of a shape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Perm {
-    /// Of items: which one of the operand comes at each place.
+    /// A list: the axis of the operand at each place of the result.
     Items(Vec<usize>),
-    /// One with a name only, and perhaps the place of one axis: (in the result, in the operand), counted from the end.
+    /// A symbolic permutation, perhaps with known places of some axes: (in the result, in the operand), counted from the end.
     Named(Rc<str>, Vec<(Poly, Poly)>),
-    /// Its inverse.
+    /// The inverse of a permutation.
     Inverse(Box<Perm>),
-    /// First the one, then the other.
+    /// The first permutation, followed by the second.
     Compose(Box<[Perm; 2]>),
 }
 
@@ -28,11 +29,11 @@ pub enum Perm {
 pub enum Value {
     /// An integer.
     Int(Poly),
-    /// An axis: the number of axes from it on.
+    /// An axis, as its distance from the end of the shape: 1 for the last one.
     Axis(Poly),
     /// Axes.
     Axes(Vec<Poly>),
-    /// Axes with a name only.
+    /// A symbolic list of axes.
     AnyAxes(Rc<str>),
     /// A permutation.
     Perm(Perm),
@@ -48,41 +49,54 @@ pub enum Value {
     Type(Ty),
 }
 
-/// The data that all calls of a case share.
+/// The state that all calls of a case share.
 #[derive(Default)]
 pub struct Case {
     /// The facts about extents and indices.
     pub facts: Facts,
-    /// Which sequences expand to which.
+    /// The known broadcasts: pairs of a shape and the shape to which it expands.
     pub broadcasts: Broadcasts,
-    /// Number variables that are greater than 0, are not 0, or hide scores.
+    /// The properties of number variables: `positive`, `nonzero`, or `hides` for one that masks scores.
     pub numbers: std::cell::RefCell<BTreeMap<Rc<str>, Vec<Rc<str>>>>,
-    /// Tensors whose elements are greater than 0: the domain of a `fast` rule.
+    /// The tensors whose elements are greater than 0, as the domain of a `fast` rule says.
     pub positive: std::cell::RefCell<Vec<Rc<str>>>,
-    /// Whether the left side is being read: conditions of types hold there, and are to be shown on the right.
+    /// Whether the left side is being evaluated. Type constraints are facts there, and obligations on the right side.
     pub left: std::cell::Cell<bool>,
-    /// Steps that are left, so that no rule takes for ever.
+    /// The solver, if there is one. It is asked where the prover's own procedure decides nothing.
+    pub judge: std::cell::RefCell<Option<Rc<Judge>>>,
+    /// The sizes that this case fixes.
+    pub chosen: std::cell::RefCell<Sizes>,
+    /// Whether results of ops get marks. Proofs about ranges need them.
+    pub marks: std::cell::Cell<bool>,
+    /// Whether extents are small only because the proof is bounded. Such an extent does not bound the number of terms of a sum.
+    pub bounded: std::cell::Cell<bool>,
+    /// The number of steps left, which makes each proof terminate.
     pub fuel: std::cell::Cell<usize>,
-    /// Sizes that are others, because the left side has reshapes: a size, and what it is.
+    /// Sizes with their values in terms of other sizes, as reshapes of the left side imply them.
     pub sizes: std::cell::RefCell<Vec<(Atom, Poly)>>,
 }
 
 impl Case {
-    /// Notes the conditions of types on the left side; asks for them on the right.
+    /// Records p ≥ 0 as a fact on the left side, and requires a proof of it on the right side.
     pub fn require(&self, p: Poly, what: &str) -> Res<()> {
         if self.left.get() {
             self.facts.note(p);
             return Ok(());
         }
-        if self.facts.nonneg(&p) { Ok(()) } else { stop(format!("the right side needs {what}: {p} ≥ 0")) }
+        if self.holds(&p) { Ok(()) } else { stop(format!("the right side needs {what}: {p} ≥ 0")) }
     }
 
-    /// Whether a number variable has a property.
+    /// Returns whether p ≥ 0 follows, by the prover's own procedure or by the solver.
+    pub fn holds(&self, p: &Poly) -> bool {
+        self.facts.nonneg(p) || self.judge.borrow().as_ref().is_some_and(|judge| judge.holds(&self.facts, p))
+    }
+
+    /// Returns whether a number variable has a property.
     pub fn number_is(&self, name: &str, property: &str) -> bool {
         self.numbers.borrow().get(name).is_some_and(|of| of.iter().any(|p| **p == *property))
     }
 
-    /// A size in terms of others, where the left side says so.
+    /// Replaces sizes that equal an expression over other sizes.
     pub fn canon(&self, p: &Poly) -> Poly {
         let mut p = p.clone();
         for (size, is) in self.sizes.borrow().iter() {
@@ -93,7 +107,7 @@ impl Case {
         p
     }
 
-    /// Takes a step.
+    /// Takes steps from the fuel, and fails if none are left.
     pub fn step(&self, steps: usize) -> Res<()> {
         match self.fuel.get().checked_sub(steps).filter(|_| !self.facts.exhausted()) {
             Some(left) => {
@@ -105,7 +119,7 @@ impl Case {
     }
 }
 
-/// A call.
+/// A call of an op on symbolic tensors.
 pub struct Call {
     /// The case of the rule.
     pub case: Rc<Case>,
@@ -118,52 +132,52 @@ pub struct Call {
 }
 
 impl Call {
-    /// An integer attribute.
+    /// Returns an integer attribute.
     pub fn int(&self, n: usize) -> Res<Poly> {
         match &self.attrs[n] {
             Value::Int(p) => Ok(p.clone()),
-            other => stop(format!("an integer is wanted, and {other:?} is given")),
+            other => stop(format!("an attribute must be an integer, and is {other:?}")),
         }
     }
 
-    /// The place of an axis of an operand.
+    /// Returns the place of an axis attribute in the shape of an operand.
     pub fn axis(&self, n: usize, shape: &Shape) -> Res<usize> {
         match &self.attrs[n] {
             Value::Axis(from_the_end) => crate::shape::find(shape, from_the_end),
-            other => stop(format!("an axis is wanted, and {other:?} is given")),
+            other => stop(format!("an attribute must be an axis, and is {other:?}")),
         }
     }
 
-    /// A number.
+    /// Returns a number attribute.
     pub fn number(&self, n: usize) -> Res<T> {
         match &self.attrs[n] {
             Value::Number(t) => Ok(t.clone()),
             Value::Int(p) => Ok(Rc::new(Term::Index(p.clone()))),
-            other => stop(format!("a number is wanted, and {other:?} is given")),
+            other => stop(format!("an attribute must be a number, and is {other:?}")),
         }
     }
 
-    /// A word.
+    /// Returns a word attribute.
     pub fn word(&self, n: usize) -> Res<&str> {
         match &self.attrs[n] {
             Value::Word(w) => Ok(w),
-            other => stop(format!("a word is wanted, and {other:?} is given")),
+            other => stop(format!("an attribute must be a word, and is {other:?}")),
         }
     }
 
-    /// A shape.
+    /// Returns a shape attribute.
     pub fn shape(&self, n: usize) -> Res<Shape> {
         match &self.attrs[n] {
             Value::Shape(s) => Ok(s.clone()),
-            other => stop(format!("a shape is wanted, and {other:?} is given")),
+            other => stop(format!("an attribute must be a shape, and is {other:?}")),
         }
     }
 
-    /// The elements of a pair of extents.
+    /// Returns the two extents of a pair attribute.
     pub fn pair(&self, n: usize) -> Res<[Poly; 2]> {
         match self.shape(n)?.as_slice() {
             [a, b] if a.rank.is_none() && b.rank.is_none() => Ok([a.extent.clone(), b.extent.clone()]),
-            _ => stop("a pair of extents is wanted"),
+            _ => stop("an attribute must be a pair of extents"),
         }
     }
 }
@@ -179,7 +193,7 @@ pub fn reduce(case: &Case, how: Reduction, ty: &Ty, extents: &[Poly], body: impl
 }
 
 impl Case {
-    /// Where an element of a transpose is read.
+    /// Returns the index at which the element `at` of a transpose is read.
     pub fn permuted(&self, perm: &Perm, from: &Shape, to: &Shape, at: &[Poly]) -> Res<Vec<Poly>> {
         match perm {
             Perm::Items(items) => {
@@ -196,7 +210,7 @@ impl Case {
                 if let Perm::Items(items) = &**inner {
                     return Ok(items.iter().map(|i| at[*i].clone()).collect());
                 }
-                stop("the inverse of an unknown permutation")
+                stop("the inverse of an unknown permutation is unsupported")
             }
             Perm::Named(name, fixed) => {
                 let place = |shape: &Shape, axis: &Poly| crate::shape::find(shape, axis);
@@ -214,7 +228,7 @@ impl Case {
                     rest.remove(*at);
                 });
                 let open: Vec<usize> = (0..from.len()).filter(|k| result[*k].is_none()).collect();
-                // Where the other axes go depends on their extents.
+                // The places of the other axes depend on their extents, so the names contain these.
                 let others: Shape = open.iter().map(|k| from[*k].clone()).collect();
                 for (n, k) in open.into_iter().enumerate() {
                     let name: Rc<str> = format!("{name}#{n} of {}", crate::shape::show(&others)).into();
@@ -226,12 +240,12 @@ impl Case {
         }
     }
 
-    /// The shape of a transpose.
+    /// Returns the shape of a transpose.
     pub fn transposed(&self, perm: &Perm, from: &Shape) -> Res<Shape> {
         use crate::shape::{Item, count, find};
         match perm {
             Perm::Items(items) if items.len() == from.len() => Ok(items.iter().map(|i| from[*i].clone()).collect()),
-            Perm::Items(_) => stop("a permutation of another number of axes"),
+            Perm::Items(_) => stop("the number of axes of a permutation differs from the rank"),
             Perm::Compose(pair) => self.transposed(&pair[1], &self.transposed(&pair[0], from)?),
             Perm::Inverse(inner) => match &**inner {
                 Perm::Items(items) if items.len() == from.len() => {
@@ -239,13 +253,13 @@ impl Case {
                     items.iter().zip(from).for_each(|(i, item)| shape[*i] = item.clone());
                     Ok(shape)
                 }
-                _ => stop("the inverse of an unknown permutation"),
+                _ => stop("the inverse of an unknown permutation is unsupported"),
             },
-            // The axes that stay make parts of the result; the axes between them are a sequence of their own.
+            // A known axis divides the result into parts. The axes between known axes are a new symbolic sequence.
             Perm::Named(name, fixed) => {
                 let [(after, before)] = fixed.as_slice() else {
                     if !fixed.is_empty() {
-                        return stop("a permutation of which several axes are known");
+                        return stop("a permutation with several known axes is unsupported");
                     }
                     return Ok(vec![Item {
                         extent: count(from),
@@ -260,7 +274,7 @@ impl Case {
                 if *after == Poly::int(1) {
                     return Ok(vec![Item { extent: others, rank: Some(format!("{name} of {named}").into()) }, axis]);
                 }
-                // Behind the axis there are as many axes as its place says.
+                // The number of axes behind this one follows from its place.
                 let behind = Rc::from(format!("{name} behind"));
                 let inner = Item { extent: Poly::size(&format!("#{name} behind {others}")), rank: Some(behind) };
                 let outer = Item {

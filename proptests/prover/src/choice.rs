@@ -1,4 +1,4 @@
-//! Choices between terms: by truth values, by conditions on indices, and of numbers that are not finite.
+//! Choices between terms: by truth values, by conditions on indices, and between infinite values.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{
     term::{Atom, Poly, T, Term, num},
 };
 
-/// The two values of a choice.
+/// Returns the two branches of a choice.
 pub fn branches(t: &T) -> Option<(&T, &T)> {
     match &**t {
         Term::If(_, a, b) => Some((a, b)),
@@ -17,12 +17,12 @@ pub fn branches(t: &T) -> Option<(&T, &T)> {
     }
 }
 
-/// Whether a term is, or may choose, a number that is not finite.
+/// Returns whether a term is an infinity or NaN, or a choice with such a branch.
 pub fn is_special(t: &T) -> bool {
     t.number().is_some_and(|x| !x.is_finite()) || branches(t).is_some_and(|(a, b)| is_special(a) || is_special(b))
 }
 
-/// A function of numbers that are not finite, the others being so.
+/// Evaluates a function of infinite operands. The other operands are assumed to be finite.
 pub fn special(op: &str, args: &[T]) -> Option<T> {
     let infinite = |t: &T| t.number().filter(|x| x.is_infinite());
     let plain = |t: &T| !is_special(t);
@@ -50,7 +50,7 @@ pub fn special(op: &str, args: &[T]) -> Option<T> {
     }
 }
 
-/// A range in two, where a condition on one of its variables parts it.
+/// Splits a reduction in two at the index where a condition on one of its variables changes.
 pub fn cut(facts: &Facts, of: &Bound) -> Res<Option<(Bound, Bound)>> {
     let mut found: Vec<Poly> = Vec::new();
     conditions(&of.body, &mut found);
@@ -60,7 +60,7 @@ pub fn cut(facts: &Facts, of: &Bound) -> Res<Option<(Bound, Bound)>> {
             if of.vars.iter().any(|(w, _)| rest.mentions(*w)) {
                 continue;
             }
-            // v ≥ −rest, or v ≤ rest: the first index of the second part.
+            // The first index of the second part: v ≥ −rest holds from −rest on, and v ≤ rest up to rest.
             let at = match slope.known() {
                 Some(1) => &Poly::zero() - &rest,
                 Some(-1) => &rest + &Poly::int(1),
@@ -85,7 +85,7 @@ pub fn cut(facts: &Facts, of: &Bound) -> Res<Option<(Bound, Bound)>> {
     Ok(None)
 }
 
-/// Conditions of a term that no binder in it stands above.
+/// Collects the conditions of a term that are outside all binders.
 fn conditions(term: &T, found: &mut Vec<Poly>) {
     match &**term {
         Term::If(all, a, b) => {

@@ -1,34 +1,42 @@
-//! The cases of a rule, one after the other: element types by kind, words, places of axes, extents that are 0 or not.
+//! The cases of a rule, enumerated one by one: element types by kind, words, places of axes, extents that are 0 or not.
 
 use std::{collections::BTreeMap, rc::Rc};
 
 use crate::{
     call::Case,
     shape::{Item, Shape, sequence},
+    smt::Judge,
     term::Poly,
 };
 
-/// The choices of one case, and those that are still to be tried.
+/// The choices of one case, and the state that enumerates the others.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
     /// The choices, each with the number of its alternatives.
     path: Vec<(usize, usize)>,
     at: usize,
-    /// Sizes whose being 0 is a case of its own.
+    /// The sizes for which 0 is a separate case.
     pub split: Vec<Rc<str>>,
-    /// How many axes of a sequence are known at its end.
+    /// The number of axes at the end of each sequence that are separate axes.
     pub peels: BTreeMap<Rc<str>, usize>,
-    /// The largest extent, if each is tried up to it.
+    /// The largest extent of a bounded proof, which enumerates all extents.
     pub most: Option<usize>,
+    /// The solver, if there is one. It is asked where the prover's own procedure decides nothing.
+    pub judge: Option<Rc<Judge>>,
 }
 
 impl Choices {
-    /// The cases in which no dim is larger than a bound: one for each of its values.
+    /// Enumerates the cases in which no dim is larger than a bound: one for each of its values.
     pub fn up_to(most: usize) -> Choices {
         Choices { most: Some(most), ..Choices::default() }
     }
 
-    /// One of `n`: each is taken in some case.
+    /// Enumerates all cases, with a solver for questions that the prover's own procedure does not decide.
+    pub fn asking(judge: Option<Rc<Judge>>) -> Choices {
+        Choices { judge, ..Choices::default() }
+    }
+
+    /// Chooses one of `n` alternatives. Each is chosen in some case.
     pub fn choose(&mut self, n: usize) -> usize {
         if self.at == self.path.len() {
             self.path.push((0, n));
@@ -42,13 +50,13 @@ impl Choices {
         self.at = 0;
     }
 
-    /// Starts all cases again, because there are more of them.
+    /// Starts the enumeration again, because a new kind of choice was added.
     pub fn restart(&mut self) {
         self.path.clear();
         self.at = 0;
     }
 
-    /// Goes to the next case, if there is one.
+    /// Advances to the next case, and returns `false` if there is none.
     pub fn next(&mut self) -> bool {
         self.path.truncate(self.at);
         self.at = 0;
@@ -61,7 +69,7 @@ impl Choices {
         false
     }
 
-    /// A size: a name, or 0 in a case of its own.
+    /// Returns a size: a symbol, 0 in a separate case, or a value of a bounded proof.
     pub fn size(&mut self, case: &Case, name: &str) -> Poly {
         if let Some(most) = self.most {
             return Poly::int((most - self.choose(most + 1)) as i128);
@@ -70,6 +78,7 @@ impl Choices {
             return Poly::size(name);
         }
         if self.choose(2) == 1 {
+            case.chosen.borrow_mut().insert(name.into(), 0);
             return Poly::zero();
         }
         let own = Poly::size(name);
@@ -77,13 +86,13 @@ impl Choices {
         own
     }
 
-    /// A sequence of axes, with as many known at its end as the left side asks for.
+    /// Returns a sequence of axes, with as many separate axes at its end as the proof needed so far.
     pub fn peeled(&mut self, name: &str) -> Shape {
         let known = self.peels.get(name).copied().unwrap_or(0);
         let mut rest = name.to_string();
         let mut axes = Vec::new();
         for _ in 0..known {
-            // It may have none.
+            // The sequence may be empty.
             if self.choose(2) == 1 {
                 return axes;
             }

@@ -1,7 +1,8 @@
 //! Facts about extents and indices, and their consequences: a small decision procedure for inequalities.
 //!
-//! A goal p ≥ 0 is shown by putting in, for an index that p is linear in, the end of its range that makes p least, by adding multiples of
-//! facts, and in the end by all coefficients being positive. Whatever it answers `true` to holds; a `false` says nothing.
+//! A goal p ≥ 0 is proved in three ways. If p is linear in an index, the index is replaced by the end of its range that
+//! makes p least. Multiples of facts are subtracted. The goal holds if all coefficients that remain are positive. The
+//! procedure is sound and incomplete: `true` is a proof, and `false` means only that it found none.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,22 +10,25 @@ use std::{
     rc::Rc,
 };
 
-use crate::term::{Atom, Poly, without};
+use crate::{
+    smt::{Formula, call, int, nonneg, of_poly},
+    term::{Atom, Poly, without},
+};
 
-/// Why there is no proof.
+/// The reason why there is no proof.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
-    /// Something is not understood, or does not hold.
+    /// A construct is unsupported, or an obligation was not proved.
     Because(String),
-    /// The proof needs to know whether this extent is 0.
+    /// The proof needs two cases: this extent is 0, or it is not.
     Split(Rc<str>),
-    /// The case does not exist: the left side has no such type, or no value that is a number.
+    /// The case is empty: the left side has no such type, or is finite for no input.
     Vacuous(String),
-    /// The proof needs to know the last axis of this sequence, which has one.
+    /// The proof needs the last axis of this sequence as an axis of its own.
     Peel(Rc<str>),
 }
 
-/// A result, or why there is none.
+/// A result, or the reason why there is none.
 pub type Res<V> = Result<V, Stop>;
 
 /// Stops with a reason.
@@ -41,26 +45,32 @@ pub struct Facts {
     ranges: RefCell<BTreeMap<u32, Poly>>,
     /// The extent of the results of an index map.
     maps: RefCell<BTreeMap<Rc<str>, Poly>>,
-    /// Integers that may be negative.
+    /// The integers that may be negative.
     signed: RefCell<Vec<Rc<str>>>,
     next: Cell<u32>,
-    /// How many goals were looked at.
+    /// The proved goals, for a solver to check. Each is a list of formulas that are unsatisfiable if the proof is
+    /// right.
+    answered: RefCell<Option<Vec<Vec<Formula>>>>,
+    /// The number of goals that were searched.
     pub work: Cell<u64>,
 }
 
-/// More goals than these are not looked at in one case: nothing more is shown then.
+/// The most goals that are searched in one case. After that, no goal is proved.
 const WORK: u64 = 150_000;
 
-/// Ranges that are no larger are looked at value by value.
+/// The maximal number of proved goals of a case that are kept for a solver to check.
+const ANSWERS: usize = 40;
+
+/// The largest range whose values are enumerated.
 const SMALL: i128 = 8;
 
 impl Facts {
-    /// Whether all that may be looked at was.
+    /// Returns whether the search budget of the case is used up.
     pub fn exhausted(&self) -> bool {
         self.work.get() > WORK
     }
 
-    /// A new index variable below an extent.
+    /// Makes an index variable with the range 0..extent.
     pub fn index(&self, extent: &Poly) -> u32 {
         let id = self.next.get();
         self.next.set(id + 1);
@@ -68,22 +78,22 @@ impl Facts {
         id
     }
 
-    /// Says that a variable is below an extent.
+    /// Records that a variable is below an extent.
     pub fn range(&self, id: u32, extent: &Poly) {
         self.ranges.borrow_mut().insert(id, extent.clone());
     }
 
-    /// Says that an index map gives indices below an extent.
+    /// Records that the results of an index map are below an extent.
     pub fn map(&self, name: &Rc<str>, extent: &Poly) {
         self.maps.borrow_mut().insert(name.clone(), extent.clone());
     }
 
-    /// Says that an integer may be negative.
+    /// Records that an integer may be negative.
     pub fn signed(&self, name: &str) {
         self.signed.borrow_mut().push(name.into());
     }
 
-    /// Notes that a polynomial is at least 0.
+    /// Records that a polynomial is at least 0.
     pub fn note(&self, p: Poly) {
         if p.known().is_none_or(|n| n < 0) && !self.known.borrow().contains(&p) {
             self.known.borrow_mut().push(p);
@@ -99,19 +109,93 @@ impl Facts {
         result
     }
 
-    /// Whether facts contradict each other in a way that shows.
+    /// Returns whether the procedure shows that the facts contradict each other.
     pub fn absurd(&self) -> bool {
         let known = self.known.borrow().clone();
         known.iter().any(|p| self.search(&(&Poly::int(-1) - p), 2))
     }
 
-    /// Whether p ≥ 0 follows.
+    /// Returns whether p ≥ 0 follows.
     pub fn nonneg(&self, p: &Poly) -> bool {
         let is_known = |fact: &Poly| (p - fact).known().is_some_and(|more| more >= 0);
-        self.known.borrow().iter().any(is_known) || self.search(p, 5)
+        if self.known.borrow().iter().any(is_known) {
+            return true;
+        }
+        let holds = self.search(p, 5);
+        if holds && p.known().is_none() {
+            self.keep(p);
+        }
+        holds
     }
 
-    /// Whether p ≥ 1 follows.
+    /// Keeps a proved goal for a solver to check.
+    fn keep(&self, p: &Poly) {
+        let mut answered = self.answered.borrow_mut();
+        if let Some(kept) = answered.as_mut().filter(|kept| kept.len() < ANSWERS) {
+            let mut question = self.assumptions(std::slice::from_ref(p));
+            question.push(call("<", [of_poly(p), Formula::Int(0)]));
+            if !kept.contains(&question) {
+                kept.push(question);
+            }
+        }
+    }
+
+    /// Starts to keep proved goals.
+    pub fn record(&self) {
+        *self.answered.borrow_mut() = Some(Vec::new());
+    }
+
+    /// Returns the proved goals, and stops keeping them.
+    pub fn recorded(&self) -> Vec<Vec<Formula>> {
+        self.answered.borrow_mut().take().unwrap_or_default()
+    }
+
+    /// Returns, as formulas, all facts about the atoms of the goals.
+    pub fn assumptions(&self, goals: &[Poly]) -> Vec<Formula> {
+        let known = self.known.borrow();
+        let mut formulas: Vec<Formula> = known.iter().map(nonneg).collect();
+        let (mut sizes, mut maps, mut vars) = (Vec::new(), Vec::new(), Vec::new());
+        let mut open: Vec<Poly> = goals.iter().chain(known.iter()).cloned().collect();
+        while let Some(p) = open.pop() {
+            p.visit(&mut |atom| match atom {
+                Atom::Size(name) if !sizes.contains(name) => sizes.push(name.clone()),
+                Atom::Map(name, _) if !maps.contains(atom) => {
+                    maps.push(atom.clone());
+                    open.extend(self.maps.borrow().get(name).cloned());
+                }
+                Atom::Var(id) if !vars.contains(id) => {
+                    vars.push(*id);
+                    open.extend(self.ranges.borrow().get(id).cloned());
+                }
+                _ => {}
+            });
+        }
+        let signed = self.signed.borrow();
+        formulas.extend(
+            sizes.iter().filter(|name| !signed.contains(name)).map(|name| call(">=", [int(name), Formula::Int(0)])),
+        );
+        let below = |atom: &Atom, extent: &Poly| {
+            let own = Poly::atom(atom.clone());
+            [nonneg(&own), call("<", [of_poly(&own), of_poly(extent)])]
+        };
+        for id in vars {
+            let atom = Atom::Var(id);
+            match self.ranges.borrow().get(&id) {
+                Some(extent) => formulas.extend(below(&atom, extent)),
+                None => formulas.push(nonneg(&Poly::atom(atom))),
+            }
+        }
+        for atom in &maps {
+            if let Atom::Map(name, _) = atom
+                && let Some(extent) = self.maps.borrow().get(name)
+            {
+                formulas.extend(below(atom, extent));
+            }
+        }
+        formulas
+    }
+
+    /// Returns whether p ≥ 1 follows.
     pub fn positive(&self, p: &Poly) -> bool {
         self.nonneg(&(p - &Poly::int(1)))
     }
@@ -151,13 +235,13 @@ impl Facts {
         }
     }
 
-    /// The most that a bounded atom can be.
+    /// Returns the largest value of an atom with a known range.
     fn most(&self, atom: &Atom) -> Option<Poly> {
         let below = |extent: &Poly| extent - &Poly::int(1);
         match atom {
             Atom::Var(id) => self.ranges.borrow().get(id).map(below),
             Atom::Map(name, _) => self.maps.borrow().get(name).map(below),
-            // ⌊i / b⌋ for i below a multiple of b.
+            // ⌊i / b⌋ for an index i whose extent is a multiple of b.
             Atom::Div(of) => {
                 let extent = match of[0].single()? {
                     ([Atom::Var(id)], 1) => self.ranges.borrow().get(id).cloned()?,
@@ -170,7 +254,8 @@ impl Facts {
         }
     }
 
-    /// Facts that come with an atom: b·⌊a/b⌋ ≤ a < b·⌊a/b⌋ + b; min(a, b) ≤ a, b; and a size of a range that is not empty.
+    /// Returns the facts that the definition of an atom implies: 0 ≤ a − b·⌊a/b⌋ < b; min(a, b) ≤ a, b; and max(a, b) ≥
+    /// a, b.
     fn of_atom(&self, atom: &Atom) -> Vec<Poly> {
         let own = Poly::atom(atom.clone());
         match atom {
@@ -198,7 +283,7 @@ impl Facts {
         let mut atoms: Vec<Atom> = p.terms().flat_map(|(m, _)| m.iter().cloned()).collect();
         atoms.sort();
         atoms.dedup();
-        // Extents of ranges mention no later variable: the latest one is put in first.
+        // The extent of a variable mentions earlier variables only, so that the latest one is substituted first.
         for atom in atoms.iter().rev() {
             let Some(most) = self.most(atom) else { continue };
             let Some((slope, rest)) = p.linear_in(atom) else { continue };
@@ -219,7 +304,7 @@ impl Facts {
         self.with_a_fact(p, &facts, depth.min(3))
     }
 
-    /// Subtracts a fact times a monomial such that the least term of p goes.
+    /// Subtracts a multiple of a fact that cancels a negative term of p.
     fn with_a_fact(&self, p: &Poly, facts: &[Poly], depth: usize) -> bool {
         for (m, c) in p.terms().filter(|(_, c)| *c < 0) {
             for fact in facts {
@@ -228,7 +313,7 @@ impl Facts {
                     if !factor.iter().all(|a| self.atom_nonneg(a)) {
                         continue;
                     }
-                    // As often as it takes for the term to go: c is a multiple of d, or goes past it.
+                    // The least multiple of d that reaches c.
                     let times = (-c + -d - 1) / -d;
                     let multiple = Poly::from_terms([(factor, times)]);
                     let rest = p - &(&multiple * fact);
@@ -241,13 +326,13 @@ impl Facts {
         false
     }
 
-    /// ⌊a / b⌋ and a mod b, for b ≥ 1.
+    /// Returns ⌊a / b⌋ and a mod b, for b ≥ 1.
     pub fn divided(&self, a: &Poly, b: &Poly) -> (Poly, Poly) {
         let (quotient, rest) = a.divide(b);
         if self.nonneg(&rest) && self.positive(&(b - &rest)) {
             return (quotient, rest);
         }
-        // A remainder may have come out negative.
+        // The polynomial remainder may be negative.
         let up = &rest + b;
         if self.nonneg(&up) && self.positive(&(&Poly::zero() - &rest)) {
             return (&quotient - &Poly::int(1), up);
@@ -275,7 +360,7 @@ impl Facts {
         (&quotient + &part, &rest - &(&part * b))
     }
 
-    /// The smaller, or the larger.
+    /// Returns the minimum or maximum of two polynomials.
     pub fn extreme(&self, a: &Poly, b: &Poly, larger: bool) -> Poly {
         let a_is_most = self.nonneg(&(a - b));
         if a_is_most || self.nonneg(&(b - a)) {

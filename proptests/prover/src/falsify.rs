@@ -1,7 +1,8 @@
-//! Looks for an instance on which the two sides of a rule differ, and has the interpreter confirm it.
+//! Searches for an instance on which the two sides of a rule differ, and lets the interpreter confirm it.
 //!
-//! Instances are small, with extents near the numbers that the rule writes: a rule that is wrong from some size on mostly says which. Elements are
-//! small dyadic fractions, so that sums and products of them are exact in `f64`: a difference is one of the functions, not of rounding.
+//! Instances are small. Their extents are near the numbers in the rule's text, because a rule that is wrong from some
+//! size on usually contains that size. Elements are small dyadic fractions, so that sums and products of them are exact
+//! in `f64`. So a difference comes from the functions, not from rounding.
 
 use std::collections::BTreeMap;
 
@@ -27,41 +28,41 @@ pub struct Counterexample {
     pub variables: Vec<(String, String)>,
     /// The tensors.
     pub tensors: Vec<(String, Tensor)>,
-    /// Which result, at which element.
+    /// The place of the differing result among the results.
     pub root: usize,
-    /// The place among the elements, row-major.
+    /// The place of the differing element in that result, row-major.
     pub at: usize,
-    /// The value of the left side there.
+    /// The left side's value of the element.
     pub left: f64,
-    /// What the right side gives.
+    /// The right side's value of the element.
     pub right: f64,
 }
 
-/// So many instances are drawn, of which many have no values that fit, and so many are compared.
+/// The most instances that are drawn, and the most that are compared. Many draws satisfy no relation of the rule.
 const DRAWN: u64 = 600;
 const COMPARED: usize = 80;
-/// No tensor has more elements.
+/// The most elements of a tensor.
 const ELEMENTS: usize = 40_000;
-/// From so many elements on they are in order.
+/// The number of elements from which on a tensor's values rise or fall along it.
 const MANY: usize = 200;
-/// Extents near numbers of the rule from here on are not drawn.
+/// The bound of numbers in a rule near which extents are drawn.
 const LARGEST: i64 = 10_000;
 
-/// Values for the variables of a rule.
+/// A source of random values for the variables of a rule.
 pub struct Draws {
     random: fastrand::Rng,
     numbers: Vec<i64>,
-    /// The float type of all tensors, if it is one.
+    /// The float type of all tensors, if it is fixed.
     floats: Option<DType>,
 }
 
 impl Draws {
-    /// Draws for a rule.
+    /// Makes a source of values for a rule.
     pub fn new(rule: &Rule, seed: u64) -> Draws {
         Draws { random: fastrand::Rng::with_seed(seed), numbers: numbers(rule), floats: None }
     }
 
-    /// Draws in which floats are of one type.
+    /// Makes a source of values in which all floats have one type.
     pub fn of(rule: &Rule, seed: u64, floats: DType) -> Draws {
         Draws { floats: Some(floats), ..Draws::new(rule, seed) }
     }
@@ -92,7 +93,7 @@ impl Choices for Draws {
         let least = i64::from(extent && self.random.u8(..4) > 0);
         match self.numbers.is_empty() || self.random.bool() {
             true => self.random.i64(least..5),
-            // Past a large number there is room for what begins there.
+            // Extents go further past a large number, because a difference may need a few more elements.
             false => {
                 let number = self.numbers[self.random.usize(..self.numbers.len())];
                 (number + self.random.i64(-1..if number < 100 { 3 } else { 12 })).max(least)
@@ -124,7 +125,7 @@ impl Choices for Draws {
     }
 }
 
-/// The integers that a rule writes, but for small ones.
+/// Returns the integers from 3 on in a rule's text.
 pub fn numbers(rule: &Rule) -> Vec<i64> {
     let mut found = Vec::new();
     fn of_dim(p: &DimPattern, found: &mut Vec<i64>) {
@@ -132,7 +133,10 @@ pub fn numbers(rule: &Rule) -> Vec<i64> {
             DimPattern::Number(n) => found.push(*n),
             DimPattern::Var(_) => {}
             DimPattern::Sum(of) | DimPattern::Product(of) => of.iter().for_each(|p| of_dim(p, found)),
-            DimPattern::Difference(pair) | DimPattern::Quotient(pair) => pair.iter().for_each(|p| of_dim(p, found)),
+            DimPattern::Difference(pair)
+            | DimPattern::Quotient(pair)
+            | DimPattern::Floor(pair)
+            | DimPattern::Mod(pair) => pair.iter().for_each(|p| of_dim(p, found)),
         }
     }
     fn of_expr(e: &Expr, found: &mut Vec<i64>) {
@@ -151,7 +155,7 @@ pub fn numbers(rule: &Rule) -> Vec<i64> {
                 AttrTerm::Number(expr) => of_expr(expr, &mut found),
                 AttrTerm::Dim(p) => of_dim(p, &mut found),
                 AttrTerm::Value(Attr::Int(n)) => found.push(*n),
-                // Where a narrow type wraps.
+                // A narrow type wraps at this number.
                 AttrTerm::Value(Attr::DType(d)) if d.is_int() && d.bits() <= 16 => found.push(d.integers().1 + 1),
                 AttrTerm::Shape(dims) => dims.0.iter().for_each(|item| {
                     if let DimsItem::One(p) = item {
@@ -176,14 +180,14 @@ pub fn numbers(rule: &Rule) -> Vec<i64> {
     found
 }
 
-/// Small dyadic fractions, integers that index, and truth values.
+/// Returns random elements: small dyadic fractions for floats, and 0 or 1 for integers and truth values.
 pub fn elements(ty: &Type, random: &mut fastrand::Rng) -> Option<Tensor> {
     let (dtype, dims) = (ty.dtype()?, ty.dims()?);
     let count: usize = dims.iter().product();
     if count > ELEMENTS {
         return None;
     }
-    // Of many elements, the last ones are the largest or the least: what leaves them out shows.
+    // The extremum of a large tensor is at one of its ends, so that a rule that ignores an end is refuted.
     let slope = if count < MANY { 0.0 } else { [0.125, -0.125][random.usize(..2)] };
     let element = |n: usize, random: &mut fastrand::Rng| f64::from(random.i32(-16..17)) / 8.0 + slope * n as f64;
     Some(match dtype.is_float() {
@@ -192,19 +196,28 @@ pub fn elements(ty: &Type, random: &mut fastrand::Rng) -> Option<Tensor> {
     })
 }
 
-/// Looks for an instance on which the sides differ. A `fast` rule is an approximation, of which no difference is a fault.
+/// Searches for an instance on which the sides differ. A `fast` rule is an approximation, so that no difference refutes
+/// it.
 pub fn falsify(probe: &Probe) -> Option<Counterexample> {
-    search(probe, &|rule, seed| Draws::new(rule, seed), &|ty, _, random| elements(ty, random), &difference)
+    falsify_at(probe, &Bindings::default())
 }
 
-/// Values for the tensors of an instance: a tensor of that type.
+/// Searches for an instance on which the sides differ, with given values of some variables.
+pub fn falsify_at(probe: &Probe, bound: &Bindings) -> Option<Counterexample> {
+    let draws = |rule: &Rule, seed| Draws::new(rule, seed);
+    search(probe, bound, &draws, &|ty, _, random| elements(ty, random), &difference)
+}
+
+/// A function that makes a tensor of a type, or `None` if it cannot.
 type Values<'a> = &'a dyn Fn(&Type, u64, &mut fastrand::Rng) -> Option<Tensor>;
-/// Where the results of two graphs contradict a rule: the result, the element, and both values.
+/// A function that compares the results of both sides, and returns the first contradiction: the result, the element,
+/// and both values.
 type Contradicts<'a> = &'a dyn Fn(&Rule, &Graph, &Graph, &BTreeMap<String, Tensor>) -> Option<(usize, usize, f64, f64)>;
 
-/// Looks for an instance that contradicts a rule.
+/// Searches for an instance that contradicts a rule, with given values of some variables.
 pub fn search(
     probe: &Probe,
+    bound: &Bindings,
     draws: &dyn Fn(&Rule, u64) -> Draws,
     values: Values<'_>,
     contradicts: Contradicts<'_>,
@@ -214,7 +227,7 @@ pub fn search(
         return None;
     }
     let samples = (0..DRAWN).filter_map(|seed| {
-        let sample = draw(rule, &mut draws(rule, seed), Bindings::default())?;
+        let sample = draw(rule, &mut draws(rule, seed), bound.clone())?;
         let sides = probe.sides(rule, std::slice::from_ref(&sample)).ok()?;
         Some((seed, sample, sides))
     });
@@ -239,7 +252,7 @@ pub fn search(
     })
 }
 
-/// The first element of the results that differs by more than rounding.
+/// Returns the first element of the results that differs by more than rounding.
 fn difference(
     rule: &Rule,
     left: &Graph,
@@ -258,9 +271,11 @@ fn difference(
             let (x, y) = (real(&l.data, at)?, real(&r.data, at)?);
             let tolerance =
                 if l.dtype.is_float() { (1e-6_f64.max(64.0 * unit)) * (1.0 + x.abs() + y.abs()) } else { 0.0 };
-            let special = !x.is_finite() && rule.contract != Contract::Exact;
-            let same = x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= tolerance;
-            if !same && !special {
+            // Only an exact rule must agree on infinities and NaN of the left side. Overflow on the right side is
+            // tested by `range`.
+            let special = (!x.is_finite() || y.is_infinite()) && rule.contract != Contract::Exact;
+            let near = (x - y).abs() <= tolerance && x.is_finite() && y.is_finite();
+            if !(x == y || x.is_nan() && y.is_nan() || near || special) {
                 return Some((root, at, x, y));
             }
         }

@@ -1,4 +1,4 @@
-//! Functions of reals whose laws are known: products, powers of e, reciprocals, square roots, logarithms and magnitudes.
+//! Real functions with known laws: products, powers of e, reciprocals, square roots, logarithms and magnitudes.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -11,12 +11,12 @@ use crate::{
 };
 
 impl Real {
-    /// Whether it is one factor that is not 0.
+    /// Returns whether it is a single product of factors that are not 0.
     pub fn is_nonzero(&self, facts: &Known<'_>) -> bool {
         self.single().is_some_and(|(p, _)| p.factors.keys().all(|f| facts.nonzero_factor(f)))
     }
 
-    /// The product.
+    /// Returns the product.
     pub fn times(&self, other: &Real, facts: &Known<'_>) -> Real {
         let each = |(p, c): (&Product, f64)| {
             let p = p.clone();
@@ -31,7 +31,7 @@ impl Real {
         .fold(Real::default(), |sum, r| sum.plus(r))
     }
 
-    /// Every term and index in it rewritten.
+    /// Renames variables in every term and index, and simplifies the result.
     pub fn rename(&self, facts: &Known<'_>, vars: &BTreeMap<u32, Poly>) -> Res<Real> {
         let mut sum = Real::default();
         for (p, c) in self.terms() {
@@ -79,9 +79,9 @@ impl Factor {
 }
 
 impl Product {
-    /// What cancels or combines.
+    /// Cancels and combines the factors of the product.
     fn simplified(mut self, facts: &Known<'_>) -> Real {
-        // A truth value is its own square.
+        // A truth value equals its square.
         for (factor, n) in &mut self.factors {
             if matches!(factor, Factor::Truth(_) | Factor::Holds(_)) {
                 *n = 1;
@@ -121,7 +121,8 @@ impl Product {
         if result.known() == Some(1.0) { own } else { own.times(&result, facts) }
     }
 
-    /// One set of conditions, without those that follow from others; `false` where they contradict each other.
+    /// Merges all conditions into one set, without those that follow from others. Returns `false` if they contradict
+    /// each other.
     fn join_conditions(&mut self, facts: &Known<'_>) -> bool {
         let held: Vec<Factor> = self.factors.keys().filter(|f| matches!(f, Factor::Holds(_))).cloned().collect();
         let mut all: Vec<Poly> = Vec::new();
@@ -144,12 +145,16 @@ impl Product {
     }
 }
 
-/// e to a power: e^(log x) is x for positive x.
+/// The largest exponent of e that is evaluated. The power and its reciprocal are far inside the range of `f64`.
+const LARGEST_EXPONENT: f64 = 300.0;
+
+/// Returns e to a power. e^(log x) is x for positive x.
 pub fn exp(power: &Real, facts: &Known<'_>) -> Real {
     let mut rest = Real::default();
     let mut result = Real::number(1.0);
     for (p, c) in power.terms() {
-        if p.factors.is_empty() && p.power.is_zero() {
+        // A power that overflows or underflows `f64` stays symbolic: as a real number it is neither infinite nor 0.
+        if p.factors.is_empty() && p.power.is_zero() && c.abs() < LARGEST_EXPONENT {
             result = result.scaled(c.exp());
             continue;
         }
@@ -171,13 +176,13 @@ pub fn exp(power: &Real, facts: &Known<'_>) -> Real {
     result.times(&own, facts)
 }
 
-/// The reciprocal: that of a product is one of reciprocals.
+/// Returns the reciprocal. The reciprocal of a product is the product of the reciprocals.
 pub fn inverse(of: &Real, facts: &Known<'_>) -> Res<Real> {
     if let Some(x) = of.known() {
-        return if x == 0.0 { Err(Stop::Vacuous("a quotient by 0".into())) } else { Ok(Real::number(1.0 / x)) };
+        return if x == 0.0 { Err(Stop::Vacuous("a division by 0".into())) } else { Ok(Real::number(1.0 / x)) };
     }
     let Some((p, c)) = of.single() else {
-        // The first coefficient is 1.
+        // Sums are normalized so that the first coefficient is 1.
         let lead = of.terms().next().map_or(1.0, |(_, c)| c);
         let monic = of.scaled(1.0 / lead);
         return Ok(Real::factor(Factor::Inverse(Box::new(monic))).scaled(1.0 / lead));
@@ -195,7 +200,7 @@ pub fn inverse(of: &Real, facts: &Known<'_>) -> Res<Real> {
     Ok(result)
 }
 
-/// The square root: that of a product of positive factors is one of roots.
+/// Returns the square root. The root of a product of positive factors is the product of the roots.
 pub fn root(of: &Real, facts: &Known<'_>) -> Real {
     if let Some(x) = of.known().filter(|x| *x >= 0.0) {
         return Real::number(x.sqrt());
@@ -234,7 +239,7 @@ pub fn root(of: &Real, facts: &Known<'_>) -> Real {
     result
 }
 
-/// The logarithm: that of a product of positive factors is a sum.
+/// Returns the logarithm. The logarithm of a product of positive factors is a sum.
 pub fn log(of: &Real, facts: &Known<'_>) -> Real {
     let call = |of: &Real| Real::factor(Factor::Call("log".into(), vec![of.clone()]));
     if let Some(x) = of.known().filter(|x| *x > 0.0) {
@@ -256,13 +261,16 @@ pub fn log(of: &Real, facts: &Known<'_>) -> Real {
     sum
 }
 
-/// The magnitude.
+/// Returns the magnitude.
 pub fn absolute(x: &Real, known: &Known<'_>) -> Real {
     if known.nonneg(x) {
         return x.clone();
     }
-    // |−x| is |x|.
+    // |−x| = |x|
     let other = x.scaled(-1.0);
+    if known.nonneg(&other) {
+        return other;
+    }
     let of = if *x <= other { x.clone() } else { other };
     Real::factor(Factor::Call("abs".into(), vec![of]))
 }

@@ -1,4 +1,4 @@
-//! Laws of integers: a ring modulo 2ⁿ, powers of two, and the elements that are indices.
+//! Laws of integers: the ring modulo 2ⁿ, powers of two, and integer elements that are used as indices.
 
 use std::rc::Rc;
 
@@ -10,19 +10,20 @@ use crate::{
     term::{Atom, Kind, Poly, T, Term, Ty, apply, num, value},
 };
 
-/// Whether an index is compared with an integer that is read: that is a condition on indices.
+/// Returns whether a comparison is a condition on indices: between an index and an integer that is read from a tensor.
 pub fn by_index(facts: &Facts, a: &T, b: &T) -> bool {
     let open = |t: &T| matches!(&**t, Term::Index(_));
     (open(a) || open(b)) && exact_integer(facts, a).is_some() && exact_integer(facts, b).is_some()
 }
 
-/// The integer that an element is, without wrapping: an index, one that is read, or the larger or smaller of such.
+/// Returns the value of an element that does not wrap: an index, an integer that is read from a tensor, or an extremum
+/// of such.
 pub fn exact_integer(facts: &Facts, t: &T) -> Option<Poly> {
     match &**t {
         Term::Index(p) => Some(p.clone()),
         Term::Num(_) => t.number().filter(|n| n.fract() == 0.0).map(|n| Poly::int(n as i128)),
         Term::Read(_, ty, _) if ty.kind == Kind::Int => Some(value(t.clone())),
-        // 64 bits hold every integer.
+        // 64 bits represent every integer of the narrower types.
         Term::Apply(op, ty, args) if **op == *"cast" && ty.dtype == Some(DType::I64) => exact_integer(facts, &args[0]),
         Term::Apply(op, ty, args) if matches!(&**op, "max" | "min") && ty.kind == Kind::Int => {
             let all = args.iter().map(|a| exact_integer(facts, a)).collect::<Option<Vec<_>>>()?;
@@ -32,9 +33,10 @@ pub fn exact_integer(facts: &Facts, t: &T) -> Option<Poly> {
     }
 }
 
-/// The index that an id is, where it is known to lie in an axis.
+/// Returns the index that an id stands for, if the id is known to be in the range of an axis.
 ///
-/// A sum of which all parts but one are indices and extents is that sum without wrapping: if it wrapped, it would be negative, and so in no axis.
+/// Such an id may be a sum of one unknown integer, and of indices and extents. If that sum wrapped, it would be
+/// negative, and so outside every axis. So it equals the sum without wrapping.
 pub fn id(facts: &Facts, t: T) -> Poly {
     if let Some(p) = exact_integer(facts, &t) {
         return p;
@@ -51,7 +53,7 @@ fn sum(facts: &Facts, t: &T) -> Option<Poly> {
         ("add", [a, b]) => &sum(facts, a)? + &sum(facts, b)?,
         ("ring", [of]) => {
             let Term::Index(p) = &**of else { return None };
-            let read = |t: &T| sum(facts, t).map_or_else(|| stop("an id"), Ok);
+            let read = |t: &T| sum(facts, t).map_or_else(|| stop("an id is unknown"), Ok);
             substitute(facts, p, &|_| None, &read).ok()?
         }
         _ => return exact_integer(facts, t),
@@ -62,7 +64,7 @@ fn sum(facts: &Facts, t: &T) -> Option<Poly> {
     (plain && matches!(open.as_slice(), [] | [1])).then_some(p)
 }
 
-/// Whether it is between 0 and an extent.
+/// Returns whether an atom is between 0 and an extent.
 fn is_extent(facts: &Facts, atom: &Atom) -> bool {
     let of = |p: &Poly| p.terms().all(|(m, _)| m.iter().all(|a| is_extent(facts, a)));
     match atom {
@@ -73,18 +75,17 @@ fn is_extent(facts: &Facts, atom: &Atom) -> bool {
     }
 }
 
-/// A function of integers, by their laws; `None` where there is none for it.
+/// Applies the laws of integers to a function; `None` if no law applies.
 pub fn function(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> Option<T> {
     let number = |t: &T| t.number().filter(|n| n.fract() == 0.0);
-    // Every integer type holds these powers.
+    // Every integer type can represent these powers.
     let power = |t: &T| number(t).filter(|n| [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].contains(n));
     match (op, args) {
         ("ring", [of]) => {
             return Some(in_ring(ty, exact_integer(facts, of)?));
         }
-        ("bit-and", [a, b]) if [a, b].iter().any(|t| number(t) == Some(0.0)) => return Some(num(0.0)),
-        ("bit-or" | "bit-xor", [a, b]) if number(b) == Some(0.0) => return Some(a.clone()),
-        ("bit-or" | "bit-xor", [a, b]) if number(a) == Some(0.0) => return Some(b.clone()),
+        ("shift-left" | "shift-right", [a, _]) if number(a) == Some(0.0) => return Some(num(0.0)),
+        ("bit-and" | "bit-or" | "bit-xor", [_, _]) => return Some(bitwise(op, ty, args)),
         ("abs", [a]) if ty.unsigned => return Some(a.clone()),
         ("pow", [_, e]) if number(e) == Some(0.0) => return Some(num(1.0)),
         ("pow", [x, e]) if number(e) == Some(1.0) => return Some(x.clone()),
@@ -105,10 +106,9 @@ pub fn function(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> Option<T> {
             {
                 return Some(x.clone());
             }
-            // ⌊x / 2ᵏ⌋ leaves the k low bits, for negative numbers too.
+            // x mod 2ᵏ = x − 2ᵏ·⌊x / 2ᵏ⌋ is the k low bits of x, for negative x too.
             if let Some(p) = power(n) {
-                return function(facts, "bit-and", ty, &[x.clone(), num(p - 1.0)])
-                    .or_else(|| Some(apply("bit-and", ty, sorted([x.clone(), num(p - 1.0)]))));
+                return Some(bitwise("bit-and", ty, &[x.clone(), num(p - 1.0)]));
             }
         }
         ("div", [x, n]) if ty.unsigned => {
@@ -119,7 +119,7 @@ pub fn function(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> Option<T> {
         _ => {}
     }
     let result = ring(op, ty, args)?;
-    // Sums of extents and indices are far below 2⁶³.
+    // Sums of extents and indices are far below 2⁶³, so that they do not wrap.
     if ty.dtype == Some(DType::I64)
         && let Some([inner]) = result.args("ring")
         && let Term::Index(p) = &**inner
@@ -132,12 +132,34 @@ pub fn function(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> Option<T> {
     Some(result)
 }
 
-fn sorted(mut args: [T; 2]) -> Vec<T> {
-    args.sort();
-    args.to_vec()
+/// Normalizes a bitwise function, which is associative and commutative: it sorts the operands, and applies x and x = x,
+/// x or x = x, x xor x = 0.
+fn bitwise(op: &str, ty: &Ty, args: &[T]) -> T {
+    fn operands(op: &str, t: &T, found: &mut Vec<T>) {
+        match t.args(op) {
+            Some(of) => of.iter().for_each(|t| operands(op, t, found)),
+            None => found.push(t.clone()),
+        }
+    }
+    let mut all = Vec::new();
+    args.iter().for_each(|t| operands(op, t, &mut all));
+    all.sort();
+    let is_zero = |t: &T| t.number() == Some(0.0);
+    if op == "bit-and" && all.iter().any(is_zero) {
+        return num(0.0);
+    }
+    let mut kept: Vec<T> = Vec::new();
+    for t in all.into_iter().filter(|t| !is_zero(t)) {
+        match kept.last() == Some(&t) {
+            true if op == "bit-xor" => drop(kept.pop()),
+            true => {}
+            false => kept.push(t),
+        }
+    }
+    kept.into_iter().reduce(|a, b| apply(op, ty, vec![a, b])).unwrap_or_else(|| num(0.0))
 }
 
-/// Sums and products of integers, which are a ring modulo 2ⁿ: a polynomial of their parts.
+/// Returns a sum or product of integers as a polynomial of the operands in the ring modulo 2ⁿ.
 fn ring(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
     let poly = |t: &T| match &**t {
         Term::Apply(op, _, args) if **op == *"ring" => match &*args[0] {
@@ -160,12 +182,12 @@ fn ring(op: &str, ty: &Ty, args: &[T]) -> Option<T> {
     Some(in_ring(ty, result))
 }
 
-/// A polynomial modulo 2ⁿ as an element.
+/// Returns the element that a polynomial modulo 2ⁿ denotes.
 fn in_ring(ty: &Ty, p: Poly) -> T {
     if let Some(n) = p.known().filter(|n| (0..1 << 7).contains(n)) {
         return num(n as f64);
     }
-    // One atom alone is that atom.
+    // A polynomial that is a single atom is that atom.
     if let Some(([Atom::Value(t)], 1)) = p.single() {
         return t.clone();
     }

@@ -1,4 +1,4 @@
-//! Extrema of elements: a lattice whose terms are kept as a minimum of maxima.
+//! Extrema of elements: a lattice, whose normal form is a minimum of maxima.
 
 use crate::{
     facts::Facts,
@@ -6,15 +6,15 @@ use crate::{
     term::{Kind, T, Term, Ty, apply, num},
 };
 
-/// Operands of which the largest is meant.
+/// The operands of a maximum.
 type Clause = Vec<T>;
-/// More clauses than these are not multiplied out.
+/// The most clauses to which an extremum is multiplied out.
 const CLAUSES: usize = 24;
 
-/// The larger or smaller of many, each once: a minimum of maxima of which none contains another.
+/// Returns the normal form of an extremum: a minimum of maxima without duplicates, none of which contains another.
 ///
-/// NaN is the result wherever it is an operand, so the laws are those of a distributive lattice as long as no operand is lost: a maximum that contains
-/// another one goes only if each of its operands is in a third.
+/// An extremum is NaN if an operand is NaN. So the laws of a distributive lattice hold only if no operand is lost: a
+/// maximum that contains another one is dropped only if each of its operands appears in another clause.
 pub fn lattice(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> T {
     let mut all: Vec<Clause> = Vec::new();
     for arg in args {
@@ -34,7 +34,7 @@ pub fn lattice(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> T {
     built(facts, ty, all)
 }
 
-/// The maxima of which a term is the minimum.
+/// Returns the maxima whose minimum a term is.
 fn clauses(term: &T) -> Vec<Clause> {
     let of_max = |t: &T| t.args("max").map_or_else(|| vec![t.clone()], <[T]>::to_vec);
     match term.args("min") {
@@ -76,7 +76,7 @@ fn built(facts: &Facts, ty: &Ty, mut all: Vec<Clause>) -> T {
     if minima.len() == 1 { minima.remove(0) } else { apply("min", ty, minima) }
 }
 
-/// Each operand once, of numbers and indices that are compared only the largest or smallest.
+/// Removes duplicates, and all numbers and comparable indices except the largest or smallest.
 fn bounded(facts: &Facts, mut all: Vec<T>, largest: bool) -> Vec<T> {
     all.sort();
     all.dedup();

@@ -1,41 +1,50 @@
 //! Proves rewrite rules for tensors of every size and rank.
 //!
-//! A test cannot refute a rule that is wrong at one size only, at multiples of some block, or from some rank on. A proof speaks of all of them.
-//! TensorRight (Arora et al., POPL 2025) is the model: both sides of a rule are read as functions from an index to a value, and compared at an index of which only
-//! the range is known.
+//! A test cannot refute a rule that is wrong at one size only, at multiples of a block size, or from some rank on. A proof covers all sizes and ranks.
+//! TensorRight (Arora et al., POPL 2025) is the model. Both sides of a rule are functions from an index to a value. The prover compares them at a symbolic
+//! index, of which it knows only the range.
 //!
-//! 1. A rule is read in *cases*, in `choices`: element types by kind (floats, integers, truth values), words, places of axes, extents that are 0 or not. It holds if it
-//!    holds in each.
-//! 2. Its variables are symbols, in `scope`: an extent is a number that is not negative, a sequence of axes `B..` is one axis of |B| elements. `shape` says why this is
-//!    sound for every rank. What the types of the left side ask for is a fact; what those of the right side ask for is to be shown.
-//! 3. The op table is written once more, in `ops`, as symbolic semantics: each op gives the term of its result's element at an index. A test compares it with the interpreter.
-//! 4. Indices are integer polynomials with quotients, in `term`; inequalities follow by a small decision procedure, in `facts`, whose `true` is a proof. No SMT solver
-//!    is asked: what the procedure cannot show is not proved.
-//! 5. Terms are brought into a normal form, and are equal if these are the same term: by laws that hold bit for bit, in `bits`; or by those of real arithmetic, in
-//!    `lower` and `real`.
+//! 1. `choices` splits a rule into *cases*: element types by kind (floats, integers, truth values), words, places of axes, extents that are 0 or not. The rule
+//!    holds if it holds in each case.
+//! 2. `scope` makes symbols of the rule's variables: an extent is a number that is not negative, a sequence of axes `B..` is one axis of |B| elements. `shape`
+//!    says why this is sound for every rank. The type constraints of the left side are facts. Those of the right side are obligations.
+//! 3. `ops` defines the op table a second time, as symbolic semantics: each op gives the term of its result's element at an index. A test compares it with the
+//!    interpreter.
+//! 4. Indices are integer polynomials with quotients, in `term`. A small decision procedure, in `facts`, derives inequalities. Its `true` is a proof. `rules
+//!    prove --solver z3` asks z3 where the procedure decides nothing, and compares the procedure's answers with z3's (`smt`).
+//! 5. Terms are equal if their normal forms are the same term. `bits` normalizes by laws that hold bit for bit, and `lower` and `real` by those of real
+//!    arithmetic.
+//! 6. A contract that lets rounding differ promises more than equality over the reals. `contract` shows the rest: ranges, infinities, NaN, and roundings of
+//!    numbers that the program contains.
 //!
-//! # What is claimed
+//! # Claims
 //!
-//! | verdict | means |
-//! |---|---|
-//! | proved | Both sides are equal to the last bit for every size, rank and value, as the reference evaluates them op by op. The payload of NaN, and the sign of a zero from `max` and `min`, are open. |
-//! | equal over the reals; contract tested | Both sides are one real function wherever each part of the left side is finite, for every size and rank. A bias hides a score where it is −∞ or a number that the rule says hides; a finite bias that is read hides none. Numbers agree to 14 digits. This is no proof of the rule's contract: rounding, ulps, ranges, infinities and NaN are not spoken of, and `rules check` tests them. Instances at the ends of the range, and with infinities and NaN, found nothing either. |
-//! | up to extents of n | One of these claims, for every value, where no dim of the rule is larger than n. |
-//! | refuted | The interpreter computes different results on the instance that is shown. |
-//! | tested | None of these, with the reason. The rule may hold. |
+//! | verdict | meaning | example |
+//! |---|---|---|
+//! | proved: every bit | Both sides are equal to the last bit for every size, rank and value, as the reference evaluates them op by op. The payload of NaN, and the sign of a zero from `max` and `min`, may differ. | x + x is 2·x |
+//! | proved: all that the contract promises | Every obligation of the contract is shown, for every size and rank. The sides are one real function wherever each part of the left side is finite. Unless the contract is `fast`, the right side overflows only where the left side does, and infinities and NaN reach both results. Constants agree to 13 digits. | 1/eˣ is e⁻ˣ |
+//! | proved up to extents of n | One of these claims, for every value, if no dim of the rule is larger than n. | |
+//! | equal over the reals | Both sides are one real function for every size and rank. Another obligation of the contract, which the verdict names, is only tested. This is no proof. | x·σ(x) is SiLU by parts: σ(−104) is 0 in `f32` |
+//! | refuted | The interpreter computes different results on the instance that is shown. | (a + b)·(a − b) is a² + b² |
+//! | tested | None of these, with the reason. The rule may hold. | a convolution whose terms grow too large |
 //!
-//! That no size or rank is left out rests on these: each law in `bits`, `logic`, `integers`, `lattice`, `real` and `functions`, the semantics in `ops` (compared with the
-//! interpreter, and by planted faults), and the argument in `shape`.
+//! The claim for every size and rank rests on three things: each law in `bits`, `logic`, `integers`, `lattice`, `real` and `functions`; the semantics in `ops`
+//! (compared with the interpreter, and by planted faults); and the argument in `shape`. The claim about ranges rests on `contract`: it compares results of ops
+//! with those of the left side as real functions, or bounds them for inputs whose range the contract promises. A contract may leave a result to rounding:
+//! within 1/16 of the largest number, or for a result that vanishes. The proof then leaves it open too. The prover assumes that no tensor has more than 2⁴⁰
+//! elements.
 //!
 //! # Kernels
 //!
-//! [`plans`] compares the kernels of a plan with the e-nodes that they were built from, by the same semantics and normal forms.
+//! [`plans`] compares the kernels of a plan with the e-nodes from which they were built, by the same semantics and normal forms.
 
 mod bind;
 mod bits;
 mod call;
 mod choice;
 mod choices;
+mod contract;
+mod defined;
 mod facts;
 mod falsify;
 mod functions;
@@ -53,8 +62,11 @@ mod scope;
 mod shape;
 mod side;
 mod signs;
+mod smt;
+mod solved;
 mod sums;
 mod term;
 
 pub use falsify::{Counterexample, falsify};
-pub use prove::{Verdict, judge, judge_all, prove, prove_all};
+pub use prove::{Sense, Verdict, judge, judge_all, prove, prove_all};
+pub use solved::{Solved, judge_all_with_z3, refuted_by_z3};

@@ -1,4 +1,6 @@
-//! Truth functions and comparisons, in few forms.
+//! Normal forms of truth functions and comparisons.
+
+use std::cmp::Ordering;
 
 use crate::{
     facts::Facts,
@@ -6,7 +8,7 @@ use crate::{
     term::{Kind, Poly, T, Ty, apply, choose, num},
 };
 
-/// Truth functions and comparisons, in few forms.
+/// Normalizes a truth function or comparison: comparisons become `lt`, `le` and `eq`. Returns `None` if no law applies.
 pub fn logic(facts: &Facts, op: &str, args: &[T]) -> Option<T> {
     let bool = Ty::bool();
     let truth = |b: bool| num(f64::from(u8::from(b)));
@@ -50,14 +52,14 @@ pub fn logic(facts: &Facts, op: &str, args: &[T]) -> Option<T> {
         ("ge", [a, b]) => of("le", vec![b.clone(), a.clone()]),
         ("ne", [a, b]) => of("not", vec![of("eq", vec![a.clone(), b.clone()])]),
         ("is-nan", [x]) => of("not", vec![of("eq", vec![x.clone(), x.clone()])]),
-        // Integers have an order without gaps in it.
+        // Integers are totally ordered: a ≤ b is not b < a.
         ("le", [a, b]) if kind == Some(Kind::Int) || kind == Some(Kind::Bool) => {
             of("not", vec![of("lt", vec![b.clone(), a.clone()])])
         }
         ("lt", [a, b]) if a == b => truth(false),
-        // No unsigned integer and no magnitude of a float is below 0.
+        // Unsigned integers and magnitudes of floats are never below 0.
         ("lt", [a, b]) if b.number() == Some(0.0) && never_negative(a) => truth(false),
-        // An extremum with NaN in it is NaN, which is neither below nor above.
+        // min(b, …) < b holds if another operand is below b. If b is NaN, both comparisons are false.
         ("lt", [a, b]) if a.args("min").is_some_and(|of| of.contains(b)) => of("lt", vec![without(a, b)?, b.clone()]),
         ("lt", [a, b]) if b.args("max").is_some_and(|of| of.contains(a)) => of("lt", vec![a.clone(), without(b, a)?]),
         ("lt", [a, b]) if b.args("min").is_some() => {
@@ -85,7 +87,7 @@ pub fn logic(facts: &Facts, op: &str, args: &[T]) -> Option<T> {
         ("eq" | "lt" | "le", [a, b]) => {
             let (Some(x), Some(y)) = (a.number(), b.number()) else {
                 if op == "eq" && kind != Some(Kind::Bool) {
-                    // A number that was a truth value is 0 or 1.
+                    // A number that was converted from a truth value is 0 or 1.
                     for (x, y) in [(a, b), (b, a)] {
                         if let (Some([inner]), Some(n)) = (x.args("cast"), y.number())
                             && inner.ty().is_some_and(|ty| ty.kind == Kind::Bool)
@@ -100,22 +102,30 @@ pub fn logic(facts: &Facts, op: &str, args: &[T]) -> Option<T> {
                 }
                 return None;
             };
-            truth(match op {
-                "eq" => x == y,
-                "lt" => x < y,
-                _ => x <= y,
-            })
+            truth(x.partial_cmp(&y).is_some_and(|order| compares(op, order)))
         }
         _ => return None,
     })
 }
 
-/// Whether an element is at least 0 or NaN.
+/// Returns whether a comparison holds for two numbers in that order.
+pub fn compares(op: &str, order: Ordering) -> bool {
+    match op {
+        "eq" => order.is_eq(),
+        "ne" => order.is_ne(),
+        "lt" => order.is_lt(),
+        "le" => order.is_le(),
+        "gt" => order.is_gt(),
+        _ => order.is_ge(),
+    }
+}
+
+/// Returns whether an element is at least 0 or NaN.
 fn never_negative(t: &T) -> bool {
     t.ty().is_some_and(|ty| ty.unsigned || ty.kind == Kind::Float && t.args("abs").is_some())
 }
 
-/// An extremum without one of its operands.
+/// Removes an operand of an extremum.
 fn without(extremum: &T, operand: &T) -> Option<T> {
     let crate::term::Term::Apply(op, ty, args) = &**extremum else { return None };
     let mut rest: Vec<T> = args.iter().filter(|a| *a != operand).cloned().collect();

@@ -1,4 +1,4 @@
-//! Terms read as real functions: what is rounded is not, choices by conditions are resolved or become numbers, and functions have their definitions.
+//! Terms as real functions: rounding is ignored, choices by conditions are decided or become 0-1 factors, and functions are replaced by their definitions.
 
 use std::{
     cell::RefCell,
@@ -15,11 +15,15 @@ use crate::{
     choice::{branches, cut, is_special, special},
     facts::Res,
     functions::{self, absolute},
+    logic::compares,
     real::{Factor, Real},
     signs::Known,
     sums,
     term::{Atom, Kind, Poly, T, Term, apply, choose, num, value},
 };
+
+/// The prefix of the function that marks the result of an op.
+pub const MARK: &str = "op ";
 
 /// Truth values that are known.
 pub type Truths = BTreeMap<T, bool>;
@@ -27,33 +31,40 @@ pub type Truths = BTreeMap<T, bool>;
 /// Reads terms as real functions.
 pub struct Lower<'a> {
     case: &'a Case,
-    /// What is inverted, and of what roots and logarithms are taken, where that is not shown to be positive.
+    /// Whether a term added to an infinity is kept, because it may be NaN.
+    strict: bool,
+    /// The partial functions (inverse, root, logarithm) whose argument is not shown to be positive, each with that argument.
     pub partial: RefCell<BTreeSet<(&'static str, Real)>>,
 }
 
 impl<'a> Lower<'a> {
-    /// A reader.
+    /// Makes a reader of a case.
     pub fn new(case: &'a Case) -> Lower<'a> {
-        Lower { case, partial: RefCell::default() }
+        Lower { case, strict: false, partial: RefCell::default() }
     }
 
     fn known(&self) -> Known<'a> {
         Known(self.case)
     }
 
-    /// The real function that a term is.
+    /// Returns the real function that a term denotes.
     pub fn real(&self, term: &T) -> Res<Real> {
         let resolved = self.resolve(term, &Truths::new())?;
         self.value(&resolved)
     }
 
-    /// Choices that are decided are made; those between numbers that are not finite move outwards, to where they are.
+    /// Simplifies decided choices in a term, but keeps every operand whose NaN would reach the result.
+    pub fn strictly(&self, term: &T) -> Res<T> {
+        Lower { strict: true, ..Lower::new(self.case) }.resolve(term, &Truths::new())
+    }
+
+    /// Replaces decided choices by their branch. Choices between infinite values move outwards until an op absorbs them.
     fn resolve(&self, term: &T, truths: &Truths) -> Res<T> {
         self.case.step(1)?;
         match &**term {
             Term::Num(_) | Term::Param(_) | Term::Index(_) | Term::Read(..) => Ok(term.clone()),
             Term::If(conditions, a, b) => {
-                // An integer that is read may be chosen itself.
+                // An index may contain an integer read from a tensor, which may be a choice itself.
                 let conditions = conditions.iter().map(|p| self.index(p)).collect::<Res<Vec<_>>>()?;
                 self.resolve_if(&conditions, a, b, truths)
             }
@@ -74,12 +85,14 @@ impl<'a> Lower<'a> {
                 let (a, b) = (self.resolve(then, &under(true))?, self.resolve(otherwise, &under(false))?);
                 Ok(if a == b { a } else { apply("where", ty, vec![condition, a, b]) })
             }
-            Term::Apply(op, _, args) if op.starts_with("round ") || op.starts_with("empty ") || **op == *"tf32" => {
+            Term::Apply(op, _, args)
+                if ["round ", "empty ", MARK].iter().any(|p| op.starts_with(p)) || **op == *"tf32" =>
+            {
                 self.resolve(&args[0], truths)
             }
             Term::Apply(op, ty, args) => {
                 let args = args.iter().map(|a| self.resolve(a, truths)).collect::<Res<Vec<_>>>()?;
-                if let Some(result) = special(op, &args) {
+                if let Some(result) = special(op, &args).filter(|_| !self.strict) {
                     return Ok(result);
                 }
                 let lifts = |t: &T| {
@@ -143,24 +156,27 @@ impl<'a> Lower<'a> {
         Ok(choose(open, then, otherwise))
     }
 
-    /// A truth value, as far as it is decided for finite numbers.
+    /// Returns a truth value, decided as far as finite numbers allow.
     fn condition(&self, term: &T, truths: &Truths) -> Res<T> {
         let resolved = self.resolve(term, truths)?;
-        let normal = bits::normal(self.case, &self.decided(&resolved)?, truths)?;
-        Ok(normal)
+        // If numbers may be NaN, only the masks of attention are decided.
+        bits::normal(self.case, &self.decided(&resolved)?, truths)
     }
 
-    /// Comparisons of reals that are decided: with what is not finite, and where the difference is a number.
+    /// Decides comparisons of reals: those with an infinity, and those whose difference is a constant.
     fn decided(&self, term: &T) -> Res<T> {
         let Term::Apply(op, ty, args) = &**term else { return Ok(term.clone()) };
         let truth = |b: bool| Ok(num(f64::from(u8::from(b))));
         let float = args.iter().all(|a| a.ty().is_none_or(|ty| ty.kind == Kind::Float));
         match (&**op, args.as_slice()) {
+            _ if self.strict && **op != *"hides" => {}
+            // A bias that is read from a tensor may mask or not.
+            ("hides", [bias]) if self.strict && bias.number().is_none() && !matches!(&**bias, Term::Param(_)) => {}
             ("is-nan", [_]) => return truth(false),
             ("hides", [bias]) => match (&**bias, bias.number()) {
                 (_, Some(x)) if x == f64::NEG_INFINITY => return truth(true),
                 (Term::Param(name), _) if self.case.number_is(name, "hides") => return truth(true),
-                // A finite bias that is read hides nothing.
+                // A finite bias that is read from a tensor masks nothing.
                 _ => return truth(false),
             },
             ("eq" | "ne" | "lt" | "le" | "gt" | "ge", [a, b]) if float => {
@@ -169,20 +185,13 @@ impl<'a> Lower<'a> {
                         let (a, b) = (self.value(a)?, self.value(b)?);
                         a.plus(&b.scaled(-1.0)).known().and_then(|d| d.partial_cmp(&0.0))
                     }
-                    // Infinity lies on its side of what is finite.
+                    // An infinity compares with each finite number by its sign.
                     (true, false) => a.number().and_then(|x| x.partial_cmp(&0.0)),
                     (false, true) => b.number().and_then(|x| 0.0.partial_cmp(&x)),
                     (true, true) => None,
                 };
                 if let Some(order) = order {
-                    return truth(match &**op {
-                        "eq" => order.is_eq(),
-                        "ne" => order.is_ne(),
-                        "lt" => order.is_lt(),
-                        "le" => order.is_le(),
-                        "gt" => order.is_gt(),
-                        _ => order.is_ge(),
-                    });
+                    return truth(compares(op, order));
                 }
             }
             _ => {}
@@ -192,7 +201,7 @@ impl<'a> Lower<'a> {
     }
 
     fn note(&self, what: &'static str, of: &Real) {
-        // A product is 0 where a factor of it is.
+        // A product is 0 if one of its factors is.
         let factors = if what == "1/" { of.factors() } else { None };
         if let Some(factors) = factors.filter(|f| f.len() != 1 || *of != f[0]) {
             return factors.iter().for_each(|f| self.note(what, f));
@@ -215,7 +224,7 @@ impl<'a> Lower<'a> {
     }
 
     fn log(&self, of: &Real) -> Real {
-        // log √x = ½·log x and log 1/x = −log x wherever the left one is a number.
+        // log √x = ½·log x and log 1/x = −log x wherever the left side is finite.
         if let Some((p, c)) = of.single()
             && let (Some((factor, 1)), 1, true) =
                 (p.factors.iter().next(), p.factors.len(), c == 1.0 && p.power.is_zero())
@@ -276,7 +285,7 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// An index whose read integers are in normal form.
+    /// Returns an index whose integers read from tensors are in normal form.
     fn index(&self, p: &Poly) -> Res<Poly> {
         let read = |t: &T| bits::normal(self.case, t, &Truths::new()).map(value);
         crate::bind::substitute(&self.case.facts, p, &|_: &Atom| None, &read)
@@ -349,7 +358,7 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// A power: of a small number by products, else a function of both.
+    /// Returns a power: repeated products for a small integer exponent, else a function of base and exponent.
     fn power(&self, base: &T, exponent: &T) -> Res<Real> {
         let known = self.known();
         let (x, e) = (self.value(base)?, self.value(exponent)?);
@@ -369,13 +378,27 @@ impl<'a> Lower<'a> {
     }
 }
 
-/// The larger or smaller of many, each once.
+/// Returns the maximum or minimum of several values, without duplicates.
 fn extreme(op: &str, all: &[Real], known: &Known<'_>) -> Real {
     let mut all = all.to_vec();
     all.sort();
     all.dedup();
     match all.as_slice() {
         [one] => one.clone(),
+        [a, b] if known.nonneg(&a.plus(&b.scaled(-1.0))) => {
+            if op == "max" {
+                a.clone()
+            } else {
+                b.clone()
+            }
+        }
+        [a, b] if known.nonneg(&b.plus(&a.scaled(-1.0))) => {
+            if op == "max" {
+                b.clone()
+            } else {
+                a.clone()
+            }
+        }
         [a, b] if *a == b.scaled(-1.0) => absolute(a, known).scaled(if op == "max" { 1.0 } else { -1.0 }),
         _ => Real::factor(Factor::Call(op.into(), all)),
     }

@@ -1,4 +1,4 @@
-//! The prover: each case of a rule, both sides at one index, and whether they have one normal form.
+//! The prover: evaluates both sides of each case of a rule at one index, and compares their normal forms.
 
 use std::{collections::BTreeMap, fmt, rc::Rc};
 
@@ -9,22 +9,25 @@ use crate::{
     bind, bits,
     call::Case,
     choices::Choices,
+    contract,
     facts::{Res, Stop, stop},
     falsify::{Counterexample, falsify, numbers},
     lower::{Lower, Truths},
+    ops,
     range::beyond,
     scope::Scope,
     shape::{Item, Tensor, show},
     side::Reader,
     signs::Known,
+    smt::Judge,
     sums,
     term::{Atom, Kind, Poly, T, Term, Ty},
 };
 
-/// What is known of a rule.
+/// The result of judging a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// What was shown, or why nothing was.
+    /// The claim that was proved, or the reason why none was.
     Shown(Proof),
     /// An instance on which the interpreter computes different results.
     Refuted(Box<Counterexample>),
@@ -32,80 +35,100 @@ pub enum Verdict {
 
 /// Proves a rule for every size and rank, or up to a bound, or looks for an instance on which it is wrong.
 pub fn judge(probe: &Probe) -> Verdict {
-    let shown = prove(probe.rule());
+    judge_by(probe, None)
+}
+
+/// Judges a rule as [`judge`] does. The solver, if there is one, is asked where the prover's own procedure decides nothing.
+pub fn judge_by(probe: &Probe, judge: Option<&Rc<Judge>>) -> Verdict {
+    let shown = prove_by(probe.rule(), judge);
     let found = match shown {
-        Proof::Every(Claim::Bits) => None,
-        // Of real numbers nothing is left to refute; of others the claim does not speak.
-        Proof::Every(Claim::Reals) => beyond(probe),
+        Proof::Every(_) => None,
+        // Equality over the reals leaves only overflow to refute.
+        Proof::Reals(_) => beyond(probe),
         _ => falsify(probe),
     };
     if let Some(found) = found {
         return Verdict::Refuted(Box::new(found));
     }
     match shown {
-        Proof::Tested(why) => Verdict::Shown(bounded(probe.rule()).unwrap_or(Proof::Tested(why))),
-        shown => Verdict::Shown(shown),
+        Proof::Every(_) => Verdict::Shown(shown),
+        shown => Verdict::Shown(bounded(probe.rule()).unwrap_or(shown)),
     }
 }
 
-/// More cases than these are not tried; fewer up to a bound, where each is larger.
+/// The most cases that are tried, without a bound on extents and with one. Cases with a bound are larger.
 const CASES: [usize; 2] = [3_000, 40];
-/// The largest extents of proofs up to a bound, the largest first.
+/// The largest extents of bounded proofs, in the order in which they are tried.
 const BOUNDS: [usize; 2] = [3, 2];
 
-/// What a contract asks for, the stronger claim first.
+/// Returns the claims that prove the rule's contract, the stronger one first.
 fn claims(rule: &Rule) -> &'static [Claim] {
-    match rule.contract {
-        Contract::Exact => &[Claim::Bits],
-        _ => &[Claim::Bits, Claim::Reals],
-    }
+    if rule.contract == Contract::Exact { &[Claim::Bits] } else { &[Claim::Bits, Claim::Contract] }
 }
 
-/// Proves a rule for every size and rank. Nothing is run: the answer is the same each time.
+/// Proves a rule for every size and rank. The answer is deterministic because nothing is executed.
 pub fn prove(rule: &Rule) -> Proof {
+    prove_by(rule, None)
+}
+
+/// Proves a rule for every size and rank. The solver is asked where the prover's own procedure decides nothing.
+pub fn prove_by(rule: &Rule, judge: Option<&Rc<Judge>>) -> Proof {
+    let choices = || Choices::asking(judge.cloned());
     let mut why = String::new();
     for claim in claims(rule) {
-        match all_cases(rule, *claim, Choices::default()) {
-            Ok(()) if *claim == Claim::Reals && matches!(rule.contract, Contract::Ulp(_)) => {
-                why = "the sides are equal over the reals; how many ulps apart they are is not proved".into();
-            }
+        match all_cases(rule, Aim::Proof(*claim), choices()) {
             Ok(()) => return Proof::Every(*claim),
             Err(reason) => why = reason,
         }
     }
-    Proof::Tested(why)
+    // Only these contracts let ulps differ. Equality over the reals does not bound ulps.
+    let rounds = matches!(rule.contract, Contract::Reassoc | Contract::Fast);
+    match rounds && all_cases(rule, Aim::Reals, choices()).is_ok() {
+        true => Proof::Reals(why),
+        false => Proof::Tested(why),
+    }
 }
 
-/// Proves a rule for every value where no extent is larger than a bound. Below a number that the rule writes, a proof would say nothing of it.
+/// Proves a rule for every value and every extent up to a bound. Bounds below a number in the rule's text are skipped, because the rule may match no instance
+/// under them.
 fn bounded(rule: &Rule) -> Option<Proof> {
     let written = numbers(rule).into_iter().max().unwrap_or(0);
-    // Ulps are counted by tests.
-    let claims = if matches!(rule.contract, Contract::Ulp(_)) { &[Claim::Bits][..] } else { claims(rule) };
-    let cases = BOUNDS.into_iter().flat_map(|most| claims.iter().map(move |claim| (most, *claim)));
-    let shown = |(most, claim): (usize, Claim)| all_cases(rule, claim, Choices::up_to(most)).is_ok();
+    let cases = BOUNDS.into_iter().flat_map(|most| claims(rule).iter().map(move |claim| (most, *claim)));
+    let shown = |(most, claim): (usize, Claim)| all_cases(rule, Aim::Proof(claim), Choices::up_to(most)).is_ok();
     cases
         .filter(|(most, _)| *most as i64 >= written)
         .find(|of| shown(*of))
         .map(|(most, claim)| Proof::UpTo(claim, most))
 }
 
-fn all_cases(rule: &Rule, claim: Claim, mut choices: Choices) -> Result<(), String> {
+/// The goal of a proof attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// A proof of the rule's contract.
+    Proof(Claim),
+    /// Equality over the reals, which proves no contract.
+    Reals,
+}
+
+fn all_cases(rule: &Rule, aim: Aim, mut choices: Choices) -> Result<(), String> {
     for _ in 0..CASES[usize::from(choices.most.is_some())] {
         choices.start();
-        match case(rule, claim, &mut choices) {
+        match case(rule, aim, &mut choices) {
             Ok(()) => {}
             Err(Stop::Split(name)) if !choices.split.contains(&name) && choices.split.len() < 6 => {
                 choices.split.push(name);
                 choices.restart();
                 continue;
             }
-            Err(Stop::Split(name)) => return Err(format!("whether {name} is 0")),
+            Err(Stop::Split(name)) => return Err(format!("it is undecided whether {name} is 0")),
             Err(Stop::Peel(name)) => {
                 let base: Rc<str> = name.trim_end_matches('′').into();
                 let known = choices.peels.entry(base.clone()).or_insert(0);
                 *known += 1;
                 if *known > 4 {
-                    return Err(format!("an axis lies inside of a sequence {base}.."));
+                    return Err(format!(
+                        "an axis is inside the sequence {base}.., and too far from its end to be split off"
+                    ));
                 }
                 choices.restart();
                 continue;
@@ -120,13 +143,17 @@ fn all_cases(rule: &Rule, claim: Claim, mut choices: Choices) -> Result<(), Stri
 }
 
 /// One case of a rule.
-fn case(rule: &Rule, claim: Claim, choices: &mut Choices) -> Res<()> {
+fn case(rule: &Rule, aim: Aim, choices: &mut Choices) -> Res<()> {
     if rule.group {
-        return stop("groups of nodes are not understood");
+        return stop("groups of nodes are unsupported");
     }
     let mut scope = Scope::new(rule, choices)?;
+    if choices.judge.as_ref().is_some_and(|judge| judge.has_room()) {
+        scope.case.facts.record();
+    }
     scope.relations()?;
     let case = Rc::clone(&scope.case);
+    case.judge.replace(choices.judge.clone());
     let reader = Reader::new(scope, choices);
     let left = match rule.roots.iter().map(|r| reader.term(&r.left)).collect::<Res<Vec<_>>>() {
         Err(Stop::Vacuous(_)) => return Ok(()),
@@ -136,51 +163,112 @@ fn case(rule: &Rule, claim: Claim, choices: &mut Choices) -> Res<()> {
         return Ok(());
     }
     case.left.set(false);
-    for (root, left) in rule.roots.iter().zip(&left) {
-        one_root(&case, claim, &reader, root, left)?;
+    let shown = rule.roots.iter().zip(&left).try_for_each(|(root, left)| one_root(&case, aim, &reader, root, left));
+    if let Some(judge) = &choices.judge {
+        judge.keep(case.facts.recorded());
     }
-    Ok(())
+    shown
 }
 
-fn one_root(case: &Case, claim: Claim, reader: &Reader<'_>, root: &Root, left: &Tensor) -> Res<()> {
+fn one_root(case: &Case, aim: Aim, reader: &Reader<'_>, root: &Root, left: &Tensor) -> Res<()> {
     let right = reader.term(&root.right)?;
     let alike = left.shape.len() == right.shape.len()
         && left.shape.iter().zip(&right.shape).all(|(a, b)| {
             let d = &case.canon(&a.extent) - &case.canon(&b.extent);
-            a.rank == b.rank && (d == Poly::zero() || case.facts.nonneg(&d) && case.facts.nonneg(&(&Poly::zero() - &d)))
+            a.rank == b.rank && (d == Poly::zero() || case.holds(&d) && case.holds(&(&Poly::zero() - &d)))
         });
-    // A number has any shape.
+    // A scalar constant broadcasts to any shape.
     let number = right.shape.is_empty() && &*right.ty.name == "number";
     if !alike && !number {
-        return stop(format!("the shapes of the sides, {} and {}", show(&left.shape), show(&right.shape)));
+        return stop(format!("the shapes of the sides differ: {} and {}", show(&left.shape), show(&right.shape)));
     }
     if left.ty != right.ty && &*right.ty.name != "number" && left.ty.kind != Kind::Stored {
-        return stop(format!("the element types of the sides, {} and {}", left.ty.name, right.ty.name));
+        return stop(format!("the element types of the sides differ: {} and {}", left.ty.name, right.ty.name));
     }
     let index = |item: &Item| {
         if item.extent == Poly::int(1) { Poly::zero() } else { Poly::var(case.facts.index(&item.extent)) }
     };
     let at: Vec<Poly> = left.shape.iter().map(index).collect();
-    // An element is there, so that no extent is 0.
+    // The compared element exists, so no extent is 0.
     let there: Vec<Poly> = left.shape.iter().map(|item| &item.extent - &Poly::int(1)).collect();
+    let here: &[Poly] = if number { &[] } else { &at };
     case.facts.assume(there, || {
-        let (l, r) = ((left.at)(&at)?, (right.at)(if number { &[] } else { &at })?);
-        same(case, claim, left.ty.kind, &l, &r)
+        let (l, r) = ((left.at)(&at)?, (right.at)(here)?);
+        let sense = if aim == Aim::Proof(Claim::Bits) { Sense::Bits } else { Sense::Reals };
+        let kind = left.ty.kind;
+        match same(case, sense, kind, &l, &r).or_else(|stop| same_by_definition(case, sense, kind, [&l, &r], stop)) {
+            Err(Stop::Because(_)) if settled(case, reader, &l, &r) => {}
+            other => other?,
+        }
+        if aim == Aim::Proof(Claim::Contract) && left.ty.kind == Kind::Float {
+            contract::undefined_alike(case, &l, &r)?;
+            let [l, r] = marked(case, reader, root, [&at, here])?;
+            contract::kept(&reader.scope, case, root, &l, &r)?;
+        }
+        Ok(())
     })
 }
 
-/// Whether two elements of a kind are equal in the sense of a claim.
-pub fn same(case: &Case, claim: Claim, kind: Kind, l: &T, r: &T) -> Res<()> {
-    match claim {
-        Claim::Reals if kind == Kind::Float => same_reals(case, l, r),
+/// Compares the elements a second time with the definitions of composite functions expanded, if there are any.
+fn same_by_definition(case: &Case, sense: Sense, kind: Kind, sides: [&T; 2], stop: Stop) -> Res<()> {
+    let [l, r] = sides.map(|t| ops::defined(&case.facts, t));
+    match stop {
+        Stop::Because(_) if [&l, &r] != sides => same(case, sense, kind, &l, &r),
+        stop => Err(stop),
+    }
+}
+
+/// Returns whether the solver shows that two elements are equal to the last bit. If not, it searches for sizes at which they differ.
+fn settled(case: &Case, reader: &Reader<'_>, l: &T, r: &T) -> bool {
+    let judge = case.judge.borrow().clone();
+    let Some(judge) = judge else { return false };
+    let normal = |t: &T| bits::normal(case, t, &Truths::new());
+    let equal = judge.equal_words(&reader.scope.integer_types(), l, r)
+        || matches!((normal(l), normal(r)), (Ok(l), Ok(r)) if judge.equal_indices(&case.facts, &l, &r));
+    if !equal {
+        judge.explore(&case.facts, &case.chosen.borrow(), l, r);
+    }
+    equal
+}
+
+/// The most steps that a proof of a contract's other obligations takes.
+const STEPS: usize = 200_000;
+
+/// Returns the elements of both sides at an index, with marks around the results of ops.
+fn marked(case: &Case, reader: &Reader<'_>, root: &Root, at: [&[Poly]; 2]) -> Res<[T; 2]> {
+    case.fuel.set(STEPS);
+    case.marks.set(true);
+    let element = |side, at: &[Poly], is_left: bool| {
+        case.left.set(is_left);
+        reader.term(side).and_then(|tensor| (tensor.at)(at))
+    };
+    let elements = element(&root.left, at[0], true).and_then(|l| Ok([l, element(&root.right, at[1], false)?]));
+    case.marks.set(false);
+    case.left.set(false);
+    elements
+}
+
+/// The sense in which two elements are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sense {
+    /// To the last bit, for every value.
+    Bits,
+    /// To the last bit, for every value.
+    Reals,
+}
+
+/// Checks that two elements of a kind are equal.
+pub fn same(case: &Case, sense: Sense, kind: Kind, l: &T, r: &T) -> Res<()> {
+    match sense {
+        Sense::Reals if kind == Kind::Float => same_reals(case, l, r),
         _ => same_bits(case, l, r, &mut Truths::new(), 0),
     }
 }
 
-/// More truth values than these are not tried in all combinations.
+/// The most truth values whose combinations are tried.
 const TRUTHS: usize = 9;
 
-/// Whether two terms have one normal form, whatever the truth values and conditions in them are.
+/// Checks that two terms have the same normal form for each value of the open conditions and truth values in them.
 fn same_bits(case: &Case, l: &T, r: &T, truths: &mut Truths, depth: usize) -> Res<()> {
     let (a, b) = (bits::normal(case, l, truths)?, bits::normal(case, r, truths)?);
     if a == b {
@@ -218,7 +306,7 @@ fn differ<V>(a: &dyn fmt::Display, b: &dyn fmt::Display) -> Res<V> {
     stop(format!("the normal forms differ: {} and {}", short(a.to_string()), short(b.to_string())))
 }
 
-/// The variables of a condition that can have one value only, with that value.
+/// Returns the variables of a condition that can have only one value, with that value.
 fn only(case: &Case, condition: &Poly) -> BTreeMap<u32, Poly> {
     let mut vars = BTreeMap::new();
     condition.visit(&mut |atom| {
@@ -231,7 +319,7 @@ fn only(case: &Case, condition: &Poly) -> BTreeMap<u32, Poly> {
     vars
 }
 
-/// A condition on indices that no binder names.
+/// Returns a condition on indices that uses no bound variable.
 fn condition(term: &T) -> Option<Poly> {
     match &**term {
         Term::If(conditions, a, b) => {
@@ -244,7 +332,7 @@ fn condition(term: &T) -> Option<Poly> {
     }
 }
 
-/// A truth value that is open, and that no binder stands above: the innermost first.
+/// Returns an undecided truth value outside all binders, the innermost first.
 fn open_truth(term: &T, truths: &BTreeMap<T, bool>) -> Option<T> {
     match &**term {
         Term::Apply(op, ty, args) => args.iter().find_map(|a| open_truth(a, truths)).or_else(|| {
@@ -260,42 +348,42 @@ fn open_truth(term: &T, truths: &BTreeMap<T, bool>) -> Option<T> {
 fn same_reals(case: &Case, l: &T, r: &T) -> Res<()> {
     let (left, right) = (Lower::new(case), Lower::new(case));
     let a = match left.real(l) {
-        // The left side is no number.
+        // The left side is infinite or NaN here, so that there is nothing to show.
         Err(Stop::Vacuous(_)) => return Ok(()),
         other => other?,
     };
     let b = right.real(r)?;
-    if a != b && !sums::equal(&a, &b, &Known(case)) {
+    if a != b && !a.is_close(&b) && !sums::equal(&a, &b, &Known(case)) {
         return differ(&a, &b);
     }
     let defined = left.partial.into_inner();
     for part in right.partial.into_inner() {
         if !defined.contains(&part) {
             let (what, of) = (part.0, part.1);
-            return stop(format!("the right side has {what}({of}), which the left side has not"));
+            return stop(format!("the right side has {what}({of}), and the left side has not"));
         }
     }
     Ok(())
 }
 
-/// So many bytes of stack for terms that lie deep in each other.
+/// The stack of a thread, in bytes. The functions recurse on deeply nested terms.
 const STACK: usize = 256 << 20;
 
-/// Runs on threads whose stacks hold terms that lie deep in each other.
+/// Runs work on threads with stacks that are large enough for deeply nested terms.
 pub fn on_large_stacks<V: Send>(work: impl FnOnce() -> V + Send) -> V {
     match rayon::ThreadPoolBuilder::new().stack_size(STACK).build() {
         Ok(pool) => pool.install(work),
-        // Where no thread starts, this one does the work.
+        // If no thread starts, this one does the work.
         Err(_) => work(),
     }
 }
 
-/// Judges rules on all cores; the verdicts come in the rules' order.
+/// Judges rules on all cores. The verdicts have the rules' order.
 pub fn judge_all(probes: &[Probe]) -> Vec<Verdict> {
     on_large_stacks(|| probes.par_iter().map(judge).collect())
 }
 
-/// Proves rules on all cores, without a look for instances on which they are wrong; in the rules' order.
+/// Proves rules on all cores, without a search for instances that refute them. The proofs have the rules' order.
 pub fn prove_all(probes: &[Probe]) -> Vec<Proof> {
     on_large_stacks(|| probes.par_iter().map(|probe| prove(probe.rule())).collect())
 }

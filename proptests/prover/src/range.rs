@@ -1,26 +1,28 @@
-//! Looks for instances on which a rule breaks its contract although both sides are equal over the reals: the right side overflows, becomes
-//! NaN, loses a value that the left side keeps, or reads elements that the left side hides; or a pointwise rule changes an infinity or NaN.
+//! Searches for instances on which a rule breaks its contract although both sides are equal over the reals. On such an
+//! instance the right side overflows, becomes NaN, loses a value, or reads elements that the left side masks. Or a
+//! pointwise rule changes an infinity or NaN.
 //!
-//! Values are those for which the contract promises the range: moderate ones where the rule has a sum, a product of matrices, attention or a
-//! norm.
+//! The inputs are those for which the contract promises the range. They are moderate if the rule has a sum, a product
+//! of matrices, attention or a norm.
 
 use std::collections::BTreeMap;
 
 use eutectic_ir::{
     Bounded, Class, DType, Graph, Tensor, Type,
     interp::{interpret, interpret_rounded},
+    lang::Bindings,
     ops::eval::Data,
 };
 use eutectic_rewrites::{Probe, Rule};
 
 use crate::falsify::{Counterexample, Draws, search};
 
-/// Looks for an instance on which the right side leaves the range and the left side does not, or one side only is no number.
+/// Searches for an instance on which only the right side leaves the range, or on which only one side is NaN.
 pub fn beyond(probe: &Probe) -> Option<Counterexample> {
-    search(probe, &|rule, seed| Draws::of(rule, seed, DType::F32), &extreme, &leaves)
+    search(probe, &Bindings::default(), &|rule, seed| Draws::of(rule, seed, DType::F32), &extreme, &leaves)
 }
 
-/// Numbers at the ends of the range, or far from 1, with infinities among them.
+/// Returns a tensor of values at the ends of the range or far from 1, sometimes with infinities and NaN.
 fn extreme(ty: &Type, seed: u64, random: &mut fastrand::Rng) -> Option<Tensor> {
     const MODERATE: [f64; 8] = [0.0, 1.0, -1.0, 90.0, -90.0, 1e12, -1e12, 1e-12];
     const FINITE: [f64; 11] = [0.0, 1.0, 90.0, -1e12, 1e20, -1e20, 1e-20, 1e36, 1e-36, 3e38, -3e38];
@@ -30,7 +32,7 @@ fn extreme(ty: &Type, seed: u64, random: &mut fastrand::Rng) -> Option<Tensor> {
     if count > 4_000 {
         return None;
     }
-    // All elements alike, or each its own.
+    // The elements are all equal, or each is drawn.
     let of: &[f64] = [&ALL[..], &FINITE, &MODERATE][seed as usize % 3];
     let one = of[random.usize(..of.len())];
     let alike = random.bool();
@@ -42,29 +44,31 @@ fn extreme(ty: &Type, seed: u64, random: &mut fastrand::Rng) -> Option<Tensor> {
     })
 }
 
-/// The first element that is a number far within the range on the left and none on the right; of pointwise rules, also one that is another infinity, or NaN on one side.
+/// Returns the first element that breaks the contract: it is far inside the range on the left side, and infinite, NaN
+/// or wrong on the right side. In a pointwise rule, an element that is a different infinity, or NaN on one side only,
+/// breaks it too.
 fn leaves(
     rule: &Rule,
     left: &Graph,
     right: &Graph,
     given: &BTreeMap<String, Tensor>,
 ) -> Option<(usize, usize, f64, f64)> {
-    // Products and norms promise the range for moderate numbers only, and sums may be taken in any order.
+    // Products and norms promise the range for moderate numbers only, because a sum may be evaluated in any order.
     let combines = |graph: &Graph| {
         graph.nodes().any(|(_, node)| matches!(node.op.def().class, Class::Composite | Class::Anchor(_)))
     };
     let moderate = |t: &Tensor| {
         !t.dtype().is_float() || t.to_f64().iter().all(|x| *x == 0.0 || (1e-12..=1.1e12).contains(&x.abs()))
     };
-    // Constants of a program are moderate in any case.
+    // The constants of a program must always be moderate.
     let constants = || rule.tensors().filter(|(_, _, constant)| *constant).filter_map(|(v, ..)| given.get(&v.name));
     if !constants().all(moderate) || (combines(left) || combines(right)) && !given.values().all(moderate) {
         return None;
     }
-    // Nothing overflows on the way from such numbers.
+    // No intermediate result of such numbers overflows.
     let small = |t: &Tensor| t.to_f64().iter().all(|x| x.abs() <= 2.0 || !x.is_finite());
     let kept = !combines(left) && !combines(right) && given.values().all(small);
-    // A left side that loses nothing on the way has its value.
+    // `Bounded` bounds the rounding error. If it is small on the left side, the right side must have the same value.
     let sure = interpret::<Bounded>(left, &|name| given.get(name).cloned()).ok()?;
     let run = |graph: &Graph| interpret_rounded(graph, &|name| given.get(name).cloned()).ok();
     let (left, right) = (run(left)?, run(right)?);

@@ -1,9 +1,10 @@
-//! The normal form for `reassoc` and `fast`: polynomials over a commutative ring, of elements, sums and functions of elements.
+//! The normal form for `reassoc` and `fast`: a polynomial whose atoms are elements, sums and functions of elements.
 //!
-//! Two terms with one normal form are equal in real arithmetic wherever each part of the left one is a finite number. Nothing is
-//! cancelled that may be 0: x·(1/x) stays as it is unless x is known to be positive, √x·√x unless x is not negative, e^(log x) unless x is positive. A part of the right
-//! side that is not defined everywhere (1/x, √x, log x) is on the left too, or shown to be defined. A sum over an extent that may be 0 is told apart from others
-//! before a factor that is not defined everywhere is taken out of it.
+//! Two terms with one normal form are equal in real arithmetic wherever each part of the left one is finite. A factor
+//! that may be 0 is never cancelled. So x·(1/x) stays as it is unless x is known to be positive, √x·√x unless x is not
+//! negative, and e^(log x) unless x is positive. If the right side contains a partial function (1/x, √x, log x), the
+//! left side contains it too, or it is shown to be defined. A factor that is not defined everywhere is moved out of a
+//! sum only if the extent of the sum is known not to be 0.
 
 use std::{collections::BTreeMap, fmt, rc::Rc};
 
@@ -11,7 +12,7 @@ use eutectic_ir::ops::Reduction;
 
 use crate::term::{Poly, T};
 
-/// A coefficient, compared by all but its last four bits: constants that were computed in two ways are one.
+/// A coefficient without its last four bits, so that constants that were computed in two ways compare equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Coefficient(f64);
 
@@ -47,22 +48,22 @@ impl Ord for Coefficient {
     }
 }
 
-/// What products are made of.
+/// A factor of a product.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Factor {
-    /// An element, a number variable, an index.
+    /// An element, a number variable, or an index.
     Leaf(T),
-    /// 1 where a truth value holds, else 0.
+    /// 1 if a truth value holds, else 0.
     Truth(T),
-    /// 1 where all are at least 0, else 0.
+    /// 1 if all polynomials are at least 0, else 0.
     Holds(Vec<Poly>),
     /// The reciprocal.
     Inverse(Box<Real>),
     /// The square root.
     Root(Box<Real>),
-    /// A function of which no law is known.
+    /// A function without known laws.
     Call(Rc<str>, Vec<Real>),
-    /// A reduction, of one product for a sum.
+    /// A reduction. The body of a sum is a single product.
     Reduce(Reduction, Vec<(u32, Poly)>, Box<Real>),
 }
 
@@ -71,7 +72,7 @@ pub enum Factor {
 pub struct Product {
     /// The factors, each with its exponent.
     pub factors: BTreeMap<Factor, u32>,
-    /// What e is raised to.
+    /// The exponent of e.
     pub power: Real,
 }
 
@@ -85,7 +86,7 @@ impl Real {
         Real::of([(Product::default(), x)])
     }
 
-    /// The sum of products.
+    /// Returns the sum of products with coefficients.
     pub fn of(terms: impl IntoIterator<Item = (Product, f64)>) -> Real {
         let mut sum: BTreeMap<Product, f64> = BTreeMap::new();
         for (product, c) in terms {
@@ -95,27 +96,27 @@ impl Real {
         Real(sum.into_iter().map(|(p, c)| (p, Coefficient::new(c))).collect())
     }
 
-    /// One factor.
+    /// Returns a single factor.
     pub fn factor(factor: Factor) -> Real {
         Real::of([(Product { factors: BTreeMap::from([(factor, 1)]), power: Real::default() }, 1.0)])
     }
 
-    /// One element.
+    /// Returns a single element.
     pub fn leaf(term: T) -> Real {
         Real::factor(Factor::Leaf(term))
     }
 
-    /// Whether it is 0.
+    /// Returns whether it is 0.
     pub fn is_zero(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The products, with their coefficients.
+    /// Returns the products, with their coefficients.
     pub fn terms(&self) -> impl Iterator<Item = (&Product, f64)> {
         self.0.iter().map(|(p, c)| (p, c.0))
     }
 
-    /// The number that it is, if it is one.
+    /// Returns its value if it is a number.
     pub fn known(&self) -> Option<f64> {
         match self.0.len() {
             0 => Some(0.0),
@@ -124,29 +125,72 @@ impl Real {
         }
     }
 
-    /// The only product.
+    /// Returns its product and coefficient if there is only one.
     pub fn single(&self) -> Option<(&Product, f64)> {
         if self.0.len() == 1 { self.terms().next() } else { None }
     }
 
-    /// The factors of a product that may be 0.
+    /// Returns the factors of a single product that may be 0.
     pub fn factors(&self) -> Option<Vec<Real>> {
         let (p, _) = self.single()?;
         let may = p.factors.keys().filter(|f| !matches!(f, Factor::Inverse(_)));
         Some(may.map(|f| Real::factor(f.clone())).collect())
     }
 
-    /// The sum.
+    /// Returns c if this is c times the other one.
+    pub fn ratio(&self, other: &Real) -> Option<f64> {
+        let (_, first) = self.0.iter().next()?;
+        let (_, of) = other.0.iter().next()?;
+        let c = first.0 / of.0;
+        let alike = self.0.len() == other.0.len()
+            && self.0.iter().zip(&other.0).all(|((p, a), (q, b))| p == q && (a.0 - c * b.0).abs() <= 1e-12 * a.0.abs());
+        alike.then_some(c)
+    }
+
+    /// Returns whether the other one is equal up to the last digits of constants.
+    pub fn is_close(&self, other: &Real) -> bool {
+        self.0.len() == other.0.len()
+            && self.0.iter().zip(&other.0).all(|((p, a), (q, b))| {
+                (a.0 - b.0).abs() <= 1e-13 * a.0.abs()
+                    && p.factors.len() == q.factors.len()
+                    && p.power.is_close(&q.power)
+                    && p.factors.iter().zip(&q.factors).all(|((f, n), (g, m))| n == m && f.is_close(g))
+            })
+    }
+
+    /// Returns whether this is wᵃ and the other one wᵇ with 0 < a ≤ b. It is then between 1 and the other one.
+    pub fn is_root_of(&self, other: &Real) -> bool {
+        let (Some((p, c)), Some((q, d))) = (self.single(), other.single()) else { return false };
+        let plain = c == 1.0 && d == 1.0 && p.power.is_zero() && q.power.is_zero();
+        let mut pairs = p.factors.iter().zip(&q.factors);
+        let Some((f, n)) = p.factors.iter().next() else { return false };
+        let Some(m) = q.factors.get(f) else { return false };
+        plain && p.factors.len() == q.factors.len() && n <= m && pairs.all(|((f, a), (g, b))| f == g && a * m == b * n)
+    }
+
+    /// Returns c if this is c times an element or a number.
+    pub fn multiple_of_a_leaf(&self) -> Option<f64> {
+        self.power_of_a_leaf().filter(|(_, n, _)| *n == 1).map(|(.., c)| c)
+    }
+
+    /// Returns x, n ≥ 1 and c if this is c·xⁿ for an element or a number x.
+    pub fn power_of_a_leaf(&self) -> Option<(&Factor, u32, f64)> {
+        let (p, c) = self.single()?;
+        let (leaf @ Factor::Leaf(_), n) = p.factors.iter().next()? else { return None };
+        (p.factors.len() == 1 && p.power.is_zero()).then_some((leaf, *n, c))
+    }
+
+    /// Returns the sum.
     pub fn plus(&self, other: &Real) -> Real {
         Real::of(self.terms().chain(other.terms()).map(|(p, c)| (p.clone(), c)))
     }
 
-    /// The product with a number.
+    /// Returns the product with a number.
     pub fn scaled(&self, by: f64) -> Real {
         Real::of(self.terms().map(|(p, c)| (p.clone(), c * by)))
     }
 
-    /// How many products it is made of, all in all.
+    /// Returns the number of products in it, nested ones included.
     pub fn size(&self) -> usize {
         self.0
             .keys()
@@ -164,12 +208,12 @@ impl Real {
             .sum()
     }
 
-    /// Whether an index variable is in it.
+    /// Returns whether an index variable appears in it.
     pub fn mentions(&self, id: u32) -> bool {
         self.0.keys().any(|p| p.power.mentions(id) || p.factors.keys().any(|f| f.mentions(id)))
     }
 
-    /// How deep binders lie in it.
+    /// Returns the nesting depth of binders.
     pub fn height(&self) -> u32 {
         let of = |f: &Factor| match f {
             Factor::Inverse(r) | Factor::Root(r) => r.height(),
@@ -182,7 +226,7 @@ impl Real {
 }
 
 impl Factor {
-    /// Whether an index variable is in it.
+    /// Returns whether an index variable appears in it.
     pub fn mentions(&self, id: u32) -> bool {
         match self {
             Factor::Leaf(t) | Factor::Truth(t) => t.mentions(id),
@@ -193,7 +237,18 @@ impl Factor {
         }
     }
 
-    /// Whether it is a number for every finite value.
+    fn is_close(&self, other: &Factor) -> bool {
+        match (self, other) {
+            (Factor::Inverse(a), Factor::Inverse(b)) | (Factor::Root(a), Factor::Root(b)) => a.is_close(b),
+            (Factor::Call(f, a), Factor::Call(g, b)) => {
+                f == g && a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_close(b))
+            }
+            (Factor::Reduce(h, v, a), Factor::Reduce(i, w, b)) => h == i && v == w && a.is_close(b),
+            _ => self == other,
+        }
+    }
+
+    /// Returns whether it is finite for all finite inputs.
     fn is_total(&self) -> bool {
         match self {
             Factor::Leaf(t) => t.number().is_none_or(f64::is_finite),
@@ -209,14 +264,14 @@ impl Factor {
 }
 
 impl Real {
-    /// Whether it is a number for every finite value.
+    /// Returns whether it is finite for all finite inputs.
     pub fn is_total(&self) -> bool {
         self.0.keys().all(|p| p.power.is_total() && p.factors.keys().all(Factor::is_total))
     }
 }
 
 impl Product {
-    /// The product.
+    /// Returns the product.
     pub fn times(&self, other: &Product) -> Product {
         let mut factors = self.factors.clone();
         for (factor, n) in &other.factors {
@@ -226,7 +281,7 @@ impl Product {
     }
 }
 
-/// Takes so many of a factor away.
+/// Removes n powers of a factor.
 pub fn take(factors: &mut BTreeMap<Factor, u32>, factor: &Factor, n: u32) {
     if let Some(has) = factors.get_mut(factor) {
         *has -= n;

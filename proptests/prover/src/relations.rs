@@ -1,4 +1,4 @@
-//! What the `where` relations of a rule say of its variables.
+//! Evaluates the `where` relations of a rule: they bind variables and add facts.
 
 use std::rc::Rc;
 
@@ -18,9 +18,9 @@ use crate::{
 };
 
 impl Scope<'_> {
-    /// Takes what the relations say: what they bind, and facts.
+    /// Evaluates the relations of the rule: binds the variables that they determine, and records facts.
     pub fn relations(&mut self) -> Res<()> {
-        // What binds comes before what asks.
+        // Relations that bind variables come before those that only compare.
         let rule = self.rule;
         let (binding, asking): (Vec<_>, Vec<_>) =
             rule.relations.iter().map(|(call, _)| call).partition(|call| call.relation.name != "at-most");
@@ -59,7 +59,7 @@ impl Scope<'_> {
     }
 
     fn relation(&mut self, call: &RelationCall) -> Res<()> {
-        // Fewer facts prove less, never more.
+        // Ignoring these is sound: a proof with fewer facts is still a proof.
         if call.negated || call.relation.name == "divides" {
             return Ok(());
         }
@@ -78,9 +78,9 @@ impl Scope<'_> {
                 let elements = count(&self.shape(a)?);
                 match c.0.as_slice() {
                     [DimsItem::Many(slot)] if self.sequences[slot].len() == 1 => {
-                        self.sequences.get_mut(slot).expect("it is there")[0].extent = elements;
+                        self.sequences.get_mut(slot).expect("the slot has a sequence")[0].extent = elements;
                     }
-                    _ => return stop("the relation `same-count` of such shapes"),
+                    _ => return stop("the relation `same-count` of these shapes is unsupported"),
                 }
             }
             ("equal", [RelationArg::Attr(slot), RelationArg::Dim(p)]) => {
@@ -100,7 +100,8 @@ impl Scope<'_> {
                 let (l, b, a, p, s, d) = (of(l)?, of(b)?, of(a)?, of(p)?, of(s)?, of(d)?);
                 let room = &(&(&l + &b) + &a) - &(&(&d * &(&p - &one)) + &one);
                 facts(self, vec![b, a, &p - &one, &s - &one, &d - &one, room.clone()]);
-                let (steps, _) = self.case.facts.divided(&room, &s);
+                let (steps, rest) = self.case.facts.divided(&room, &s);
+                facts(self, vec![&(&s - &one) - &rest]);
                 self.equal_dims(n, &steps + &one)?;
             }
             ("extent", [a, axis, RelationArg::Dim(n)]) => {
@@ -172,19 +173,22 @@ impl Scope<'_> {
                 self.attrs.insert(*axes, Value::Axes(vec![axis]));
             }
             ("mask", [..]) => self.mask(call)?,
-            (name, _) => return stop(format!("the relation `{name}` is not understood")),
+            (name, _) => return stop(format!("the relation `{name}` is unsupported")),
         }
         Ok(())
     }
 
-    /// The word of a mask says of which type the mask is; `window` is positive for windows alone.
+    /// Binds the element type of a mask, which follows from the mask's word. The attribute `window` is 0 unless the
+    /// word is `window`.
     fn mask(&mut self, call: &RelationCall) -> Res<()> {
         let [RelationArg::Attr(mask), RelationArg::Attr(window), RelationArg::DType(m), RelationArg::DType(f)] =
             call.args.as_slice()
         else {
-            return stop("the relation `mask` of such arguments");
+            return stop("the relation `mask` of these arguments is unsupported");
         };
-        let Some(Value::Word(word)) = self.attrs.get(mask).cloned() else { return stop("a mask without a word") };
+        let Some(Value::Word(word)) = self.attrs.get(mask).cloned() else {
+            return stop("the kind of a mask is unknown");
+        };
         let ty = if &*word == "keep" { Ty::bool() } else { self.types[f].clone() };
         self.types.insert(*m, ty);
         if &*word != "window" {
@@ -196,7 +200,7 @@ impl Scope<'_> {
     fn swap(&mut self, shape: &Shape, x: usize, y: usize, p: VarId) -> Res<()> {
         let n = shape.len();
         if x.max(y) > n || [x, y].iter().any(|k| *k == 0 || shape[n - k].rank.is_some()) {
-            return stop("a swap of axes inside of a sequence");
+            return stop("a swap of axes inside a sequence is unsupported");
         }
         let mut order: Vec<usize> = (0..n).collect();
         order.swap(n - x, n - y);
@@ -219,7 +223,7 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Says that an expression over dims is equal to something: binds its one variable, if that is all that it is.
+    /// Equates an expression over dims with a value. A variable without a value is bound to it.
     fn equal_dims(&mut self, pattern: &DimPattern, value: Poly) -> Res<()> {
         if let DimPattern::Var(slot) = pattern
             && self.dims.get(slot) == Some(&Poly::size(self.name(*slot)))
@@ -235,7 +239,7 @@ impl Scope<'_> {
         if a == b {
             return Ok(());
         }
-        // A sequence whose number of elements is nothing but a name takes the other's.
+        // A sequence whose number of elements is only a symbol takes the other value.
         for sequence in self.sequences.values_mut() {
             if let [item] = sequence.as_mut_slice()
                 && [&a, &b].contains(&&item.extent)
@@ -250,13 +254,17 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Binds the one sequence of a pattern that is open to what is left of a shape.
+    /// Binds the only sequence of a pattern to the axes of a shape that its other items leave.
     fn unify(&mut self, pattern: &DimsPattern, shape: Shape) -> Res<()> {
         let fixed = pattern.0.iter().filter(|i| matches!(i, DimsItem::One(_))).count();
         let many: Vec<usize> = (0..pattern.0.len()).filter(|i| matches!(pattern.0[*i], DimsItem::Many(_))).collect();
-        let [place] = many.as_slice() else { return stop("a relation whose result is not one sequence") };
-        let Some(rest) = shape.len().checked_sub(fixed) else { return stop("shapes of another rank") };
-        let DimsItem::Many(slot) = &pattern.0[*place] else { return stop("a sequence is wanted") };
+        let [place] = many.as_slice() else {
+            return stop("a relation whose result is not one sequence is unsupported");
+        };
+        let Some(rest) = shape.len().checked_sub(fixed) else { return stop("the ranks of two shapes differ") };
+        let DimsItem::Many(slot) = &pattern.0[*place] else {
+            return stop("an argument of a relation must be a sequence of axes");
+        };
         let own = self.sequences[slot].clone();
         let part = shape[*place..*place + rest].to_vec();
         let ones: Vec<(DimPattern, Item)> = pattern.0[..*place]
@@ -270,7 +278,7 @@ impl Scope<'_> {
             .collect();
         for (p, item) in ones {
             if item.rank.is_some() {
-                return stop("an axis of a sequence that is not known");
+                return stop("an axis is inside an unknown sequence");
             }
             let value = self.dim(&p)?;
             self.equate(value, item.extent)?;
@@ -281,11 +289,11 @@ impl Scope<'_> {
             return Ok(());
         }
         if own.len() != part.len() {
-            return stop("whether two sequences are the same");
+            return stop("it is undecided whether two sequences of axes are equal");
         }
         for (a, b) in own.into_iter().zip(part) {
             if a.rank != b.rank {
-                return stop("whether two sequences are the same");
+                return stop("it is undecided whether two sequences of axes are equal");
             }
             self.equate(a.extent, b.extent)?;
         }
@@ -297,9 +305,9 @@ impl Scope<'_> {
             RelationArg::Dims(dims) => self.shape(dims),
             RelationArg::Attr(slot) => match self.attrs.get(slot) {
                 Some(Value::Shape(shape)) => Ok(shape.clone()),
-                _ => stop("a shape is wanted"),
+                _ => stop("an argument of a relation must be a shape"),
             },
-            _ => stop("a shape is wanted"),
+            _ => stop("an argument of a relation must be a shape"),
         }
     }
 
@@ -308,9 +316,9 @@ impl Scope<'_> {
             RelationArg::Dim(p) => self.dim(p),
             RelationArg::Attr(slot) => match self.attrs.get(slot) {
                 Some(Value::Int(p)) => Ok(p.clone()),
-                _ => stop("an integer is wanted"),
+                _ => stop("an argument of a relation must be an integer"),
             },
-            _ => stop("an integer is wanted"),
+            _ => stop("an argument of a relation must be an integer"),
         }
     }
 
@@ -318,10 +326,10 @@ impl Scope<'_> {
         match arg {
             RelationArg::Attr(slot) => match self.attrs.get(slot) {
                 Some(Value::Axis(p)) => Ok(p.clone()),
-                _ => stop(format!("nothing says where the axis {} lies", self.name(*slot))),
+                _ => stop(format!("the place of the axis {} is unknown", self.name(*slot))),
             },
             RelationArg::Dim(p) => Ok(&Poly::zero() - &self.dim(p)?),
-            _ => stop("an axis is wanted"),
+            _ => stop("an argument of a relation must be an axis"),
         }
     }
 }

@@ -24,28 +24,31 @@ use crate::{
     term::{Kind, Poly, T, Term, Ty, apply, num},
 };
 
-/// What the variables of a rule stand for.
+/// The symbolic values of a rule's variables.
 pub struct Scope<'r> {
     /// The rule.
     pub rule: &'r Rule,
-    /// Facts, shared with the tensors.
+    /// The facts, shared with the tensors.
     pub case: Rc<Case>,
-    /// By slot.
+    /// The extents of dim variables, by slot.
     pub dims: BTreeMap<VarId, Poly>,
-    /// By slot.
+    /// The axes of sequence variables, by slot.
     pub sequences: BTreeMap<VarId, Shape>,
-    /// By slot.
+    /// The values of attribute variables, by slot.
     pub attrs: BTreeMap<VarId, Value>,
-    /// By slot.
+    /// The element types of type variables, by slot.
     pub types: BTreeMap<VarId, Ty>,
+    /// The operands, by variable, of an op that is replaced by its definition.
+    pub given: BTreeMap<usize, Tensor>,
 }
 
 impl<'r> Scope<'r> {
-    /// The variables in the case that is chosen.
+    /// Makes the variables of the case that `choices` selects.
     pub fn new(rule: &'r Rule, choices: &mut Choices) -> Res<Scope<'r>> {
         let case = Rc::new(Case::default());
         case.fuel.set(60_000);
         case.left.set(true);
+        case.bounded.set(choices.most.is_some());
         let mut scope = Scope {
             rule,
             case,
@@ -53,6 +56,7 @@ impl<'r> Scope<'r> {
             sequences: BTreeMap::new(),
             attrs: BTreeMap::new(),
             types: BTreeMap::new(),
+            given: BTreeMap::new(),
         };
         scope.element_types(choices);
         scope.variables(choices)?;
@@ -61,7 +65,47 @@ impl<'r> Scope<'r> {
         Ok(scope)
     }
 
-    /// The name of a variable.
+    /// Returns the float types that a type variable ranges over.
+    pub fn floats(&self, slot: VarId) -> Vec<eutectic_ir::DType> {
+        match &self.rule.scope.variables[slot].1 {
+            SlotKind::DType(class) => class.members().filter(|d| Kind::of(*d) == Kind::Float).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns each assignment of integer types to the variables for integer types.
+    pub fn integer_types(&self) -> Vec<crate::smt::Types> {
+        let mut all = vec![crate::smt::Types::new()];
+        for (slot, ty) in self.types.iter().filter(|(_, ty)| ty.dtype.is_none() && ty.kind == Kind::Int) {
+            let SlotKind::DType(class) = &self.rule.scope.variables[*slot].1 else { continue };
+            let members: Vec<_> = class.members().filter(|d| Kind::of(*d) == Kind::Int).collect();
+            all = all
+                .iter()
+                .flat_map(|of| {
+                    members.iter().map(|d| of.clone().into_iter().chain([(ty.name.to_string(), *d)]).collect())
+                })
+                .collect();
+        }
+        all
+    }
+
+    /// Returns the largest width in bits of the element types that a variable ranges over.
+    pub fn bits(&self, slot: VarId) -> u32 {
+        match &self.rule.scope.variables[slot].1 {
+            SlotKind::DType(class) => class.members().map(eutectic_ir::DType::bits).max().unwrap_or(64),
+            _ => 64,
+        }
+    }
+
+    /// Returns the fewest and the most significant bits among the float types of a symbolic type.
+    pub fn digits(&self, ty: &Ty) -> Option<[u32; 2]> {
+        let own = self.types.iter().find(|(_, own)| own.name == ty.name).map(|(slot, _)| self.floats(*slot));
+        let all = ty.dtype.map(|dtype| vec![dtype]).or(own)?;
+        let digits = || all.iter().map(|dtype| dtype.significand_bits());
+        Some([digits().min()?, digits().max()?])
+    }
+
+    /// Returns the name of a variable.
     pub fn name(&self, slot: VarId) -> &str {
         self.rule.scope.name(slot)
     }
@@ -101,8 +145,8 @@ impl<'r> Scope<'r> {
                         AttrVariable::OneOf(words) => Value::Word(words[choices.choose(words.len())].as_str().into()),
                         AttrVariable::Shape => Value::Shape(choices.peeled(name)),
                         AttrVariable::Axes => Value::AnyAxes(name.into()),
-                        AttrVariable::DType => return stop("an element type as an attribute"),
-                        // Bound by what is known of them.
+                        AttrVariable::DType => return stop("an element type as an attribute is unsupported"),
+                        // `relations` assigns these.
                         AttrVariable::Axis | AttrVariable::Perm => continue,
                     };
                     (*slot, value)
@@ -130,7 +174,7 @@ impl<'r> Scope<'r> {
         Ok(())
     }
 
-    /// Dims that no shape has: they may be any integer.
+    /// Returns the dim variables that appear in no shape. They may be any integer.
     fn not_extents(&self) -> Vec<VarId> {
         let mut extents: Vec<VarId> = Vec::new();
         let mut of = |dims: &DimsPattern| {
@@ -154,7 +198,7 @@ impl<'r> Scope<'r> {
         self.dims.keys().copied().filter(|slot| !extents.contains(slot)).collect()
     }
 
-    /// Every call of the rule.
+    /// Returns every call of the rule.
     fn calls(&self) -> Vec<&'r AppliedOp> {
         let mut calls = Vec::new();
         let rule = self.rule;
@@ -169,7 +213,7 @@ impl<'r> Scope<'r> {
         calls
     }
 
-    /// Chooses where axis variables lie: at each axis that the pattern names, and inside of each of its sequences.
+    /// Chooses the place of each axis variable: at each axis that the pattern names, and inside each of its sequences.
     fn axes(&mut self, choices: &mut Choices) -> Res<()> {
         let declared: Vec<VarId> = self
             .rule
@@ -185,14 +229,14 @@ impl<'r> Scope<'r> {
             let Some(pattern) = self.pattern_of_axis(slot) else { continue };
             let places: Vec<usize> = (0..pattern.0.len()).collect();
             if places.is_empty() {
-                return stop(format!("no shape has the axis {}", self.name(slot)));
+                return stop(format!("the axis {} is an axis of no shape", self.name(slot)));
             }
             let at = places[choices.choose(places.len())];
             let behind = self.shape(&DimsPattern(pattern.0[at + 1..].to_vec()))?;
             let mut tail = &axes(&behind) + &Poly::int(1);
             if let DimsItem::Many(sequence_slot) = &pattern.0[at] {
                 if divided.contains(sequence_slot) || self.sequences[sequence_slot].len() != 1 {
-                    return stop("two axes that are chosen in one sequence");
+                    return stop("two axis variables inside one sequence are unsupported");
                 }
                 divided.push(*sequence_slot);
                 let name = self.name(*sequence_slot).to_string();
@@ -206,7 +250,7 @@ impl<'r> Scope<'r> {
         Ok(())
     }
 
-    /// Operands that are put together are alike but for one axis: the second's sequence is the first's, with an axis of its own.
+    /// Aligns the operands of `concat`, which differ in one axis only: the second operand gets the first one's sequence, with its own extent of that axis.
     fn alike(&mut self, choices: &mut Choices) {
         for call in self.calls() {
             let [RuleTerm::Tensor(a), RuleTerm::Tensor(b)] = call.args.as_slice() else { continue };
@@ -229,7 +273,7 @@ impl<'r> Scope<'r> {
         }
     }
 
-    /// A shape that an axis variable is an axis of.
+    /// Returns the pattern of a shape that the axis variable refers to.
     fn pattern_of_axis(&self, slot: VarId) -> Option<DimsPattern> {
         let related = self.rule.relations.iter().find_map(|(call, _)| match call.args.as_slice() {
             [RelationArg::Dims(dims), RelationArg::Attr(axis), ..] if *axis == slot => Some(dims.clone()),
@@ -249,30 +293,43 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// The value of an expression over dims.
+    /// Returns the value of an expression over dims.
     pub fn dim(&self, pattern: &DimPattern) -> Res<Poly> {
         let all = |of: &[DimPattern]| of.iter().map(|p| self.dim(p)).collect::<Res<Vec<_>>>();
         Ok(match pattern {
-            DimPattern::Number(n) if n.unsigned_abs() > 1 << 40 => return stop("an extent as large as that"),
+            DimPattern::Number(n) if n.unsigned_abs() > 1 << 40 => {
+                return stop("an extent of more than 2^40 is unsupported");
+            }
             DimPattern::Number(n) => Poly::int(i128::from(*n)),
             DimPattern::Var(slot) => match (self.dims.get(slot), self.attrs.get(slot)) {
                 (Some(p), _) | (_, Some(Value::Int(p))) => p.clone(),
-                _ => return stop(format!("the value of {}", self.name(*slot))),
+                _ => return stop(format!("the value of {} is unknown", self.name(*slot))),
             },
             DimPattern::Sum(of) => all(of)?.iter().fold(Poly::zero(), |n, p| &n + p),
             DimPattern::Product(of) => crate::term::product(&all(of)?),
             DimPattern::Difference(pair) => &self.dim(&pair[0])? - &self.dim(&pair[1])?,
             DimPattern::Quotient(pair) => {
                 let (a, b) = (self.dim(&pair[0])?, self.dim(&pair[1])?);
-                match a.divide(&b) {
-                    (quotient, rest) if rest == Poly::zero() && b != Poly::zero() => quotient,
-                    _ => return stop("a quotient of extents"),
-                }
+                return self.quotient(&a, &b).map_or_else(|| stop("a quotient of extents is undecided"), Ok);
             }
+            DimPattern::Floor(_) | DimPattern::Mod(_) => return stop("`floor` or `mod` of extents"),
         })
     }
 
-    /// The shape that a pattern stands for.
+    /// Returns a quotient of dims. The rule matches only if the remainder is 0, on either side, so that this is noted as a fact.
+    fn quotient(&self, a: &Poly, b: &Poly) -> Option<Poly> {
+        let facts = &self.case.facts;
+        let (quotient, rest) = a.divide(b);
+        if rest == Poly::zero() && *b != Poly::zero() {
+            return Some(quotient);
+        }
+        let (quotient, rest) = facts.positive(b).then(|| facts.divided(a, b))?;
+        facts.note(rest.clone());
+        facts.note(&Poly::zero() - &rest);
+        Some(quotient)
+    }
+
+    /// Returns the shape that a pattern stands for.
     pub fn shape(&self, pattern: &DimsPattern) -> Res<Shape> {
         let mut shape = Vec::new();
         for item in &pattern.0 {
@@ -285,10 +342,13 @@ impl<'r> Scope<'r> {
         Ok(shape)
     }
 
-    /// The tensor of a variable.
+    /// Returns the symbolic tensor of a variable.
     pub fn tensor(&self, at: usize) -> Res<Tensor> {
+        if let Some(given) = self.given.get(&at) {
+            return Ok(given.clone());
+        }
         let variable = &self.rule.variables[at];
-        let VariableKind::Tensor { ty, .. } = &variable.kind else { return stop("a tensor is wanted") };
+        let VariableKind::Tensor { ty, .. } = &variable.kind else { return stop("an operand must be a tensor") };
         let shape = self.shape(&ty.dims)?;
         let dtype = match ty.dtype {
             DTypePattern::Fixed(dtype) => Ty::fixed(dtype),
@@ -301,7 +361,7 @@ impl<'r> Scope<'r> {
             case.step(1)?;
             Ok(match wanted {
                 Some(w) => num(w.value),
-                // Along an axis of extent 1 there is one index.
+                // An axis of extent 1 has only the index 0.
                 None => {
                     let at = at.iter().zip(&ones).map(|(p, one)| if *one { Poly::zero() } else { p.clone() });
                     Rc::new(Term::Read(Rc::clone(&name), own.clone(), at.collect()))
@@ -310,18 +370,50 @@ impl<'r> Scope<'r> {
         }))
     }
 
-    /// The value of an attribute variable.
+    /// Returns the value of an attribute variable.
     pub fn attr(&self, slot: VarId) -> Option<Value> {
         self.attrs.get(&slot).cloned().or_else(|| self.types.get(&slot).cloned().map(Value::Type))
     }
 
-    /// The value of a dim, as an attribute.
+    /// Returns the value of a dim variable that is used as an attribute.
     pub fn integer_slot(&self, slot: VarId) -> Option<Poly> {
         self.dims.get(&slot).cloned()
     }
 
-    /// An integer expression.
+    /// Returns the value of an integer expression, or `None` for a quotient with a remainder, which is a float.
     pub fn integer(&self, expr: &Expr) -> Option<Poly> {
+        self.integer_by(expr, &|a, b| match a.divide(b) {
+            (quotient, rest) if rest == Poly::zero() && *b != Poly::zero() => Some(quotient),
+            _ => None,
+        })
+    }
+
+    /// Returns the value of an expression that must be an integer for the rule to match. The engine computes a quotient with a remainder as a float, and checks
+    /// the final result only: (7/2)·2 is the integer 7. So only one quotient may have a remainder, and only integers may be added to it.
+    pub fn whole(&self, expr: &Expr) -> Option<Poly> {
+        let exact = self.integer(expr);
+        let Expr::Call(function, args) = expr else { return exact };
+        if exact.is_some() {
+            return exact;
+        }
+        match (function.name, args.as_slice()) {
+            ("/", [a, b]) => self.quotient(&self.integer(a)?, &self.integer(b)?),
+            ("+", all) => {
+                let integers: Vec<_> = all.iter().map(|arg| self.integer(arg)).collect();
+                let mut rests = all.iter().zip(&integers).filter(|(_, integer)| integer.is_none());
+                let (rest, None) = (rests.next()?.0, rests.next()) else { return None };
+                Some(integers.iter().flatten().fold(self.whole(rest)?, |sum, n| &sum + n))
+            }
+            ("-", [a, b]) => match (self.integer(a), self.integer(b)) {
+                (None, Some(b)) => Some(&self.whole(a)? - &b),
+                (Some(a), None) => Some(&a - &self.whole(b)?),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn integer_by(&self, expr: &Expr, quotient: &dyn Fn(&Poly, &Poly) -> Option<Poly>) -> Option<Poly> {
         match expr {
             Expr::Number(Number::Int(n)) if n.unsigned_abs() <= 1 << 40 => Some(Poly::int(i128::from(*n))),
             Expr::Number(_) | Expr::Offset(_) => None,
@@ -331,7 +423,7 @@ impl<'r> Scope<'r> {
                 _ => None,
             },
             Expr::Call(function, args) => {
-                let args: Vec<Poly> = args.iter().map(|a| self.integer(a)).collect::<Option<_>>()?;
+                let args: Vec<Poly> = args.iter().map(|a| self.integer_by(a, quotient)).collect::<Option<_>>()?;
                 let facts = &self.case.facts;
                 match (function.name, args.as_slice()) {
                     ("+", all) => Some(all.iter().fold(Poly::zero(), |n, p| &n + p)),
@@ -339,27 +431,24 @@ impl<'r> Scope<'r> {
                     ("-", [a, b]) => Some(a - b),
                     ("neg", [a]) => Some(&Poly::zero() - a),
                     ("min" | "max", [a, b]) => Some(facts.extreme(a, b, function.name == "max")),
-                    ("/", [a, b]) if *b != Poly::zero() => match a.divide(b) {
-                        (quotient, rest) if rest == Poly::zero() => Some(quotient),
-                        _ => None,
-                    },
+                    ("/", [a, b]) => quotient(a, b),
                     _ => None,
                 }
             }
         }
     }
 
-    /// A number that the rule computes.
+    /// Returns a number that the rule computes.
     pub fn number(&self, expr: &Expr) -> Res<T> {
         if let Some(n) = self.integer(expr) {
             return Ok(Rc::new(Term::Index(n)));
         }
         match expr {
             Expr::Number(n) => Ok(num(n.get())),
-            Expr::Offset(_) => stop("offsets in a group"),
+            Expr::Offset(_) => stop("offsets in a group are unsupported"),
             Expr::Slot(slot) => match self.attrs.get(slot) {
                 Some(Value::Number(t)) => Ok(t.clone()),
-                _ => stop(format!("the number {}", self.name(*slot))),
+                _ => stop(format!("the number {} is unknown", self.name(*slot))),
             },
             Expr::Call(function, args) => {
                 let args = args.iter().map(|a| self.number(a)).collect::<Res<Vec<_>>>()?;
@@ -370,7 +459,7 @@ impl<'r> Scope<'r> {
     }
 }
 
-/// An attribute that is given as it is.
+/// Returns the symbolic value of a constant attribute.
 pub fn literal(attr: &Attr) -> Option<Value> {
     Some(match attr {
         Attr::Int(n) if n.unsigned_abs() <= 1 << 40 => Value::Int(Poly::int(i128::from(*n))),

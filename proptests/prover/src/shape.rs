@@ -1,16 +1,23 @@
-//! Symbolic shapes and tensors: axes of symbolic extent, and sequences of axes as one.
+//! Symbolic shapes and tensors: axes of symbolic extent, and sequences of axes as one axis.
 //!
-//! # Why a sequence of axes may be one axis
+//! # Why one axis can stand for a sequence of axes
 //!
-//! Row-major order numbers the elements of any sequence of axes `B..` by 0..|B|, where |B| is the product of the extents. An op that
-//! treats the sequence as a whole (a map of elements, a product of matrices for each of its indices, a reshape, a reduction over other
-//! axes, a slice of another axis, a transpose that keeps its axes next to each other in their order) commutes with that numbering: whatever the
-//! number of axes and their extents are, it does to the number what it does to the index of a single axis of extent |B|. So a proof about
-//! one axis of extent |B| is a proof for every rank, also 0, where |B| is 1. An op that would take the sequence apart is refused here.
+//! Row-major order numbers the elements of any sequence of axes `B..` by 0..|B|, where |B| is the product of the
+//! extents. Many ops treat the sequence as a whole:
 //!
-//! A permutation, a NumPy broadcast or a reduction over unknown axes of `A..` is an index map of which only this is known: the same name with the
-//! same arguments is the same index, it lies in its range, a permutation and its inverse cancel, and broadcasts compose. A sequence in which the rule names
-//! an axis is three: the axes before it, the axis, and those after it, each of any rank.
+//! - a map of elements, or a product of matrices for each index of the sequence;
+//! - a reshape;
+//! - a reduction over other axes, or a slice of another axis;
+//! - a transpose that keeps the axes of the sequence next to each other, in their order.
+//!
+//! Such an op commutes with that numbering: for every number of axes and all extents, it maps the number as it maps the
+//! index of a single axis of extent |B|. So a proof about one axis of extent |B| is a proof for every rank. That
+//! includes rank 0, where |B| is 1. An op that would divide the sequence is refused here.
+//!
+//! A permutation, a NumPy broadcast or a reduction over unknown axes of `A..` is an opaque index map. The prover knows
+//! four things about it. Equal names with equal arguments are the same index. The index is in its range. A permutation
+//! and its inverse cancel. Broadcasts compose. If the rule names an axis of a sequence, the sequence becomes three
+//! items: the axes before it, the axis, and the axes after it. The first and the last have any rank.
 
 use std::rc::Rc;
 
@@ -22,9 +29,9 @@ use crate::{
 /// An axis, or a sequence of axes as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// How many elements lie along it.
+    /// The number of elements along it.
     pub extent: Poly,
-    /// What names the number of axes, where it is a sequence.
+    /// The name of the number of axes, if it is a sequence.
     pub rank: Option<Rc<str>>,
 }
 
@@ -32,17 +39,17 @@ pub struct Item {
 pub type Shape = Vec<Item>;
 
 impl Item {
-    /// One axis.
+    /// Makes one axis.
     pub fn axis(extent: Poly) -> Item {
         Item { extent, rank: None }
     }
 
-    /// Whether it is an axis of extent 1.
+    /// Returns whether it is an axis of extent 1.
     pub fn is_one(&self) -> bool {
         self.rank.is_none() && self.extent.known() == Some(1)
     }
 
-    /// How many axes it is.
+    /// Returns the number of axes.
     fn axes(&self) -> Poly {
         self.rank.as_ref().map_or(Poly::int(1), |name| Poly::size(&format!("rank {name}")))
     }
@@ -55,74 +62,75 @@ impl Item {
     }
 }
 
-/// A sequence of axes of which nothing is known.
+/// Makes a symbolic sequence of axes, of any extents and any number.
 pub fn sequence(name: &str) -> Item {
     Item { extent: Poly::size(&format!("#{name}")), rank: Some(name.into()) }
 }
 
-/// A shape as text.
+/// Formats a shape.
 pub fn show(shape: &[Item]) -> String {
     format!("[{}]", shape.iter().map(Item::show).collect::<Vec<_>>().join(" "))
 }
 
-/// The number of elements.
+/// Returns the number of elements.
 pub fn count(shape: &[Item]) -> Poly {
     product(shape.iter().map(|i| &i.extent))
 }
 
-/// How many axes a shape has.
+/// Returns the number of axes of a shape.
 pub fn axes(shape: &[Item]) -> Poly {
     shape.iter().fold(Poly::zero(), |n, item| &n + &item.axes())
 }
 
-/// The place of the axis from which on a shape has so many axes.
+/// Returns the place of the axis that is the n-th one from the end.
 pub fn find(shape: &[Item], from_the_end: &Poly) -> Res<usize> {
     let place = (0..shape.len()).rev().find(|&at| axes(&shape[at..]) == *from_the_end);
     if let Some(at) = place.filter(|&at| shape[at].rank.is_none()) {
         return Ok(at);
     }
-    // A plain number of axes may end inside of a sequence.
+    // A constant n may end inside a sequence.
     let behind = (0..shape.len()).rev().find(|&at| shape[at].rank.is_some());
     match (behind, from_the_end.known()) {
         (Some(at), Some(n)) if shape.len() - 1 - at < n as usize => {
             Err(Stop::Peel(shape[at].rank.clone().unwrap_or_default()))
         }
         (None, Some(_)) => Err(Stop::Vacuous(format!("{} has no such axis", show(shape)))),
-        _ => stop(format!("an axis lies inside of a sequence of {}", show(shape))),
+        _ => stop(format!("an axis is inside a sequence of {}, which cannot be split there", show(shape))),
     }
 }
 
-/// The element at an index.
+/// A function from an index to the element.
 type Elements = Rc<dyn Fn(&[Poly]) -> Res<T>>;
 
-/// A tensor: its element at an index.
+/// A tensor, as a function from an index to its element.
 #[derive(Clone)]
 pub struct Tensor {
     /// The element type.
     pub ty: Ty,
     /// The shape.
     pub shape: Shape,
-    /// The element at an index that lies in the shape.
+    /// The element at an index within the shape.
     pub at: Elements,
 }
 
 impl Tensor {
-    /// A tensor by its elements.
+    /// Makes a tensor from the function of its elements.
     pub fn new(ty: Ty, shape: Shape, at: impl Fn(&[Poly]) -> Res<T> + 'static) -> Tensor {
         Tensor { ty, shape, at: Rc::new(at) }
     }
 }
 
-/// That an index lies in a shape.
+/// Returns the facts that state that an index is within a shape.
 pub fn inside(shape: &[Item], at: &[Poly]) -> Vec<Poly> {
     let one = Poly::int(1);
     shape.iter().zip(at).flat_map(|(item, i)| [i.clone(), &(&item.extent - i) - &one, &item.extent - &one]).collect()
 }
 
-/// Broadcasts that a case of a rule has: sequences that expand to others.
+/// The known broadcasts: pairs of a shape and the shape to which it expands.
 pub type Broadcasts = std::cell::RefCell<Vec<(Shape, Shape)>>;
 
-/// Where an element of an expanded tensor is read, by index of the result. `taught`: the expansion is one that the left side has, so that it is well typed.
+/// Returns the index at which an element of a broadcast tensor is read, by its index in the result. `taught` states
+/// that the broadcast is on the left side, so that it is known to be well typed.
 pub fn expanded(
     facts: &Facts,
     known: &Broadcasts,
@@ -131,7 +139,7 @@ pub fn expanded(
     at: &[Poly],
     taught: bool,
 ) -> Res<Vec<Poly>> {
-    // What a relation says that it expands to may itself be expanded.
+    // The broadcast may pass through a shape that a relation names.
     let middle =
         known.borrow().iter().find(|(a, b)| a == from && from.len() == 1 && b.as_slice() != to).map(|(_, b)| b.clone());
     if let Some(middle) =
@@ -157,7 +165,7 @@ pub fn expanded(
         }
         (i, j) = (i - 1, j - 1);
     }
-    // Axes of extent 1 in front are added by any broadcast.
+    // Any broadcast may add axes of extent 1 in front.
     let ones = from[..i].iter().take_while(|item| item.is_one()).count();
     if ones < i {
         let rest = opaque(facts, known, &from[ones..i], &to[..j], &at[..j], taught)?;
@@ -166,7 +174,7 @@ pub fn expanded(
     Ok(result)
 }
 
-/// A broadcast of which nothing is known but that it is one.
+/// Returns the index of a broadcast between symbolic shapes, as an opaque index map.
 fn opaque(facts: &Facts, known: &Broadcasts, from: &[Item], to: &[Item], at: &[Poly], taught: bool) -> Res<Vec<Poly>> {
     if taught {
         let pair = (from.to_vec(), to.to_vec());
@@ -174,9 +182,9 @@ fn opaque(facts: &Facts, known: &Broadcasts, from: &[Item], to: &[Item], at: &[P
             known.borrow_mut().push(pair);
         }
     } else if !broadcasts(known, from, to, 4) {
-        return stop(format!("whether {} expands to {}", show(from), show(to)));
+        return stop(format!("it is undecided whether {} broadcasts to {}", show(from), show(to)));
     }
-    // What has as many elements differs in axes of extent 1 alone.
+    // Shapes with equally many elements differ only in axes of extent 1.
     if let ([a], [b]) = (from, to)
         && a.extent == b.extent
     {
@@ -191,7 +199,8 @@ fn opaque(facts: &Facts, known: &Broadcasts, from: &[Item], to: &[Item], at: &[P
     Ok(from.iter().enumerate().map(|(n, item)| of(n, item)).collect())
 }
 
-/// Indices that a broadcast of that shape gave are read where that broadcast was read: broadcasts compose.
+/// Composes broadcasts: if an index is the result of a broadcast to this shape, returns the index of that broadcast's
+/// own result.
 fn composed(shape: &[Item], at: &[Poly]) -> Vec<Poly> {
     let own = |n: usize| format!("broadcast {n} of {}", show(shape));
     let mut outer = None;
@@ -207,7 +216,7 @@ fn composed(shape: &[Item], at: &[Poly]) -> Vec<Poly> {
     outer.unwrap_or_else(|| at.to_vec())
 }
 
-/// Whether a shape is known to expand to another.
+/// Returns whether a shape is known to broadcast to another.
 fn broadcasts(known: &Broadcasts, from: &[Item], to: &[Item], depth: usize) -> bool {
     if from == to || from.is_empty() {
         return true;
@@ -215,9 +224,9 @@ fn broadcasts(known: &Broadcasts, from: &[Item], to: &[Item], depth: usize) -> b
     depth > 0 && known.borrow().iter().any(|(a, b)| a == from && (b == to || broadcasts(known, b, to, depth - 1)))
 }
 
-/// Where an element of a reshaped tensor is read, by its index in the result.
+/// Returns the index at which an element of a reshaped tensor is read, by its index in the result.
 pub fn reshaped(facts: &Facts, from: &[Item], to: &[Item], at: &[Poly]) -> Res<Vec<Poly>> {
-    // An element is there, so that no extent is 0.
+    // The element exists, so no extent is 0.
     let one = Poly::int(1);
     let mut there = inside(to, at);
     there.extend(from.iter().map(|item| &item.extent - &one));
@@ -231,7 +240,11 @@ pub fn reshaped(facts: &Facts, from: &[Item], to: &[Item], at: &[Poly]) -> Res<V
                 equal.then(|| (from.len() - i, to.len() - j))
             };
             let Some((a, b)) = group(&from[i..], &to[j..]).or_else(whole) else {
-                return stop(format!("whether {} and {} have as many elements", show(from), show(to)));
+                return stop(format!(
+                    "it is undecided whether {} and {} have equally many elements",
+                    show(from),
+                    show(to)
+                ));
             };
             let flat = to[j..j + b].iter().zip(&at[j..j + b]).fold(Poly::zero(), |n, (item, index)| {
                 if item.extent == one { n } else { &(&n * &item.extent) + index }
@@ -253,7 +266,7 @@ pub fn reshaped(facts: &Facts, from: &[Item], to: &[Item], at: &[Poly]) -> Res<V
     })
 }
 
-/// The fewest items on both sides that have as many elements; the rest of both if that is all that is left of what is equal.
+/// Returns the fewest leading items of both shapes that have equally many elements, if the items after them also do.
 fn group(from: &[Item], to: &[Item]) -> Option<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> =
         (0..=from.len()).flat_map(|a| (0..=to.len()).map(move |b| (a, b))).filter(|p| *p != (0, 0)).collect();

@@ -1,4 +1,4 @@
-//! Reads a side of a rule as a symbolic tensor.
+//! Evaluates a side of a rule as a symbolic tensor.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -7,33 +7,38 @@ use eutectic_ir::{
     lang::typing::VarId,
     ops::{AttrKind, Default as AttrDefault, Trait},
 };
-use eutectic_rewrites::rule::{AppliedOp, AttrTerm, OpTerm, Term as RuleTerm, VariableKind};
+use eutectic_rewrites::{
+    defining_rule,
+    rule::{AppliedOp, AttrTerm, OpTerm, Term as RuleTerm, VariableKind},
+};
 
 use crate::{
     call::{Call, Perm, Value},
     choices::Choices,
-    facts::{Res, stop},
+    contract::marked,
+    defined::bound,
+    facts::{Res, Stop, stop},
     ops,
     scope::{Scope, literal},
-    shape::{Item, Shape, Tensor, axes},
+    shape::{Item, Shape, Tensor, axes, show},
     term::{Kind, Poly, T, Term, Ty, apply, num},
 };
 
-/// Reads both sides.
+/// An evaluator of both sides of a rule.
 pub struct Reader<'r> {
     /// The variables.
     pub scope: Scope<'r>,
-    /// The ops that were chosen for variables that stand for ops.
+    /// The chosen ops of op variables.
     chosen: BTreeMap<VarId, Op>,
 }
 
 impl<'r> Reader<'r> {
-    /// A reader; each variable for a reduction takes each op of its group.
+    /// Makes an evaluator. An op variable for reductions takes each op of its group, in separate cases.
     pub fn new(scope: Scope<'r>, choices: &mut Choices) -> Reader<'r> {
         let mut chosen = BTreeMap::new();
         for variable in &scope.rule.variables {
             let VariableKind::Op(slot, group) = variable.kind else { continue };
-            // All ops of a group that are functions of elements are one unknown function.
+            // A variable for pointwise ops stays one unknown function.
             if !group.ops().iter().all(|op| matches!(op.def().class, Class::Pointwise)) {
                 chosen.insert(slot, group.ops()[choices.choose(group.ops().len())]);
             }
@@ -41,7 +46,7 @@ impl<'r> Reader<'r> {
         Reader { scope, chosen }
     }
 
-    /// The value of a term.
+    /// Evaluates a term with one result.
     pub fn term(&self, term: &RuleTerm) -> Res<Tensor> {
         Ok(self.results(term)?.remove(0))
     }
@@ -50,10 +55,10 @@ impl<'r> Reader<'r> {
         match term {
             RuleTerm::Tensor(at) => Ok(vec![self.scope.tensor(*at)?]),
             RuleTerm::Let(at) => self.results(&self.scope.rule.lets[*at].1),
-            RuleTerm::Splat(_) => stop("groups of nodes are not understood"),
+            RuleTerm::Splat(_) => stop("groups of nodes are unsupported"),
             RuleTerm::Number { expr, .. } => {
                 let number = self.scope.number(expr)?;
-                // Its element type is that of what stands beside it, which no law asks for.
+                // A number has no element type yet: it takes that of the other operand.
                 let ty = Ty::open("number");
                 Ok(vec![Tensor::new(ty, Shape::new(), move |_| Ok(T::clone(&number)))])
             }
@@ -73,20 +78,34 @@ impl<'r> Reader<'r> {
         if let Class::Project = op.def().class {
             let at = match call.attrs.first() {
                 Some(Some(AttrTerm::Value(Attr::Int(n)))) => *n as usize,
-                _ => return stop("a result that is chosen"),
+                _ => return stop("a result whose number is variable is unsupported"),
             };
-            return args[0].get(at).cloned().map_or_else(|| stop("no such result"), |t| Ok(vec![t]));
+            return args[0]
+                .get(at)
+                .cloned()
+                .map_or_else(|| stop("a call has no result of this number"), |t| Ok(vec![t]));
         }
         let mut args: Vec<Tensor> = args.into_iter().map(|mut a| a.remove(0)).collect();
-        // A condition says nothing of what is selected.
+        // The condition of `where` has no bearing on the type of the values.
         self.number_types(if op.name() == "where" { &mut args[1..] } else { &mut args });
+        if let Some(rule) = defining_rule(op) {
+            let shape = args.first().map(|a| a.shape.clone());
+            let attrs = self.attrs(op, call, shape.as_ref())?;
+            let scope = bound(rule, &self.scope.case, &attrs, &args)?;
+            let definition = Reader { scope, chosen: BTreeMap::new() };
+            return rule.roots.iter().map(|root| definition.term(&root.right)).collect();
+        }
         let Some(semantics) = ops::semantics(op) else { return stop(format!("op `{op}` has no semantics yet")) };
         let shape = args.first().map(|a| a.shape.clone());
         let attrs = self.attrs(op, call, shape.as_ref())?;
-        semantics(&Call { case: Rc::clone(&self.scope.case), op: op.name(), attrs, args })
+        let results = semantics(&Call { case: Rc::clone(&self.scope.case), op: op.name(), attrs, args })?;
+        Ok(match self.scope.case.marks.get() {
+            true => results.into_iter().map(|result| marked(op.name(), op.def().class, result)).collect(),
+            false => results,
+        })
     }
 
-    /// Numbers take the element type of the operand beside them.
+    /// Gives number operands the element type of the other operands.
     fn number_types(&self, args: &mut [Tensor]) {
         let known = args
             .iter()
@@ -98,7 +117,7 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// A function of elements of which nothing is known but what its group says.
+    /// Applies an unknown pointwise function, of which only the traits of its group are known.
     fn unknown(&self, slot: VarId, call: &AppliedOp, args: Vec<Tensor>) -> Res<Vec<Tensor>> {
         let ops = call.op.ops();
         let name = self.scope.rule.scope.name(slot);
@@ -110,13 +129,14 @@ impl<'r> Reader<'r> {
         let op: Rc<str> = format!("{marks}{name}").into();
         let numeric = ops.iter().all(|op| !op.def().traits.is_empty());
         let ty = match args.first() {
-            // Functions that keep order or sign keep the element type.
+            // Functions with traits, such as monotone or odd ones, keep the element type.
             Some(first) if numeric => first.ty.clone(),
             _ => Ty::open(&format!("of {name}")),
         };
         let own = ty.clone();
         let f = move |args: Vec<T>| apply(&op, &own, args);
-        Ok(vec![ops::map(&self.scope.case, ty, &args, f)?])
+        let result = ops::map(&self.scope.case, ty, &args, f)?;
+        Ok(vec![if self.scope.case.marks.get() { marked(name, Class::Pointwise, result) } else { result }])
     }
 
     fn attrs(&self, op: Op, call: &AppliedOp, shape: Option<&Shape>) -> Res<Vec<Value>> {
@@ -124,7 +144,7 @@ impl<'r> Reader<'r> {
         let mut values: Vec<Value> = Vec::new();
         for def in op.def().attrs {
             let term = given.iter().position(|g| g.name == def.name).and_then(|n| call.attrs[n].as_ref());
-            // An op without operands counts its axes in the shape that it is given.
+            // An op without operands counts axes in the shape that is its attribute.
             let own = values.iter().find_map(|v| if let Value::Shape(s) = v { Some(s.clone()) } else { None });
             let of = shape.cloned().or(own);
             values.push(match term {
@@ -142,19 +162,19 @@ impl<'r> Reader<'r> {
             AttrTerm::Dim(dim) => Some(Value::Int(self.scope.dim(dim)?)),
             AttrTerm::Shape(dims) => {
                 let shape = self.scope.shape(dims)?;
-                // An extent that came out negative is no match, whichever side it is on.
+                // A rule whose extent would be negative does not match, on either side, so that its sign is a fact.
                 shape.iter().for_each(|item| self.scope.case.facts.note(item.extent.clone()));
                 Some(Value::Shape(shape))
             }
-            AttrTerm::Number(expr) => match (kind, self.scope.integer(expr)) {
-                (AttrKind::Float, _) => Some(Value::Number(self.scope.number(expr)?)),
-                (_, Some(n)) => Some(Value::Int(n)),
-                (_, None) => return stop("an integer that is computed so"),
+            AttrTerm::Number(expr) if kind == AttrKind::Float => Some(Value::Number(self.scope.number(expr)?)),
+            AttrTerm::Number(expr) => match self.scope.whole(expr) {
+                Some(n) => Some(Value::Int(n)),
+                None => return stop("an integer with this expression is unsupported"),
             },
             AttrTerm::Compose(pair) => {
                 let perm = |t: &AttrTerm| match self.attr(kind, t, shape)? {
                     Value::Perm(p) => Ok(p),
-                    _ => stop("a permutation is wanted"),
+                    _ => stop("an attribute must be a permutation"),
                 };
                 Some(Value::Perm(Perm::Compose(Box::new([perm(&pair[0])?, perm(&pair[1])?]))))
             }
@@ -165,19 +185,30 @@ impl<'r> Reader<'r> {
         };
         match value {
             Some(value) => fitted(kind, value, shape),
-            None => stop("an attribute of that kind is not understood"),
+            None => stop("an attribute of this kind is unsupported"),
         }
     }
 }
 
-/// An attribute in the form that its kind has.
+/// Checks that a shape has n axes. If it contains a sequence, the sequence is split further until this is decided.
+fn has_axes(shape: &Shape, n: usize) -> Res<()> {
+    let sequence = shape.iter().find_map(|item| item.rank.clone());
+    let axes = shape.iter().filter(|item| item.rank.is_none()).count();
+    match sequence {
+        Some(sequence) if axes <= n => Err(Stop::Peel(sequence)),
+        None if axes == n => Ok(()),
+        _ => Err(Stop::Vacuous(format!("{} does not have {n} axes", show(shape)))),
+    }
+}
+
+/// Converts an attribute to the form that its kind needs.
 pub(crate) fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res<Value> {
     Ok(match (kind, value) {
         (AttrKind::Axis, Value::Int(n)) => {
             let from_the_end = &Poly::zero() - &n;
             match n.known() {
                 Some(n) if n >= 0 => {
-                    let Some(shape) = shape else { return stop("an axis of nothing") };
+                    let Some(shape) = shape else { return stop("an axis attribute has no shape") };
                     Value::Axis(&axes(shape) - &Poly::int(n))
                 }
                 _ => Value::Axis(from_the_end),
@@ -187,14 +218,13 @@ pub(crate) fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res
             let n = from_the_end.len();
             let items: Option<Vec<usize>> =
                 from_the_end.iter().map(|p| p.known().and_then(|k| n.checked_sub(usize::try_from(k).ok()?))).collect();
-            match (items, shape) {
-                (Some(items), Some(shape)) if shape.len() == n && shape.iter().all(|i| i.rank.is_none()) => {
-                    Value::Perm(Perm::Items(items))
-                }
-                _ => return stop("a permutation of a sequence of axes"),
-            }
+            let (Some(items), Some(shape)) = (items, shape) else {
+                return stop("a permutation of unknown axes is unsupported");
+            };
+            has_axes(shape, n)?;
+            Value::Perm(Perm::Items(items))
         }
-        // A list of integers that counts from the end was read as axes: here it is extents.
+        // `literal` read the list of integers as axes, counted from the end. Here it is a list of extents.
         (AttrKind::Shape, Value::Axes(of)) => Value::Shape(of.iter().map(|p| Item::axis(&Poly::zero() - p)).collect()),
         (AttrKind::Float, Value::Int(n)) => Value::Number(Rc::new(Term::Index(n))),
         (_, value) => value,
@@ -203,7 +233,7 @@ pub(crate) fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res
 
 fn default(default: AttrDefault, kind: AttrKind, shape: Option<&Shape>) -> Res<Value> {
     let value = match default {
-        AttrDefault::None => return stop("an attribute is not given"),
+        AttrDefault::None => return stop("an attribute is missing"),
         AttrDefault::Int(n) => Value::Int(Poly::int(i128::from(n))),
         AttrDefault::Float(x) => Value::Number(num(x)),
         AttrDefault::Bool(b) => Value::Bool(b),

@@ -1,4 +1,4 @@
-//! What is known of the signs of real functions, and of conditions on indices.
+//! Signs of real functions, and conditions on indices, as far as they are known.
 
 use eutectic_ir::ops::Reduction;
 
@@ -9,16 +9,16 @@ use crate::{
     term::{Poly, T, Term},
 };
 
-/// What is known of signs.
+/// A source of known signs in one case.
 pub struct Known<'a>(pub &'a Case);
 
 impl Known<'_> {
-    /// Those of indices.
+    /// Returns the facts about extents and indices.
     pub fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    /// Conditions without those that follow from the others; `None` where they contradict each other.
+    /// Removes conditions that follow from the others. Returns `None` if they contradict each other.
     pub fn conditions(&self, mut all: Vec<Poly>) -> Option<Vec<Poly>> {
         let facts = self.facts();
         let contradicts = (0..all.len()).any(|n| {
@@ -40,13 +40,13 @@ impl Known<'_> {
         Some(all)
     }
 
-    /// Whether a factor is not 0.
+    /// Returns whether a factor is known not to be 0.
     pub fn nonzero_factor(&self, factor: &Factor) -> bool {
         let nonzero = |t: &T| matches!(&**t, Term::Param(name) if self.0.number_is(name, "nonzero"));
         self.positive_factor(factor) || matches!(factor, Factor::Leaf(t) if nonzero(t))
     }
 
-    /// Whether a factor is greater than 0.
+    /// Returns whether a factor is known to be greater than 0.
     pub fn positive_factor(&self, factor: &Factor) -> bool {
         match factor {
             Factor::Leaf(t) => match &**t {
@@ -76,12 +76,12 @@ impl Known<'_> {
             }
     }
 
-    /// Whether it is not negative.
+    /// Returns whether a function is known not to be negative.
     pub fn nonneg(&self, real: &Real) -> bool {
         real.terms().all(|(p, c)| c > 0.0 && p.factors.iter().all(|(f, n)| self.nonneg_factor(f, *n)))
     }
 
-    /// Whether it is greater than 0.
+    /// Returns whether a function is known to be greater than 0.
     pub fn positive(&self, real: &Real) -> bool {
         let one = |p: &Product| p.factors.keys().all(|f| self.positive_factor(f));
         self.nonneg(real) && real.terms().any(|(p, _)| one(p))

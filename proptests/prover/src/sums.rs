@@ -1,4 +1,4 @@
-//! Sums and extrema of real functions, and whether two are equal.
+//! Sums and extrema of real functions, and the test whether two functions are equal.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::{
     term::{Atom, Poly, Term},
 };
 
-/// An index as a number: a polynomial of extents and indices.
+/// Returns an index as a real number: a polynomial of extents and indices.
 pub fn of_index(p: &Poly, facts: &Known<'_>) -> Real {
     let mut sum = Real::default();
     for (m, c) in p.terms() {
@@ -31,7 +31,7 @@ pub fn of_index(p: &Poly, facts: &Known<'_>) -> Real {
     sum
 }
 
-/// A condition on indices as a number.
+/// Returns a set of conditions on indices as a 0-1 factor.
 pub fn holds(conditions: &[Poly], facts: &Known<'_>) -> Real {
     match facts.conditions(conditions.to_vec()) {
         None => Real::default(),
@@ -40,7 +40,7 @@ pub fn holds(conditions: &[Poly], facts: &Known<'_>) -> Real {
     }
 }
 
-/// A reduction other than a sum.
+/// Returns a reduction other than a sum.
 pub fn extremum(how: Reduction, vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
     if vars.is_empty() {
         return Ok(body.clone());
@@ -55,7 +55,8 @@ pub fn extremum(how: Reduction, vars: &[(u32, Poly)], body: &Real, facts: &Known
     Ok(Real::factor(Factor::Reduce(how, vars, Box::new(body))))
 }
 
-/// Σ over variables: linear, with factors taken out that do not depend on them, and with sums inside of products as one sum.
+/// Returns Σ of a function over variables. It distributes over sums, moves out factors that do not depend on the
+/// variables, and merges with sums inside products.
 pub fn sum(vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
     let mut result = Real::default();
     if vars.iter().any(|(_, e)| *e == Poly::zero()) {
@@ -68,7 +69,7 @@ pub fn sum(vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
     Ok(result)
 }
 
-/// The parts of a product that share variables with each other.
+/// A group of factors that share variables with each other.
 struct Part {
     vars: Vec<(u32, Poly)>,
     factors: Vec<Real>,
@@ -78,7 +79,7 @@ fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<R
     let mut vars = vars.to_vec();
     let mut open: Vec<Real> = p.power.terms().map(|(q, c)| exp(&Real::of([(q.clone(), c)]), facts)).collect();
     let mut factors: Vec<Factor> = p.factors.iter().flat_map(|(f, n)| vec![f.clone(); *n as usize]).collect();
-    // Sums in it are sums of it.
+    // A sum inside the product is merged with the outer one.
     while let Some(factor) = factors.pop() {
         let Factor::Reduce(Reduction::Sum, bound, body) = &factor else {
             open.push(Real::factor(factor));
@@ -107,7 +108,7 @@ fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<R
         let of: Vec<usize> =
             (0..parts.len()).filter(|n| parts[*n].vars.iter().any(|(v, _)| factor.mentions(*v))).collect();
         let Some((first, others)) = of.split_first() else {
-            // What may not be a number is taken out of sums over something only.
+            // A factor that may be infinite or NaN is moved out only if the sum has terms.
             if !factor.is_total() {
                 for (_, extent) in &vars {
                     there(facts.0, extent)?;
@@ -132,7 +133,7 @@ fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<R
         }
         let body = part.factors.iter().fold(Real::number(1.0), |p, f| p.times(f, facts));
         if body.single().is_none() {
-            // A product that became a sum, or nothing.
+            // The product became a sum of products, or 0.
             result = result.times(&sum(&part.vars, &body, facts)?, facts);
             continue;
         }
@@ -142,7 +143,7 @@ fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<R
     Ok(result)
 }
 
-/// Whether two are equal once denominators that are positive are multiplied out.
+/// Returns whether two functions are equal after multiplication with positive denominators.
 pub fn equal(a: &Real, b: &Real, facts: &Known<'_>) -> bool {
     let mut difference = a.plus(&b.scaled(-1.0));
     for _ in 0..8 {

@@ -1,5 +1,6 @@
-//! Terms: the value of one element of a tensor, as a function of indices and extents; and the integer polynomials that index maps compute, in a
-//! normal form. An index may be read from a tensor, so that the two are one definition.
+//! Terms and index polynomials. A term is the value of one element of a tensor, as a function of indices and extents. A
+//! polynomial is the integer that an index map computes, in a normal form. An index may be read from a tensor, so that
+//! the two definitions are mutually recursive.
 
 use std::{collections::BTreeMap, fmt, rc::Rc};
 
@@ -8,7 +9,7 @@ use eutectic_ir::{DType, ops::Reduction};
 /// A term, shared.
 pub type T = Rc<Term>;
 
-/// The kinds of element types that laws tell apart.
+/// The kinds of element types that have different laws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Floats.
@@ -17,12 +18,12 @@ pub enum Kind {
     Int,
     /// Truth values.
     Bool,
-    /// Types that are only stored.
+    /// Types for storage only, which no op computes with.
     Stored,
 }
 
 impl Kind {
-    /// The kind of an element type.
+    /// Returns the kind of an element type.
     pub fn of(dtype: DType) -> Kind {
         match () {
             () if dtype == DType::Bool => Kind::Bool,
@@ -33,39 +34,43 @@ impl Kind {
     }
 }
 
-/// An element type: one, or any of a kind, by the name of its variable.
+/// An element type: a fixed one, or any of one kind, named by its variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ty {
-    /// What it is called.
+    /// The name of the type or of its variable.
     pub name: Rc<str>,
-    /// What kind of numbers it holds.
+    /// The kind of its numbers.
     pub kind: Kind,
-    /// Which one it is, where that is known.
+    /// The type, if it is fixed.
     pub dtype: Option<DType>,
     /// Whether all its numbers are at least 0.
     pub unsigned: bool,
+    /// Whether ops compute with its numbers in a wider type. `None` if only some of its members do.
+    pub short: Option<bool>,
 }
 
 impl Ty {
-    /// One element type.
+    /// Makes a fixed element type.
     pub fn fixed(dtype: DType) -> Ty {
         Ty::of_kind(dtype.name(), &[dtype])
     }
 
-    /// Any of some element types of one kind.
+    /// Makes a type that stands for any of some element types of one kind.
     pub fn of_kind(name: &str, members: &[DType]) -> Ty {
         let unsigned = |dtype: &DType| Kind::of(*dtype) == Kind::Int && dtype.integers().0 == 0;
         let dtype = if let [one] = members { Some(*one) } else { None };
         let kind = members.first().map_or(Kind::Stored, |dtype| Kind::of(*dtype));
-        Ty { name: name.into(), kind, dtype, unsigned: members.iter().all(unsigned) }
+        let is_short = |dtype: &DType| dtype.register() != *dtype;
+        let short = members.first().map(is_short).filter(|first| members.iter().all(|of| is_short(of) == *first));
+        Ty { name: name.into(), kind, dtype, unsigned: members.iter().all(unsigned), short }
     }
 
-    /// A type of which nothing is known.
+    /// Makes a type without known properties.
     pub fn open(name: &str) -> Ty {
-        Ty { name: name.into(), kind: Kind::Stored, dtype: None, unsigned: false }
+        Ty { name: name.into(), kind: Kind::Stored, dtype: None, unsigned: false, short: None }
     }
 
-    /// The truth values.
+    /// Makes the type of truth values.
     pub fn bool() -> Ty {
         Ty::fixed(DType::Bool)
     }
@@ -78,29 +83,29 @@ pub enum Term {
     Num(u64),
     /// A number variable of the rule.
     Param(Rc<str>),
-    /// An integer that is computed from indices and extents, as an element.
+    /// An integer that is computed from indices and extents, used as an element.
     Index(Poly),
     /// An element of an operand.
     Read(Rc<str>, Ty, Vec<Poly>),
-    /// A function of elements: an op of the table or of the language of rules, and its result's element type.
+    /// A function of elements: an op of the table or of the rule language, with the element type of its result.
     Apply(Rc<str>, Ty, Vec<T>),
-    /// A reduction of the body over variables below their extents.
+    /// A reduction of the body over variables, each in the range 0..extent.
     Reduce(Reduction, Ty, Vec<(u32, Poly)>, T),
-    /// The first where every polynomial is at least 0, else the second.
+    /// The first term if every polynomial is at least 0, else the second.
     If(Vec<Poly>, T, T),
 }
 
-/// A number.
+/// Makes a number.
 pub fn num(x: f64) -> T {
     Rc::new(Term::Num(if x.is_nan() { f64::NAN } else { x }.to_bits()))
 }
 
-/// A function of elements.
+/// Makes the application of a function to elements.
 pub fn apply(op: &str, ty: &Ty, args: Vec<T>) -> T {
     Rc::new(Term::Apply(op.into(), ty.clone(), args))
 }
 
-/// A choice by index.
+/// Makes a choice by conditions on indices.
 pub fn choose(conditions: Vec<Poly>, then: T, otherwise: T) -> T {
     if conditions.is_empty() || then == otherwise {
         return then;
@@ -109,7 +114,7 @@ pub fn choose(conditions: Vec<Poly>, then: T, otherwise: T) -> T {
 }
 
 impl Term {
-    /// The number that it is.
+    /// Returns its value if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Term::Num(bits) => Some(f64::from_bits(*bits)),
@@ -118,7 +123,7 @@ impl Term {
         }
     }
 
-    /// The element type, where the term has one of its own.
+    /// Returns the element type, or `None` for a number or an index, which take any type.
     pub fn ty(&self) -> Option<&Ty> {
         match self {
             Term::Read(_, ty, _) | Term::Apply(_, ty, _) | Term::Reduce(_, ty, ..) => Some(ty),
@@ -127,7 +132,7 @@ impl Term {
         }
     }
 
-    /// The operands of a function of that name.
+    /// Returns the operands if it is an application of that function.
     pub fn args(&self, name: &str) -> Option<&[T]> {
         match self {
             Term::Apply(op, _, args) if **op == *name => Some(args),
@@ -154,14 +159,14 @@ impl Term {
         }
     }
 
-    /// Whether an index variable is in it.
+    /// Returns whether an index variable appears in it.
     pub fn mentions(&self, id: u32) -> bool {
         let mut found = false;
         self.visit_indices(&mut |p| found |= p.mentions(id));
         found
     }
 
-    /// How many terms it is made of.
+    /// Returns the number of nested terms.
     pub fn size(&self) -> usize {
         match self {
             Term::Apply(_, _, args) => 1 + args.iter().map(|a| a.size()).sum::<usize>(),
@@ -197,7 +202,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// An integer that is read from a tensor, as an index.
+/// Returns a term of an integer type as an index.
 pub fn value(term: T) -> Poly {
     match &*term {
         Term::Index(p) => p.clone(),
@@ -208,7 +213,7 @@ pub fn value(term: T) -> Poly {
     }
 }
 
-/// What a polynomial is made of.
+/// An atom of polynomials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Atom {
     /// An extent, the number of elements of a sequence of axes, or an integer attribute.
@@ -217,11 +222,11 @@ pub enum Atom {
     Var(u32),
     /// ⌊a / b⌋ for b ≥ 1.
     Div(Box<[Poly; 2]>),
-    /// The smaller.
+    /// The minimum.
     Min(Box<[Poly; 2]>),
-    /// The larger.
+    /// The maximum.
     Max(Box<[Poly; 2]>),
-    /// An index map of which nothing is known but its name and what it is applied to.
+    /// An opaque index map: equal names with equal arguments are the same index.
     Map(Rc<str>, Vec<Poly>),
     /// An integer that is read from a tensor.
     Value(T),
@@ -230,37 +235,37 @@ pub enum Atom {
 /// A product of atoms, sorted.
 pub type Monomial = Vec<Atom>;
 
-/// A polynomial: the coefficient of each monomial, none of them 0. Equal polynomials are equal functions.
+/// A polynomial: the nonzero coefficient of each monomial. Equal polynomials are equal functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Poly(BTreeMap<Monomial, i128>);
 
 impl Poly {
-    /// The number 0.
+    /// Makes the number 0.
     pub fn zero() -> Poly {
         Poly::default()
     }
 
-    /// A number.
+    /// Makes a number.
     pub fn int(n: i128) -> Poly {
         Poly::from_terms([(Vec::new(), n)])
     }
 
-    /// An atom.
+    /// Makes an atom.
     pub fn atom(atom: Atom) -> Poly {
         Poly::from_terms([(vec![atom], 1)])
     }
 
-    /// A named size.
+    /// Makes a named size.
     pub fn size(name: &str) -> Poly {
         Poly::atom(Atom::Size(name.into()))
     }
 
-    /// An index variable.
+    /// Makes an index variable.
     pub fn var(id: u32) -> Poly {
         Poly::atom(Atom::Var(id))
     }
 
-    /// The sum of terms.
+    /// Makes the sum of terms.
     pub fn from_terms(terms: impl IntoIterator<Item = (Monomial, i128)>) -> Poly {
         let mut sum = BTreeMap::new();
         for (mut monomial, c) in terms {
@@ -271,12 +276,12 @@ impl Poly {
         Poly(sum)
     }
 
-    /// The terms.
+    /// Returns the terms: monomials with their coefficients.
     pub fn terms(&self) -> impl DoubleEndedIterator<Item = (&Monomial, i128)> {
         self.0.iter().map(|(m, c)| (m, *c))
     }
 
-    /// The number that it is, if it is one.
+    /// Returns its value if it is a number.
     pub fn known(&self) -> Option<i128> {
         match self.0.len() {
             0 => Some(0),
@@ -285,12 +290,12 @@ impl Poly {
         }
     }
 
-    /// The only term.
+    /// Returns its term if there is only one.
     pub fn single(&self) -> Option<(&[Atom], i128)> {
         if self.0.len() == 1 { self.terms().next().map(|(m, c)| (m.as_slice(), c)) } else { None }
     }
 
-    /// The atoms that are in every term.
+    /// Returns the atoms that are in every term.
     pub fn common(&self) -> Monomial {
         let mut terms = self.terms().map(|(m, _)| m);
         let mut common = terms.next().cloned().unwrap_or_default();
@@ -307,13 +312,13 @@ impl Poly {
         common
     }
 
-    /// self + factor·other.
+    /// Returns self + factor·other.
     pub fn plus_times(&self, other: &Poly, factor: i128) -> Poly {
         let more = other.terms().map(|(m, c)| (m.clone(), c * factor));
         Poly::from_terms(self.terms().map(|(m, c)| (m.clone(), c)).chain(more))
     }
 
-    /// Every atom in it, also inside of others.
+    /// Calls `visit` with every atom in it, nested ones included.
     pub fn visit(&self, visit: &mut dyn FnMut(&Atom)) {
         for atom in self.0.keys().flatten() {
             visit(atom);
@@ -328,14 +333,14 @@ impl Poly {
         }
     }
 
-    /// Whether a variable is in it.
+    /// Returns whether a variable appears in it.
     pub fn mentions(&self, id: u32) -> bool {
         let mut found = false;
         self.visit(&mut |atom| found |= *atom == Atom::Var(id));
         found
     }
 
-    /// c₁ and c₀ of c₁·atom + c₀, where the atom is in neither.
+    /// Returns c₁ and c₀ if it is c₁·atom + c₀ and the atom appears in neither.
     pub fn linear_in(&self, atom: &Atom) -> Option<(Poly, Poly)> {
         let (mut slope, mut rest) = (Vec::new(), Vec::new());
         for (m, c) in self.terms() {
@@ -354,9 +359,9 @@ impl Poly {
         (!inside(&slope) && !inside(&rest)).then_some((slope, rest))
     }
 
-    /// Quotient and remainder by the leading term of the divisor: self = quotient·divisor + remainder, always.
+    /// Divides by the leading term of the divisor. self = quotient·divisor + remainder always holds.
     pub fn divide(&self, divisor: &Poly) -> (Poly, Poly) {
-        // A longer monomial leads a shorter one, so that what is divided gets smaller.
+        // A longer monomial leads a shorter one, so that the degree decreases in each step.
         let lead = divisor.terms().max_by_key(|(m, _)| (m.len(), (*m).clone()));
         let Some((lead, of)) = lead.map(|(m, c)| (m.clone(), c)) else { return (Poly::zero(), self.clone()) };
         let (mut quotient, mut rest) = (Poly::zero(), self.clone());
@@ -372,7 +377,7 @@ impl Poly {
     }
 }
 
-/// The monomial without the factors of another, if it has them all.
+/// Divides a monomial by another one. Returns `None` if a factor is missing.
 pub fn without(m: &[Atom], factors: &[Atom]) -> Option<Monomial> {
     let mut rest = m.to_vec();
     for factor in factors {
@@ -409,7 +414,7 @@ impl std::ops::Mul for &Poly {
     }
 }
 
-/// The product of many.
+/// Returns the product of polynomials.
 pub fn product<'p>(of: impl IntoIterator<Item = &'p Poly>) -> Poly {
     of.into_iter().fold(Poly::int(1), |n, p| &n * p)
 }

@@ -1,4 +1,4 @@
-//! Kernels of plans are proved to compute what their e-nodes say, and faults that are planted in kernels are found.
+//! Tests that kernels of plans are proved to compute their e-nodes, and that planted faults in kernels are detected.
 
 #[path = "../../../lowering/tests/support/roofline.rs"]
 mod roofline;
@@ -20,7 +20,7 @@ use eutectic_prover::plans::{Validity, of_kernel, validate};
 use eutectic_rewrites::{Choice, Options, RuleSet, optimize};
 use roofline::Roofline;
 
-/// Programs whose kernels have products, attention, rows, views, selections, ids, scans, ranks, and parts that are written.
+/// Programs whose kernels have products, attention, rows, views, selections, ids, scans, ranks, and partial writes.
 const PROGRAMS: &[&str] = &[
     r#"(graph "layer"
   (input x f32[2 6 24]) (param w f32[24 24]) (param b f32[24]) (param v f32[24 48]) (param g f32[24]) (const half f32[] { 0.5 })
@@ -83,7 +83,7 @@ fn kernels_are_proved_for_every_element() {
     assert!(open.is_empty(), "{open:#?}");
 }
 
-/// An index map with one thing wrong.
+/// Returns an index map with one fault each.
 fn wrong_maps(index: &Index) -> Vec<Index> {
     let mut all = vec![index.plus(&Index::constant(1))];
     for (n, (atom, c)) in index.terms.iter().enumerate() {
@@ -123,7 +123,7 @@ fn wrong_guards(guards: &[Guard]) -> Vec<Vec<Guard>> {
         .collect()
 }
 
-/// Ops that take the place of others.
+/// Ops with their faulty replacements.
 const OTHERS: &[(&str, &str)] = &[
     ("add", "sub"),
     ("sub", "add"),
@@ -139,7 +139,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("rsqrt", "sqrt"),
 ];
 
-/// Which piece of a selection is chosen at each point of a domain.
+/// Returns the piece of a selection that is chosen at each point of a domain.
 fn chosen(pieces: &[(Vec<Guard>, usize)], domain: &[usize]) -> Vec<Option<usize>> {
     let point = |mut flat: usize| {
         let mut point = vec![0; domain.len()];
@@ -155,7 +155,7 @@ fn chosen(pieces: &[(Vec<Guard>, usize)], domain: &[usize]) -> Vec<Option<usize>
     points.map(|at| pieces.iter().position(|(guards, _)| holds(guards, &at))).collect()
 }
 
-/// An instruction with one thing wrong, which makes a difference at some point.
+/// Returns an instruction with one fault each. Each fault changes the result at some point.
 fn wrong_instructions(instr: &Instr, domain: &[usize]) -> Vec<Instr> {
     let mut all = Vec::new();
     let other = |op: Op| OTHERS.iter().find(|(of, _)| *of == op.name()).and_then(|(_, other)| Op::named(other));
@@ -207,7 +207,7 @@ fn wrong_instructions(instr: &Instr, domain: &[usize]) -> Vec<Instr> {
     all
 }
 
-/// Kernels with one thing wrong, each with a word for it.
+/// Returns kernels with one fault each, with a description of it.
 fn wrong_kernels(built: &KernelOfClasses) -> Vec<(String, KernelOfClasses)> {
     let mut all = Vec::new();
     for (b, body) in built.kernel.bodies().into_iter().enumerate() {
@@ -239,7 +239,7 @@ fn wrong_kernels(built: &KernelOfClasses) -> Vec<(String, KernelOfClasses)> {
     for (n, store) in built.kernel.stores.iter().enumerate() {
         let others =
             [Writes::Apart, Writes::InOrder, Writes::Combined(Reduction::Sum), Writes::Combined(Reduction::Max)];
-        // Points that write to places of their own may do so in order, too.
+        // Writes to distinct places may also be in order.
         let same =
             |writes: &Writes| *writes == store.writes || (store.writes, *writes) == (Writes::Apart, Writes::InOrder);
         for writes in others.into_iter().filter(|writes| !same(writes)) {

@@ -6,8 +6,8 @@
     results = model.run({"x": numpy.zeros((8, 64), numpy.float32)})
     print(model.explain())
 
-The types of elements are NumPy's. Elements of `bf16`, `f8e4m3` and `f8e5m2` are those of the package `ml_dtypes`, where it is installed;
-otherwise arrays hold their bits (`uint16`, `uint8`). Arrays of bits are taken in both cases.
+The types of elements are NumPy's. Elements of `bf16`, `f8e4m3` and `f8e5m2` are those of the package `ml_dtypes`, if it is installed;
+otherwise arrays hold their bits (`uint16`, `uint8`). Arrays of bits are accepted in both cases.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def load(
 
     source: an ONNX model (a file `NAME.onnx`, or its bytes) or a graph in text form (any other file, or its bytes).
     backend: the device to run on; `devices()` lists them. A backend that this machine lacks is an error.
-    shapes: a number for each dimension that the model leaves open, or `(least, most)`: then each run has its own.
-    params: parameters by name, or the path of a `.safetensors` file or of a checkpoint of torch. ONNX models have theirs.
-    fixed: inputs of an ONNX model that are constants, so that shapes may depend on them.
-    rules: files or directories of rules, besides those of the engine; `without` and `only` choose rules by patterns of names.
-    costs: the costs of kernels on this machine: a file that `eutectic tune` writes.
+    shapes: a number for each open dimension, or `(least, most)` for a run-time extent.
+    params: parameters by name, or the path of a `.safetensors` file or of a checkpoint of torch. ONNX models contain their parameters.
+    fixed: values of ONNX inputs that become constants, so that shapes may depend on them.
+    rules: files or directories of additional rules; `without` and `only` select rules by patterns of names.
+    costs: a file of costs, or "default" for the backend's own. By default, those that `eutectic tune` measured on this device.
     fp: the freedom of rules: `exact` keeps all bits, `reassoc` may round in another order, `fast` may approximate.
     precision: the type to which operands of products and attention may be rounded.
-    threads: how many threads a run uses; all that the process may use, unless it is given.
+    threads: the number of threads of a run. By default, all that the process may use.
 
     Raises `Error` with everything that is wrong or not supported.
     """

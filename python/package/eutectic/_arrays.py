@@ -1,4 +1,4 @@
-"""Makes arrays that DLPack does not carry into arrays that it does."""
+"""Converts arrays that DLPack cannot export to arrays that it can."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _BITS = {"bfloat16": numpy.uint16, "float8_e4m3fn": numpy.uint8, "float8_e5m2": 
 
 
 def plain(value: Any) -> tuple[numpy.ndarray, str | None]:
-    """Returns a copy of an array in NumPy's memory, and the name of its elements where NumPy has no type for them."""
+    """Returns a copy of an array in NumPy's memory, and the name of its element type if NumPy does not have it."""
     if not hasattr(value, "dtype"):
         raise TypeError(f"a {type(value).__name__} is no array; give numpy.asarray(value, dtype=…)")
     array = numpy.array(value, order="C")

@@ -1,4 +1,4 @@
-"""Says how the kernels of a model came about: as text, and as a table for notebooks."""
+"""Explains the kernels of a model, as text and as a table for notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Explanation:
-    """The kernels of a model's plan. `str` gives text, and a notebook shows a table."""
+    """The kernels of a model's plan. `str` returns text, and a notebook shows a table."""
 
     def __init__(self, model: Any, kernels: list[dict[str, Any]]) -> None:
         #: The kernels as `Model.kernels` returns them.

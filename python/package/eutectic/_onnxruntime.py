@@ -1,4 +1,4 @@
-"""Runs ONNX models by the interface of ONNX Runtime. Where ONNX Runtime would fall back, this raises."""
+"""Runs ONNX models with the interface of ONNX Runtime. Cases in which ONNX Runtime falls back are errors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy
 from . import _native
 from ._native import Error, Model, Port
 
-#: The backend that a provider of ONNX Runtime stands for.
+#: The backend for each provider of ONNX Runtime.
 _PROVIDERS = {
     "CPUExecutionProvider": "cpu",
     "CUDAExecutionProvider": "cuda",
     "VulkanExecutionProvider": "vulkan",
 }
 
-#: The names that ONNX Runtime has for element types.
+#: ONNX Runtime's names of element types.
 _TYPES = {
     "f32": "float",
     "f64": "double",
@@ -37,12 +37,12 @@ _TYPES = {
     "f8e5m2": "float8e5m2",
 }
 
-#: How many programs a session keeps, each for other lengths of the dimensions that the model leaves open.
+#: The number of programs that a session keeps. Each has other lengths of open dimensions.
 _MOST_PROGRAMS = 16
 
 
 class NodeArg(NamedTuple):
-    """An input or an output: `shape` holds numbers, and names of dimensions that the model leaves open."""
+    """An input or an output: `shape` has numbers, and names of open dimensions."""
 
     name: str
     type: str
@@ -50,7 +50,7 @@ class NodeArg(NamedTuple):
 
 
 def get_available_providers() -> list[str]:
-    """Returns the providers whose backends run here."""
+    """Returns the providers whose backends this machine can run."""
     usable = {name for name, _, problem in _native.devices() if problem is None}
     return [provider for provider, backend in _PROVIDERS.items() if backend in usable]
 
@@ -58,8 +58,9 @@ def get_available_providers() -> list[str]:
 class InferenceSession:
     """Runs an ONNX model.
 
-    Only the first of `providers` is used: a backend that is missing here, or cannot compute some op, is an error. Dimensions that the model leaves open get the lengths that the inputs of a run have. Each combination of lengths is compiled when
-    it first comes, and the last 16 are kept; `shapes` gives numbers before, or `(least, most)` for one program of all lengths. Other options are those of `eutectic.load`.
+    Only the first of `providers` is used. A missing backend, or an op that it cannot compute, is an error. The inputs of a run
+    determine open dimensions. Each new combination of lengths is compiled, and the last 16 programs are kept. `shapes` sets
+    numbers in advance, or `(least, most)` for one program of all lengths. Other options are those of `eutectic.load`.
     """
 
     def __init__(
@@ -104,13 +105,13 @@ class InferenceSession:
     ) -> list[numpy.ndarray]:
         """Runs the model once, and returns the outputs of these names, or all of them, in order."""
         if run_options is not None:
-            raise Error("cannot take run_options because no option of a run is known; leave them out")
+            raise Error("cannot use run_options because no option of a run is supported; leave them out")
         names = [port.name for port in self._outputs] if output_names is None else list(output_names)
         results = self._program(self._lengths(input_feed)).run(dict(input_feed), names)
         return [results[name] for name in names]
 
     def _lengths(self, feed: Mapping[str, Any]) -> dict[str, int]:
-        """The lengths of open dimensions, as arrays have them. Arrays that do not fit are refused when they run."""
+        """Returns the lengths of open dimensions from arrays. A run refuses arrays that do not fit."""
         if not self._open:
             return {}
         lengths: dict[str, int] = {}
@@ -134,7 +135,7 @@ class InferenceSession:
                 model = load(self._source, shapes={**self._shapes, **lengths}, **self._options)
                 while len(self._programs) >= _MOST_PROGRAMS:
                     del self._programs[next(iter(self._programs))]
-            # The last one that was used stands last.
+            # The most recently used program is the last.
             self._programs[key] = model
             return model
 
@@ -144,11 +145,11 @@ def _provider(
     provider_options: Sequence[Mapping[str, Any]] | None,
 ) -> str:
     if any(provider_options or ()) or any(not isinstance(name, str) and name[1] for name in providers or ()):
-        raise Error("cannot take options of providers because none is known; leave them out")
+        raise Error("cannot use options of providers because none is supported; leave them out")
     names = [name if isinstance(name, str) else name[0] for name in providers or ["CPUExecutionProvider"]]
     unknown = [name for name in names if name not in _PROVIDERS]
     if unknown:
-        raise Error(f"there is no provider {', '.join(unknown)}; there are {', '.join(_PROVIDERS)}")
+        raise Error(f"unknown providers: {', '.join(unknown)}; known are {', '.join(_PROVIDERS)}")
     return names[0]
 
 

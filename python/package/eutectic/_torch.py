@@ -38,7 +38,7 @@ def compile_graph(
 
     def run(*inputs: Any) -> list[Any]:
         for value, version, place in loaded:
-            # A write counts versions; an assignment to `.data` does not.
+            # A write increments the version; an assignment to `.data` does not.
             if value._version != version or value.data_ptr() != place:
                 raise Error(
                     "cannot run because a parameter was written since it was compiled; call torch.compiler.reset()"
@@ -53,12 +53,12 @@ def compile_graph(
     return run
 
 
-#: Stands for a result that the model computes.
+#: Marks a result that the model computes.
 _COMPUTED = object()
 
 
 def _is_static(value: torch.Tensor) -> bool:
-    """Whether dynamo says that an input is the same tensor in each call: a parameter or a buffer."""
+    """Returns whether an input is the same tensor in each call by dynamo's information: a parameter or a buffer."""
     return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
 
 
@@ -73,7 +73,7 @@ def _refuse(examples: Sequence[Any]) -> None:
 
 
 def _results(module: torch.fx.GraphModule) -> list[Any]:
-    """Tells for each result whether it is computed, an input that is passed on (by its number), or None."""
+    """Returns for each result whether it is computed, an input (by its index), or None."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     storages = {_storage(node): node for node in placeholders}
     (output,) = (node for node in module.graph.nodes if node.op == "output")
@@ -121,7 +121,7 @@ def _export(module: torch.fx.GraphModule, examples: Sequence[Any], names: list[s
 
 
 def _cause(error: BaseException) -> str:
-    """The first of the errors that led to one; the others say where it came up."""
+    """Returns the first error of a chain. The later ones only add places."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error)
@@ -154,12 +154,12 @@ def _load(program: torch.onnx.ONNXProgram, known: Mapping[str, torch.Tensor], op
         return load(path, **options)
 
 
-#: The types of torch for elements whose arrays may hold their bits.
+#: The torch types for elements whose arrays may contain bits.
 _BITS = {"bf16": torch.bfloat16, "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2}
 
 
 def _tensor(array: numpy.ndarray, dtype: str) -> torch.Tensor:
-    """The memory of a result as a tensor."""
+    """Returns the memory of a result as a tensor."""
     if dtype not in _BITS:
         return torch.from_numpy(array)
     return torch.from_numpy(array.view(f"u{array.itemsize}")).view(_BITS[dtype])

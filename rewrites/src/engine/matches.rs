@@ -1,4 +1,4 @@
-//! The matches of a round: where something changed, and the sets that groups take.
+//! Searches the matches of a round: near changed classes, and the sets of group rules.
 
 use std::{rc::Rc, time::Instant};
 
@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Engine, Found, Withheld};
 use crate::{
-    apply::is_settled,
+    apply::is_exempt,
     egraph::classes_of,
     guard::{Sight, guard},
     pattern::Match,
@@ -22,14 +22,16 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// For each op, the classes with a node of it, and how far below them something changed.
+/// For each op, the classes with a node of it, and the distance to the change below them.
 type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
 
-/// What the members of a group agree in: classes, and what attributes, numbers, ops, dims and element types are bound to.
+/// The values in which the members of a group agree: classes, and the bindings of attributes, numbers, ops, dims and
+/// element types.
 type Agreement = (Vec<Id>, Vec<Option<Bound>>);
 
 impl Engine<'_> {
-    /// The classes below which something changed since `round`, with the distance to it, for each op; ascending.
+    /// Returns the classes below which something changed since `round`, with the distance to it, for each op;
+    /// ascending.
     fn changed(&self, round: u32, depth: usize) -> Changed {
         let mut distance: FxHashMap<Id, usize> = FxHashMap::default();
         let mut level: Vec<Id> = self.egraph.classes().filter(|c| c.data.stamp >= round).map(|c| c.id).collect();
@@ -62,24 +64,29 @@ impl Engine<'_> {
 
     pub(super) fn search(&mut self, rules: &[usize]) -> Vec<Found> {
         let mut found = Vec::new();
-        let depth = rules.iter().map(|r| self.rules[*r].pattern.depth).max().unwrap_or(0);
         let now = self.egraph.analysis.now;
-        // Rules differ in what they have seen only when a phase begins. Those with several roots see everything each
-        // time: a change below one root may be far from the other, where the search starts.
+        // A rule with an op that the e-graph lacks has no match, and counts as searched.
+        let (rules, idle): (Vec<usize>, Vec<usize>) =
+            rules.iter().partition(|r| self.rules[**r].may_match(&self.egraph));
+        idle.into_iter().for_each(|rule| self.seen[rule] = now + 1);
+        let depth = rules.iter().map(|r| self.rules[*r].pattern().depth).max().unwrap_or(0);
+        // Rules were last searched in different rounds only when a phase begins. Rules with several roots search the
+        // whole e-graph each time, because a change below one root may be far from the other root, at which the search
+        // starts.
         let mut changed: Vec<(u32, Changed)> = Vec::new();
-        for &rule in rules {
+        for rule in rules {
             let start = Instant::now();
             let compiled = &self.rules[rule];
-            let since = if compiled.pattern.roots.len() > 1 { 0 } else { self.seen[rule] };
+            let since = if compiled.pattern().roots.len() > 1 { 0 } else { self.seen[rule] };
             if since > 0 && !changed.iter().any(|(round, _)| *round == since) {
                 changed.push((since, self.changed(since, depth)));
             }
-            let ops = compiled.pattern.entry().1.ops();
+            let ops = compiled.pattern().entry().1.ops();
             let classes: Vec<Id> = match changed.iter().find(|(round, _)| *round == since) {
                 None => classes_of(&self.egraph, ops),
                 Some((_, by_op)) => {
                     let near = ops.iter().filter_map(|op| by_op.get(op)).flatten();
-                    let near = near.filter(|(_, distance)| *distance < compiled.pattern.depth);
+                    let near = near.filter(|(_, distance)| *distance < compiled.pattern().depth);
                     let mut classes: Vec<Id> = near.map(|(class, _)| *class).collect();
                     if ops.len() > 1 {
                         classes.sort_unstable();
@@ -89,20 +96,20 @@ impl Engine<'_> {
                 }
             };
             let mut seen = Vec::new();
-            for class in classes.into_iter().filter(|c| !is_settled(compiled, &self.egraph, *c)) {
-                // Of several roots, the search may start at another than the first, which says where a rule is applied.
-                if compiled.pattern.roots.len() == 1 && self.is_held(rule, class) {
+            for class in classes.into_iter().filter(|c| !is_exempt(compiled, &self.egraph, *c)) {
+                // With several roots, the search may start at a root other than the first one, by which applications
+                // are counted.
+                if compiled.pattern().roots.len() == 1 && self.is_held(rule, class) {
                     continue;
                 }
-                compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
+                compiled.pattern().search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches
                 });
             }
-            let root = compiled.pattern.roots[0];
+            let root = compiled.pattern().roots[0];
             for one in seen {
-                // Guards cost more than matches, of which a class may have many times as many as there may be
-                // applications.
+                // Guards cost more than matches, and a class may have many more matches than applications are allowed.
                 if !self.is_held(rule, one.classes[root])
                     && !self.applied[rule].contains(std::slice::from_ref(&one))
                     && self.admit(rule, &one).is_some()
@@ -119,18 +126,18 @@ impl Engine<'_> {
         found
     }
 
-    /// Whether a rule was refused a match whose first root is a class: it will be refused all others.
+    /// Returns whether a rule has reached its limit of applications at the program node of a class.
     fn is_held(&self, rule: usize, class: Id) -> bool {
         self.spent.get(&(rule, self.egraph[class].data.rank)).is_some_and(|spent| spent.held)
     }
 
-    /// Whether a rule may be applied once more at the node of the program that a match stems from; then it is.
+    /// Counts an application of a rule at the program node of a match. Returns `false` if the limit is reached.
     fn afford(&mut self, rule: usize, found: &Match) -> bool {
         let compiled = &self.rules[rule];
         if compiled.rule.phase == Phase::Legalize {
             return true;
         }
-        let node = self.egraph[found.classes[compiled.pattern.roots[0]]].data.rank;
+        let node = self.egraph[found.classes[compiled.pattern().roots[0]]].data.rank;
         let (spent, shared) = (self.spent.entry((rule, node)).or_default(), &mut self.shared[rule]);
         if spent.applications < self.limits.applications {
             spent.applications += 1;
@@ -145,40 +152,43 @@ impl Engine<'_> {
         false
     }
 
-    /// The variables of a match, if it is one.
+    /// Returns the bindings of a match if the guard admits it.
     pub(super) fn admit(&mut self, rule: usize, found: &Match) -> Option<Rc<Bindings>> {
         let compiled = &self.rules[rule];
-        let sight = Sight::of(&compiled.pattern, &self.egraph, found);
+        let sight = Sight::of(compiled.pattern(), &self.egraph, found);
         let key = (rule as u32, sight);
         let admitted = match self.guards.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let admitted = guard(&compiled.rule, &compiled.pattern, &mut self.egraph.analysis, &key.1);
+                let admitted = guard(&compiled.rule, compiled.pattern(), &mut self.egraph.analysis, &key.1);
                 let admitted = admitted.map(Rc::new).map_err(|no_match| no_match.observer());
                 self.guards.insert(key, admitted.clone());
                 admitted
             }
         };
         if let Err(Some(observer)) = admitted {
-            let root = found.classes[compiled.pattern.roots[0]];
+            let root = found.classes[compiled.pattern().roots[0]];
             self.withheld.push(Withheld { rule, root, observer });
         }
         admitted.ok()
     }
 
-    /// The maximal sets of members that agree in all that the right side does not splat.
+    /// Returns the maximal sets of group members that agree in everything except the splatted variables.
     pub(super) fn search_groups(&mut self, rules: &[usize]) -> Vec<Found> {
         let mut found = Vec::new();
         for &rule in rules {
+            if !self.rules[rule].may_match(&self.egraph) {
+                continue;
+            }
             let start = Instant::now();
             let compiled = self.rules[rule].clone();
             let products: FxHashSet<Id> =
                 self.products.iter().filter(|(r, _)| *r == rule).map(|(_, c)| self.egraph.find(*c)).collect();
-            let mut classes = classes_of(&self.egraph, compiled.pattern.entry().1.ops());
+            let mut classes = classes_of(&self.egraph, compiled.pattern().entry().1.ops());
             classes.retain(|c| !products.contains(&self.egraph.find(*c)));
             let mut seen = Vec::new();
             for class in classes {
-                compiled.pattern.search(&self.egraph, class, &mut |m: &Match| {
+                compiled.pattern().search(&self.egraph, class, &mut |m: &Match| {
                     seen.push(m.clone());
                     seen.len() < self.limits.matches
                 });
@@ -204,13 +214,13 @@ impl Engine<'_> {
     }
 
     fn rank(&self, compiled: &Compiled, member: &Match) -> (u32, Id) {
-        let class = member.classes[compiled.pattern.roots[0]];
+        let class = member.classes[compiled.pattern().roots[0]];
         (self.egraph[class].data.rank, class)
     }
 
-    /// Members in the order of the program, one for each class.
+    /// Sorts the members in the order of the program, and keeps one for each class.
     fn in_order(&self, compiled: &Compiled, mut set: Vec<Match>) -> Vec<Match> {
-        let root = compiled.pattern.roots[0];
+        let root = compiled.pattern().roots[0];
         set.sort_by(|a, b| {
             let key = |m: &Match| (self.rank(compiled, m), m.heads.clone(), m.classes.clone());
             key(a).cmp(&key(b))
@@ -220,8 +230,9 @@ impl Engine<'_> {
     }
 }
 
-/// The bindings in which members of a group agree: the tensors that the right side does not splat, attributes, numbers, and the dims and element types
-/// that the right side does not name. Of those that it names, each member has its own.
+/// Returns the bindings in which members of a group agree: the tensors that the right side does not splat, attributes,
+/// numbers, and the dims and element types that the right side does not name. Each member has its own values of those
+/// that it names.
 fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Agreement {
     let rule = &compiled.rule;
     let splatted = rule.splatted();
@@ -229,7 +240,7 @@ fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Agreement 
     for (at, variable) in rule.variables.iter().enumerate() {
         match &variable.kind {
             VariableKind::Tensor { .. } if !splatted[at] => {
-                tensors.push(found.classes[compiled.pattern.tensors[rule.tensor(at)]]);
+                tensors.push(found.classes[compiled.pattern().tensors[rule.tensor(at)]]);
             }
             VariableKind::Tensor { .. } => {}
             VariableKind::Number(slot) | VariableKind::Attr(slot, _) | VariableKind::Op(slot, _) => {

@@ -1,8 +1,8 @@
 //! The engine: searches and applies the rules of a phase until nothing changes or a limit is met.
 //!
-//! Rules are searched in the order of their names, where something changed since they were last searched; matches are
-//! collected first and applied in that order, so that a run repeats exactly. What a match amounts to is worked out
-//! once for all matches that look alike.
+//! Rules are searched in the order of their names, in classes that changed since they were last searched. Matches are
+//! collected first and applied in that order, so that a run repeats exactly. The replacement of a match is computed
+//! once for all equal matches.
 
 mod matches;
 
@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use crate::{
     apply::{self, Made},
+    device::Device,
     egraph::EGraph,
     guard::Sight,
     instantiate::Ref,
@@ -32,21 +33,23 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// Where the engine stops. All are counts, so that results repeat, and for each node of the program.
+/// The limits of the engine. All are counts per node of the program, so that results repeat.
 ///
-/// What a rule finds at one node may grow with the program: in `((x·a)·b)·c…` each product is one of every prefix, which makes n²
-/// e-nodes and n³ matches. [`EngineLimits::applications`] bounds each rule alone, so that the whole grows linearly and a rule that has no
-/// end takes nothing from the others, nor from what is far from there. The limits of nodes and matches end a phase.
+/// The matches of a rule at one node may grow with the program. In `((x·a)·b)·c…` each product is one of every prefix,
+/// which makes n² e-nodes and n³ matches. [`EngineLimits::applications`] bounds each rule alone, so that the whole
+/// grows linearly. A rule without an end then takes nothing from other rules, nor from distant nodes. The limits of
+/// nodes and matches end a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineLimits {
-    /// How often a rule is applied to the classes that stem from a node of the program; and as often again for each node, at least 100 of
-    /// them, wherever it is needed. Legalization, without which a program has no kernels, is not bounded.
+    /// The maximal applications of a rule to the classes that stem from one node of the program. In addition, a rule
+    /// has a shared budget for all nodes, of this size times the number of nodes (at least 100). Legalization, without
+    /// which a program has no kernels, is not bounded.
     pub applications: usize,
-    /// Most e-nodes; at least 10 nodes are counted.
+    /// The most e-nodes, per node of the program (at least 10 nodes are counted).
     pub nodes: usize,
-    /// Most rounds of a phase, whatever the program.
+    /// The most rounds of a phase, for any program.
     pub iterations: usize,
-    /// Most matches of a phase; at least 10 nodes are counted.
+    /// The most matches of a phase, per node of the program (at least 10 nodes are counted).
     pub matches: usize,
 }
 
@@ -57,70 +60,70 @@ impl Default for EngineLimits {
 }
 
 impl EngineLimits {
-    /// The limits of a program with so many nodes.
+    /// Returns the limits for a program with `program` nodes.
     fn of(self, program: usize) -> EngineLimits {
         let program = program.max(10);
         EngineLimits { nodes: self.nodes * program, matches: self.matches * program, ..self }
     }
 }
 
-/// Why a phase ended.
+/// The reason why a phase ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Nothing changed any more.
+    /// The last round changed nothing.
     Saturated,
-    /// Nothing changed any more but what a rule may not do as often: [`RuleStatistics::held`] says which.
+    /// Only rules that reached their limit could still change something: [`RuleStatistics::held`] counts them.
     Applications,
-    /// The limit on e-nodes.
+    /// The limit on e-nodes was reached.
     Nodes,
-    /// The limit on rounds.
+    /// The limit on rounds was reached.
     Iterations,
-    /// The limit on matches.
+    /// The limit on matches was reached.
     Matches,
 }
 
-/// What a phase did.
+/// The result of a phase.
 #[derive(Clone, Debug)]
 pub struct PhaseReport {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// Why it ended.
+    /// The reason why it ended.
     pub stop: Stop,
-    /// Rounds.
+    /// The number of rounds.
     pub iterations: usize,
-    /// Matches found.
+    /// The number of matches.
     pub matches: usize,
-    /// E-nodes at its end.
+    /// The number of e-nodes at its end.
     pub nodes: usize,
-    /// E-classes at its end.
+    /// The number of e-classes at its end.
     pub classes: usize,
-    /// Time that it took.
+    /// The elapsed time.
     pub time: Duration,
 }
 
-/// What a rule did.
+/// The statistics of a rule.
 #[derive(Clone, Debug, Default)]
 pub struct RuleStatistics {
     /// The rule.
     pub name: Arc<str>,
-    /// Matches, guards included.
+    /// The number of matches that the guard admitted.
     pub matches: usize,
-    /// Applications: matches that were new.
+    /// The number of applications: matches that were new.
     pub applications: usize,
-    /// Applications that united classes or made nodes.
+    /// The number of applications that united classes or made nodes.
     pub changes: usize,
-    /// Nodes of the program at which there was more to match than it may be applied.
+    /// The number of program nodes at which the limit of applications stopped the rule.
     pub held: usize,
-    /// Matches that were refused because the right side has another type there than the left, or none.
+    /// The number of matches that were refused because the right side has another type than the left, or none.
     pub refused: usize,
-    /// The reason for the first of them.
+    /// The reason for the first refusal.
     pub refusal: Option<Arc<str>>,
-    /// Time of searching and applying.
+    /// The time of searching and applying.
     pub time: Duration,
 }
 
 impl RuleStatistics {
-    /// Adds what the rule did elsewhere.
+    /// Adds the statistics of the same rule in another run.
     pub fn add(&mut self, other: &RuleStatistics) {
         self.matches += other.matches;
         self.applications += other.applications;
@@ -132,21 +135,21 @@ impl RuleStatistics {
     }
 }
 
-/// A match that the guard admitted; several members where the rule is a group.
+/// A match that the guard admitted. A match of a group rule has several members.
 struct Found {
     rule: usize,
     members: Vec<Match>,
 }
 
-/// What a rule did at a node of the program.
+/// The applications of a rule at a node of the program.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     applications: usize,
-    /// Whether there was more to do.
+    /// Whether the limit stopped a further application.
     held: bool,
 }
 
-/// A match that a rule was kept from, because an op observes the value that it would change.
+/// A match that was not applied, because an op observes the value that the rule would change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Withheld {
     pub rule: usize,
@@ -160,19 +163,19 @@ pub(crate) struct Engine<'r> {
     pub egraph: EGraph,
     pub log: Log,
     pub statistics: Vec<RuleStatistics>,
-    /// The matches that observers kept rules from.
+    /// The matches that were not applied because of observers.
     pub withheld: Vec<Withheld>,
     rules: &'r [Arc<Compiled>],
-    /// The backend for which rules run.
-    backend: Option<Arc<str>>,
+    /// The device for which rules run.
+    device: Device,
     limits: EngineLimits,
     /// The outcome of each match; an error names the op that observes its root, if only that prevents it.
     guards: FxHashMap<(u32, Sight), Result<Rc<Bindings>, Option<Op>>>,
     recipes: FxHashMap<MatchKey, Option<Rc<Recipe>>>,
     applied: Vec<FxHashSet<Vec<Match>>>,
-    /// How often each rule was applied to what stems from each node of the program.
+    /// For each node of the program and rule, the applications to classes that stem from the node.
     spent: FxHashMap<(usize, u32), Spent>,
-    /// How often each rule may be applied beyond what it may at each node.
+    /// For each rule, the remaining applications beyond the limits of single nodes.
     shared: Vec<usize>,
     /// The round before which each rule has seen everything.
     seen: Vec<u32>,
@@ -196,7 +199,7 @@ impl<'r> Engine<'r> {
             guards: FxHashMap::default(),
             recipes: FxHashMap::default(),
             applied: vec![FxHashSet::default(); rules.len()],
-            backend: None,
+            device: Device::default(),
             spent: FxHashMap::default(),
             shared: vec![shared; rules.len()],
             seen: vec![0; rules.len()],
@@ -204,26 +207,26 @@ impl<'r> Engine<'r> {
         }
     }
 
-    /// Runs rules for a backend.
-    pub fn on(mut self, backend: Option<Arc<str>>) -> Engine<'r> {
-        self.backend = backend;
+    /// Runs rules for a device.
+    pub fn on(mut self, device: Device) -> Engine<'r> {
+        self.device = device;
         self
     }
 
-    /// Runs a phase: its `once` rules on what is there, then all rules that run in it until nothing changes; groups when the
-    /// others are at rest, so that they see whole sets.
+    /// Runs a phase: first its `once` rules on the initial e-graph, and then all rules that run in it until nothing
+    /// changes. Group rules run when the others have terminated, so that they see whole sets.
     ///
     /// # Errors
-    /// When what was made has another type than what it replaces: a defect.
-    pub fn run(&mut self, phase: Phase) -> Result<PhaseReport, LangError> {
+    /// If a replacement has another type than the replaced value, which is a defect.
+    pub fn run(&mut self, phase: &Phase) -> Result<PhaseReport, LangError> {
         let start = Instant::now();
         let of = |engine: &Self, pick: &dyn Fn(&Compiled) -> bool| -> Vec<usize> {
-            let runs = |r: &usize| engine.rules[*r].rule.runs_for(engine.backend.as_deref());
+            let runs = |r: &usize| engine.rules[*r].rule.kept_off(&engine.device).is_none();
             (0..engine.rules.len()).filter(runs).filter(|r| pick(&engine.rules[*r])).collect()
         };
-        let once = of(self, &|c| c.rule.once && c.rule.phase == phase);
-        let single = of(self, &|c| !c.rule.once && phase.runs(c.rule.phase) && !c.rule.group);
-        let groups = of(self, &|c| !c.rule.once && phase.runs(c.rule.phase) && c.rule.group);
+        let once = of(self, &|c| c.rule.once && c.rule.phase == *phase);
+        let single = of(self, &|c| !c.rule.once && phase.runs(&c.rule.phase) && !c.rule.group);
+        let groups = of(self, &|c| !c.rule.once && phase.runs(&c.rule.phase) && c.rule.group);
         let (mut matches, mut iterations) = (0, 0);
         self.egraph.rebuild();
         if !once.is_empty() {
@@ -253,7 +256,7 @@ impl<'r> Engine<'r> {
             }
         };
         Ok(PhaseReport {
-            phase,
+            phase: phase.clone(),
             stop,
             iterations,
             matches,
@@ -263,7 +266,8 @@ impl<'r> Engine<'r> {
         })
     }
 
-    /// Applies matches in order, then restores the e-graph. False: the limit on nodes is met.
+    /// Applies matches in order, and then restores the e-graph's invariants. Returns `false` if the limit on nodes is
+    /// reached.
     fn apply_all(&mut self, found: Vec<Found>) -> Result<bool, LangError> {
         self.egraph.analysis.now += 1;
         let mut within = true;
@@ -288,7 +292,7 @@ impl<'r> Engine<'r> {
     fn recipe(&mut self, rule: usize, members: &[Match]) -> Option<Rc<Recipe>> {
         let compiled = self.rules[rule].clone();
         let sights: SmallVec<[Sight; 1]> =
-            members.iter().map(|m| Sight::of(&compiled.pattern, &self.egraph, m)).collect();
+            members.iter().map(|m| Sight::of(compiled.pattern(), &self.egraph, m)).collect();
         let key = (rule as u32, sights);
         if let Some(known) = self.recipes.get(&key) {
             return known.clone();
@@ -301,7 +305,7 @@ impl<'r> Engine<'r> {
                 let sights: Vec<&Sight> = key.1.iter().collect();
                 match compiled.recipe(&mut self.egraph.analysis, &sights, &bindings) {
                     Ok(recipe) => recipe.map(Rc::new),
-                    // The program is what it was without this match.
+                    // The program stays correct without this match.
                     Err((message, _)) => {
                         let statistics = &mut self.statistics[rule];
                         statistics.refused += 1;
@@ -315,7 +319,7 @@ impl<'r> Engine<'r> {
         recipe
     }
 
-    /// The op that the rule's variable of ops stands for in a match.
+    /// Returns the op to which a match binds the rule's op variable.
     fn op_of(&mut self, rule: usize, found: &Match) -> Option<Op> {
         let slot = self.rules[rule].rule.variables.iter().find_map(|v| match v.kind {
             VariableKind::Op(slot, _) => Some(slot),
@@ -333,7 +337,7 @@ impl<'r> Engine<'r> {
             return Ok(());
         }
         self.statistics[rule].applications += 1;
-        let pattern = &compiled.pattern;
+        let pattern = compiled.pattern();
         let roots: SmallVec<[Id; 2]> = members.iter().flat_map(|m| apply::roots(&compiled, m)).collect();
         let variables: SmallVec<[Id; 4]> = members.iter().flat_map(|m| apply::variables(&compiled, m)).collect();
         let Some(Made { nodes: made, changed }) = apply::make(&mut self.egraph, &roots, &variables, &recipe) else {
@@ -356,11 +360,11 @@ impl<'r> Engine<'r> {
     }
 }
 
-/// How many e-nodes there were. Counting them passes over all classes, which an application must not: each adds only a
-/// few.
+/// A running count of e-nodes. Counting them visits all classes, which an application must not do, because it adds only
+/// a few.
 struct NodeCount {
     nodes: usize,
-    /// Entries of the e-graph's table of e-nodes, which each new one adds to.
+    /// The size of the e-graph's table of e-nodes, which grows with each new one.
     entries: usize,
 }
 
@@ -369,13 +373,13 @@ impl NodeCount {
         NodeCount { nodes: egraph.total_number_of_nodes(), entries: egraph.total_size() }
     }
 
-    /// How many there can be since.
+    /// Returns an upper bound of the current number of e-nodes.
     fn most(&self, egraph: &EGraph) -> usize {
         self.nodes + (egraph.total_size() - self.entries)
     }
 }
 
-/// The e-nodes of a match.
+/// Returns the e-nodes of a match.
 fn matched(
     pattern: &crate::pattern::Pattern,
     egraph: &EGraph,

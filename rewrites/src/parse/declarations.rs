@@ -1,4 +1,4 @@
-//! Reads what a rule declares: the variables of its `forall`, its numbers, its relations.
+//! Reads the declarations of a rule: the variables of its `forall`, its numbers, its relations.
 
 use std::ops::Range;
 
@@ -15,8 +15,20 @@ use crate::{
     rule::{AttrVariable, Contract, Variable, VariableKind},
 };
 
-/// What a variable without a shape may be declared as.
+/// The kinds of a variable without a shape.
 const KINDS: [&str; 8] = ["float", "int", "axis", "axes", "perm", "shape", "bool", "dtype"];
+
+/// The forms of declarations.
+const HELP: &str = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (is ?c 1), (?n int), (?ax axis), \
+     (?axs axes), (?p perm), (?s shape), (?k bool), (?d dtype), (?k (one-of a b)) or (?f pointwise 1)";
+
+/// The words after the type of a tensor.
+#[derive(Default)]
+struct TensorFlags {
+    constant: bool,
+    /// Whether the tensor is no number.
+    varied: bool,
+}
 
 fn classes() -> String {
     let names: Vec<_> = DTypeClass::names().collect();
@@ -24,7 +36,7 @@ fn classes() -> String {
 }
 
 impl RuleReader<'_> {
-    /// Reads the declarations; element types first, because tensors speak of them.
+    /// Reads the declarations. Element types come first, because tensors use them.
     pub(super) fn declare(&mut self, items: &[Sexp]) {
         let (dtypes, others): (Vec<_>, Vec<_>) =
             items.iter().partition(|s| s.call().is_some_and(|(head, _)| is_variable(head)));
@@ -37,15 +49,13 @@ impl RuleReader<'_> {
     }
 
     fn declaration(&mut self, item: &Sexp) -> Result<(), Noted> {
-        let help = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (is ?c 1), (?n int), (?ax axis), \
-                    (?axs axes), (?p perm), (?s shape), (?k bool), (?d dtype), (?k (one-of a b)) or (?f pointwise 1)";
         let Some((head, rest)) = item.call() else {
-            return self.wrong(item.span.clone(), "this is not a declaration", help);
+            return self.wrong(item.span.clone(), "this is not a declaration", HELP);
         };
         if let ("near" | "is", [name, _]) = (head, rest) {
             let name = name.atom().filter(|n| n.starts_with('?')).map(str::to_string);
             let Some(name) = name else {
-                return self.wrong(item.span.clone(), format!("`{head}` wants a variable"), help);
+                return self.wrong(item.span.clone(), format!("`{head}` wants a variable"), HELP);
             };
             if self.variable(&name).is_none() {
                 self.number_variable(&name, item)?;
@@ -53,22 +63,10 @@ impl RuleReader<'_> {
             return self.wanted(item);
         }
         if is_variable(head) {
-            let class = self.class(head, item, rest);
-            let class = match class {
-                Ok(class) => class,
-                Err(noted) => {
-                    let any = DTypeClass::named("any").map(SlotKind::DType);
-                    any.map(|any| self.scope.slot(head, any));
-                    return Err(noted);
-                }
-            };
-            return match self.scope.slot(head, SlotKind::DType(class)) {
-                Ok(_) => Ok(()),
-                Err(_) => self.wrong(item.span.clone(), format!("`{head}` is declared twice"), "use another name"),
-            };
+            return self.dtype_variable(head, item, rest);
         }
         if !head.starts_with('?') || head.len() == 1 || head.ends_with("..") {
-            return self.wrong(item.span.clone(), "this is not a declaration", help);
+            return self.wrong(item.span.clone(), "this is not a declaration", HELP);
         }
         if self.variable(head).is_some() {
             return self.wrong(item.span.clone(), format!("`{head}` is declared twice"), "use another name");
@@ -76,18 +74,8 @@ impl RuleReader<'_> {
         let mut varied = false;
         let kind = match (rest, rest.first().map(|s| (&s.kind, s.atom(), s.call()))) {
             ([ty, flags @ ..], Some((SexpKind::Bracket(..), ..))) => {
-                let mut constant = false;
-                for flag in flags {
-                    match flag.atom() {
-                        Some("const") => constant = true,
-                        Some("varied") => varied = true,
-                        other => {
-                            let guess = other.and_then(|o| did_you_mean(o, ["const", "varied"].into_iter()));
-                            let help = guess.as_deref().unwrap_or(help);
-                            return self.wrong(flag.span.clone(), "only `const` and `varied` stand here", help);
-                        }
-                    }
-                }
+                let TensorFlags { constant, varied: is_varied } = self.tensor_flags(flags)?;
+                varied = is_varied;
                 let ty = TypePattern::parse(ty, &mut self.scope, self.source);
                 VariableKind::Tensor { ty: self.note(ty)?, constant }
             }
@@ -104,7 +92,7 @@ impl RuleReader<'_> {
                     let guess = did_you_mean(name, known.iter().copied());
                     let help = format!("write (?f pointwise 1); there are {}", known.join(", "));
                     let help = guess.unwrap_or(help);
-                    return self.wrong(item.span.clone(), "there are no such ops", help);
+                    return self.wrong(item.span.clone(), "this does not name a group of ops", help);
                 };
                 self.scope.variables.push((head.into(), SlotKind::Op));
                 VariableKind::Op(self.scope.variables.len() - 1, group)
@@ -112,24 +100,11 @@ impl RuleReader<'_> {
             ([_], Some((_, Some("float" | "f32" | "f64" | "f16" | "bf16"), _))) => {
                 return self.number_variable(head, item);
             }
-            ([_], Some((_, Some(kind), _))) => {
-                let kind = match kind {
-                    "int" => AttrVariable::Int,
-                    "axis" => AttrVariable::Axis,
-                    "axes" => AttrVariable::Axes,
-                    "perm" => AttrVariable::Perm,
-                    "shape" => AttrVariable::Shape,
-                    "bool" => AttrVariable::Bool,
-                    "dtype" => AttrVariable::DType,
-                    _ => {
-                        let guess = did_you_mean(kind, KINDS.into_iter());
-                        let help = guess.as_deref().unwrap_or(help);
-                        return self.wrong(rest[0].span.clone(), format!("`{kind}` is no kind of variable"), help);
-                    }
-                };
+            ([word], Some((_, Some(kind), _))) => {
+                let kind = self.attr_kind(word, kind)?;
                 self.attr_variable(head, kind)
             }
-            _ => return self.wrong(item.span.clone(), "this is not a declaration", help),
+            _ => return self.wrong(item.span.clone(), "this is not a declaration", HELP),
         };
         self.variables.push(Variable {
             name: head.into(),
@@ -142,6 +117,57 @@ impl RuleReader<'_> {
         Ok(())
     }
 
+    /// Reads the classes of a variable of element types. After an error it may be any type.
+    fn dtype_variable(&mut self, name: &str, item: &Sexp, classes: &[Sexp]) -> Result<(), Noted> {
+        let class = match self.class(name, item, classes) {
+            Ok(class) => class,
+            Err(noted) => {
+                let any = DTypeClass::named("any").map(SlotKind::DType);
+                any.map(|any| self.scope.slot(name, any));
+                return Err(noted);
+            }
+        };
+        match self.scope.slot(name, SlotKind::DType(class)) {
+            Ok(_) => Ok(()),
+            Err(_) => self.wrong(item.span.clone(), format!("`{name}` is declared twice"), "use another name"),
+        }
+    }
+
+    /// Reads the words after the type of a tensor.
+    fn tensor_flags(&mut self, words: &[Sexp]) -> Result<TensorFlags, Noted> {
+        let mut flags = TensorFlags::default();
+        for word in words {
+            match word.atom() {
+                Some("const") => flags.constant = true,
+                Some("varied") => flags.varied = true,
+                other => {
+                    let guess = other.and_then(|o| did_you_mean(o, ["const", "varied"].into_iter()));
+                    let help = guess.as_deref().unwrap_or(HELP);
+                    return self.wrong(word.span.clone(), "only `const` and `varied` stand here", help);
+                }
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Reads the kind of an attribute.
+    fn attr_kind(&mut self, word: &Sexp, kind: &str) -> Result<AttrVariable, Noted> {
+        Ok(match kind {
+            "int" => AttrVariable::Int,
+            "axis" => AttrVariable::Axis,
+            "axes" => AttrVariable::Axes,
+            "perm" => AttrVariable::Perm,
+            "shape" => AttrVariable::Shape,
+            "bool" => AttrVariable::Bool,
+            "dtype" => AttrVariable::DType,
+            _ => {
+                let guess = did_you_mean(kind, KINDS.into_iter());
+                let help = guess.as_deref().unwrap_or(HELP);
+                return self.wrong(word.span.clone(), format!("`{kind}` is no kind of variable"), help);
+            }
+        })
+    }
+
     /// `float`, or several: `i8 i32 i64`.
     fn class(&mut self, variable: &str, item: &Sexp, names: &[Sexp]) -> Result<DTypeClass, Noted> {
         let mut all: Option<DTypeClass> = None;
@@ -151,7 +177,7 @@ impl RuleReader<'_> {
                 let help = did_you_mean(word, DTypeClass::names()).unwrap_or_else(classes);
                 return self.wrong(
                     name.span.clone(),
-                    format!("`{variable}` is declared as no class of element types"),
+                    format!("`{variable}` is not declared as a class of element types"),
                     help,
                 );
             };
@@ -159,7 +185,7 @@ impl RuleReader<'_> {
         }
         match all {
             Some(class) => Ok(class),
-            None => self.wrong(item.span.clone(), format!("`{variable}` is declared as nothing"), classes()),
+            None => self.wrong(item.span.clone(), format!("`{variable}` has no class of element types"), classes()),
         }
     }
 
@@ -182,7 +208,7 @@ impl RuleReader<'_> {
         Ok(())
     }
 
-    /// `(near ?c 0.5)` or `(is ?c 0.5)`.
+    /// Reads `(near ?c 0.5)` or `(is ?c 0.5)`.
     fn wanted(&mut self, item: &Sexp) -> Result<(), Noted> {
         let help = "write (near ?c 0.5), or (is ?c 0.5) for the very number, with a number or tensor variable";
         let Some((head, [name, number])) = item.call() else {
@@ -192,7 +218,7 @@ impl RuleReader<'_> {
             let help = "write (is ?c 0.5), which takes the very number, or promise less: (eq reassoc)";
             return self.wrong(
                 item.span.clone(),
-                "a rule that is exact, or counts ulps, takes no number for another",
+                "a rule with the contract exact or ulp cannot match a number that is only near",
                 help,
             );
         }
@@ -210,7 +236,8 @@ impl RuleReader<'_> {
         }
     }
 
-    /// `(positive ?x)` or `(between ?x -10 10)` of a tensor: no match is refused for it, `--fp fast` trusts it.
+    /// Reads the domain of a tensor: `(positive ?x)` or `(between ?x -10 10)`. It does not restrict matches; `--fp
+    /// fast` relies on it.
     fn domain(&mut self, item: &Sexp, at: usize, head: &str, ends: &[Sexp]) -> Result<(), Noted> {
         let help = "write (positive ?x), or (between ?x -10 10); relations are about dims, attributes and numbers";
         if self.contract != Some(Contract::Fast) {
@@ -222,7 +249,7 @@ impl RuleReader<'_> {
         let domain = match (head, ends.as_deref()) {
             ("positive", Some([])) => (0.0, f64::INFINITY),
             ("between", Some(&[least, most])) if least < most => (least, most),
-            _ => return self.wrong(item.span.clone(), "this is no domain of a tensor", help),
+            _ => return self.wrong(item.span.clone(), "this is not a domain of a tensor", help),
         };
         let known = self.variables[at].domain.replace(domain);
         if known.is_some() {
@@ -231,7 +258,7 @@ impl RuleReader<'_> {
         Ok(())
     }
 
-    /// The place of a variable among the declared ones.
+    /// Returns the place of a variable among the declared ones.
     pub fn variable(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|v| v.name == name)
     }

@@ -1,4 +1,4 @@
-//! Takes an `(op …)` form into its parts, with every error where it stands.
+//! Splits an `(op …)` form into its parts, with the position of every error.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use eutectic_ir::{
 
 use crate::expr::Number;
 
-/// How a declaration is written.
+/// The shape of a declaration, for error messages.
 pub(crate) const SHAPE_OF_AN_OP: &str =
     "(op pack/name (forall (F float) (?x F[A..]) (?k float :default 1.0)) (result F[A..]) (is (mul ?x ?k)))";
 
 /// The first words of the parts of a declaration.
 const PARTS: [&str; 6] = ["forall", "where", "let", "result", "is", "onnx"];
 
-/// The kinds of attributes, but for words.
+/// The kinds of attributes, except words.
 const KINDS: [(&str, AttrKind); 8] = [
     ("float", AttrKind::Float),
     ("int", AttrKind::Int),
@@ -38,25 +38,25 @@ pub(crate) struct OpForm<'s> {
     pub source: &'s Source,
     pub form: &'s Sexp,
     pub name: &'s str,
-    /// Where the name stands.
+    /// The position of the name.
     pub at: Range<usize>,
-    /// Element types: the declaration, the name, what it may be.
+    /// The element type variables: the declaration, the name and the class.
     pub dtypes: Vec<(&'s Sexp, &'s str, DTypeClass)>,
-    /// Operands, in order: the variable and its type.
+    /// The operands, in order: the variable and its type.
     pub tensors: Vec<(&'s str, &'s Sexp)>,
-    /// Attributes, in order: the variable and what it declares.
+    /// The attributes, in order: the variable and its declaration.
     pub attrs: Vec<(&'s str, AttrDef)>,
-    /// The declarations without defaults, as a rule has them.
+    /// The declarations without defaults, in the form of a rule's.
     forall: Vec<Sexp>,
     pub relations: Vec<&'s Sexp>,
     lets: Vec<&'s Sexp>,
     pub result: &'s Sexp,
     pub body: &'s Sexp,
-    /// Domain and name of the ONNX ops that it stands for.
+    /// The domain and name of each ONNX op that it implements.
     pub onnx: Vec<(String, String)>,
 }
 
-/// A declaration that is wrong: its name, where it has one, and its errors.
+/// A wrong declaration: its name, if it has one, and its errors.
 type Broken = (Option<String>, Vec<LangError>);
 
 impl<'s> OpForm<'s> {
@@ -83,7 +83,7 @@ impl<'s> OpForm<'s> {
         format!("{}:{}", self.source.name, self.source.position(self.form.span.start).0)
     }
 
-    /// The names that stand as ops in the definition.
+    /// Returns the names of ops in the definition.
     pub fn parts(&self) -> impl Iterator<Item = &'s str> {
         let mut parts = Vec::new();
         heads(self.body, &mut parts);
@@ -91,18 +91,18 @@ impl<'s> OpForm<'s> {
         parts.into_iter()
     }
 
-    /// Returns the text of the definition: what it names, and its value.
+    /// Returns the text of the definition: its `let`s and its value.
     pub fn definition(&self) -> String {
         let parts: Vec<String> = self.lets.iter().copied().chain([self.body]).map(ToString::to_string).collect();
         parts.join(" ")
     }
 
-    /// An error that names the op.
+    /// Returns an error that names the op.
     pub fn wrong(&self, at: &Range<usize>, message: impl std::fmt::Display, help: &str) -> LangError {
         self.source.error(at.clone(), format!("{}: {message}", self.name), help)
     }
 
-    /// An error of the little language that names the op.
+    /// Adds the name of the op to the error of a reader for types, dims or relations.
     pub fn located(&self, mut error: LangError) -> LangError {
         error.message = format!("{}: {}", self.name, error.message);
         error
@@ -131,13 +131,13 @@ impl<'s> OpForm<'s> {
     }
 }
 
-/// Whether a word is a name of a declared op.
+/// Returns whether a word has the form of a declared op's name, `pack/name`.
 fn is_name(name: &str) -> bool {
     !name.starts_with([':', '?'])
         && name.split_once('/').is_some_and(|(pack, rest)| !pack.is_empty() && !rest.is_empty())
 }
 
-/// The words that stand first in lists.
+/// Collects the first words of lists.
 fn heads<'s>(sexp: &'s Sexp, found: &mut Vec<&'s str>) {
     if let Some(items) = sexp.list() {
         found.extend(items.first().and_then(Sexp::atom));
@@ -145,7 +145,7 @@ fn heads<'s>(sexp: &'s Sexp, found: &mut Vec<&'s str>) {
     }
 }
 
-/// Whether a name stands in an expression: as a word, as a sequence, or before a bracket.
+/// Returns whether a name occurs in an expression: as a word, as a sequence, or before a bracket.
 fn mentions(sexp: &Sexp, name: &str) -> bool {
     match &sexp.kind {
         SexpKind::Atom(word) => word.strip_suffix("..").unwrap_or(word) == name,
@@ -155,7 +155,7 @@ fn mentions(sexp: &Sexp, name: &str) -> bool {
     }
 }
 
-/// The parts as they stand in the form.
+/// The unprocessed parts of the form.
 #[derive(Default)]
 struct Parts<'s> {
     forall: Option<&'s [Sexp]>,
@@ -172,7 +172,7 @@ struct OpReader<'s> {
     errors: Vec<LangError>,
 }
 
-/// A declaration in `forall`.
+/// The meaning of a declaration in `forall`.
 enum Declares<'s> {
     DType(&'s str, DTypeClass),
     Tensor(&'s str, &'s Sexp),
@@ -181,7 +181,7 @@ enum Declares<'s> {
 
 impl<'s> OpReader<'s> {
     fn wrong<T>(&mut self, at: &Sexp, message: impl std::fmt::Display, help: impl Into<String>) -> Option<T> {
-        // A caret under a whole form would say nothing.
+        // A caret under a whole form would mark no position, so that it is under the opening bracket.
         let span = if at.list().is_some() { at.span.start..at.span.start + 1 } else { at.span.clone() };
         self.errors.push(self.source.error(span, format!("{}: {message}", self.name), help));
         None
@@ -198,7 +198,7 @@ impl<'s> OpReader<'s> {
                 Some(("is", [term])) if parts.body.is_none() => parts.body = Some(term),
                 Some(("onnx", [domain, name])) => match (text(domain), text(name)) {
                     (Some(domain), Some(name)) => parts.onnx.push((domain.into(), name.into())),
-                    _ => return self.wrong(item, "this names no op of ONNX", "write (onnx DOMAIN NAME)"),
+                    _ => return self.wrong(item, "this does not name an op of ONNX", "write (onnx DOMAIN NAME)"),
                 },
                 Some((head, _)) if PARTS.contains(&head) => {
                     let help = format!("an op has one `forall`, one `result F[A..]` and one `is`: {SHAPE_OF_AN_OP}");
@@ -212,7 +212,7 @@ impl<'s> OpReader<'s> {
                     let word = found.map(|(head, _)| head).or(item.atom()).unwrap_or_default();
                     let guess = did_you_mean(word, PARTS.into_iter());
                     let help = guess.unwrap_or_else(|| SHAPE_OF_AN_OP.into());
-                    return self.wrong(item, "this does not belong in an op", help);
+                    return self.wrong(item, "this is not a part of an op", help);
                 }
             }
         }
@@ -274,7 +274,7 @@ impl<'s> OpReader<'s> {
         }
     }
 
-    /// The declared variable, and the declaration as a rule has it.
+    /// Returns the declared variable, and the declaration in the form of a rule's.
     fn declaration(&mut self, item: &'s Sexp) -> Option<(Declares<'s>, Sexp)> {
         let help = "declare (F float), (?x F[B.. N]), or an attribute: (?e float :default 1.0), (?n int), (?ax axis), (?axs axes), \
                     (?p perm), (?s shape), (?k bool), (?d dtype) or (?k (one-of a b))";
@@ -288,7 +288,7 @@ impl<'s> OpReader<'s> {
             return self.wrong(item, "cannot use this declaration in an op", help);
         }
         let [kind, default @ ..] = rest else {
-            return self.wrong(item, format!("`{name}` is declared as nothing"), help);
+            return self.wrong(item, format!("`{name}` has no kind"), help);
         };
         if let (SexpKind::Bracket(..), []) = (&kind.kind, default) {
             return Some((Declares::Tensor(name, kind), item.clone()));
@@ -296,8 +296,8 @@ impl<'s> OpReader<'s> {
         if let SexpKind::Bracket(..) = &kind.kind {
             return self.wrong(
                 &default[0],
-                "an operand of an op is any tensor of its type",
-                "remove what stands behind the type",
+                "an operand is declared by its type only",
+                "remove the words behind the type",
             );
         }
         let kind_of = match (kind.atom(), kind.call()) {
@@ -310,7 +310,7 @@ impl<'s> OpReader<'s> {
         };
         let Some(kind_of) = kind_of else {
             let guess = kind.atom().and_then(|word| did_you_mean(word, KINDS.iter().map(|(known, _)| *known)));
-            return self.wrong(kind, "this is no kind of attribute", guess.unwrap_or_else(|| help.into()));
+            return self.wrong(kind, "this is not a kind of attribute", guess.unwrap_or_else(|| help.into()));
         };
         let default = self.default(kind_of, default)?;
         let plain = SexpKind::List(vec![item.list()?[0].clone(), kind.clone()]);
@@ -324,18 +324,18 @@ impl<'s> OpReader<'s> {
             let word = name.atom().unwrap_or_default();
             let Some(class) = DTypeClass::named(word) else {
                 let help = suggestion(word, "write one or more of", DTypeClass::names());
-                return self.wrong(name, "this is no class of element types", help);
+                return self.wrong(name, "this is not a class of element types", help);
             };
             all = Some(all.map_or(class, |all| all.or(class)));
         }
-        all.or_else(|| self.wrong(item, "this element type is declared as nothing", "such as (F float)"))
+        all.or_else(|| self.wrong(item, "this element type has no class", "such as (F float)"))
     }
 
-    /// `:default VALUE`, or nothing.
+    /// Reads `:default VALUE`, or nothing.
     fn default(&mut self, kind: AttrKind, items: &'s [Sexp]) -> Option<Default> {
         let Some(key) = items.first() else { return Some(Default::None) };
         if key.atom() != Some(":default") {
-            return self.wrong(key, "only a default stands here", "write :default and a value");
+            return self.wrong(key, "only a default may follow the kind", "write :default and a value");
         }
         let [_, value] = items else {
             return self.wrong(key, "this default is not one value", "write :default and a value");
@@ -348,7 +348,7 @@ impl<'s> OpReader<'s> {
             AttrKind::Word(words) => words.iter().find(|known| Some(**known) == word).map(|word| Default::Word(word)),
             _ => return self.wrong(key, format!("an attribute that is {kind} has no default"), "remove the default"),
         };
-        default.or_else(|| self.wrong(value, "this is no value of the attribute", kind.help(word)))
+        default.or_else(|| self.wrong(value, "this is not a value of the attribute", kind.help(word)))
     }
 }
 

@@ -1,10 +1,12 @@
-//! Rules about several ops: one rule for each word of a `one-of` variable that stands as an op's name.
+//! Rules about several ops: makes one rule for each word of a `one-of` variable in the place of an op's name.
+
+use std::borrow::Cow;
 
 use eutectic_ir::lang::{Sexp, SexpKind};
 
-/// A rule whose `(?k (one-of a b))` stands as an op's name is one rule for each word.
-pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Sexp)> {
-    // What stands in a declaration or a relation is no op; `where` within a side is one.
+/// Makes one rule for each word of a variable `(?k (one-of a b))` in the place of an op's name.
+pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Cow<'_, Sexp>)> {
+    // Heads in declarations and relations are not ops. `where` within a side is one.
     let is_side = |s: &&Sexp| !matches!(s.call(), Some(("forall" | "where", _)));
     let variable = form.list().and_then(|items| items.iter().filter(is_side).find_map(head_variable));
     let words = variable.and_then(|name| {
@@ -15,12 +17,15 @@ pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Sexp)> {
         Some((name, words.iter().map(Sexp::atom).collect::<Option<Vec<_>>>()?))
     });
     match words {
-        None => vec![(String::new(), form.clone())],
-        Some((name, words)) => words.into_iter().map(|w| (format!("[{w}]"), substitute(form, name, w))).collect(),
+        None => vec![(String::new(), Cow::Borrowed(form))],
+        Some((name, words)) => {
+            let of = |word| (format!("[{word}]"), Cow::Owned(substitute(form, name, word)));
+            words.into_iter().map(of).collect()
+        }
     }
 }
 
-/// The first `?name` that stands as the head of a list of a side.
+/// Returns the first `?name` that is the head of a list of a side.
 fn head_variable(sexp: &Sexp) -> Option<&str> {
     let items = sexp.list()?;
     match items.first()?.atom() {

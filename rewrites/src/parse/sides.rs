@@ -11,7 +11,7 @@ impl RuleReader<'_> {
         for side in &parts.sides {
             match side.call() {
                 Some(("=>", [left, right])) => sides.push((left, right, side.span.clone())),
-                _ => return self.wrong(side.span.clone(), "a side is (=> left right)", SHAPE_OF_A_RULE),
+                _ => return self.wrong(side.span.clone(), "write a side as (=> left right)", SHAPE_OF_A_RULE),
             }
         }
         if sides.is_empty() {
@@ -51,7 +51,11 @@ impl RuleReader<'_> {
     fn left(&mut self, sexp: &Sexp) -> Result<Term, Noted> {
         let term = self.term(sexp, RuleSide::Left)?;
         if !matches!(term, Term::Call(_)) {
-            return self.wrong(sexp.span.clone(), "a left side is an op applied to something", "such as (add ?x ?y)");
+            return self.wrong(
+                sexp.span.clone(),
+                "a left side must be an op applied to operands",
+                "such as (add ?x ?y)",
+            );
         }
         Ok(term)
     }
@@ -86,7 +90,11 @@ impl RuleReader<'_> {
                 self.lets.push((n.to_string(), term));
                 Ok(())
             }
-            _ => self.wrong(name.span.clone(), "this is not a new name", "name it ?y, and nothing else so"),
+            _ => self.wrong(
+                name.span.clone(),
+                "this is not a new name",
+                "give it a name such as ?y that nothing else has",
+            ),
         }
     }
 }

@@ -3,19 +3,19 @@
 
 use eutectic_ir::{Attr, DType, Graph, NodeId, Shape, Tensor, Type};
 
-/// What kind of encoder.
+/// The form of an encoder.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     pub layers: usize,
-    /// Norms before the sublayers (and one at the end) instead of after each.
+    /// Whether norms come before the sublayers (and once at the end) instead of after each.
     pub pre_norm: bool,
-    /// matmul, add, erf, reductions, … only.
+    /// Whether only primitives are used: matmul, add, erf, reductions, ….
     pub primitive: bool,
-    /// All layers read the same parameters.
+    /// Whether all layers read the same parameters.
     pub shared: bool,
-    /// Every layer's result is an output of the program.
+    /// Whether every layer's result is an output of the program.
     pub hidden_states: bool,
-    /// Each layer computes the bias of its attention anew, as torch's TorchScript exporter writes it.
+    /// Whether each layer computes the bias of its attention again, as in torch's TorchScript exports.
     pub own_bias: bool,
     pub batch: usize,
     pub sequence: usize,
@@ -80,7 +80,7 @@ pub fn dims(n: &[usize]) -> Attr {
     Attr::Shape(n.iter().copied().collect::<Shape>())
 }
 
-/// A graph under construction; what does not fit is a bug in the test.
+/// A graph under construction. It panics on wrong operands, which are defects of the test.
 pub struct Builder {
     pub g: Graph,
     pub e: Encoder,

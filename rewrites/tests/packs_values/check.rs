@@ -1,4 +1,4 @@
-//! Saturates a program and compares every way to compute every class, in the reference interpreter.
+//! Saturates a program, and compares all forms of every class in the reference interpreter.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use eutectic_rewrites::{Choice, Options, RuleSet, Stop, optimize};
 
 use crate::packs_models::{Builder, Encoder, ints};
 
-/// Values that are neither small integers nor close to each other, the same for the same name.
+/// Returns values that are neither small integers nor close to each other, the same for the same name.
 fn given(name: &str, ty: &Type) -> Tensor {
     let (dtype, dims) = (ty.dtype().unwrap(), ty.dims().unwrap());
     let mut state = name.bytes().fold(17_u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
@@ -29,7 +29,7 @@ fn given(name: &str, ty: &Type) -> Tensor {
     Tensor::from_f64(dtype, &dims, numbers)
 }
 
-/// The values of all classes; panics where two nodes of a class differ.
+/// Returns the values of all classes. Panics if two nodes of a class differ.
 fn check(classes: &EClasses, what: &str) -> Vec<Option<Vec<Value<f64>>>> {
     let mut values: Vec<Option<Vec<Value<f64>>>> = vec![None; classes.classes.len()];
     let mut open: Vec<(ClassId, &ENode)> =
@@ -87,7 +87,7 @@ fn compute(
     })
 }
 
-/// Equal up to the rounding of constants to f32, relative to the largest element.
+/// Returns whether values are equal up to the rounding of constants to f32, relative to the largest element.
 fn close(a: &Value<f64>, b: &Value<f64>) -> bool {
     let (a, b) = (a.to_tensor().to_f64(), b.to_tensor().to_f64());
     let most = a.iter().filter(|x| x.is_finite()).fold(1e-3_f64, |m, x| m.max(x.abs()));
@@ -95,7 +95,7 @@ fn close(a: &Value<f64>, b: &Value<f64>) -> bool {
         && a.iter().zip(&b).all(|(x, y)| x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= 2e-6 * most)
 }
 
-/// Saturates a graph with all rules of the default contract and checks all that they found.
+/// Saturates a graph with all rules of the default contract, and checks all forms that they found.
 pub fn run(graph: &Graph) -> EClasses {
     static RULES: LazyLock<RuleSet> = LazyLock::new(|| {
         let rules = RuleSet::embedded().unwrap_or_else(|e| panic!("{:?}", miette::Report::new(e)));
@@ -115,7 +115,7 @@ pub fn run(graph: &Graph) -> EClasses {
     done.classes
 }
 
-/// Builds a program of one result, saturates and checks it; true if the result's class, through views, can be
+/// Builds a program of one result, saturates and checks it. Returns whether the result's class, through views, can be
 /// computed by `op` with (some of) these attribute words.
 pub fn finds(name: &str, op: &str, words: &[&str], build: impl FnOnce(&mut Builder) -> NodeId) -> bool {
     let mut b = Builder { g: Graph::new(name), e: Encoder::SMALL };

@@ -1,4 +1,4 @@
-//! Composites, and the parts that the packs say they are made of.
+//! Compares composites with the parts by which the packs define them.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -119,7 +119,7 @@ fn every_mask_becomes_a_bias() {
                     let (k, v) = (input(b, "k", &[2, 2, 5, 4]), input(b, "v", &[2, 2, 5, 6]));
                     let mut operands = vec![q, k, v];
                     match mask {
-                        // With this seed no row is empty for every head; emptiness has a test of its own.
+                        // With this seed no row is empty for every head; another test covers empty rows.
                         "keep" => operands.push(b.g.input("keep", Type::tensor(DType::Bool, &[2, 1, 3, 5])).unwrap()),
                         "additive" => operands.push(input(b, "m", &[2, 1, 1, 5])),
                         _ => {}
@@ -162,7 +162,7 @@ fn rope_turns_pairs() {
     }
 }
 
-/// Operands of an attention block of two heads of four, on rows of five.
+/// Returns operands of an attention block of two heads of four, on rows of five.
 fn block(b: &mut Builder, x: NodeId, groups: usize, pairs: usize) -> Vec<NodeId> {
     let packed = (2 + 2 * groups) * 4;
     let (w, c) = (b.param("w", &[5, packed]), b.param("c", &[packed]));
@@ -178,7 +178,7 @@ fn attention_blocks_are_their_parts() {
                 let x = input(b, "x", &[2, 3, 5]);
                 let mut operands = block(b, x, groups, pairs);
                 match mask {
-                    // Such that no row is empty.
+                    // The mask leaves no row empty.
                     "keep" => operands.push(b.g.input("keep", Type::tensor(DType::Bool, &[2, 1, 3, 3])).unwrap()),
                     "additive" => operands.push(input(b, "m", &[2, 1, 1, 3])),
                     _ => {}
@@ -235,7 +235,7 @@ fn encoder_layers_are_their_parts() {
     }
 }
 
-/// Attention of its parts, with heads of queries in groups of `queries / keys`; rotated if there are tables.
+/// Builds attention from its parts, with query heads in groups of `queries / keys`, and rotated if there are tables.
 fn heads(
     b: &mut Builder,
     parts: [NodeId; 3],

@@ -1,4 +1,4 @@
-//! Surface forms become legal, what does nothing disappears, and whole encoders keep their values.
+//! Tests that surface forms become legal, ops without effect disappear, and encoders keep their values.
 
 use eutectic_ir::{DType, Graph, Type};
 

@@ -1,5 +1,5 @@
-//! The packs on small programs: every way to compute a class that they find gives the same values, in the reference
-//! interpreter, and what they are there to recognise is recognised.
+//! Tests the packs on small programs: all forms of a class have the same values in the reference interpreter, and the
+//! packs recognise the patterns that they are made for.
 
 mod check;
 mod definitions;

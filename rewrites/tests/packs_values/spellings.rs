@@ -1,4 +1,4 @@
-//! What exporters write for one op, in every spelling that the packs are there to recognise.
+//! Tests each form in which exporters write an op, for every op that the packs recognise.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -137,7 +137,7 @@ fn norms_in_every_spelling() {
     }
 }
 
-/// 1/√x, in four spellings.
+/// Returns 1/√x, in four spellings.
 fn deviation(b: &mut Builder, x: NodeId, how: usize) -> NodeId {
     let (one, power) = (b.scalar(1.0), b.scalar(-0.5));
     match how {

@@ -1,7 +1,9 @@
-//! `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) · v[b.. t.. e..]`
-//! over the domain `[b.. s.. e..]`, where `cap(x) = softcap · tanh(x / softcap)`, or `x` where softcap is 0, and each letter is a
-//! group of any number of axes. A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias
-//! that stands for −∞ replaces the score, also one of ∞ or NaN; [`eutectic_ir::bounded::hides`] states why.
+//! `out[b.. s.. e..] = Σ_t.. softmax_t..(cap(scale · Σ_d.. q[b.. s.. d..] · k[b.. t.. d..]) + bias[b.. s.. t..]) ·
+//! v[b.. t.. e..]` over the domain `[b.. s.. e..]`. Here `cap(x) = softcap · tanh(x / softcap)`, or `x` if softcap is
+//! 0, and each letter is a group of any number of axes.
+//!
+//! A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias that stands for −∞
+//! replaces the score, even one of ∞ or NaN; [`eutectic_ir::bounded::hides`] states why.
 
 use eutectic_ir::{Attr, Scalar, bounded::hides};
 
@@ -43,7 +45,7 @@ pub(super) static DEF: AnchorDef = AnchorDef {
             name: "value",
             layout: &[BATCH, KEYS, COLUMNS],
             absent: None,
-            // A score that is −∞ weighs nothing, but nothing times what was never written may be NaN.
+            // A score of −∞ gives weight 0, but 0 times an element that was never written may be NaN.
             beyond: &[Beyond { group: KEYS, value: 0.0, counts: |_| true }],
         },
         OperandDef {
@@ -65,29 +67,29 @@ pub(super) static DEF: AnchorDef = AnchorDef {
     eval,
 };
 
-/// How many axes each group of an attention has; a group of none counts as one axis of extent 1.
+/// The number of axes of each group of an attention. A group without axes counts as one axis of extent 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionAxes {
-    /// Those along which there are separate attentions: batches and heads.
+    /// Axes of separate attentions: batches and heads.
     pub batch: usize,
-    /// Those of the queries.
+    /// Axes of the queries.
     pub queries: usize,
-    /// Those of the keys and the values.
+    /// Axes of the keys and the values.
     pub keys: usize,
-    /// Those that the products of queries and keys are summed over.
+    /// Axes that the products of queries and keys are summed over.
     pub depth: usize,
-    /// Those of a value.
+    /// Axes of one value.
     pub columns: usize,
 }
 
 impl AttentionAxes {
-    /// Those of attention on a matrix of queries, of keys and of values for each point of `batch` axes.
+    /// Returns the axes of attention on a matrix of queries, of keys and of values for each point of `batch` axes.
     pub fn matrices(batch: usize) -> AttentionAxes {
         AttentionAxes { batch, queries: 1, keys: 1, depth: 1, columns: 1 }
     }
 }
 
-/// How scores are made of products of queries and keys.
+/// The function that makes scores from products of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoreForm {
     /// The factor of products.
@@ -98,14 +100,14 @@ pub struct ScoreForm {
     pub empty: EmptyRow,
 }
 
-/// What attention gives for a row in which every score is −∞; where there are no keys at all, it is zeros.
+/// The result of attention for a row in which every score is −∞. Without any keys, the result is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EmptyRow {
     /// Zeros: nothing is attended to.
     Zeros,
     /// NaN, as the primitives give.
     Nan,
-    /// Zeros, and so for a row with a weight that is NaN; the bias is added to every score and hides no key.
+    /// Zero, also for a row with a weight of NaN. The bias is added to every score and hides no key.
     Guarded,
 }
 
@@ -113,14 +115,14 @@ impl EmptyRow {
     const WORDS: [(EmptyRow, &'static str); 3] =
         [(EmptyRow::Nan, "nan"), (EmptyRow::Zeros, "zeros"), (EmptyRow::Guarded, "guarded")];
 
-    /// Whether a bias of −∞ hides a key instead of being added to its score.
+    /// Returns whether a bias of −∞ hides a key instead of being added to its score.
     pub fn selects(self) -> bool {
         self != EmptyRow::Guarded
     }
 }
 
 impl ScoreForm {
-    /// Returns the form that attributes state, in the order of [`DEF`].
+    /// Returns the form that the attributes describe, which are in the order of [`DEF`].
     fn of(attrs: &[Attr]) -> ScoreForm {
         let number = |n: usize| attrs.get(n).and_then(Attr::float).unwrap_or_default();
         let word = attrs.get(2).and_then(Attr::word);
@@ -145,9 +147,9 @@ pub struct Attention<'a> {
     pub value: &'a Body,
     /// Over `[b.. s.. t..]`.
     pub bias: Option<&'a Body>,
-    /// How many axes each group has.
+    /// The number of axes of each group.
     pub axes: AttentionAxes,
-    /// How scores are made.
+    /// The form of scores.
     pub form: ScoreForm,
 }
 

@@ -1,5 +1,5 @@
-//! `out[b.. m.. n..] = Σ_k.. lhs[b.. m.. k..] · rhs[b.. k.. n..]` over the domain `[b.. m.. n..]`, where each letter is a group of any
-//! number of axes.
+//! `out[b.. m.. n..] = Σ_k.. lhs[b.. m.. k..] · rhs[b.. k.. n..]` over the domain `[b.. m.. n..]`, where each letter is
+//! a group of any number of axes.
 
 use crate::{
     axes::{FEW, Nest, is_load_of_matrix},
@@ -34,16 +34,16 @@ pub(super) static DEF: AnchorDef = AnchorDef {
     eval,
 };
 
-/// How many axes each group of a contraction has; a group of none counts as one axis of extent 1.
+/// The number of axes of each group of a contraction. A group without axes counts as one axis of extent 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContractionAxes {
-    /// Those along which there are separate products.
+    /// Axes of separate products.
     pub batch: usize,
-    /// Those of the left operand and the result.
+    /// Axes of the left operand and the result.
     pub rows: usize,
-    /// Those of the right operand and the result.
+    /// Axes of the right operand and the result.
     pub columns: usize,
-    /// Those that are summed over.
+    /// Axes that are summed over.
     pub depth: usize,
 }
 
@@ -54,12 +54,13 @@ pub struct Contraction<'a> {
     pub lhs: &'a Body,
     /// Over `[b.. k.. n..]`.
     pub rhs: &'a Body,
-    /// How many axes each group has.
+    /// The number of axes of each group.
     pub axes: ContractionAxes,
 }
 
 impl AnchorKernel {
-    /// Returns a product of matrices for each point of the outer axes: `lhs` is over `[b.. m k]`, `rhs` over `[b.. k n]`.
+    /// Returns a product of matrices for each point of the outer axes: `lhs` is over `[b.. m k]`, `rhs` over `[b.. k
+    /// n]`.
     pub fn product(lhs: Body, rhs: Body) -> AnchorKernel {
         AnchorKernel::of(&DEF, &[1, 1, 1], vec![lhs, rhs], Default::default())
     }
@@ -93,7 +94,7 @@ fn eval(call: &AnchorCall<'_>) -> Vec<Vec<f64>> {
     vec![out]
 }
 
-/// Makes a product of many rows and few columns one of few rows.
+/// Transposes a product of many rows and few columns, so that it has few rows.
 fn transpose_few_columns(kernel: &mut Kernel) {
     let Some(Contraction { lhs, axes, .. }) = kernel.contraction() else { return };
     let ContractionAxes { batch, rows, columns, depth } = axes;
@@ -118,7 +119,7 @@ fn transpose_few_columns(kernel: &mut Kernel) {
     kernel.anchor.axes.swap(ROWS - 1, COLUMNS - 1);
 }
 
-/// Whether a body is a matrix: every load in it is one of a matrix.
+/// Returns whether a body is a matrix: every load in it is one of a matrix.
 fn is_matrix(body: &Body, slots: &[(eutectic_ir::DType, usize)]) -> bool {
     let of_matrix = |load| is_load_of_matrix(load, &body.domain, slots);
     body.instrs.iter().all(|instr| if let Instr::Load(load) = instr { of_matrix(load) } else { true })

@@ -22,7 +22,7 @@ impl AnchorKernel {
 }
 
 impl Kernel {
-    /// Whether the body is all there is: no anchor, and no rows.
+    /// Returns whether the kernel has neither an anchor nor rows.
     pub fn is_map(&self) -> bool {
         self.anchor.kind.is(&DEF)
     }

@@ -1,7 +1,7 @@
 //! Anchors: the kinds of kernels. Each is a row of a table, an [`AnchorDef`], in a file of its own.
 //!
-//! The normal form, the analyses, lowering, plans as text and reference implementations read the table. Only the kernels of a backend know
-//! a kind by itself: they ask for its typed view, such as [`crate::Kernel::contraction`].
+//! The normal form, the analyses, lowering, printed plans and reference implementations read the table. Only a
+//! backend's kernels handle a specific anchor: they ask for its typed view, such as [`crate::Kernel::contraction`].
 
 mod attention;
 mod contraction;

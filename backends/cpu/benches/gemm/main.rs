@@ -1,9 +1,12 @@
-//! Matrix products beside those of the crates `gemm` and `faer`: `cargo bench -p eutectic-cpu --bench gemm` times shapes of transformers.
+//! Compares matrix products with those of the crates `gemm` and `faer`: `cargo bench -p eutectic-cpu --bench gemm`
+//! times shapes of transformers.
 //!
-//! With `-- ratios` it runs ours on one and on two threads and the others on one in turns, over these shapes and 200 random ones,
-//! in `f32` and `f64`, and prints how many times as fast as the faster one ours are, and two threads beside twice one; 16-bit storage beside our `f32`.
-//! `-- bandwidth` shows products of few rows beside reading memory. Words after it narrow the tables: see [`ratios::Options`].
-//! Times are the least of all turns: what else runs on the machine only adds.
+//! `-- ratios` runs ours on one and on two threads, and the others on one, in alternation. It covers these shapes and
+//! 200 random ones, in `f32` and `f64`. It prints our speed relative to the faster crate, the speed-up of two threads,
+//! and the speed of 16-bit storage relative to our `f32`.
+//!
+//! `-- bandwidth` compares products of few rows with reading memory. Further words narrow the tables: see
+//! [`ratios::Options`]. Times are minima over all rounds, because other processes only add time.
 
 mod product;
 mod ratios;

@@ -18,7 +18,7 @@ use half::{bf16, f16};
 /// Batch, rows, columns, length of the sums.
 pub type Shape = (usize, usize, usize, usize);
 
-/// As in `12x128x128x32`, without a batch of one.
+/// Returns a name such as `12x128x128x32`; a batch of one is left out.
 pub fn name((b, m, n, k): Shape) -> String {
     if b == 1 { format!("{m}x{n}x{k}") } else { format!("{b}x{m}x{n}x{k}") }
 }
@@ -28,17 +28,17 @@ pub fn flops((b, m, n, k): Shape) -> f64 {
     2.0 * (b * m * n * k) as f64
 }
 
-/// What matrices hold.
+/// The element types of matrices.
 pub trait Element: Copy + 'static {
-    /// In memory.
+    /// The type in memory.
     const DTYPE: DType;
-    /// What sums are made in.
+    /// The type of sums.
     const SUMS: DType;
-    /// What a result may differ by for each term.
+    /// The tolerance per term.
     const CLOSE: f64;
-    /// The nearest number.
+    /// Returns the nearest number.
     fn of(x: f64) -> Self;
-    /// The number.
+    /// Returns the number.
     fn to(self) -> f64;
 }
 
@@ -64,7 +64,7 @@ element!(bf16, DType::Bf16, DType::F32, 1e-1, x bf16::from_f64(x));
 
 /// The operands.
 pub struct Operands<T> {
-    /// Of the product.
+    /// The shape of the product.
     pub shape: Shape,
     lhs: Vec<T>,
     rhs: Vec<T>,
@@ -178,7 +178,7 @@ pub fn faer<T: Element + ComplexField>(of: &Operands<T>, out: &mut [T]) {
     }
 }
 
-/// The least seconds of each of several calls, in turns.
+/// Returns the least seconds of each of several calls, in turns.
 pub fn least<const N: usize>(mut calls: [&mut dyn FnMut(); N], seconds: f64) -> [f64; N] {
     let mut least = [f64::INFINITY; N];
     let (start, mut rounds) = (Instant::now(), 0);

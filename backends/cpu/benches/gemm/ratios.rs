@@ -1,4 +1,5 @@
-//! Tables: ours beside the crates `gemm` and `faer`, and two threads beside one; 16-bit storage beside `f32`; few rows beside reading memory.
+//! Prints tables: our products relative to the crates `gemm` and `faer`, two threads relative to one, 16-bit storage
+//! relative to `f32`, and few rows relative to reading memory.
 
 use std::hint::black_box;
 
@@ -12,18 +13,18 @@ use crate::{
     reading::read,
 };
 
-/// Operations of products that take long enough, about ten microseconds, for a second thread to come and go.
+/// The operations of products that take about ten microseconds, long enough for a second thread to join.
 const LONG: f64 = 2e6;
 
-/// What to show.
+/// The tables and shapes to show.
 pub struct Options {
     words: Vec<String>,
 }
 
 impl Options {
-    /// Words narrow the tables: element types, `constant` or `input`, a shape as in `128x384x384`, which is then the only one;
-    /// `all` shows every random shape, not only those that are slower than others'; `one` leaves out the second thread; a number is the
-    /// seconds for each shape.
+    /// Parses words that narrow the tables. They are element types, `constant` or `input`, or a shape such as
+    /// `128x384x384`, which is then the only one. `all` shows every random shape, not only those where ours is slower.
+    /// `one` leaves out the second thread. A number is the seconds per shape.
     pub fn new(words: impl Iterator<Item = String>) -> Options {
         Options { words: words.collect() }
     }
@@ -32,12 +33,12 @@ impl Options {
         self.words.iter().any(|w| w == word)
     }
 
-    /// Whether a word is among those that are given of a kind, or none of the kind is given.
+    /// Returns whether a word is among those that are given of a kind, or none of the kind is given.
     fn admits(&self, word: &str, kind: &[&str]) -> bool {
         self.has(word) || !kind.iter().any(|w| self.has(w))
     }
 
-    /// Threads of the first column and of the second.
+    /// Returns threads of the first column and of the second.
     fn threads(&self) -> [usize; 2] {
         [1, if self.has("one") { 1 } else { 2 }]
     }
@@ -80,13 +81,13 @@ struct Row {
 }
 
 impl Row {
-    /// From the seconds of each.
+    /// Returns the row of a shape, given the seconds of each contestant.
     fn new<const N: usize>(shape: Shape, seconds: [f64; N]) -> Row {
         let rates = seconds.map(|t| flops(shape) / t);
         Row { shape, ours: [rates[0], rates[1]], others: rates[2..].to_vec() }
     }
 
-    /// One thread beside the best of the others.
+    /// Returns the speed of one thread relative to the best other crate.
     fn ratio(&self) -> f64 {
         self.ours[0] / self.others.iter().copied().fold(0.0, f64::max)
     }
@@ -101,7 +102,7 @@ impl Row {
     }
 }
 
-/// The named shapes and the random ones, each measured by `row`.
+/// Returns the named shapes and the random ones, each measured by `row`.
 fn table(options: &Options, others: &[&str], row: impl Fn(Shape, f64) -> Row) {
     let columns: String = ["1 thread", "2"].iter().chain(others).map(|name| format!(" {name:>8}")).collect();
     println!("{:20}{columns} {:>6} {:>6}", "shape", "ratio", "2/1/2");
@@ -132,7 +133,7 @@ fn table(options: &Options, others: &[&str], row: impl Fn(Shape, f64) -> Row) {
     rows.iter().filter(|r| r.ratio() < 1.0 || options.has("all")).for_each(Row::print);
 }
 
-/// Ours beside other libraries.
+/// Prints our speed relative to other libraries.
 fn beside_others<T: Element + ComplexField>(options: &Options, constant: bool) {
     table(options, &["gemm", "faer"], |shape, seconds| {
         let of = Operands::<T>::new(shape);
@@ -150,7 +151,7 @@ fn beside_others<T: Element + ComplexField>(options: &Options, constant: bool) {
     });
 }
 
-/// 16-bit storage beside `f32`.
+/// Prints the speed of 16-bit storage relative to `f32`.
 fn beside_f32<T: Element>(options: &Options, constant: bool) {
     table(options, &["f32"], |shape, seconds| {
         let (of, wide) = (Operands::<T>::new(shape), Operands::<f32>::new(shape));
@@ -164,7 +165,7 @@ fn beside_f32<T: Element>(options: &Options, constant: bool) {
     });
 }
 
-/// Few rows: bytes of the right operand a second, beside reading as many.
+/// Prints, for few rows, the bytes of the right operand per second relative to reading as many.
 fn few_rows<T: Element>(options: &Options, constant: bool) {
     println!("{:20} {:>8} {:>8} {:>6}", "shape", "GB/s", "reading", "share");
     for (n, k) in [(5632, 2048), (2048, 2048), (1000, 300)] {
@@ -204,7 +205,7 @@ pub fn ratios(options: &Options) {
     }
 }
 
-/// All tables of few rows.
+/// Prints all tables of few rows.
 pub fn bandwidth(options: &Options) {
     for (kind, constant) in [("constant", true), ("input", false)] {
         if options.admits(kind, &["constant", "input"]) {

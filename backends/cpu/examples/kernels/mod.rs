@@ -104,7 +104,7 @@ pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
     Kernel { anchor, body: b, stores, slots: [s * 3 * h * d, s, s * h * d].map(|c| (DType::F32, c)).to_vec() }
 }
 
-/// The normalised rows of x, times the row of slot 1, plus that of slot 2.
+/// Returns the normalised rows of x, times the row of slot 1, plus the row of slot 2.
 fn normalised(b: &mut Body, x: usize, n: usize) -> usize {
     let (count, eps) = (number(b, 1.0 / n as f64), number(b, 1e-12));
     let sum = reduce(b, Reduction::Sum, x);
@@ -121,7 +121,7 @@ fn normalised(b: &mut Body, x: usize, n: usize) -> usize {
     map(b, "add", &[], &[x, o])
 }
 
-/// A layer norm, of a softmax where asked for.
+/// Returns a layer norm, of a softmax where asked for.
 pub fn layernorm(m: usize, n: usize, of_softmax: bool) -> Kernel {
     let mut b = body(&[m, n]);
     let mut x = load(&mut b, 0, dense(&[m, n]));
@@ -138,7 +138,7 @@ pub fn layernorm(m: usize, n: usize, of_softmax: bool) -> Kernel {
     }
 }
 
-/// A layer norm of rows of a table of `words` at indices that are zero here.
+/// Returns a layer norm of rows of a table of `words` at indices that are zero here.
 pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
     let mut b = body(&[m, n]);
     let at = Load { slot: 4, at: Index::coord(0), guards: Vec::new(), dtype: DType::I64 };
@@ -167,7 +167,7 @@ pub fn pointwise(n: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, n); 6] }
 }
 
-/// The softmax of rows of x.
+/// Returns the softmax of rows of x.
 fn weights(b: &mut Body, x: usize) -> usize {
     let largest = reduce(b, Reduction::Max, x);
     let x = map(b, "sub", &[], &[x, largest]);
@@ -203,7 +203,7 @@ pub fn transpose(m: usize, n: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, m * n); 2] }
 }
 
-/// An image [c h w] as [h w c], with a margin of zeros.
+/// Returns an image [c h w] as [h w c], with a margin of zeros.
 pub fn margin(c: usize, h: usize, w: usize) -> Kernel {
     let mut b = body(&[h + 2, w + 2, c]);
     let at = flatten(&[2, 0, 1].map(Index::coord), &[c, h, w]).plus(&Index::constant(-(w as i64) - 1));
@@ -218,7 +218,7 @@ pub fn margin(c: usize, h: usize, w: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::map(), body: b, stores, slots }
 }
 
-/// The largest of each 3 × 3 window, two apart, of [2h+1 2w+1 c].
+/// Returns the maximum of each 3 × 3 window at stride 2 of an image [2h+1 2w+1 c].
 pub fn max_pool(h: usize, w: usize, c: usize) -> Kernel {
     let mut b = body(&[h, w, c, 3, 3]);
     let place = |axis: usize, window: usize| Index::coord(axis).times(2).plus(&Index::coord(window));
@@ -247,7 +247,7 @@ impl Single {
         let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
         // Weights do not change between runs.
         let constant = |slot: usize| slot == 1 && kernel.contraction().is_some();
-        // Of a table, no more is read than there are points.
+        // At most as many elements of a table are read as there are points.
         let points = |slot: usize| {
             let reads = |body: &&Body| body.instrs.iter().any(|i| matches!(i, Instr::Load(load) if load.slot == slot));
             kernel.bodies().into_iter().filter(reads).map(|body| body.domain.iter().product()).max()
@@ -287,7 +287,7 @@ impl Single {
     }
 }
 
-/// What is measured, by name.
+/// Returns the measured kernels, by name.
 pub fn all() -> Vec<(&'static str, Kernel)> {
     let many = 1 << 16;
     vec![

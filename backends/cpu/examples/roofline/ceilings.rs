@@ -9,10 +9,11 @@ use std::{hint::black_box, sync::Barrier, time::Instant};
 use eutectic_cpu::Isa;
 use reading::read;
 
-/// Seconds that a thread works at least: less than what it is interrupted for when others want the processor.
+/// The minimal seconds of a measurement per thread. It is shorter than the scheduler's time slice.
 const TURN: f64 = 0.001;
 
-/// Calls in a turn, at least: all but the first one find in the last level of cache what fits into it.
+/// The minimal number of calls per measurement. All but the first call find the data in the last-level cache if it
+/// fits.
 pub const CALLS: u32 = 4;
 
 /// Chains of multiply-adds: as many as hide their latency, and registers hold.
@@ -34,7 +35,7 @@ macro_rules! multiply {
             }
             let mut all = [0.0_f32; CHAINS * $lanes];
             for (i, sum) in sums.into_iter().enumerate() {
-                // SAFETY: so many elements are there.
+                // SAFETY: the target has this many elements.
                 unsafe { $store(all.as_mut_ptr().add(i * $lanes), sum) };
             }
             black_box(&all);
@@ -45,7 +46,7 @@ macro_rules! multiply {
 multiply!(multiply_avx512, "avx512f", 16, _mm512_set1_ps _mm512_fmadd_ps _mm512_storeu_ps);
 multiply!(multiply_avx2, "avx2,fma", 8, _mm256_set1_ps _mm256_fmadd_ps _mm256_storeu_ps);
 
-/// Multiplies and adds so many times; gives the number of operations of each.
+/// Executes `steps` steps of multiply-adds, and returns the number of operations of each.
 fn multiply(steps: usize) -> usize {
     match Isa::detect() {
         // SAFETY: the machine has the instructions.
@@ -72,10 +73,10 @@ widest! {
     }
 }
 
-/// As `copy`, past the caches.
+/// Copies like `copy`, by streaming stores.
 fn copy_streaming(to: &mut [f32], from: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instructions; vectors are written where they are aligned.
+    // SAFETY: every x86-64 processor has the instructions, and stores are aligned.
     unsafe {
         use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
         let (_, to, _) = to.align_to_mut::<std::arch::x86_64::__m128>();
@@ -88,8 +89,8 @@ fn copy_streaming(to: &mut [f32], from: &[f32]) {
     copy(to, from);
 }
 
-/// Seconds of one of many calls on each of several threads, each with its part. They begin together: one that is alone has all of the
-/// memory's bandwidth.
+/// Returns the seconds of one of many calls on each of several threads, each with its part. The threads start together,
+/// because a thread that runs alone has all of the memory's bandwidth.
 fn timed<P: Send>(parts: &mut [P], call: impl Fn(&mut P) + Sync) -> f64 {
     let together = Barrier::new(parts.len());
     let worker = |part: &mut P| {
@@ -107,7 +108,7 @@ fn timed<P: Send>(parts: &mut [P], call: impl Fn(&mut P) + Sync) -> f64 {
     })
 }
 
-/// Operations per second (a multiply-add is two) of so many threads together.
+/// Returns the operations per second (a multiply-add is two) of `threads` threads together.
 pub fn flops_per_second(threads: usize) -> f64 {
     const STEPS: usize = 4096;
     let mut operations = vec![0; threads];
@@ -122,15 +123,15 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many bytes, shared by so many threads.
+    /// Divides `read` and `written` bytes among threads.
     pub fn new(threads: usize, read: usize, written: usize) -> Vec<Memory> {
         let numbers = |bytes: usize| vec![1.0; bytes / size_of::<f32>() / threads];
         (0..threads).map(|_| Memory { from: numbers(read), to: numbers(written) }).collect()
     }
 
-    /// Seconds that reading and writing all of it takes: whatever is faster, through the caches or past them.
+    /// Returns the seconds that reading and writing all of it takes: the minimum of normal and streaming stores.
     pub fn seconds(all: &mut [Memory]) -> f64 {
-        // What is written but not read is written from what is near.
+        // Memory that is only written is written from cached data.
         let near = [1.0_f32; 4096];
         let [cached, streamed] = [copy, copy_streaming].map(|put: fn(&mut [f32], &[f32])| {
             timed(all, |memory| {

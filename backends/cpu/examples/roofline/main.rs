@@ -1,5 +1,6 @@
-//! Kernels beside their rooflines: what is achieved, the ceiling that was measured in the same run (multiply-adds in registers;
-//! reading and writing as many bytes as the kernel has to), and what the cost model says. Names that contain the argument, if any.
+//! Compares kernels with their rooflines: the achieved time, the ceiling that was measured in the same run
+//! (multiply-adds in registers; reading and writing the kernel's bytes), and the prediction of the cost model. An
+//! argument selects the kernels whose names contain it.
 
 mod ceilings;
 #[path = "../kernels/mod.rs"]
@@ -12,12 +13,12 @@ use eutectic_backend::Backend;
 use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use kernels::Single;
 
-/// What is compared takes turns; the least counts, because what else runs on the machine only adds.
+/// The rounds. Alternatives take turns, and the minimum counts, because other processes only add time.
 const ROUNDS: usize = 20;
 /// Seconds of a turn, at least.
 const TURN: f64 = 0.001;
 
-/// Seconds of one call, repeated for a turn.
+/// Returns seconds of one call, repeated for a turn.
 fn turn(mut f: impl FnMut()) -> f64 {
     let (start, mut runs) = (Instant::now(), 0);
     loop {

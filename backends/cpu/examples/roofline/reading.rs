@@ -1,4 +1,4 @@
-//! Reading memory as fast as the machine can: what other reading is measured against.
+//! Reads memory as fast as the machine can, as the ceiling for other reads.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! What reading and writing costs, besides the bytes that go through the caches: how elements lie beside each other.
+//! Prices loads and stores beyond the bytes that go through the caches. The price depends on how elements are arranged
+//! in memory.
 
 use eutectic_backend::{
     Body, Kernel, Load, Store,
@@ -14,12 +15,12 @@ use super::{
 use crate::kernels::lanes::form::LaneForm;
 use crate::tile::{gather::LONG_RUN, grid::MOST_ELEMENTS, shape::SHORTEST_LINE};
 
-/// Elements of a row of which a tile has several.
+/// The length of rows from which on a tile has few of them.
 const LONG_ROW: f64 = 1024.0;
 /// Rows of a product that a tile has about, at least.
 const ROWS_TOGETHER: usize = 64;
 
-/// Returns the extents of a tile of a domain: whole inner axes, as far as a register holds them.
+/// Returns the extents of a tile of a domain: inner axes as a whole, as far as they fit into a register.
 fn of_tile(domain: &[usize]) -> Vec<usize> {
     let mut left = MOST_ELEMENTS;
     let mut extents: Vec<usize> = domain
@@ -36,8 +37,8 @@ fn of_tile(domain: &[usize]) -> Vec<usize> {
 }
 
 impl CostModel {
-    /// A load of `n` elements: read in place if they are dense or in lines that are long enough; else copied, element by element where what
-    /// is affine of its map is short.
+    /// Returns the price of a load of `n` elements. Dense loads, and loads in long lines, are read in place. Others are
+    /// copied, element by element if the affine runs of the map are short.
     pub(super) fn load(
         &self,
         load: &Load,
@@ -49,19 +50,19 @@ impl CostModel {
         let (e, domain) = (&self.costs().element, &body.domain);
         let affine = load.at.affine(domain.len()).filter(|_| load.guards.iter().all(|g| walk.is_of_box(g)));
         let Some(strides) = affine else { return self.walked(load, body, masks, row, n) };
-        // Of a guarded load, its own piece only is copied.
+        // A guarded load copies only the points where its guards hold.
         let n = load.guards.iter().fold(n, |n, guard| n * held(guard, domain));
         match line(&load.at, domain) {
             _ if is_dense(&strides, domain) => 0.0,
             Some(line) if line >= SHORTEST_LINE as f64 => n / line * e.in_place,
             Some(line) => n / line * e.short + n * e.cheap,
             None if walk == Walk::Operand => n * e.strided,
-            None => n * self.apart(&strides, domain, row),
+            None => n * self.strided(&strides, domain, row),
         }
     }
 
-    /// Prices a load of `n` elements whose map is not affine: boxes are copied; else runs along the innermost axis, or elements one by one where
-    /// runs are short.
+    /// Prices a load of `n` elements whose map is not affine. Boxes are copied. Other loads are copied in runs along
+    /// the innermost axis, or element by element if runs are short.
     fn walked(&self, load: &Load, body: &Body, masks: &[AxisSet], row: AxisSet, n: f64) -> f64 {
         let (e, domain) = (&self.costs().element, &body.domain);
         let of_guards = load.guards.iter().fold(0, |axes, (index, _)| axes | reads(index, masks));
@@ -76,7 +77,7 @@ impl CostModel {
                     Some(line) if line >= each => n * e.cheap,
                     Some(line) => n / line * e.short + n * e.cheap,
                     None if inner < SQUARE => n / inner.max(1) as f64 * e.short + n * e.strided,
-                    None => n * self.apart(&slopes.affine(domain.len()).unwrap_or_default(), &extents, row),
+                    None => n * self.strided(&slopes.affine(domain.len()).unwrap_or_default(), &extents, row),
                 };
         }
         let indices = || load.guards.iter().map(|guard| &guard.0).chain([&load.at]);
@@ -88,7 +89,8 @@ impl CostModel {
         }
     }
 
-    /// Storing elements where integers say, which may be one place: one by one where these differ along a line.
+    /// Returns the price of storing elements at integers of the body, which may be equal. If the integers vary along a
+    /// line, its elements are stored one by one.
     fn scattered(&self, kernel: &Kernel, store: &Store) -> f64 {
         let (e, body) = (&self.costs().element, &kernel.body);
         let (n, inner) = (points(&body.domain, AxisSet::MAX), body.domain.last().map_or(1.0, |&n| n.max(1) as f64));
@@ -99,17 +101,17 @@ impl CostModel {
         n / inner * e.run + n * place
     }
 
-    /// Copying an element whose neighbours in the tile lie apart in memory: in squares, where those along another axis of the tile lie side
-    /// by side.
-    fn apart(&self, strides: &[i64], domain: &[usize], row: AxisSet) -> f64 {
+    /// Returns the price of copying an element whose neighbours in the tile are not contiguous in memory. Squares are
+    /// transposed if elements are contiguous along another axis of the tile.
+    fn strided(&self, strides: &[i64], domain: &[usize], row: AxisSet) -> f64 {
         let e = &self.costs().element;
         let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n >= SQUARE);
-        // Of long rows a tile has few.
+        // A tile has few of the long rows.
         let is_in_tile = |d: usize| row == 0 || row >> d & 1 == 1 || points(domain, row) <= LONG_ROW;
         if beside.is_some_and(is_in_tile) { e.square } else { e.strided }
     }
 
-    /// Storing the elements of a kernel: lines are written as they are, or copied if they are short.
+    /// Returns the price of storing a kernel's elements. Long lines are written in place, and short ones are copied.
     pub(super) fn store(&self, kernel: &Kernel, form: Option<&LaneForm>, store: &Store) -> f64 {
         let (e, domain) = (&self.costs().element, &kernel.body.domain);
         let n = points(domain, of_place(store, &kernel.body));
@@ -128,8 +130,8 @@ impl CostModel {
             (None, true) => {
                 let strides = store.at.affine(domain.len()).unwrap_or_default();
                 let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n >= SQUARE);
-                // Rows of a product are an axis, whose last coordinates are those of a tile: what lies beside an element is stored with it,
-                // or when the line of the cache has left.
+                // A product's rows are one axis, and a tile has its last coordinates. Neighbouring elements are either
+                // stored with an element, or after its cache line was evicted.
                 let between = |d: usize| domain[d + 1..domain.len() - 1].iter().product::<usize>();
                 let together = beside.is_none_or(|d| between(d) <= ROWS_TOGETHER);
                 let near = n * 4.0 <= self.costs().memory.l2_bytes;
@@ -139,10 +141,11 @@ impl CostModel {
                 let (strides, row) = (store.at.affine(domain.len()).unwrap_or_default(), row_mask(kernel));
                 let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n > 1);
                 match beside.is_some_and(|d| row != 0 && row >> d & 1 == 0) {
-                    // Of the rows that lie beside each other there, a tile has a few, whose lines leave the caches before the next ones come.
+                    // A tile has only some of the neighbouring rows, whose cache lines are evicted before the next rows
+                    // come.
                     true if n * 4.0 > self.costs().memory.l2_bytes => n * e.scattered,
                     true => n * e.strided,
-                    false => n * self.apart(&strides, domain, row),
+                    false => n * self.strided(&strides, domain, row),
                 }
             }
         }

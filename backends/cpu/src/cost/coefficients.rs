@@ -1,253 +1,265 @@
 //! The coefficients of the cost model, read from a file.
 
+use eutectic_backend::{
+    cost_table,
+    costs::{self, CostSheet, Provenance},
+};
+use eutectic_ir::{DType, lang::sexp::suggestion};
 use serde::{Deserialize, Serialize, de::Error};
 
-/// Refuses a number that no cost is.
-fn positive(x: f64) -> Result<(), String> {
-    let cost = x > 0.0 && x.is_finite();
-    if cost { Ok(()) } else { Err(format!("{x} is no cost: it must be positive and finite")) }
+use crate::{schedule::LaneCosts, simd::table};
+
+cost_table! {
+    /// The coefficients of the cost model, in the order of `costs/default.toml`.
+    #[derive(Clone, Debug, Deserialize, Serialize)]
+    pub struct Costs {
+        /// Seconds of a kernel, whatever it does.
+        launch: Seconds,
+        /// Seconds until the other threads work on a kernel.
+        wake: Seconds,
+        /// The speed-up that each further thread adds, relative to the first one.
+        thread: Share,
+    }
+    tables {
+        /// Bandwidths.
+        memory: MemoryCosts,
+        /// Rates of products.
+        product: ProductCosts,
+        /// Seconds of sums along an axis of the result.
+        lanes: LaneCosts,
+        /// Seconds of elements.
+        element: ElementCosts,
+    }
+    others {
+        /// The ops that are not cheap.
+        class: OpClasses,
+    }
 }
 
-/// Refuses a number that is no share of a whole.
-fn share(x: f64) -> Result<(), String> {
-    if (0.0..=1.0).contains(&x) { Ok(()) } else { Err(format!("{x} is no share: it lies in 0..=1")) }
-}
-
-/// Declares a part of the file: numbers, each with what it must be. They are checked once all are read: a
-/// `deserialize_with` for each of them takes seconds to compile.
-macro_rules! numbers {
-    ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $number:ident: $check:ident,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, Deserialize, Serialize)]
-        #[serde(deny_unknown_fields)]
-        pub struct $name {
-            $($(#[$about])* pub $number: f64,)*
-        }
-
-        impl $name {
-            fn check(&self, part: &str) -> Result<(), String> {
-                let numbers: &[(&str, f64, fn(f64) -> Result<(), String>)] =
-                    &[$((stringify!($number), self.$number, $check)),*];
-                numbers.iter().try_for_each(|(name, x, check)| check(*x).map_err(|why| format!("{part}.{name}: {why}")))
-            }
-        }
-    };
-}
-
-/// The coefficients; see `costs/default.toml`, which explains each.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Costs {
-    /// Seconds of a kernel, whatever it does.
-    pub launch: f64,
-    /// Seconds until the other threads work on a kernel.
-    pub wake: f64,
-    /// What each further thread adds, of what the first one does.
-    pub thread: f64,
-    /// Bandwidths.
-    pub memory: MemoryCosts,
-    /// Rates of products.
-    pub product: ProductCosts,
-    /// Seconds of elements.
-    pub element: ElementCosts,
-    /// Which ops are not cheap.
-    pub class: OpClasses,
-}
-
-numbers! {
+cost_table! {
     /// Bandwidths by working set.
-    MemoryCosts {
+    #[derive(Clone, Debug, Deserialize, Serialize)]
+    pub struct MemoryCosts {
         /// Largest working set, in bytes, that streams at `l2`.
-        l2_bytes: positive,
+        l2_bytes: Bytes,
         /// Largest working set, in bytes, that streams at `l3`.
-        l3_bytes: positive,
+        l3_bytes: Bytes,
         /// Bytes a second of one thread.
-        l2: positive,
-        /// As `l2`, beyond `l2_bytes`.
-        l3: positive,
-        /// As `l2`, beyond `l3_bytes`.
-        dram: positive,
-        /// As `dram`, of all threads together.
-        dram_all: positive,
-        /// How much of the shorter of computing and memory time passes over elements hide behind the longer.
-        hidden: share,
+        l2: BytesPerSecond,
+        /// Like `l2`, beyond `l2_bytes`.
+        l3: BytesPerSecond,
+        /// Like `l2`, beyond `l3_bytes`.
+        dram: BytesPerSecond,
+        /// Like `dram`, for all threads together.
+        dram_all: BytesPerSecond,
+        /// The share of the shorter of computing and memory time that is hidden behind the longer one, in passes over
+        /// elements.
+        hidden: Share,
     }
 }
 
-numbers! {
+cost_table! {
     /// Rates of matrix products.
-    ProductCosts {
+    #[derive(Clone, Debug, Deserialize, Serialize)]
+    pub struct ProductCosts {
         /// Operations a second of large products, in `f32` and narrower floats.
-        f32: positive,
-        /// As `f32`, in `f64`.
-        f64: positive,
-        /// As `f32`, of integers.
-        other: positive,
-        /// Operations a second of sums side by side, in `f32`: along an axis of the result, a vector for each term.
-        lanes: positive,
+        f32: OpsPerSecond,
+        /// Like `f32`, in `f64`.
+        f64: OpsPerSecond,
+        /// Like `f32`, for integers.
+        other: OpsPerSecond,
         /// Rows at which a product reaches half of its rate.
-        m_half: positive,
+        m_half: Count,
         /// Columns at which it does.
-        n_half: positive,
+        n_half: Count,
         /// Length of its sums at which it does.
-        k_half: positive,
-        /// Seconds of an element that goes through a tile before it is stored.
-        tile: positive,
+        k_half: Count,
+        /// Seconds per element that goes through a tile before it is stored.
+        tile: Seconds,
         /// Seconds of each matrix of a batch.
-        matrix: positive,
+        matrix: Seconds,
         /// Operations a second of a vector times a matrix in cache.
-        vector: positive,
+        vector: OpsPerSecond,
         /// Seconds of an element of 8 bits of a packed operand, which kernels convert as they read it.
-        decode: positive,
+        decode: Seconds,
         /// Seconds of a weight of a packed operand that kernels decode from a code with the scale of its block.
-        code: positive,
+        code: Seconds,
+        /// Operations a second of large products of integers of 8 bits with codes.
+        int8: OpsPerSecond,
     }
 }
 
-numbers! {
+cost_table! {
     /// Seconds of an element.
-    ElementCosts {
+    #[derive(Clone, Debug, Deserialize, Serialize)]
+    pub struct ElementCosts {
         /// A pass in cache over `f32`.
-        cheap: positive,
+        cheap: Seconds,
         /// A division or a root.
-        division: positive,
-        /// An exponential and what is made of one.
-        transcendental: positive,
+        division: Seconds,
+        /// An exponential, or a function that uses one.
+        transcendental: Seconds,
         /// A hyperbolic tangent, an error function.
-        special: positive,
+        special: Seconds,
         /// A function that runs element by element.
-        scalar: positive,
+        scalar: Seconds,
         /// A step of a reduction.
-        reduce: positive,
+        reduce: Seconds,
         /// A row that is reduced, however short.
-        row: positive,
-        /// A copied element of a load or store whose neighbours are apart.
-        strided: positive,
-        /// As `strided`, where neighbours along another axis of the tile lie side by side: squares are transposed in
+        row: Seconds,
+        /// A copied element of a load or store whose neighbours are not contiguous.
+        strided: Seconds,
+        /// Like `strided`, if elements are contiguous along another axis of the tile: squares are transposed in
         /// registers.
-        square: positive,
-        /// A stored element of a product whose neighbours in memory are stored when it has left the caches.
-        scattered: positive,
+        square: Seconds,
+        /// A stored element of a product whose neighbours in memory are stored after its cache line was evicted.
+        scattered: Seconds,
         /// A run of a load that is walked.
-        run: positive,
-        /// An element of a load that is read by itself, because its neighbours lie wherever an index says.
-        gather: positive,
-        /// A run of a load that lies wherever an index says, in a buffer larger than the caches.
-        far: positive,
-        /// What a value that needs no load takes at least, an element of the domain, however few it has: each tile
-        /// computes it.
-        step: positive,
+        run: Seconds,
+        /// An element of a load that is read alone, because an index decides where its neighbours are.
+        gather: Seconds,
+        /// A run of a load at an index, in a buffer larger than the caches.
+        far: Seconds,
+        /// The minimal price of a value that needs no load, per element of the domain, however few elements it has:
+        /// each tile computes it.
+        step: Seconds,
         /// A line of a load that is read in place.
-        in_place: positive,
+        in_place: Seconds,
         /// A line that is too short for that and copied.
-        short: positive,
+        short: Seconds,
         /// A line of a left operand that is copied for a product.
-        line: positive,
+        line: Seconds,
         /// An element of such a line.
-        copy: positive,
+        copy: Seconds,
         /// Factor of `f64`.
-        f64: positive,
+        f64: Count,
         /// Factor of 64-bit integers.
-        i64: positive,
+        i64: Count,
         /// Factor of the other element types.
-        other: positive,
-        /// A score, besides its products.
-        softmax: positive,
+        other: Count,
+        /// A score, without its products.
+        softmax: Seconds,
     }
 }
 
-/// Which ops are not cheap, by name or kind.
+/// The ops that are not cheap, by name or kind.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpClasses {
-    /// Those that cost [`ElementCosts::division`].
+    /// Ops that cost [`ElementCosts::division`].
     pub division: Vec<String>,
-    /// Those that cost [`ElementCosts::transcendental`].
+    /// Ops that cost [`ElementCosts::transcendental`].
     pub transcendental: Vec<String>,
-    /// Those that cost [`ElementCosts::special`].
+    /// Ops that cost [`ElementCosts::special`].
     pub special: Vec<String>,
-    /// Those that cost [`ElementCosts::scalar`].
+    /// Ops that cost [`ElementCosts::scalar`].
     pub scalar: Vec<String>,
 }
 
+impl OpClasses {
+    /// Returns the lists by name.
+    fn lists(&self) -> [(&'static str, &Vec<String>); 4] {
+        let OpClasses { division, transcendental, special, scalar } = self;
+        [("division", division), ("transcendental", transcendental), ("special", special), ("scalar", scalar)]
+    }
+
+    /// Returns a problem for each name that no function has.
+    fn unknown(&self) -> Vec<String> {
+        let known: Vec<&str> = table::names(DType::F32).collect();
+        let unknown = |(list, names): (&str, &Vec<String>)| {
+            let names = names.iter().filter(|name| !known.contains(&name.as_str()));
+            let problem = |name: &String| {
+                let near = suggestion(name, "the functions are", known.iter().copied());
+                format!("class.{list}: `{name}` is no function; {near}")
+            };
+            names.map(problem).collect::<Vec<_>>()
+        };
+        self.lists().into_iter().flat_map(unknown).collect()
+    }
+}
+
 impl Default for Costs {
-    /// The embedded file.
+    /// Returns the embedded file.
     fn default() -> Costs {
-        Costs::parse(include_str!("../../costs/default.toml")).expect("the embedded file is checked by a test")
+        toml::from_str(include_str!("../../costs/default.toml")).expect("the embedded file is checked by a test")
     }
 }
 
 impl Costs {
-    /// Reads a file's text.
+    /// Returns these costs with the coefficients and lists of ops that a file states in place of theirs.
     ///
     /// # Errors
-    /// Where the text is not such a file, or a number in it is no cost.
-    pub fn parse(text: &str) -> Result<Costs, toml::de::Error> {
-        Costs::from_table(toml::from_str(text)?)
+    /// Names that are no coefficients or ops, and numbers that these cannot be: all of them.
+    pub fn over(&self, text: &str) -> Result<Costs, String> {
+        let costs = costs::read(self, &self.coefficients(), text)?;
+        let of_ops = OpClasses::unknown(&costs.class);
+        let problems: Vec<String> = of_ops.into_iter().chain(costs.check().err()).collect();
+        if problems.is_empty() { Ok(costs) } else { Err(problems.join("\n")) }
     }
 
     /// Reads a file's content.
     ///
     /// # Errors
-    /// As of [`Costs::parse`].
+    /// A table that is not complete, or a number in it that no cost is.
     pub fn from_table(table: toml::Table) -> Result<Costs, toml::de::Error> {
         let costs = Costs::deserialize(table)?;
         costs.check().map_err(toml::de::Error::custom)?;
         Ok(costs)
     }
 
-    fn check(&self) -> Result<(), String> {
-        positive(self.launch).map_err(|why| format!("launch: {why}"))?;
-        positive(self.wake).map_err(|why| format!("wake: {why}"))?;
-        share(self.thread).map_err(|why| format!("thread: {why}"))?;
-        self.memory.check("memory")?;
-        self.product.check("product")?;
-        self.element.check("element")
+    /// Returns the coefficients and lists, with the measurement that they stem from.
+    pub fn sheet(&self, provenance: Option<Provenance>) -> CostSheet {
+        let lists = self.class.lists().map(|(name, ops)| ("class", name, ops.clone())).into();
+        CostSheet { coefficients: self.coefficients(), lists, provenance }
     }
 
-    /// The text of a file that has these coefficients.
-    ///
-    /// # Errors
-    /// Never for coefficients that can be parsed.
-    pub fn print(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(self)
+    fn check(&self) -> Result<(), String> {
+        let checked = self
+            .coefficients()
+            .into_iter()
+            .map(|c| c.quantity.check(c.value).map_err(|why| format!("{}: {why}", c.path())));
+        let mut problems: Vec<String> = checked.filter_map(Result::err).collect();
+        if self.memory.l3_bytes < self.memory.l2_bytes {
+            problems.push("memory.l3_bytes: cannot be less than memory.l2_bytes because the last-level cache is the larger one; exchange them".into());
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use eutectic_ir::DType;
-
     use super::*;
-    use crate::simd::table;
 
     #[test]
-    fn the_embedded_costs_parse_and_name_functions_that_exist() {
-        let class = Costs::default().class;
-        let all = [class.division, class.transcendental, class.special, class.scalar].concat();
-        let unknown: Vec<_> = all.iter().filter(|n| !table::names(DType::F32).any(|known| known == **n)).collect();
-        assert!(unknown.is_empty(), "{unknown:?}");
+    fn the_embedded_costs_name_functions_and_are_costs() {
+        let costs = Costs::default();
+        assert_eq!(costs.check(), Ok(()));
+        assert_eq!(costs.class.unknown(), Vec::<String>::new());
     }
 
     #[test]
-    fn a_number_that_is_none_is_named() {
-        let text = include_str!("../../costs/default.toml");
-        for (name, old, new, why) in [
-            ("launch", "launch = ", "launch = -", "is no cost"),
-            ("thread", "thread = ", "thread = 1", "is no share"),
-            ("memory.hidden", "hidden = ", "hidden = 7", "is no share"),
-            ("product.m_half", "\nm_half = ", "\nm_half = nan #", "is no cost"),
-            ("element.cheap", "\ncheap = ", "\ncheap = inf #", "is no cost"),
+    fn problems_of_a_file_are_named() {
+        for (text, name, why) in [
+            ("launch = -1.0", "launch", "as a cost"),
+            ("thread = 1.5", "thread", "as a share"),
+            ("lunch = 1.0", "lunch", "did you mean `launch`?"),
+            ("[memory]\nhidden = 7", "memory.hidden", "as a share"),
+            ("[memory]\nl3_bytes = \"1 kB\"", "memory.l3_bytes", "less than memory.l2_bytes"),
+            ("[product]\nm_half = nan", "product.m_half", "as a cost"),
+            ("[lanes]\nterm = \"3 GB/s\"", "lanes.term", "of seconds"),
+            ("[element]\ncheap = inf", "element.cheap", "as a cost"),
+            ("[class]\ndivision = [\"sqrtt\"]", "class.division", "did you mean `sqrt`?"),
         ] {
-            assert!(text.contains(old), "{old}");
-            let told = Costs::parse(&text.replacen(old, new, 1)).unwrap_err().to_string();
-            assert!(told.contains(&format!("{name}: ")) && told.contains(why), "{told}");
+            let told = Costs::default().over(text).unwrap_err();
+            assert!(told.contains(&format!("{name}: ")) && told.contains(why), "{text}: {told}");
         }
     }
 
     #[test]
-    fn a_misspelled_coefficient_is_an_error() {
-        let text = include_str!("../../costs/default.toml").replace("launch", "lunch");
-        assert!(Costs::parse(&text).unwrap_err().to_string().contains("lunch"));
+    fn a_file_keeps_the_coefficients_that_it_leaves_out() {
+        let costs = Costs::default().over("[element]\nother = 7").unwrap();
+        let changed =
+            costs.coefficients().into_iter().zip(Costs::default().coefficients()).filter(|(a, b)| a.value != b.value);
+        assert_eq!(changed.map(|(a, _)| (a.path(), a.value)).collect::<Vec<_>>(), [("element.other".to_string(), 7.0)]);
     }
 }

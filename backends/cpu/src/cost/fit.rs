@@ -1,70 +1,54 @@
 //! Fits the coefficients of the cost model to kernels that were measured.
 
-use eutectic_backend::fit::{Fitted, Measured, coefficients, off};
+use eutectic_backend::{
+    costs::{Coefficient, print},
+    fit::{Fitted, Freedom, Measured, fitted, off},
+};
 use toml::{Table, Value};
 
 use super::{coefficients::Costs, model::CostModel};
+use crate::machine::Machine;
 
-/// Looks for coefficients near `start` under which predictions are as near to what was measured as can be, by the mean of
-/// |ln predicted/measured|: see [`eutectic_backend::fit`].
-pub fn fit(start: &Costs, measured: &[Measured]) -> Option<Fitted> {
-    let mut table = Table::try_from(start).ok()?;
-    let paths = paths(&table);
-    let numbers: Vec<f64> = paths.iter().map(|path| number(&table, path)).collect();
-    let costs_of = |table: &mut Table, numbers: &[f64]| {
-        paths.iter().zip(numbers).for_each(|(path, &to)| set(table, path, to));
-        Costs::from_table(table.clone()).ok()
+/// Searches for coefficients near `start` that minimise the mean of |ln predicted/measured| on a machine. The number of
+/// threads is that of each measurement. See [`eutectic_backend::fit`].
+pub fn fit(start: &Costs, machine: Machine, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
+    let table = Table::try_from(start).ok()?;
+    let declared = start.coefficients();
+    let costs_of = |values: &[f64]| {
+        let mut table = table.clone();
+        declared.iter().zip(values).for_each(|(coefficient, &to)| set(&mut table, coefficient, to));
+        Costs::from_table(table).ok()
     };
-    let judge = |numbers: &[f64]| costs_of(&mut table.clone(), numbers).map_or(f64::INFINITY, |c| error(&c, measured));
-    let found = coefficients(&numbers, judge);
-    let costs = costs_of(&mut table, &found)?;
-    Some(Fitted { file: costs.print().ok()?, before: predicted(start, measured), after: predicted(&costs, measured) })
+    let judge = |values: &[f64]| costs_of(values).map_or(f64::INFINITY, |c| error(&c, machine, measured));
+    let costs = costs_of(&fitted(&declared, freedom, judge))?;
+    Some(Fitted {
+        file: print(&costs.sheet(None)),
+        before: predicted(start, machine, measured),
+        after: predicted(&costs, machine, measured),
+    })
 }
 
-/// The mean of |ln predicted/measured|.
-fn error(costs: &Costs, measured: &[Measured]) -> f64 {
-    off(predicted(costs, measured).into_iter().zip(measured.iter().map(|m| m.seconds)))
+/// Returns the mean of |ln predicted/measured|.
+fn error(costs: &Costs, machine: Machine, measured: &[Measured]) -> f64 {
+    off(predicted(costs, machine, measured).into_iter().zip(measured.iter().map(|m| m.seconds)))
 }
 
-/// Seconds that kernels are predicted to take.
-fn predicted(costs: &Costs, measured: &[Measured]) -> Vec<f64> {
+/// Returns seconds that kernels are predicted to take.
+fn predicted(costs: &Costs, machine: Machine, measured: &[Measured]) -> Vec<f64> {
     let most = measured.iter().map(|m| m.threads).max().unwrap_or(1);
-    let models: Vec<CostModel> = (1..=most).map(|threads| CostModel::new(costs.clone(), threads)).collect();
+    let model = |threads| CostModel::new(costs.clone(), Machine { threads, lanes: costs.lanes, ..machine });
+    let models: Vec<CostModel> = (1..=most).map(model).collect();
     let of =
         |m: &Measured| models.get(m.threads.max(1) - 1).map_or(f64::INFINITY, |model| model.cost(&m.kernel).seconds);
     measured.iter().map(of).collect()
 }
 
-/// The places of all coefficients.
-fn paths(table: &Table) -> Vec<Vec<String>> {
-    let below = |(key, value): (&String, &Value)| match value {
-        Value::Float(_) => vec![vec![key.clone()]],
-        Value::Table(inner) => paths(inner).into_iter().map(|rest| [vec![key.clone()], rest].concat()).collect(),
-        _ => Vec::new(),
+fn set(table: &mut Table, coefficient: &Coefficient, to: f64) {
+    let inner = match coefficient.table {
+        None => Some(table),
+        Some(name) => table.get_mut(name).and_then(Value::as_table_mut),
     };
-    table.iter().flat_map(below).collect()
-}
-
-fn number(table: &Table, path: &[String]) -> f64 {
-    match path {
-        [] => f64::NAN,
-        [key] => table.get(key).and_then(Value::as_float).unwrap_or(f64::NAN),
-        [key, rest @ ..] => table.get(key).and_then(Value::as_table).map_or(f64::NAN, |inner| number(inner, rest)),
-    }
-}
-
-fn set(table: &mut Table, path: &[String], to: f64) {
-    match path {
-        [] => {}
-        [key] => {
-            table.insert(key.clone(), Value::Float(to));
-        }
-        [key, rest @ ..] => {
-            if let Some(inner) = table.get_mut(key).and_then(Value::as_table_mut) {
-                set(inner, rest, to);
-            }
-        }
-    }
+    inner.and_then(|inner| inner.insert(coefficient.name.into(), Value::Float(to)));
 }
 
 #[cfg(test)]
@@ -87,34 +71,65 @@ mod tests {
 
     #[test]
     fn a_fit_is_a_file_that_can_be_read() {
-        // On so many threads no kernel is that fast: the fit would have each of them do more than the first one does.
+        // No kernel is this fast on these threads: the fit would have each of them do more than the first one does.
         let kernel = chain(1 << 16, 4);
-        let seconds = CostModel::new(Costs::default(), 2).cost(&kernel).seconds / 8.0;
-        let fitted = fit(&Costs::default(), &[Measured { seconds, kernel, threads: 2 }]).unwrap();
-        let costs = Costs::parse(&fitted.file).unwrap();
+        let machine = Machine { threads: 2, ..Machine::default() };
+        let seconds = CostModel::new(Costs::default(), machine).cost(&kernel).seconds / 8.0;
+        let fitted =
+            fit(&Costs::default(), machine, &[Measured { seconds, kernel, threads: 2 }], Freedom::Each).unwrap();
+        let costs = Costs::default().over(&fitted.file).unwrap();
         assert!(costs.thread <= 1.0, "{fitted:?}");
     }
 
     #[test]
     fn what_was_measured_is_found_again() {
-        // A machine on which exponentials take three times as long, and memory gives half as much.
+        // A machine whose exponentials take three times as long, and whose memory has half the bandwidth.
         let start = Costs::default();
         let mut truth = start.clone();
         truth.element.transcendental *= 3.0;
         truth.memory.dram *= 0.5;
-        let model = CostModel::new(truth.clone(), 1);
+        let model = CostModel::new(truth.clone(), Machine::default());
         let sizes = [1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 23, 1 << 24];
         let kernels = sizes.into_iter().flat_map(|n| [0, 1, 4].map(|times| chain(n, times)));
         let measured: Vec<Measured> =
             kernels.map(|kernel| Measured { seconds: model.cost(&kernel).seconds, kernel, threads: 1 }).collect();
-        let fitted = fit(&start, &measured).unwrap();
+        let fitted = fit(&start, Machine::default(), &measured, Freedom::Each).unwrap();
         let error = |predicted: &[f64]| off(predicted.iter().copied().zip(measured.iter().map(|m| m.seconds))).exp();
         assert!(error(&fitted.before) > 1.5 && error(&fitted.after) < 1.05, "{fitted:?}");
-        let costs = Costs::parse(&fitted.file).unwrap();
+        let costs = Costs::default().over(&fitted.file).unwrap();
         let ratio = |a: f64, b: f64| (a / b).max(b / a);
         assert!(ratio(costs.element.transcendental, truth.element.transcendental) < 1.2, "{fitted:?}");
         assert!(ratio(costs.memory.dram, truth.memory.dram) < 1.2, "{fitted:?}");
-        // No kernel says anything about products.
+        // No kernel depends on the coefficients of products.
         assert_eq!(costs.product.f64, start.product.f64);
+    }
+
+    #[test]
+    fn few_measurements_move_rates_together() {
+        // A machine with half the clock and twice the bandwidth of memory: the functions that no kernel calls are slower, too.
+        let start = Costs::default();
+        let mut truth = start.clone();
+        let element = &mut truth.element;
+        for seconds in [&mut element.cheap, &mut element.transcendental, &mut element.special, &mut element.row] {
+            *seconds *= 2.0;
+        }
+        truth.memory.dram *= 2.0;
+        let model = CostModel::new(truth.clone(), Machine::default());
+        let kernels =
+            [1 << 12, 1 << 14, 1 << 23, 1 << 24].into_iter().flat_map(|n| [0, 1, 4].map(|times| chain(n, times)));
+        let measured: Vec<Measured> =
+            kernels.map(|kernel| Measured { seconds: model.cost(&kernel).seconds, kernel, threads: 1 }).collect();
+        let fitted = fit(&start, Machine::default(), &measured, Freedom::Rates).unwrap();
+        let costs = Costs::default().over(&fitted.file).unwrap();
+        for (name, found, wanted) in
+            [("special", costs.element.special, truth.element.special), ("dram", costs.memory.dram, truth.memory.dram)]
+        {
+            assert!((found / wanted).ln().abs() < 0.2, "{name}: {found:e} {wanted:e}");
+        }
+        let ratio = |of: fn(&Costs) -> f64| of(&costs) / of(&start);
+        assert!((ratio(|c| c.element.special) - ratio(|c| c.element.scalar)).abs() < 1e-9);
+        // Sizes and counts are no rates, and no kernel depends on products.
+        assert_eq!((costs.memory.l2_bytes, costs.element.f64), (start.memory.l2_bytes, start.element.f64));
+        assert_eq!(costs.product.f32, start.product.f32);
     }
 }

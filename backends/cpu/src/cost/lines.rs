@@ -1,4 +1,4 @@
-//! How long the lines are that loads and boxes consist of.
+//! Measures the lengths of the contiguous lines of loads and boxes.
 
 use eutectic_backend::{
     Body, Guard,
@@ -9,21 +9,21 @@ use eutectic_ir::index::{Atom, Index};
 /// Elements side by side from which on squares are copied.
 pub(super) const SQUARE: usize = 8;
 
-/// How many elements of a box lie side by side, by one of its guards.
+/// Returns the number of contiguous elements of a box, given one of its guards.
 pub(super) fn box_line(guard: &Guard, domain: &[usize]) -> usize {
     let axis = (0..domain.len()).rev().find(|&axis| guard.0.mentions(axis));
     let long = usize::try_from(guard.1.end - guard.1.start).unwrap_or(0);
     axis.map_or(usize::MAX, |axis| long.min(domain[axis]).saturating_mul(inside(guard, domain)))
 }
 
-/// For how many points along the innermost axis a map stays affine.
+/// Returns the number of points along the innermost axis over which a map stays affine.
 pub(super) fn run(index: &Index, body: &Body, masks: &[AxisSet]) -> f64 {
     let inner = body.domain.len().saturating_sub(1);
     let read = index.values().iter().any(|&value| masks[value] >> inner & 1 == 1);
     if read { 1.0 } else { run_length(index, &body.domain) }
 }
 
-/// Returns the axes on which a map depends, through the integers that it reads too.
+/// Returns the axes on which a map depends, including those of the integers that it reads.
 pub(super) fn reads(index: &Index, masks: &[AxisSet]) -> AxisSet {
     index.values().iter().fold(mentioned(index), |axes, &value| axes | masks[value])
 }

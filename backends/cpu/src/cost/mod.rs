@@ -1,4 +1,4 @@
-//! What kernels cost: a model of the work that thunks do, its coefficients, and how they are fitted to measurements.
+//! The cost model: the work of thunks, its coefficients, and their fit to measurements.
 
 mod access;
 mod coefficients;

@@ -1,4 +1,5 @@
-//! The model of one thread's work: the bodies of kernels, linear in what thunks do, with coefficients from a file.
+//! The model of one thread's work on the bodies of kernels. It is linear in the operations of thunks, with coefficients
+//! from a file.
 
 use eutectic_backend::{
     Body, Guard, Instr, Store, ValueId,
@@ -17,15 +18,13 @@ use super::{
     lines::{SQUARE, box_line, run},
 };
 use crate::{
+    gemm::product::ProductElement,
     kernels::{
         chosen::ChosenMatrix,
-        lanes::{
-            cut::{FLOPS_A_CYCLE, Tiles},
-            form::LaneForm,
-        },
+        lanes::{cut::Tiles, form::LaneForm},
         row_blocks,
     },
-    machine::Caches,
+    machine::Machine,
     simd::table,
     tile::{grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
@@ -33,63 +32,74 @@ use crate::{
 /// The model: coefficients, with ops resolved.
 pub struct CostModel {
     costs: Costs,
-    pub(super) threads: usize,
+    pub(super) machine: Machine,
     /// Seconds of an element, for each op and element type that there is a function for.
     by_op: FxHashMap<(Op, DType), f64>,
-    /// As `by_op`, of the kinds of activation.
+    /// Like `by_op`, for the kinds of activation.
     by_kind: FxHashMap<(&'static str, DType), f64>,
 }
 
-/// How an operand is used that is not read in place.
+/// The types and shapes that a product multiplies.
+#[derive(Clone, Copy)]
+pub(super) struct Multiplied {
+    /// The type of the left operand.
+    pub dtype: DType,
+    /// Bytes of an element of the right operand, where it is kept packed in fewer than registers hold.
+    pub kept: Option<f64>,
+    /// Whether integers of 8 bits are multiplied with codes.
+    pub integers: bool,
+}
+
+/// The use of an operand that is not read in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum OperandUse {
-    /// By several tasks: it is evaluated before.
+    /// Several tasks use it, so that it is evaluated before.
     Whole,
     /// A block of rows by one task, which evaluates it.
     Blocks,
-    /// So, as the left one of a product, which also reads through index maps.
+    /// One task evaluates a block of rows, for the left side of a product, which can also read through index maps.
     Left,
 }
 
-/// How a body is gone through.
+/// The way in which a body is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Walk {
     /// By the anchor's tiles.
     Within,
-    /// By tiles, of which each computes even what needs no load anew.
+    /// Tile by tile. Each tile recomputes values that need no load.
     Tiles,
-    /// So, as an operand, whose tiles are small.
+    /// Tile by tile, for an operand, whose tiles are small.
     Operand,
-    /// So, by tiles that have one point along all outer axes.
+    /// By tiles that have one point along all outer axes.
     Blocks,
 }
 
 impl Walk {
-    /// Whether a guard holds in a box of a tile: copied as a whole.
+    /// Returns whether a guard holds in a box of a tile: copied as a whole.
     pub(super) fn is_of_box(self, guard: &Guard) -> bool {
         let affine = || guard.0.terms.iter().all(|(atom, _)| matches!(atom, Atom::Coord(_)));
         is_of_box(guard) || self == Walk::Blocks && affine()
     }
 }
 
-/// What is known of a body from the kernel that it is the body of.
+/// The properties of a body that depend on its kernel.
 #[derive(Default)]
-pub(super) struct Around<'a> {
+pub(super) struct KernelContext<'a> {
     /// Instructions that the anchor takes over.
     pub(super) taken: &'a [ValueId],
     pub(super) stores: &'a [Store],
-    /// Of a product of matrices: how many axes its batch, rows and columns are. Its kernel goes through the rows, and the columns, as one
-    /// axis each.
+    /// For a product of matrices, the numbers of its batch, row and column axes. Its kernel treats rows and columns as
+    /// one axis each.
     pub(super) groups: Option<[usize; 3]>,
 }
 
-impl Around<'_> {
-    /// Whether a map tells axes apart that are one in the kernel: it is followed run by run.
+impl KernelContext<'_> {
+    /// Returns whether a map distinguishes axes that the kernel merges. Such a map is evaluated run by run.
     fn splits(&self, map: &Index, body: &Body) -> bool {
         self.groups.is_some_and(|groups| map.values().is_empty() && !is_of_matrices(map, &body.domain, groups))
     }
 
-    /// On which axes values depend there: on all of a group, if a map tells some of it apart.
+    /// Returns the axes on which values depend in the kernel: all axes of a group, if a map distinguishes some of them.
     fn masks(&self, body: &Body, mut masks: Vec<AxisSet>) -> Vec<AxisSet> {
         let Some([batch, rows, columns]) = self.groups else { return masks };
         if body.instrs.iter().flat_map(Instr::maps).any(|map| self.splits(map, body)) {
@@ -102,9 +112,9 @@ impl Around<'_> {
     }
 }
 
-/// What was counted so far.
+/// The work counted so far.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct CostAccumulator {
     /// Seconds of one thread.
     pub(super) seconds: f64,
     pub(super) flops: f64,
@@ -112,13 +122,18 @@ pub(super) struct Tally {
 }
 
 impl CostModel {
-    /// Its coefficients.
+    /// Returns the machine whose times it predicts.
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Returns its coefficients.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// The model for a number of threads.
-    pub fn new(costs: Costs, threads: usize) -> CostModel {
+    /// Returns the model of a machine.
+    pub fn new(costs: Costs, machine: Machine) -> CostModel {
         let e = &costs.element;
         let seconds = |name: &str, dtype: DType| {
             let is = |class: &[String]| class.iter().any(|n| n == name);
@@ -139,16 +154,23 @@ impl CostModel {
                 by_op.extend(Op::named(name).map(|op| ((op, dtype), seconds(name, dtype))));
             }
         }
-        CostModel { costs, threads, by_op, by_kind }
+        CostModel { costs, machine, by_op, by_kind }
     }
 
     /// The passes over a body's values.
-    pub(super) fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut Tally) {
-        self.body_within(body, row, walk, &Around::default(), work);
+    pub(super) fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut CostAccumulator) {
+        self.body_within(body, row, walk, &KernelContext::default(), work);
     }
 
-    /// As [`CostModel::body`], of the body of a kernel.
-    pub(super) fn body_within(&self, body: &Body, row: u64, walk: Walk, around: &Around<'_>, work: &mut Tally) {
+    /// Counts the work like [`CostModel::body`], for the body of a kernel.
+    pub(super) fn body_within(
+        &self,
+        body: &Body,
+        row: u64,
+        walk: Walk,
+        around: &KernelContext<'_>,
+        work: &mut CostAccumulator,
+    ) {
         let e = &self.costs.element;
         let least = if walk == Walk::Within { 0.0 } else { points(&body.domain, u64::MAX) * e.step };
         let masks = around.masks(body, masks(body, row));
@@ -187,7 +209,7 @@ impl CostModel {
                     };
                     work.flops += all;
                 }
-                // Tiles lie on one side of a box, if there are lines inside of it: nothing is copied.
+                // Tiles are within a box or outside of it if the box has whole lines, so that nothing is copied.
                 Instr::Select { pieces, .. }
                     if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g) && !around.splits(&g.0, body)) =>
                 {
@@ -195,7 +217,8 @@ impl CostModel {
                     let least_of = |of: fn(&Guard, &[usize]) -> usize| guards().map(|g| of(g, &body.domain)).min();
                     let cut = pieces.len() == 1 && least_of(inside).is_none_or(|n| n >= SHORTEST_LINE);
                     let short = least_of(box_line).is_some_and(|n| n < SQUARE);
-                    // A tile that a border cuts is copied, or is one of several smaller ones; rows of tiles are cut for nothing.
+                    // A tile that a border crosses is copied, or is split into smaller ones. Splitting rows of tiles
+                    // gains nothing.
                     let outermost = body.domain.iter().position(|&n| n > 1).unwrap_or(0);
                     let borders = match walk {
                         Walk::Tiles => guards().filter(|g| !g.0.mentions(outermost)).count(),
@@ -203,7 +226,7 @@ impl CostModel {
                     };
                     work.seconds += match cut {
                         true => least.max(n * e.cheap * borders as f64),
-                        // Pieces of few elements are copied one by one, into them and out of them.
+                        // Small pieces are copied element by element, into the register and out of it.
                         false => 2.0 * n * if short { e.strided } else { e.cheap },
                     };
                 }
@@ -216,9 +239,10 @@ impl CostModel {
         }
     }
 
-    /// An operand that is not read in place is copied as it is used, if it is the left one of a product and no more than an
-    /// index map. Another is evaluated, and copied in the caches where each task evaluates its own part; else written and read back.
-    pub(super) fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut Tally) {
+    /// Counts the work of an operand that is not read in place. A left operand that is only an index map is copied as
+    /// it is used. Any other operand is evaluated. If each task evaluates its own part, the part stays in the caches;
+    /// otherwise it is written to memory and read back.
+    pub(super) fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut CostAccumulator) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
                 load.guards.is_empty() && load.dtype.size() >= 4 && is_of_matrices(&load.at, &body.domain, groups)
@@ -226,10 +250,10 @@ impl CostModel {
             _ => false,
         });
         if in_place {
-            work.seconds += self.apart_in_matrices(body, groups[0]);
+            work.seconds += self.strided_in_matrices(body, groups[0]);
         }
         let in_place = in_place || Self::is_chosen(body, groups);
-        // Copied part by part, in lines: what lies in one buffer, by strides.
+        // Strided elements of one buffer are copied part by part, in lines.
         let moved = |i: &Instr| match i {
             Instr::Load(load) => load.at.affine(body.domain.len()).is_some(),
             Instr::Select { pieces, .. } => pieces.len() == 1,
@@ -246,7 +270,7 @@ impl CostModel {
                 };
             }
         } else if !in_place {
-            // Of left operands that are matrices by all maps, micro-kernels evaluate parts of few rows, which gains next to nothing.
+            // For strided left operands, micro-kernels evaluate parts of few rows, which gains almost nothing.
             let blocks = match used {
                 OperandUse::Whole => false,
                 OperandUse::Blocks => true,
@@ -256,7 +280,7 @@ impl CostModel {
                         && row_blocks::is_view(&body.instrs, &body.domain, groups[0], groups[1])
                 }
             };
-            if blocks && is_apart(body, groups[0]) {
+            if blocks && are_matrices_disjoint(body, groups[0]) {
                 self.body(body, 0, Walk::Blocks, work);
                 work.seconds += points(&body.domain, AxisSet::MAX) * self.costs.element.copy;
                 return;
@@ -268,9 +292,9 @@ impl CostModel {
         }
     }
 
-    /// What an operand that is read in place takes because none of a matrix's elements lie side by side: those that do are of other
-    /// matrices of the batch.
-    fn apart_in_matrices(&self, body: &Body, batch: usize) -> f64 {
+    /// Returns the additional price of an operand that is read in place if a matrix has no contiguous elements, because
+    /// contiguous elements belong to different matrices of the batch.
+    fn strided_in_matrices(&self, body: &Body, batch: usize) -> f64 {
         let load =
             body.results.first().and_then(|&r| if let Instr::Load(load) = &body.instrs[r] { Some(load) } else { None });
         let Some((load, strides)) = load.and_then(|load| Some((load, load.at.affine(body.domain.len())?))) else {
@@ -285,7 +309,8 @@ impl CostModel {
         n * if n * 4.0 > self.costs.memory.l2_bytes { self.costs.element.scattered } else { self.costs.element.strided }
     }
 
-    /// Whether an operand is read in place once its matrices are chosen, by numbers that cost next to nothing.
+    /// Returns whether an operand is read in place after its matrices were selected by integers, which cost almost
+    /// nothing.
     fn is_chosen(body: &Body, groups: [usize; 3]) -> bool {
         let chosen = body.results.first().and_then(|&r| match &body.instrs[r] {
             Instr::Load(load) if !load.at.values().is_empty() => {
@@ -296,15 +321,19 @@ impl CostModel {
         chosen.is_some_and(|chosen| chosen.load.dtype.size() >= 4 && is_of_matrices(&chosen.at, &body.domain, groups))
     }
 
-    /// Sums side by side: operands that are not read in place are evaluated tile by tile, and with them what neighbours evaluate too.
-    pub(super) fn lanes(&self, form: &LaneForm, work: &mut Tally) {
-        let tiles = Tiles::of(form, Caches::default());
+    /// Counts the work of a batch-vectorised contraction. Operands that are not read in place are evaluated tile by
+    /// tile, including elements that neighbouring tiles evaluate too.
+    pub(super) fn lanes(&self, form: &LaneForm, work: &mut CostAccumulator) {
+        let tiles = Tiles::of(form, &self.machine);
         for (side, again) in form.sides.iter().zip(tiles.again).filter(|(side, _)| !side.in_place()) {
             let Nest { domain, lengths, instrs, results, .. } = side.nest.clone();
-            let mut once = Tally::default();
+            let mut once = CostAccumulator::default();
             self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Operand, &mut once);
             work.seconds += once.seconds * again;
             work.flops += once.flops * again;
+            // Nothing is computed at the same time.
+            let bytes = 4.0 * side.nest.domain.iter().map(|&n| n as f64).product::<f64>();
+            work.seconds += if bytes > self.costs.memory.l3_bytes { bytes / self.costs.memory.dram } else { 0.0 };
         }
         let count = |extents: &[usize]| extents.iter().map(|&n| n as f64).product::<f64>();
         let sums = count(&form.domain);
@@ -315,26 +344,30 @@ impl CostModel {
             DType::F64 => 2.0,
             d if d.is_float() => 1.0,
             _ => f64::INFINITY,
-        } * sums
-            * tiles.cycles
-            / (self.costs.product.lanes / FLOPS_A_CYCLE);
+        } * tiles.seconds;
     }
 
-    /// Adds `count` products `[m k] · [k n]` on a type. Where the right operand is kept packed in fewer bytes, those of an element are given.
-    pub(super) fn product(&self, [count, m, n, k]: [f64; 4], (dtype, kept): (DType, Option<f64>), work: &mut Tally) {
+    /// Adds `count` products `[m k] · [k n]`.
+    pub(super) fn product(&self, [count, m, n, k]: [f64; 4], multiplied: Multiplied, work: &mut CostAccumulator) {
+        let Multiplied { dtype, kept, integers } = multiplied;
         let p = &self.costs.product;
         let flops = 2.0 * count * m * n * k;
-        let most = match dtype {
-            DType::F64 => p.f64,
-            DType::Bool => 0.0,
-            d if d.is_float() => p.f32,
-            _ => p.other,
+        let isa = self.machine.isa;
+        let (most, lanes) = match dtype {
+            DType::F64 => (p.f64, f64::lanes(isa)),
+            DType::Bool => (0.0, None),
+            _ if integers => (p.int8, f32::lanes(isa)),
+            d if d.is_float() => (p.f32, f32::lanes(isa)),
+            _ => (p.other, None),
         };
         let rate = if m == 1.0 || n == 1.0 {
             // Reading the matrix is the bound, and a shorter type is as much faster to read.
             most.min(p.vector * kept.map_or(1.0, |bytes| dtype.register().size() as f64 / bytes))
         } else {
-            most * m / (m + p.m_half) * n / (n + p.n_half) * k / (k + p.k_half)
+            // Registers hold whole vectors of columns: a product with fewer columns takes as long.
+            let lanes = lanes.unwrap_or(1) as f64;
+            let held = (n / lanes).ceil() * lanes;
+            most * m / (m + p.m_half) * n / (held + p.n_half) * k / (k + p.k_half)
         };
         work.flops += flops;
         work.seconds += match () {
@@ -344,7 +377,7 @@ impl CostModel {
         };
     }
 
-    /// Infinite where there is no function.
+    /// Infinite if there is no function.
     fn of_op(&self, op: Op, attrs: &[Attr], dtype: DType) -> f64 {
         let known = match attrs.first() {
             Some(Attr::Word(kind)) => self.by_kind.get(&(&**kind, dtype)),
@@ -358,8 +391,8 @@ impl CostModel {
     }
 }
 
-/// How often each instruction of a row group is computed: rows that stay nowhere are passed over for each level of reductions, and for what
-/// is stored at last. Empty where once.
+/// Returns how often each instruction of a row group is computed. If rows do not stay in registers, there is a pass for
+/// each level of reductions, and one for elementwise stores. The list is empty if each is computed once.
 fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
     if row == 0 || points(&body.domain, row) <= LONGEST_ROW as f64 {
         return Vec::new();
@@ -370,9 +403,10 @@ fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
     times
 }
 
-/// Whether the matrices of an operand, one for each point of the first `batch` axes, are evaluated one by one: see
+/// Returns whether the matrices of an operand, one for each point of the first `batch` axes, are evaluated one by one:
+/// see
 /// [`crate::kernels::row_blocks::RowBlocks`].
-fn is_apart(body: &Body, batch: usize) -> bool {
+fn are_matrices_disjoint(body: &Body, batch: usize) -> bool {
     let maps = || body.instrs.iter().flat_map(Instr::maps);
     let simple = |map: &Index| map.terms.iter().all(|(atom, _)| !matches!(atom, Atom::Div(..) | Atom::Mod(..)));
     maps().all(simple) && (0..batch).all(|axis| body.domain[axis] <= 1 || maps().any(|map| map.mentions(axis)))
@@ -387,7 +421,7 @@ fn factor(element: &ElementCosts, dtype: DType) -> f64 {
     }
 }
 
-/// How many points three groups of so many axes have.
+/// Returns the number of points of three groups of axes.
 pub(super) fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
     let (first, rest) = body.domain.split_at(groups[0]);
     let (second, third) = rest.split_at(groups[1]);

@@ -1,6 +1,6 @@
-//! Prices whole kernels: the work of one thread, the threads that share it, and the time that memory takes.
+//! Prices whole kernels: the work of one thread, the number of threads that share it, and the time of memory.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, iter};
 
 use eutectic_backend::{
     Body, Cost, Instr, Kernel, Load, Store, ValueId,
@@ -14,17 +14,17 @@ use eutectic_ir::ops::{RowOp, Writes};
 use super::{
     kernels,
     lines::run,
-    model::{Around, CostModel, Tally, Walk},
+    model::{CostAccumulator, CostModel, KernelContext, Walk},
 };
 use crate::{
-    kernels::lanes::form::LaneForm,
+    kernels::{Way, lanes::form::LaneForm},
     tile::{MAX_RANK, scan_order},
 };
 
 /// Bytes of a page of memory, whose address waits for memory as well.
 const PAGE: f64 = 4096.0;
 
-/// Rows of a table that come from memory: how often memory is waited for, and how much comes.
+/// Reads of table rows from memory: the number of latencies, and the bytes.
 #[derive(Clone, Copy)]
 struct FarRows {
     waits: f64,
@@ -32,37 +32,83 @@ struct FarRows {
 }
 
 impl CostModel {
-    /// The cost of a kernel. What cannot be compiled costs infinitely much where that shows at a glance (an op or element type
-    /// without a function); `supports` is the judge.
+    /// Returns the cost of a kernel. Kernels that obviously cannot be compiled, because an op or element type has no
+    /// function, cost infinitely much; `supports` decides the other cases.
     pub fn cost(&self, kernel: &Kernel) -> Cost {
-        self.price(kernel, None)
+        self.best(kernel, None).1
     }
 
-    /// The cost of a kernel in a program where some of the slots that it reads hold constants, and the others do not.
+    /// Returns the cost of a kernel in a program in which `constants`, and no other slots that it reads, are constant.
     pub fn cost_among(&self, kernel: &Kernel, constants: &[usize]) -> Cost {
-        let cost = self.price(kernel, Some(constants));
+        let cost = self.best(kernel, Some(constants)).1;
         Cost { seconds: cost.seconds + self.cold(kernel, constants), ..cost }
     }
 
-    /// The cost of a kernel; where it is not known which slots hold constants, a right operand that would be kept packed does.
-    fn price(&self, kernel: &Kernel, constants: Option<&[usize]>) -> Cost {
+    /// Returns the cheapest way to compute a kernel in a program with these constant slots.
+    pub fn way(&self, kernel: &Kernel, constants: Option<&[usize]>) -> Way {
+        self.best(kernel, constants).0
+    }
+
+    /// Returns the ways to compute a kernel in such a program, with their costs, the cheapest first.
+    pub fn ways(&self, kernel: &Kernel, constants: &[usize]) -> Vec<(Way, Cost)> {
+        let cold = self.cold(kernel, constants);
+        let priced = |form: Option<&LaneForm>| {
+            let cost = self.price(kernel, form, Some(constants));
+            (form.map_or(Way::Plain, |form| Way::Lanes(form.axis())), Cost { seconds: cost.seconds + cold, ..cost })
+        };
+        let forms = if LaneForm::is_possible(kernel) { LaneForm::all(kernel) } else { Vec::new() };
+        let mut ways: Vec<_> = iter::once(priced(None)).chain(forms.iter().map(|form| priced(Some(form)))).collect();
+        ways.sort_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
+        ways
+    }
+
+    /// Returns the cheapest way with its cost; the first one of equal ways.
+    fn best(&self, kernel: &Kernel, constants: Option<&[usize]>) -> (Way, Cost) {
+        let plain = (Way::Plain, self.price(kernel, None, constants));
+        if !LaneForm::is_possible(kernel) {
+            return plain;
+        }
+        // For most products, no other form can be cheaper.
+        let threads = self.speedup(kernel, 0);
+        let least = (self.least_of_lanes(kernel) / threads).max(self.streaming(plain.1.bytes, threads));
+        if self.costs().launch + least >= plain.1.seconds {
+            return plain;
+        }
+        let forms = LaneForm::all(kernel);
+        let others = forms.iter().map(|form| (Way::Lanes(form.axis()), self.price(kernel, Some(form), constants)));
+        others.fold(plain, |best, other| if other.1.seconds < best.1.seconds { other } else { best })
+    }
+
+    /// Returns the seconds of reading and writing a number of bytes.
+    fn streaming(&self, bytes: f64, threads: f64) -> f64 {
+        let m = &self.costs().memory;
+        let rate = match bytes {
+            b if b <= m.l2_bytes => m.l2 * threads,
+            b if b <= m.l3_bytes => m.l3 * threads,
+            _ => (m.dram * threads).min(m.dram_all.max(m.dram)),
+        };
+        bytes / rate
+    }
+
+    /// Returns the cost of a kernel, for a contraction in batch-vectorised form if `form` is given. If the constant
+    /// slots are unknown, a right operand that is kept packed when constant counts as constant.
+    fn price(&self, kernel: &Kernel, form: Option<&LaneForm>, constants: Option<&[usize]>) -> Cost {
         let unrolled = unrolled(kernel);
         let kernel = unrolled.as_ref().unwrap_or(kernel);
         let across = scanned_across(kernel);
         let (kernel, row) = across.as_ref().map_or((kernel, row_mask(kernel)), |(kernel, row)| (kernel, *row));
-        let mut work = Tally { bytes: traffic::bytes(kernel), ..Tally::default() };
+        let mut work = CostAccumulator { bytes: traffic::bytes(kernel), ..CostAccumulator::default() };
         let m = &self.costs().memory;
         let passes = kernel.operands().is_empty();
         let walk = if passes { Walk::Tiles } else { Walk::Within };
-        let form = LaneForm::of(kernel);
         let (taken, groups) = kernels::tiles(kernel, form.is_some());
-        let around = Around { taken: &taken, stores: &kernel.stores, groups };
+        let around = KernelContext { taken: &taken, stores: &kernel.stores, groups };
         self.body_within(&kernel.body, row, walk, &around, &mut work);
         // Tables that no cache holds.
         work.seconds += self.far_rows(kernel, |_, table, read| (table.bytes > m.l3_bytes).then_some(read));
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, of_place(store, &kernel.body));
-        work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form.as_ref(), store)).sum::<f64>();
+        work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form, store)).sum::<f64>();
         // Guards that hold in no box of a tile are asked for each run.
         let of_stores = kernels::walk_of_stores(kernel, walk);
         let in_runs =
@@ -71,16 +117,11 @@ impl CostModel {
             work.seconds +=
                 elements(store) / domain.last().map_or(1.0, |&n| n.max(1) as f64) * self.costs().element.run;
         }
-        self.anchor(kernel, taken.len(), (form.as_ref(), constants), &mut work);
+        self.anchor(kernel, taken.len(), (form, constants), &mut work);
         let threads = self.speedup(kernel, row);
         let shared = work.seconds / threads + self.costs().wake;
         let compute = if threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
-        let rate = match work.bytes {
-            b if b <= m.l2_bytes => m.l2 * threads,
-            b if b <= m.l3_bytes => m.l3 * threads,
-            _ => (m.dram * threads).min(m.dram_all.max(m.dram)),
-        };
-        let memory = work.bytes / rate;
+        let memory = self.streaming(work.bytes, threads);
         // Products wait for memory while they compute; passes over elements only in part.
         let seen = if passes { 1.0 - m.hidden } else { 0.0 };
         let seconds = self.costs().launch + compute.max(memory) + seen * compute.min(memory);
@@ -90,8 +131,8 @@ impl CostModel {
         Cost { seconds, flops: work.flops, bytes: work.bytes }
     }
 
-    /// Seconds beyond the cost where caches do not hold some of the slots, though they could: rows that lie wherever an index says wait for
-    /// memory once for each page that has some.
+    /// Returns the additional seconds if some slots that would fit are not in the caches. Gathered rows wait for one
+    /// DRAM latency per page.
     fn cold(&self, kernel: &Kernel, slots: &[usize]) -> f64 {
         let read = |slot: usize, table: FarRows, read: FarRows| {
             let once = FarRows { waits: read.waits.min(table.waits), bytes: read.bytes.min(table.bytes) };
@@ -100,13 +141,13 @@ impl CostModel {
         self.far_rows(kernel, read) / self.speedup(kernel, row_mask(kernel))
     }
 
-    /// How many times as fast threads are.
+    /// Returns how many times as fast threads are.
     fn speedup(&self, kernel: &Kernel, row: AxisSet) -> f64 {
-        1.0 + (parallelism(kernel, row).min(self.threads as f64).max(1.0) - 1.0) * self.costs().thread
+        1.0 + (parallelism(kernel, row).min(self.machine.threads as f64).max(1.0) - 1.0) * self.costs().thread
     }
 
-    /// What rows take that lie wherever an index says: they wait for memory one by one, however few they are. Of a slot, all of it and what is
-    /// read, `far` says what comes from memory, if anything does.
+    /// Returns the time of gathered rows of a table: each waits for one DRAM latency, without overlap. `far` maps a
+    /// slot, the whole buffer and the rows that are read to the rows that come from memory, if any.
     fn far_rows(&self, kernel: &Kernel, far: impl Fn(usize, FarRows, FarRows) -> Option<FarRows>) -> f64 {
         let of_body = |body: &Body| -> f64 {
             let mut loads = indirect(body).peekable();
@@ -129,7 +170,8 @@ impl CostModel {
     }
 }
 
-/// Returns a kernel with the axes in the order in which rows are scanned, and the axes that form a row, if that is another order.
+/// Returns a kernel with its axes in the order in which rows are scanned, and the axes that form a row; `None` if the
+/// order does not change.
 fn scanned_across(kernel: &Kernel) -> Option<(Kernel, AxisSet)> {
     let rows = kernel.row_axes()?;
     if !kernel.body.instrs.iter().any(|instr| instr.row().is_some_and(RowOp::is_scan)) {
@@ -142,7 +184,8 @@ fn scanned_across(kernel: &Kernel) -> Option<(Kernel, AxisSet)> {
     Some((Kernel { anchor, body, stores, slots: kernel.slots.clone() }, AxisSet::from(row)))
 }
 
-/// How many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a product that it is cut into.
+/// Returns how many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a
+/// product that it is cut into.
 fn parallelism(kernel: &Kernel, row: AxisSet) -> f64 {
     let domain = &kernel.body.domain;
     if let Some(tasks) = kernels::tasks(kernel) {
@@ -151,13 +194,13 @@ fn parallelism(kernel: &Kernel, row: AxisSet) -> f64 {
     if kernel.row_axes().is_some() {
         return points(domain, !row);
     }
-    // One thread goes through the points that may write one element.
+    // One thread visits all points that may write one element.
     let meet = kernel.stores.iter().map(|store| together(store, domain)).fold(0, |all, axes| all | axes);
     if meet == 0 { f64::INFINITY } else { points(domain, !meet) }
 }
 
-/// What `supports` refuses must not look cheap: domains of many axes, and results that are stored neither by strides, the columns of
-/// products as one axis, nor where guards or integers of the body say.
+/// Returns whether `supports` refuses a kernel, which must not look cheap then: a domain of too many axes, or results
+/// whose store is neither strided, with a product's columns as one axis, nor at guards or integers of the body.
 fn is_refused(kernel: &Kernel) -> bool {
     let rank = kernel.body.domain.len();
     let columns = kernels::columns(kernel);
@@ -167,7 +210,7 @@ fn is_refused(kernel: &Kernel) -> bool {
     kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
 }
 
-/// The loads of a body that go wherever an index says.
+/// Returns the loads of a body at indices that were read.
 fn indirect(body: &Body) -> impl Iterator<Item = (ValueId, &Load)> {
     body.instrs.iter().enumerate().filter_map(|(id, instr)| match instr {
         Instr::Load(load) if !load.at.values().is_empty() => Some((id, load)),

@@ -1,11 +1,13 @@
-//! What micro-kernels do to sums while these are in registers costs next to nothing: which of a contraction's instructions that are.
+//! Finds the instructions of a contraction's epilogue that micro-kernels apply in registers, which costs almost
+//! nothing.
 
 use eutectic_backend::{Body, Instr, ValueId};
 use eutectic_ir::Attr;
 
-/// The instructions that follow the sums, one after the other, and are done in registers: one that adds a row and one that adds a matrix,
-/// then a bound. Sums side by side, `lanes`, add one operand only, but one that is the same for all lanes too, and have two bounds. As
-/// [`crate::kernels::contraction::epilogue::take`] and its counterpart of lanes find them, but for where buffers end.
+/// Returns the instructions after the sums that are applied in registers, in order: one that adds a row, one that adds
+/// a matrix, and a lower bound. A batch-vectorised contraction (`lanes`) adds one operand only, which may be equal for
+/// all lanes, and has two bounds. The result agrees with [`crate::kernels::contraction::epilogue::take`] and its
+/// counterpart of lanes, except at the ends of buffers.
 pub fn taken(body: &Body, lanes: bool) -> Vec<ValueId> {
     let mut all = Vec::new();
     let (mut rows, mut matrices) = (0, 0);
@@ -43,7 +45,7 @@ pub fn taken(body: &Body, lanes: bool) -> Vec<ValueId> {
     all
 }
 
-/// The one instruction that reads a value, which nothing else wants.
+/// Returns the instruction that reads a value, if there is exactly one.
 fn reader(body: &Body, value: ValueId) -> Option<(ValueId, &Instr)> {
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().contains(&value));
     let only = readers.next().filter(|_| readers.next().is_none())?;
@@ -81,10 +83,10 @@ mod tests {
         };
         assert_eq!(of(vec![row(), map("add", vec![], &[0, 1]), relu(2)], false), [2, 3]);
         assert_eq!(of(vec![row(), map("add", vec![], &[1, 0]), matrix(), map("add", vec![], &[2, 3])], false), [2, 4]);
-        // What is the same for all columns goes through a tile, unless sums lie side by side.
+        // A value that is equal for all columns goes through a tile, except in batch-vectorised contractions.
         assert_eq!(of(vec![channel(), map("add", vec![], &[0, 1]), relu(2)], false), []);
         assert_eq!(of(vec![channel(), map("add", vec![], &[0, 1]), relu(2)], true), [2, 3]);
-        // Nothing after a bound, and nothing that is not first.
+        // Nothing follows a bound, and every instruction before must qualify.
         assert_eq!(of(vec![relu(0), row(), map("add", vec![], &[1, 2])], false), [1]);
         assert_eq!(of(vec![map("exp", vec![], &[0]), relu(1)], false), []);
         // The sums are read twice.

@@ -1,7 +1,8 @@
-//! A product at work on one thread: blocks of terms, in them groups of panels of the right operand that stay in the second-level
-//! cache, and for each of these the rows, a block at a time.
+//! A product on one thread: blocks of terms, within them groups of panels of the right operand that stay in the
+//! second-level cache, and for each group the rows, block by block.
 //!
-//! While rows are multiplied with a group, the next one is prefetched: constant operands are read from memory, once in a run.
+//! The next group is prefetched while rows are multiplied with this one: constant operands are read from memory once
+//! per run.
 
 mod left;
 mod rows;
@@ -21,36 +22,37 @@ use super::{
     segments::{LeftPart, Segments},
 };
 
-/// A product at work.
+/// A product that is being computed.
 pub struct Blocked<'a, T: 'static> {
-    /// How.
+    /// The blocking parameters.
     pub blocking: &'a Blocking<T>,
     /// Its micro-kernels.
     pub micro: &'a Micro<T>,
     /// The product.
     pub e: Extents,
-    /// Where it goes.
+    /// The destination.
     pub target: Matrix,
     /// The left operand.
     pub lhs: Left<'a>,
     /// The right operand.
     pub rhs: Right<'a>,
-    /// What becomes of the sums.
+    /// The epilogue of the sums.
     pub finish: SumFinish<T>,
     /// [`Blocking::scratch`].
     pub scratch: *mut T,
 }
 
-/// The panels of a group: some read at their strides, the others packed.
+/// The panels of a group: some are strided, and the others packed.
 #[derive(Clone, Copy)]
 struct GroupPanels<T> {
-    /// How many are read at their strides.
+    /// The number of strided panels.
     in_place: usize,
-    /// The first element of these, bytes to that of the next one, and elements from a row, which is a term, to the next.
+    /// The first element of the strided panels, the distance of two panels in bytes, and the distance of two rows
+    /// (terms) in elements.
     at: *const u8,
-    apart: usize,
+    panel_stride: usize,
     terms: isize,
-    /// Whether those are kept in a shorter type.
+    /// Whether the strided panels have a narrower type.
     kept: bool,
     /// The first packed one, whether it is there or not, and elements of each.
     packed: *const T,
@@ -60,18 +62,18 @@ struct GroupPanels<T> {
 }
 
 impl<T> GroupPanels<T> {
-    /// All of them are packed.
+    /// Returns a group whose panels are all packed.
     fn packed(packed: *const T, size: usize) -> GroupPanels<T> {
         let at = std::ptr::null();
-        GroupPanels { in_place: 0, at, apart: 0, terms: 0, kept: false, packed, size, packs: false }
+        GroupPanels { in_place: 0, at, panel_stride: 0, terms: 0, kept: false, packed, size, packs: false }
     }
 
-    /// The same for a block of rows that reads none.
+    /// Returns the same for a block of rows that reads none.
     fn unread(self) -> GroupPanels<T> {
         GroupPanels { packs: false, ..self }
     }
 
-    /// What is left when all of them were read.
+    /// Returns the group after its strided panels were read, and packed on the way.
     fn read(self) -> GroupPanels<T> {
         GroupPanels { in_place: if self.packs { 0 } else { self.in_place }, packs: false, ..self }
     }
@@ -85,7 +87,7 @@ struct PanelGroup {
     /// The first panel, and how many there are.
     first: usize,
     panels: usize,
-    /// From a panel to the one in its place in the next group.
+    /// Bytes from a panel to the panel at the same place in the next group.
     next: usize,
 }
 
@@ -137,50 +139,51 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Whether all of some terms of a block of rows are zeros.
+    /// Returns whether a block of rows is zero in all of some terms.
     fn is_hidden(&self, rows: RowBlock, terms: Stretch) -> bool {
         matches!(&self.lhs, Left::Blocks(source) if source.is_hidden(rows.stretch(), terms))
     }
 
-    /// How the rows are cut into blocks.
+    /// Returns the division of the rows into blocks.
     fn cut(&self) -> RowCut {
         let most = self.micro.rows();
         match self.lhs {
             Left::Blocks(source) => match source.lines_of_rows(most) {
-                Some((line, skip)) => RowCut::lines(self.e.m, most, line, skip),
+                Some(lines) => RowCut::lines(self.e.m, most, lines.len, lines.lacking),
                 None => RowCut::even(self.e.m, most),
             },
             Left::Strided(_) => RowCut::even(self.e.m, most),
         }
     }
 
-    /// About so many terms: whole lines of an operand that is read in short ones.
+    /// Returns about `terms` terms, rounded to whole lines for an operand that is read in short lines.
     fn whole_lines(&self, terms: usize) -> usize {
         let line = if let Left::Blocks(source) = self.lhs { source.segment(self.micro.rows()) } else { 1 };
         if line < terms { terms / line * line } else { terms }
     }
 
-    /// What becomes of the sums of `k` terms from one on.
+    /// Returns the epilogue of the sums of `k` terms from `from` on.
     pub(super) fn part_of_terms(&self, from: usize, k: usize) -> SumFinish<T> {
         let null = std::ptr::null();
-        // What is added is read before anything is written over it.
+        // Added operands are read before anything is written over them.
         let (bias, other) = if from == 0 { (self.finish.bias, self.finish.other) } else { (null, null) };
         let least = self.finish.least.filter(|_| from + k == self.e.k);
         SumFinish { add: self.finish.add || from > 0, bias, other, least, ..self.finish }
     }
 
-    /// Where a panel of a packed operand has its terms from one on.
+    /// Returns the position of a packed panel's terms from `from` on.
     fn packed_panel(&self, operand: *const u8, number: usize, from: usize) -> *const u8 {
         operand.wrapping_add((number * self.e.k + from) * self.micro.panel() * self.blocking.stored())
     }
 
-    /// Whether all rows are one block.
+    /// Returns whether all rows are one block.
     fn once(&self) -> bool {
         self.e.m <= self.micro.rows()
     }
 
-    /// The panels of a group, packed into the scratch memory, or at their strides: dense rows, and packed ones of a shorter type. The first
-    /// rows of the target read these in place and pack them for the others; dense rows are not packed if there are no others.
+    /// Returns the panels of a group, packed into scratch memory or strided (dense rows, or packed panels of a narrower
+    /// type). The first rows of the target read strided panels in place and pack them for later rows. Dense rows are
+    /// not packed if there are no later rows.
     ///
     /// # Safety
     /// As [`Blocking::run`].
@@ -202,19 +205,19 @@ impl<T: ProductElement> Blocked<'_, T> {
                 (Right::Packed(at), None) => {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
                     let Some(kept) = &self.blocking.kept else { return GroupPanels::packed(at.cast(), size) };
-                    let apart = size * self.blocking.stored();
-                    // What kernels pack is as many vectors wide as a panel.
+                    let panel_stride = size * self.blocking.stored();
+                    // Kernels that pack a panel write whole vectors.
                     let whole = panels * width - columns < self.micro.lanes;
                     let packs = kept.packing(self.e.m.min(self.micro.rows())).is_some();
                     let in_place = if packs { panels - usize::from(!whole) } else { 0 };
                     for p in in_place..panels {
                         let to = self.scratch.wrapping_add(p * width * k);
-                        kept.widen(at.wrapping_add(p * apart), to, width * k);
+                        kept.widen(at.wrapping_add(p * panel_stride), to, width * k);
                     }
-                    GroupPanels { in_place, at, apart, terms: width as isize, kept: true, packs, ..packed }
+                    GroupPanels { in_place, at, panel_stride, terms: width as isize, kept: true, packs, ..packed }
                 }
                 (Right::Strided(Matrix { at, rows, columns: 1 }), _) => {
-                    // What kernels pack is as many vectors wide as a panel. Where all columns are fewer, they are not packed.
+                    // Kernels that pack a panel write whole vectors. A product of fewer columns is not packed.
                     let (last, lanes) = (columns - (panels - 1) * width, self.micro.lanes);
                     let packs = !self.once() && (self.e.n + lanes > width || !self.micro.cut);
                     let vectors = self.micro.cut || last.is_multiple_of(lanes);
@@ -223,24 +226,25 @@ impl<T: ProductElement> Blocked<'_, T> {
                         let before = (panels - 1) * width;
                         let to = self.scratch.wrapping_add(before * k);
                         let columns = Stretch::new(first * width + before, last);
-                        self.rhs.pack(self.micro, Stretch::new(from, k), columns, to);
+                        self.rhs.pack(self.blocking, Stretch::new(from, k), columns, to);
                     }
                     let at = at.cast::<T>().wrapping_offset((first * width) as isize + from as isize * rows);
-                    let (in_place, apart) = (panels - usize::from(!whole), width * size_of::<T>());
-                    GroupPanels { in_place, at: at.cast(), apart, terms: rows, packs, ..packed }
+                    let (in_place, panel_stride) = (panels - usize::from(!whole), width * size_of::<T>());
+                    GroupPanels { in_place, at: at.cast(), panel_stride, terms: rows, packs, ..packed }
                 }
                 _ => {
                     let columns = Stretch::new(first * width, columns);
-                    self.rhs.pack(self.micro, Stretch::new(from, k), columns, self.scratch);
+                    self.rhs.pack(self.blocking, Stretch::new(from, k), columns, self.scratch);
                     packed
                 }
             }
         }
     }
 
-    /// What to prefetch during a block of rows: its share of the panel at the same place in the next group, or of the next rows if there is
-    /// one group; in the first group, which nothing prefetched, all of the next panel. The address for the first panel and bytes for each
-    /// term, and bytes to the address for the next panel.
+    /// Returns the addresses to prefetch during a block of rows: its share of the panel at the same place in the next
+    /// group, or of the next rows if there is one group. In the first group, which nothing prefetched, it is all of the
+    /// next panel. The result has the address for the first panel with the bytes per term, and the distance to the
+    /// address for the next panel.
     fn prefetch(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let PanelGroup { from, k, first, panels, next } = group;
         let (Right::Packed(at), None) = (self.rhs, &self.blocking.coded) else {
@@ -253,7 +257,7 @@ impl<T: ProductElement> Blocked<'_, T> {
             return Some((PrefetchRows { at: panel(1, 0).cast(), step: row as isize }, row * self.e.k));
         }
         let next = first + next;
-        let (next, apart) = if next < all {
+        let (next, panel_stride) = if next < all {
             (panel(next, from), row * self.e.k)
         } else if panels == all
             && let Some(prefetch) = self.next_rows(rows, lhs, group)
@@ -266,20 +270,20 @@ impl<T: ProductElement> Blocked<'_, T> {
             (panel(all, 0).wrapping_add((next - all) * row * k), row * k)
         };
         let at = next.wrapping_add(rows.part * (k * row / rows.parts)).cast();
-        Some((PrefetchRows { at, step: row.div_ceil(rows.parts) as isize }, apart))
+        Some((PrefetchRows { at, step: row.div_ceil(rows.parts) as isize }, panel_stride))
     }
 
-    /// The panels' shares of the next block of rows, if these are read at their strides, with little between them.
+    /// Returns the panels' shares of the next block of rows, if these are strided with small gaps.
     fn next_rows(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let strided = matches!(self.lhs, Left::Strided(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
-        let apart = usize::try_from(lhs.step).ok().filter(|&apart| strided && apart <= 2 * group.k)?;
+        let row_stride = usize::try_from(lhs.step).ok().filter(|&row_stride| strided && row_stride <= 2 * group.k)?;
         let rows = (rows.part + 1 < rows.parts).then(|| self.cut().block(rows.part + 1))?;
-        let share = rows.count * apart / group.panels * size_of::<T>();
+        let share = rows.count * row_stride / group.panels * size_of::<T>();
         let step = share.div_ceil(group.k.max(1)) as isize;
-        Some((PrefetchRows { at: lhs.at.wrapping_add(rows.first * apart), step }, share))
+        Some((PrefetchRows { at: lhs.at.wrapping_add(rows.first * row_stride), step }, share))
     }
 
-    /// A part of the rows of each panel of a group.
+    /// Multiplies a part of the rows with each panel of a group.
     ///
     /// # Safety
     /// As [`Blocking::run`]; the operands' parts must be those of these rows and this group.
@@ -294,7 +298,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         let kernels = &kernels[rows.count - 1];
         let kept = self.blocking.kept.as_ref().filter(|_| rhs.kept);
         let packing = kept.and_then(|kept| kept.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(dense)]);
-        // Packed parts follow each other, others are where their rows are.
+        // Packed parts are contiguous; others are at the positions of their rows.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let prefetch = self.prefetch(rows, lhs, group);
         let first = (group.first * width) as isize;
@@ -317,12 +321,14 @@ impl<T: ProductElement> Blocked<'_, T> {
             let packed = rhs.packed.wrapping_add(p * rhs.size);
             let in_place = p < rhs.in_place;
             (call.b, call.b_rows) = if in_place {
-                (rhs.at.wrapping_add(p * rhs.apart).cast(), rhs.terms)
+                (rhs.at.wrapping_add(p * rhs.panel_stride).cast(), rhs.terms)
             } else {
                 (packed, width as isize)
             };
             call.prefetch = match prefetch {
-                Some((prefetch, apart)) => PrefetchRows { at: prefetch.at.wrapping_byte_add(p * apart), ..prefetch },
+                Some((prefetch, panel_stride)) => {
+                    PrefetchRows { at: prefetch.at.wrapping_byte_add(p * panel_stride), ..prefetch }
+                }
                 None => PrefetchRows::rows(call.b, call.b_rows * size_of::<T>() as isize),
             };
             call.packed = packed.cast_mut();
@@ -339,7 +345,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     }
 }
 
-/// So many elements further, unless it is null.
+/// Returns the pointer moved by `offset` elements. A null pointer stays null.
 pub(super) fn at<T>(from: *const T, offset: isize) -> *const T {
     if from.is_null() { from } else { from.wrapping_offset(offset) }
 }

@@ -8,7 +8,8 @@ use super::{
     micro::{
         coded::CodedPart,
         coded_table::{CodedKernel, CodedKernels},
-        panel_form::{CodeFormat, CodeKind, PanelForm},
+        integer_table::IntegerKernels,
+        panel_form::{CodeFormat, CodeKind, CodeOrder, PanelForm},
     },
     product::ProductElement,
 };
@@ -24,25 +25,43 @@ use crate::{
 pub struct CodedPanels<T: 'static> {
     /// The layout of a panel.
     pub form: PanelForm,
-    kernels: CodedKernels<T>,
+    kernels: PanelKernels<T>,
+}
+
+/// The kernels that read panels, by the left operand of the product.
+enum PanelKernels<T: 'static> {
+    /// Numbers.
+    Numbers(CodedKernels<T>),
+    /// Integers with a scale for each block of terms.
+    Integers(IntegerKernels<T>),
 }
 
 impl<T: ProductElement> CodedPanels<T> {
     /// Makes those for weights of `terms`, whole blocks, at a level that the machine must have; `None` if there are no kernels for them.
     pub fn new(format: CodeFormat, terms: usize, isa: Isa) -> Option<CodedPanels<T>> {
-        let kernels = T::coded(isa, format.codes, format.offset)?;
+        let format = format.ordered(isa);
+        let kernels = T::coded(isa, format)?;
         let form = PanelForm { width: kernels.width, blocks: terms / format.block, format };
-        Some(CodedPanels { form, kernels })
+        Some(CodedPanels { form, kernels: PanelKernels::Numbers(kernels) })
     }
 
-    /// Returns the most rows that kernels decode weights for in registers.
-    pub fn rows(&self) -> usize {
-        self.kernels.rows.len()
+    /// Makes those for products with integers.
+    pub fn for_integers(format: CodeFormat, terms: usize, isa: Isa) -> Option<CodedPanels<T>> {
+        let format = format.in_words()?;
+        let kernels = T::integers(isa, format)?;
+        let form = PanelForm { width: kernels.width, blocks: terms / format.block, format };
+        Some(CodedPanels { form, kernels: PanelKernels::Integers(kernels) })
     }
 
-    /// Returns the kernels for a number of rows from 1 to [`CodedPanels::rows`], each with the number of panels that it takes, the most first.
-    pub fn kernels(&self, rows: usize) -> &'static [(usize, CodedKernel<T>)] {
-        self.kernels.rows[rows - 1]
+    /// Returns the kernels for products with integers, if the panels are for these.
+    pub fn integers(&self) -> Option<&IntegerKernels<T>> {
+        if let PanelKernels::Integers(kernels) = &self.kernels { Some(kernels) } else { None }
+    }
+
+    /// Returns for each number of rows, from 1 on, the kernels that decode weights in registers, each with the number of panels that it takes,
+    /// the most first.
+    pub fn rows(&self) -> &'static [&'static [(usize, CodedKernel<T>)]] {
+        if let PanelKernels::Numbers(kernels) = &self.kernels { kernels.rows } else { &[] }
     }
 
     /// Returns the bytes of a matrix of `columns` columns.
@@ -57,13 +76,14 @@ impl<T: ProductElement> CodedPanels<T> {
     /// The matrix must have these terms and columns, and there must be room for the rows.
     pub unsafe fn decode(&self, panels: *const u8, terms: Stretch, columns: Stretch, to: *mut T, pitch: usize) {
         let PanelForm { width, .. } = self.form;
+        let PanelKernels::Numbers(kernels) = &self.kernels else { unreachable!("integers are multiplied with codes") };
         debug_assert!(columns.first.is_multiple_of(width), "column {} within a panel", columns.first);
         for column in (0..columns.count).step_by(width) {
             let panel = panels.wrapping_add((columns.first + column) / width * self.form.bytes());
             let Stretch { first: from, count } = terms;
             let part = CodedPart { panel, form: self.form, from, count, to: to.wrapping_add(column), pitch };
             // SAFETY: passed on from the caller.
-            unsafe { (self.kernels.decode)(&part) };
+            unsafe { (kernels.decode)(&part) };
         }
     }
 }
@@ -175,12 +195,12 @@ impl PanelWriter {
                 true => unsafe { self.code(block, term, column) },
                 false => 0,
             };
+            let (byte, bit) = format.place(term, column, width);
             // SAFETY: passed on from the caller. The low bits of a byte are written before the high ones.
             unsafe {
-                match (format.nibbles(), term % 2) {
-                    (false, _) => at.add(term * width + column).write(code),
-                    (true, 0) => at.add(term / 2 * width + column).write(code),
-                    (true, _) => *at.add(term / 2 * width + column) |= code << 4,
+                match bit {
+                    0 => at.add(byte).write(code),
+                    bit => *at.add(byte) |= code << bit,
                 }
             }
         }
@@ -197,6 +217,7 @@ impl PanelWriter {
         };
         match self.form.format.codes {
             CodeKind::Signed => (value as i8).cast_unsigned(),
+            CodeKind::Unsigned if self.form.format.order == CodeOrder::Words => value as u8 ^ 0x80,
             CodeKind::Unsigned => value as u8,
             CodeKind::Nibbles => {
                 let code = code as usize % TABLE;
@@ -214,3 +235,6 @@ impl PanelWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

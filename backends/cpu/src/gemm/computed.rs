@@ -1,5 +1,5 @@
-//! Operands of products that are evaluated part by part, right where they are packed or read: nothing is stored but the part that a
-//! product is at.
+//! Operands of products that are evaluated part by part, where they are packed or read. Only the current part is
+//! stored.
 
 use eutectic_backend::axes::Nest;
 use eutectic_ir::DType;
@@ -27,8 +27,9 @@ pub struct Evaluated<'a> {
 }
 
 impl ComputedOperand {
-    /// Compiles an operand whose parts have such rows and columns, the most rows first; `None` if it cannot be, or if parts are better
-    /// not evaluated by themselves: where it is the same along an axis, and where maps are not affine unless axes are cut.
+    /// Compiles an operand whose parts have these rows and columns, most rows first. Returns `None` if that is
+    /// impossible. It also does if evaluating parts does not pay, because the operand is constant along an axis, or
+    /// because its maps are affine only after splitting axes.
     pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[PartSize]) -> Option<ComputedOperand> {
         let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
         if nest.domain.contains(&0) || nest.divisions() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
@@ -48,12 +49,12 @@ impl ComputedOperand {
         Some(ComputedOperand { program, batch, rows: parts.first()?.rows })
     }
 
-    /// Bytes of scratch memory that evaluating takes, at the beginning of a frame's.
+    /// Returns bytes of scratch memory that evaluating takes, at the beginning of a frame's.
     pub fn scratch(&self) -> usize {
         self.program.scratch
     }
 
-    /// The matrix at a batch point, from element (`row`, `column`) on.
+    /// Returns the matrix at a batch point, from element (`row`, `column`) on.
     pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], row: usize, column: usize) -> Evaluated<'a> {
         let mut start = [0; MAX_RANK];
         start[..self.batch].copy_from_slice(point);
@@ -63,10 +64,12 @@ impl ComputedOperand {
 }
 
 impl Evaluated<'_> {
-    /// Evaluates some rows and columns: where they are until the next evaluation, and from a row to the next; columns lie side by side.
+    /// Evaluates some rows and columns. Returns their position, which is valid until the next evaluation, and the
+    /// distance of two rows; columns are contiguous.
     ///
     /// # Safety
-    /// The frame's slots must be the kernel's and its scratch memory large enough; the part must be one that the operand was compiled for.
+    /// The frame's slots must be the kernel's and its scratch memory large enough; the part must be one that the
+    /// operand was compiled for.
     pub unsafe fn part<T>(&self, rows: Stretch, columns: Stretch) -> (*const T, isize) {
         let ComputedOperand { program, batch, .. } = self.operand;
         let mut tile = Tile { start: self.start, len: [1; MAX_RANK] };
@@ -82,8 +85,9 @@ impl Evaluated<'_> {
         }
     }
 
-    /// As [`Evaluated::part`], of any number of rows: `each` is given the number of the first one of those that are evaluated at once,
-    /// how many there are, where they are, and from one to the next.
+    /// Evaluates like [`Evaluated::part`], for any number of rows. `each` receives, for each group of rows that is
+    /// evaluated at once, the number of its first row, its number of rows, their position, and the distance of two
+    /// rows.
     ///
     /// # Safety
     /// As [`Evaluated::part`].
@@ -96,8 +100,8 @@ impl Evaluated<'_> {
         for first in (0..rows.count).step_by(self.operand.rows) {
             let count = self.operand.rows.min(rows.count - first);
             // SAFETY: passed on from the caller.
-            let (at, apart) = unsafe { self.part(Stretch::new(rows.first + first, count), columns) };
-            each(first, count, at, apart);
+            let (at, row_stride) = unsafe { self.part(Stretch::new(rows.first + first, count), columns) };
+            each(first, count, at, row_stride);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Left operands of products that are read through an index map: windows of a padded image, heads to be merged, rows at a stride.
+//! Left operands of products that are read through an index map: windows of a padded image, heads to be merged, rows at
+//! a stride.
 //!
-//! Neighbouring rows of which all terms are in the buffer are read in place, a segment of contiguous terms after the other. Of others,
-//! only the block that a product is at is copied to scratch: in lines, as long as memory is contiguous, and with the fill value where a
-//! guard fails. Guards are resolved once for a row, not for an element; rows next to each other
-//! for which they say the same are copied together, a line of each at a time.
+//! Neighbouring rows whose terms are all in the buffer are read in place, segment by segment of contiguous terms. Other
+//! rows are copied to scratch memory block by block as they are needed: in lines as long as memory is contiguous, and
+//! with the fill value where a guard fails. Guards are evaluated once per row and not per element. Neighbouring rows
+//! with equal guards are copied together, a line of each at a time.
 
+mod copy;
 mod rows;
 mod sliding;
-
-use std::ops::Range;
 
 use eutectic_backend::{
     Guard, Instr,
@@ -17,23 +17,22 @@ use eutectic_backend::{
 };
 use eutectic_ir::{DType, index::Index};
 
+use copy::RowCopy;
 pub use rows::Alike;
-use rows::{Along, GatheredAxis, GatheredBound, GatheredRow, RowMap};
+use rows::{Along, GatheredAxis, GatheredBound, RowMap};
 use sliding::{PATCH, Sliding};
 
-use super::{
-    matrix::Stretch,
-    micro::{pack::Lines, table::Micro},
-    product::ProductElement,
-};
+use super::{matrix::Stretch, micro::table::Micro, product::ProductElement};
 use crate::tile::{MAX_RANK, Word, number};
 
-/// The most lines of a row that products read in place.
+/// The maximal number of lines of a row that products read in place.
 const SEGMENTS: usize = 1 << 12;
-/// Terms of a line from which on copying it takes little beside the products, and the fewest rows of a block that are worth its beginning anew.
+/// The terms of a line from which on copying it is cheap compared to the products. Then the minimal number of rows for
+/// which starting a block pays.
 const LONG_LINE: usize = 8;
 const FEW_ROWS: usize = 4;
-/// Rows of a block from which on more of them do not gain: multiply-adds take longer than reading the right operand's part.
+/// The rows of a block from which on further rows gain nothing, because multiply-adds take longer than reading the
+/// right operand's part.
 const HIGH: usize = 7;
 
 /// The operand.
@@ -43,19 +42,20 @@ pub struct Gathered {
     map: RowMap,
     /// An element, in its first bytes.
     fill: Word,
-    /// Whether rows may lack whole lines, in whose place they have zeros.
+    /// Whether rows may lack whole lines, which then count as zeros.
     hides: bool,
     sliding: Option<Sliding>,
 }
 
 impl Gathered {
-    /// Compiles an operand over `[b.. m.. k..]` that is a load of elements of type `acc`, under guards or none, where the rows' and the
-    /// terms' coordinates go their own ways; else `None`. Micro-kernels have at most so many rows.
+    /// Compiles an operand over `[b.. m.. k..]`, for micro-kernels of at most `high` rows. It must be a load of
+    /// elements of type `acc`, guarded or not, whose index is a sum of a part for rows and one for terms; otherwise
+    /// returns `None`.
     pub fn compile(lhs: &Grouped, acc: DType, slots: &[(DType, usize)], high: usize) -> Option<Gathered> {
         if lhs.nest.domain.contains(&0) {
             return None;
         }
-        // What the other operand and the result read as several axes may be one here.
+        // Axes that the other operand and the result distinguish may be merged here.
         let (mut nest, mut groups) = ([lhs.nest.clone()], [lhs.groups[0] + lhs.groups[ROWS], lhs.groups[COLUMNS]]);
         normalise(&mut nest, &[&[0, 1]], &mut groups);
         let ([nest], [_, terms]) = (nest, groups);
@@ -77,7 +77,8 @@ impl Gathered {
         let bounds: Vec<(Vec<i64>, &Guard)> =
             guards.iter().map(|g| Some((g.0.affine(rank)?, g))).collect::<Option<_>>()?;
         let guarded = |axis: usize| bounds.iter().any(|(strides, _)| strides[first + axis] != 0);
-        // The line: the last axis, and those before it that continue it in memory, up to one on which a guard depends.
+        // The line: the last axis, and the axes before it that continue it in memory, up to one that a guard depends
+        // on.
         let mut start = terms.len().saturating_sub(1);
         let mut line = terms.last().map_or(1, |t| t.extent);
         let step = terms.last().map_or(1, |t| t.stride);
@@ -126,7 +127,7 @@ impl Gathered {
         Some(Gathered { slot: load.slot, map, fill: number(fill.into(), acc), hides, sliding })
     }
 
-    /// Where some terms of some rows lie, if all are there, rows are evenly apart, and the terms
+    /// Returns the positions of some terms of some rows, if all are in the buffer, rows have one stride, and the terms
     /// are whole lines.
     pub fn alike(&self, rows: Stretch, terms: Stretch) -> Option<Alike<'_>> {
         let (Stretch { first, count }, Stretch { first: from, count: k }) = (rows, terms);
@@ -135,7 +136,7 @@ impl Gathered {
         if !here || !from.is_multiple_of(self.map.line) || !k.is_multiple_of(self.map.line) {
             return None;
         }
-        // What holds for the first and the last one holds in between.
+        // A guard that holds for the first and the last row holds in between.
         let point = self.map.point(first);
         let beyond = count as i64 - 1;
         let there = self.map.guards.iter().all(|guard| self.map.is_whole(guard, &point, beyond));
@@ -152,8 +153,9 @@ impl Gathered {
         inside.then_some(Alike { at, stride, step, starts })
     }
 
-    /// Rows that can be read in place one after the other, where copying terms takes long: they lie in short lines, or apart; or where
-    /// they overlap, and blocks of at most so many rows are about as high if none goes on beyond a line.
+    /// Returns the rows of a line, if rows should be read in place line by line. This pays if copying terms is slow,
+    /// because they are in short lines or strided. It also does if rows overlap, and blocks that do not cross lines are
+    /// almost as high as blocks of `most` rows.
     pub fn lines_of_rows(&self, most: usize) -> Option<usize> {
         let line = self.map.rows.last()?.extent;
         let slow = self.map.line < LONG_LINE || self.map.step != 1;
@@ -163,13 +165,14 @@ impl Gathered {
         (gains && !self.map.starts.is_empty() && line >= FEW_ROWS).then_some(line)
     }
 
-    /// Terms of which as many should be cut off as a multiple of these: a line of such an operand is read in place as a whole.
+    /// Returns the number that blocks of terms should be a multiple of: a line of such an operand is read in place as a
+    /// whole.
     pub fn segment(&self, most: usize) -> usize {
         self.lines_of_rows(most).map_or(1, |_| self.map.line)
     }
 
-    /// Terms that blocks of rows should read as a whole: those of a patch; or where whole lines may be hidden, an even part of one, of which
-    /// a block takes no more than a patch.
+    /// Returns the number of terms that blocks of rows should read together: those of a patch. If whole lines may be
+    /// hidden, it is an even part of a line for which a block takes no more than a patch.
     pub fn unit(&self, most: usize) -> usize {
         let sliding = self.sliding.as_ref().filter(|_| self.lines_of_rows(most).is_some());
         match sliding {
@@ -182,8 +185,8 @@ impl Gathered {
         }
     }
 
-    /// Whether none of some rows has any of some terms, but zeros in their place: these are not multiplied, whatever with, as padding
-    /// of a convolution is not.
+    /// Returns whether some rows are zero in all of some terms. These are not multiplied, whatever the other operand
+    /// holds; the padding of a convolution is an example.
     pub fn is_hidden(&self, rows: Stretch, terms: Stretch) -> bool {
         let lines = terms.first / self.map.line..(terms.first + terms.count).div_ceil(self.map.line);
         let mut point = self.map.point(rows.first);
@@ -195,10 +198,10 @@ impl Gathered {
             })
     }
 
-    /// As [`Gathered::alike`], of rows some of whose terms are missing: what they read is copied, once where they overlap.
+    /// Works like [`Gathered::alike`] for rows that lack terms: their elements are copied, overlapping ones once.
     ///
     /// # Safety
-    /// As [`Gathered::copy`]; there must be room for the terms packed.
+    /// As [`Gathered::copy`]; there must be room for the packed terms.
     pub unsafe fn patch<T: ProductElement>(
         &self,
         micro: &Micro<T>,
@@ -213,7 +216,7 @@ impl Gathered {
         }
     }
 
-    /// Copies some terms of some rows, counted over all matrices: each row `pitch` elements after the one before.
+    /// Copies some terms of some rows, numbered over all matrices. Target rows are `pitch` elements apart.
     ///
     /// # Safety
     /// `buffer` must be the slot's, of the size that the kernel states, and there must be room for the rows.
@@ -226,149 +229,16 @@ impl Gathered {
         to: *mut T,
         pitch: usize,
     ) {
-        debug_assert!(rows.first + rows.count <= self.map.points(&self.map.rows), "rows beyond the operand");
-        debug_assert!(
-            terms.first + terms.count <= self.map.points(&self.map.outer) * self.map.line,
-            "terms beyond the operand"
-        );
-        // SAFETY: the bytes were made for this type.
-        let fill = unsafe { self.fill.at().cast::<T>().read() };
-        let mut point = self.map.point(rows.first);
-        let stride = self.map.rows.last().map_or(0, |axis| axis.stride);
-        let (mut done, mut row) = (0, self.map.row(&point));
-        while done < rows.count {
-            let (mut alike, mut next) = (1, None);
-            while done + alike < rows.count {
-                self.map.advance(&mut point);
-                next = self.map.row(&point);
-                if next != row.map(|row| GatheredRow { at: row.at + stride * alike as i64, ..row }) {
-                    break;
-                }
-                alike += 1;
-            }
-            let target = Target { to: to.wrapping_add(done * pitch), pitch, rows: alike, stride };
-            // SAFETY: rows are `pitch` apart; the rest is passed on from the caller.
-            unsafe {
-                match row {
-                    Some(row) => self.terms(micro, buffer, &row, terms, &target, fill),
-                    None => target.fill(0..terms.count, fill),
-                }
-            }
-            (done, row) = (done + alike, next);
-        }
-    }
-
-    /// Some terms of rows that are alike, of which the first one is given.
-    ///
-    /// # Safety
-    /// As [`Gathered::copy`].
-    unsafe fn terms<T: ProductElement>(
-        &self,
-        micro: &Micro<T>,
-        buffer: *const T,
-        row: &GatheredRow,
-        Stretch { first: from, count: k }: Stretch,
-        target: &Target<T>,
-        fill: T,
-    ) {
-        let mut skip = from % self.map.line;
-        let mut outer = [0; MAX_RANK];
-        let mut left = from / self.map.line;
-        for (axis, i) in self.map.outer.iter().zip(&mut outer).rev() {
-            *i = left % axis.extent;
-            left /= axis.extent;
-        }
-        let mut done = 0;
-        while done < k {
-            let len = (self.map.line - skip).min(k - done);
-            let (start, end) = (row.line.from.clamp(skip, skip + len), row.line.to.clamp(skip, skip + len));
-            let (mut at, mut there) = (row.at + self.map.step * start as i64, start < end);
-            for ((axis, &i), inside) in self.map.outer.iter().zip(&outer).zip(row.outer) {
-                there &= (inside.from..inside.to).contains(&(i as i64));
-                at += axis.stride * i as i64;
-            }
-            let reach = [self.map.step * (end as i64 - start as i64 - 1), target.stride * (target.rows as i64 - 1)];
-            let least: i64 = reach.iter().map(|r| r.min(&0)).sum();
-            let most: i64 = reach.iter().map(|r| r.max(&0)).sum();
-            // SAFETY: from the first element of all lines to the last, which are checked to lie in the buffer; the caller promises
-            // room for the terms.
-            unsafe {
-                if there && at + least >= 0 && at + most < self.map.count as i64 {
-                    target.fill(done..done + start - skip, fill);
-                    target.fill(done + end - skip..done + len, fill);
-                    let (from, first) = (buffer.add(at as usize), done + start - skip);
-                    self.lines(micro, from, end - start, first, target);
-                } else {
-                    target.fill(done..done + len, fill);
-                }
-            }
-            (done, skip) = (done + len, 0);
-            for (axis, i) in self.map.outer.iter().zip(&mut outer).rev() {
-                *i += 1;
-                if *i < axis.extent {
-                    break;
-                }
-                *i = 0;
-            }
-        }
-    }
-
-    /// A line of `len` elements for each row, to its term `first` and those that follow.
-    ///
-    /// # Safety
-    /// All lines must lie in the buffer, and the target must have room for these terms.
-    unsafe fn lines<T: ProductElement>(
-        &self,
-        micro: &Micro<T>,
-        from: *const T,
-        len: usize,
-        first: usize,
-        target: &Target<T>,
-    ) {
-        let (to, step, stride) = (target.to.wrapping_add(first), self.map.step as isize, target.stride as isize);
-        // SAFETY: passed on from the caller.
+        // SAFETY: the bytes were made for this type; the rest is passed on from the caller.
         unsafe {
-            if step == 1 {
-                let call = Lines { count: target.rows, len, from, apart: stride, to, pitch: target.pitch };
-                return (micro.lines)(&call);
-            }
-            let copy = |r: usize, j: usize| {
-                to.add(r * target.pitch + j).write(from.offset(stride * r as isize + step * j as isize).read());
-            };
-            // Along what is nearer in memory.
-            if step.abs() > stride.abs() {
-                (0..len).for_each(|j| (0..target.rows).for_each(|r| copy(r, j)));
-            } else {
-                (0..target.rows).for_each(|r| (0..len).for_each(|j| copy(r, j)));
-            }
+            let fill = self.fill.at().cast::<T>().read();
+            RowCopy { map: &self.map, micro, buffer, fill }.rows(rows, terms, to, pitch);
         }
     }
 }
 
-/// Where rows that are alike go.
-struct Target<T> {
-    to: *mut T,
-    /// From a row to the next.
-    pitch: usize,
-    rows: usize,
-    /// From what a row is copied from to that of the next.
-    stride: i64,
-}
-
-impl<T: Copy> Target<T> {
-    /// The same number for some terms of all rows.
-    ///
-    /// # Safety
-    /// The target must have room for these terms of all rows.
-    unsafe fn fill(&self, terms: Range<usize>, with: T) {
-        for r in 0..self.rows {
-            // SAFETY: the caller promises room for the terms.
-            terms.clone().for_each(|l| unsafe { self.to.add(r * self.pitch + l).write(with) });
-        }
-    }
-}
-
-/// The instruction that an operand loads where all of the guards hold, and what is there elsewhere; `None` if it is more than that.
+/// Returns the instruction that an operand loads where all guards hold, the guards, and the value elsewhere; `None` for
+/// other operands.
 fn guarded(nest: &Nest) -> Option<(&Instr, Vec<Guard>, Option<f64>)> {
     let (mut guards, mut fill) = (Vec::new(), None);
     let mut instr = &nest.instrs[*nest.results.first()?];
@@ -394,7 +264,8 @@ mod tests {
         simd::Isa,
     };
 
-    /// Windows of three by three of a padded image of `groups`, whose channels are last, for blocks of at most so many rows.
+    /// Returns windows of three by three of a padded image of `groups` images with channels last, for blocks of at most
+    /// `most` rows.
     fn windows(groups: usize, size: usize, channels: usize, most: usize) -> Gathered {
         let at = |axes: &[(usize, usize)], constant: i64| {
             axes.iter().fold(Index::constant(constant), |sum, &(d, n)| sum.plus(&Index::coord(d).times(n as i64)))
@@ -440,7 +311,7 @@ mod tests {
         let found: Vec<_> = (0..size).flat_map(|line| (0..3).map(move |tap| (line, tap))).collect();
         let found: Vec<_> = found.into_iter().filter(|&(line, tap)| hidden(line, tap)).collect();
         assert_eq!(found, [(0, 0), (size - 1, 2)]);
-        // Of blocks that begin in the line before, or end in the next one, and of terms that are there in part, nothing is.
+        // Blocks that begin in the line before, or end in the next one, and partly present terms are not hidden.
         assert!(!windows.is_hidden(Stretch::new(1, size), Stretch::new(0, 3 * channels)));
         assert!(!windows.is_hidden(Stretch::new(0, size), Stretch::new(0, 3 * channels + 1)));
         assert_eq!(3 * channels % windows.unit(14), 0, "blocks of terms end where lines do");
@@ -458,7 +329,7 @@ mod tests {
             {
                 let (rows, terms) = (Stretch::new(first, count), Stretch::new(0, k));
                 let (mut room, mut copied) = (vec![77.0_f32; micro.column() * k], vec![0.0_f32; count * k]);
-                // SAFETY: the image is the slot's buffer, and there is room for the terms packed, and copied.
+                // SAFETY: the image is the slot's buffer, and there is room for the packed and the copied terms.
                 let alike = unsafe {
                     windows.copy(&micro, image.as_ptr(), rows, terms, copied.as_mut_ptr(), k);
                     windows.patch(&micro, image.as_ptr(), rows, terms, room.as_mut_ptr())
@@ -503,7 +374,7 @@ mod tests {
             {
                 let (mut room, mut copied) = (vec![77.0_f32; micro.column() * k], vec![77.0_f32; rows * k]);
                 let (of_rows, terms) = (Stretch::new(first, rows), Stretch::new(0, k));
-                // SAFETY: the image is the slot's buffer, and there is room for the terms packed, and copied.
+                // SAFETY: the image is the slot's buffer, and there is room for the packed and the copied terms.
                 let alike = unsafe {
                     windows.copy(&micro, image.as_ptr(), of_rows, terms, copied.as_mut_ptr(), k);
                     windows.patch(&micro, image.as_ptr(), of_rows, terms, room.as_mut_ptr())

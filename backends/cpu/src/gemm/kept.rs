@@ -1,10 +1,11 @@
-//! Packed panels of right operands that are kept in a type shorter than registers hold: 16-bit floats, and integers of 8 bits. They take half
-//! or a quarter of the memory, and as much less time where reading it is the bound.
+//! Packed panels of right operands in a type narrower than registers hold: 16-bit floats, and integers of 8 bits. They
+//! take half or a quarter of the memory, and of the time if reading memory is the bound.
 
 use eutectic_ir::DType;
 
 use super::micro::{
     dots::DotKernel,
+    pack::PackKernel,
     table::{KeptKernels, Micro, MicroKernel, MicroShape, Streams},
 };
 use crate::{
@@ -22,7 +23,7 @@ pub fn keeps(acc: DType, memory: DType) -> bool {
     acc == DType::F32 && f32::micro(Isa::Portable, MicroShape::Wide).kept.iter().any(|kept| kept.dtype == memory)
 }
 
-/// How such panels are read and written.
+/// The kernels that read and write such panels.
 pub struct KeptPanels<T: 'static> {
     kernels: &'static KeptKernels<T>,
     /// The fewest rows less one that there are kernels for which pack.
@@ -32,34 +33,40 @@ pub struct KeptPanels<T: 'static> {
 }
 
 impl<T> KeptPanels<T> {
-    /// For elements of a type; `None` if it is not one that panels are kept in, or not held as `T`.
+    /// Returns the kernels for elements of a type; `None` if panels are not kept in it, or if registers do not hold it
+    /// as `T`.
     pub fn new(micro: &Micro<T>, dtype: DType, isa: Isa) -> Option<KeptPanels<T>> {
         let kernels = micro.kept.iter().find(|kept| kept.dtype == dtype)?;
         let fewer = micro.rows() - kernels.packing.len();
-        // Registers hold integers as they are in memory: panels of these are converted.
+        // Registers hold integers unconverted: panels of these are converted.
         let held = if dtype.is_float() { dtype.register() } else { DType::F32 };
         let widen = widen(dtype, isa).unwrap_or_else(|| cast(dtype, held, isa));
         let narrow = narrow(dtype, isa).unwrap_or_else(|| cast(held, dtype, isa));
         Some(KeptPanels { kernels, fewer, widen, narrow })
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.kernels.dtype
     }
 
-    /// As [`Micro::streams`].
+    /// Returns the kernels like [`Micro::streams`].
     pub fn streams(&self) -> Streams<T> {
         self.kernels.streams
     }
 
-    /// As [`Micro::dots`].
+    /// Returns the kernels like [`Micro::dots`].
     pub fn dots(&self) -> &'static [DotKernel<T>] {
         self.kernels.dots
     }
 
-    /// Kernels for a number of rows that there are no streams for, which pack panels as `T`s: beside a left operand with strides, and
-    /// beside one whose terms lie side by side. `None` where panels are widened before.
+    /// Returns the kernel like [`Micro::pack`].
+    pub fn pack(&self) -> PackKernel<T> {
+        self.kernels.pack
+    }
+
+    /// Returns kernels for a number of rows without streams, which pack panels as `T`: for a strided left operand, and
+    /// for one that is contiguous along its terms. Returns `None` if panels are widened before.
     pub fn packing(&self, rows: usize) -> Option<&'static [MicroKernel<T>; 2]> {
         self.kernels.packing.get(rows.checked_sub(self.fewer + 1)?)
     }
@@ -67,7 +74,7 @@ impl<T> KeptPanels<T> {
     /// Widens `n` elements.
     ///
     /// # Safety
-    /// Both places must have as many, and may not overlap.
+    /// Both ranges must have as many elements, and must not overlap.
     pub unsafe fn widen(&self, from: *const u8, to: *mut T, n: usize) {
         // SAFETY: passed on from the caller.
         unsafe { convert(&self.widen, from, to.cast(), n) }
@@ -97,7 +104,10 @@ mod tests {
     use eutectic_ir::{Attr, Op, index::Index};
 
     use super::*;
-    use crate::{kernels::compile, machine::Machine};
+    use crate::{
+        kernels::{Way, compile},
+        machine::Machine,
+    };
 
     const TYPES: [(DType, usize); 5] =
         [(DType::F32, 4), (DType::F16, 2), (DType::Bf16, 2), (DType::I8, 1), (DType::U8, 1)];
@@ -106,7 +116,8 @@ mod tests {
         [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect())
     }
 
-    /// Bytes of the packed right operand of a product [rows k] · [k n], whose elements lie along the columns or along the sums.
+    /// Returns the bytes of the packed right operand of a product [rows k] · [k n], whose elements are contiguous along
+    /// the columns or along the sums.
     fn packed([rows, n, k]: [usize; 3], along_sums: bool, storage: DType, isa: Isa) -> usize {
         let at =
             |steps: [usize; 2]| Index::coord(0).times(steps[0] as i64).plus(&Index::coord(1).times(steps[1] as i64));
@@ -127,7 +138,8 @@ mod tests {
             stores: vec![Store::new(2, at([n, 1]), 0)],
             slots: vec![(DType::F32, rows * k), (storage, k * n), (DType::F32, rows * n)],
         };
-        let thunk = compile(&kernel, Machine { isa, threads: 1 }).unwrap_or_else(|e| panic!("{e:?}"));
+        let thunk =
+            compile(&kernel, Way::Plain, Machine { isa, ..Machine::default() }).unwrap_or_else(|e| panic!("{e:?}"));
         thunk.constant().expect("a matrix that is packed").bytes
     }
 
@@ -136,7 +148,6 @@ mod tests {
         for isa in levels() {
             for (storage, size) in TYPES {
                 for (rows, along_sums) in [(1, false), (1, true), (4, true), (8, false), (32, false), (32, true)] {
-                    // So many terms that a matrix is better packed than read by sums side by side.
                     let bytes = packed([rows, 64, 512], along_sums, storage, isa);
                     assert_eq!(bytes, 64 * 512 * size, "{rows} rows, {storage} {isa:?}, along sums: {along_sums}");
                 }
@@ -150,13 +161,13 @@ mod tests {
             let micro = f32::micro(isa, MicroShape::Narrow);
             for (dtype, _) in TYPES.into_iter().filter(|(_, size)| *size < 4) {
                 let panels = KeptPanels::new(&micro, dtype, isa).expect("a type of the table");
-                // Whole numbers that each of these types has; in another order than their bits.
+                // Whole numbers that each of these types represents, in an order other than that of their bits.
                 let least = if dtype == DType::I8 { -128.0 } else { 0.0 };
                 let numbers: Vec<f32> = (0..256).map(|i| (i * 7 % 256) as f32 + least).collect();
                 for n in [0, 1, 15, 64, 255, 256] {
                     // Elements of four bytes have room for shorter ones, aligned.
                     let (mut short, mut wide) = (vec![0_u32; n], vec![-1.0_f32; n]);
-                    // SAFETY: the places have as many elements, and the machine the level.
+                    // SAFETY: the ranges have as many elements, and the machine has the level.
                     unsafe {
                         panels.narrow(numbers.as_ptr(), short.as_mut_ptr().cast(), n);
                         panels.widen(short.as_ptr().cast(), wide.as_mut_ptr(), n);

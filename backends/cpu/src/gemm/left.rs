@@ -1,4 +1,4 @@
-//! The left operand of a product: strided, or gathered or evaluated, a block of rows at a time.
+//! The left operand of a product: strided, or gathered or evaluated block by block of rows.
 
 use super::{matrix::Matrix, source::RowSource};
 

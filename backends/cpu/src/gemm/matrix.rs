@@ -5,9 +5,9 @@
 pub struct Matrix {
     /// The first element.
     pub at: *mut u8,
-    /// From a row to the next.
+    /// The distance of two rows.
     pub rows: isize,
-    /// From a column to the next.
+    /// The distance of two columns.
     pub columns: isize,
 }
 
@@ -23,18 +23,18 @@ impl Matrix {
 pub struct Stretch {
     /// The first one.
     pub first: usize,
-    /// How many.
+    /// The number of them.
     pub count: usize,
 }
 
 impl Stretch {
-    /// So many from one on.
+    /// Returns the stretch of `count` elements from `first` on.
     pub fn new(first: usize, count: usize) -> Stretch {
         Stretch { first, count }
     }
 }
 
-/// How many rows and columns a part of an operand has, as a matrix.
+/// The number of rows and columns of an operand's part, as a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartSize {
     /// Rows.

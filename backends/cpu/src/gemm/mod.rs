@@ -5,6 +5,7 @@ pub mod blocking;
 pub mod coded;
 pub mod computed;
 pub mod gathered;
+pub mod integers;
 pub mod kept;
 pub mod left;
 pub mod matrix;

@@ -2,7 +2,9 @@
 
 use super::micro::{
     coded_table::CodedKernels,
-    panel_form::CodeKind,
+    integer::{self, IntegerCall},
+    integer_table::IntegerKernels,
+    panel_form::CodeFormat,
     table::{Float, Micro, MicroShape},
 };
 use crate::simd::{Isa, arithmetic::Arithmetic, register::integer_types};
@@ -20,17 +22,30 @@ pub struct Extents {
 
 /// A type that contractions accumulate in.
 pub trait ProductElement: Arithmetic + From<bool> + Send + Sync {
-    /// Elements of a vector of micro-kernels; `None` where there are none.
+    /// Returns elements of a vector of micro-kernels; `None` where there are none.
     fn lanes(isa: Isa) -> Option<usize> {
         Self::micro(isa, MicroShape::Wide).map(|micro| micro.lanes)
     }
 
-    /// The micro-kernels of a level.
+    /// Returns the micro-kernels of a level.
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<Self>>;
 
-    /// Returns the kernels of a level for panels of a kind of codes, with offsets or without; `None` if the type has none.
-    fn coded(_: Isa, _: CodeKind, _offset: bool) -> Option<CodedKernels<Self>> {
+    /// Returns the kernels of a level for panels of a format; `None` if the type has none.
+    fn coded(_: Isa, _: CodeFormat) -> Option<CodedKernels<Self>> {
         None
+    }
+
+    /// Returns the kernels of a level for products of panels of a format with integers; `None` if the type has none.
+    fn integers(_: Isa, _: CodeFormat) -> Option<IntegerKernels<Self>> {
+        None
+    }
+
+    /// Computes one sum of such a product.
+    ///
+    /// # Safety
+    /// That of [`integer::one`].
+    unsafe fn integer_sum(_: &IntegerCall<Self>, _row: usize, _column: usize) -> Self {
+        Self::default()
     }
 }
 
@@ -39,8 +54,17 @@ impl ProductElement for f32 {
         Some(<f32 as Float>::micro(isa, shape))
     }
 
-    fn coded(isa: Isa, codes: CodeKind, offset: bool) -> Option<CodedKernels<f32>> {
-        Some(CodedKernels::of(isa, codes, offset))
+    fn coded(isa: Isa, format: CodeFormat) -> Option<CodedKernels<f32>> {
+        CodedKernels::of(isa, format)
+    }
+
+    fn integers(isa: Isa, format: CodeFormat) -> Option<IntegerKernels<f32>> {
+        Some(IntegerKernels::of(isa, format))
+    }
+
+    unsafe fn integer_sum(call: &IntegerCall<f32>, row: usize, column: usize) -> f32 {
+        // SAFETY: passed on from the caller.
+        unsafe { integer::one(call, row, column) }
     }
 }
 

@@ -31,10 +31,10 @@ impl<T: ProductElement> Blocking<T> {
             let k_part = terms.min(k - from);
             let to = to.wrapping_add(number * k * size + from * size);
             let place = if self.kept.is_some() { scratch } else { to.cast() };
-            // SAFETY: passed on from the caller; scratch memory has room for a panel of so many terms.
+            // SAFETY: passed on from the caller; scratch memory has room for a panel of this number of terms.
             unsafe {
                 let columns = Stretch::new(first, width.min(n - first));
-                rhs.pack(micro, Stretch::new(from, k_part), columns, place);
+                rhs.pack(self, Stretch::new(from, k_part), columns, place);
                 if let Some(kept) = &self.kept {
                     kept.narrow(place, to, k_part * width);
                 }
@@ -42,7 +42,8 @@ impl<T: ProductElement> Blocking<T> {
         }
     }
 
-    /// Where one side is a few vectors: dot products with dense lines of the other side, or none if those are not dense.
+    /// Computes products with a few vectors on one side, as dot products with dense lines of the other side. Returns
+    /// `None`, and computes nothing, if these are not dense.
     ///
     /// # Safety
     /// As [`Blocking::run`].
@@ -50,21 +51,24 @@ impl<T: ProductElement> Blocking<T> {
         &self,
         e: Extents,
         target: Matrix,
-        (lhs, rhs): (Left, Right),
+        (lhs, right): (Left, Right),
         finish: SumFinish<T>,
         scratch: *mut T,
     ) -> Option<()> {
         let (Left::Strided(lhs), Some(micro)) = (lhs, &self.micro) else { return None };
         let SumFinish { scale, add, .. } = finish;
-        let (rhs, kernels) = match rhs {
+        let (rhs, kernels) = match right {
             Right::Strided(rhs) if self.vectors || self.dots => (rhs, micro.dots),
-            Right::Short(rhs) => (rhs, self.kept.as_ref()?.dots()),
+            Right::Short(rhs) => (rhs, self.short.as_ref()?.dots()),
             _ => return None,
         };
-        let few = if self.dots { FEW_ROWS } else { 1 };
+        let few = if self.dots && !kernels.is_empty() { FEW_ROWS } else { kernels.len().min(1) };
+        let is_short = matches!(right, Right::Short(_));
         let turned = |m: Matrix| Matrix { rows: m.columns, columns: m.rows, ..m };
         let (e, target, lhs, rhs) = match e {
             Extents { m, .. } if m <= few && lhs.columns == 1 && rhs.rows == 1 => (e, target, lhs, rhs),
+            // The kernels take the shorter type on one side only.
+            _ if is_short => return None,
             Extents { n: 1, m, k } if lhs.columns == 1 && rhs.rows == 1 => {
                 (Extents { m: 1, n: m, k }, turned(target), turned(rhs), turned(lhs))
             }
@@ -84,12 +88,12 @@ impl<T: ProductElement> Blocking<T> {
         Some(())
     }
 
-    /// target = scale·(lhs·rhs) + bias + other, or target + that; at least `least`. Sums of an element have the same terms in the
-    /// same order, whatever part of a larger product this is.
+    /// Computes target = scale·(lhs·rhs) + bias + other, or target plus that, with the lower bound `least`. The sums of
+    /// an element have the same terms in the same order, whatever part of a larger product this is.
     ///
     /// # Safety
-    /// The matrices must be valid for these extents; the target overlaps neither operand, and its columns lie side by side
-    /// unless there is one. Scratch memory must be [`Blocking::scratch`] bytes, aligned to [`ALIGN`].
+    /// The matrices must be valid for these extents. The target overlaps neither operand, and its columns are
+    /// contiguous unless there is one. Scratch memory must be [`Blocking::scratch`] bytes, aligned to [`ALIGN`].
     pub unsafe fn run(
         &self,
         e: Extents,
@@ -100,7 +104,7 @@ impl<T: ProductElement> Blocking<T> {
     ) {
         debug_assert!(
             target.columns == 1 || e.n <= 1 || e.m <= 1 || self.micro.is_none(),
-            "columns of the target are apart"
+            "columns of the target are not contiguous"
         );
         // SAFETY: passed on from the caller.
         unsafe {
@@ -121,7 +125,7 @@ impl<T: ProductElement> Blocking<T> {
     }
 }
 
-/// Dot products of the rows of a matrix with the columns of another one, whose terms lie side by side.
+/// Computes dot products of the rows of a matrix with the columns of another one, whose terms are contiguous.
 ///
 /// # Safety
 /// The matrices must be valid for these extents, and the machine must have the kernels' level.

@@ -1,6 +1,6 @@
-//! Parts of left operands in memory, as micro-kernels read them.
+//! Parts of left operands in memory, in the form that micro-kernels read.
 
-/// The operand's part of some terms.
+/// An operand's part of some terms.
 #[derive(Clone, Copy)]
 pub struct LeftPart<T> {
     pub at: *const T,
@@ -8,15 +8,15 @@ pub struct LeftPart<T> {
     pub terms: isize,
     /// Along the target's rows, within a block.
     pub step: isize,
-    /// From a packed block to the next; 0 where rows are not packed.
+    /// The distance of two packed blocks; 0 if rows are not packed.
     pub block: isize,
 }
 
-/// A part of the operand, whose terms lie in segments of one length.
+/// A part of the operand whose terms are in segments of one length.
 #[derive(Clone, Copy)]
 pub struct Segments<'a, T> {
     pub part: LeftPart<T>,
-    /// Where they begin.
+    /// The starts of the segments.
     pub starts: &'a [isize],
 }
 

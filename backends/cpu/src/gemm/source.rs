@@ -1,5 +1,5 @@
-//! Left operands that are not strided matrices. The block of rows and terms in use is copied into scratch just before it is needed,
-//! where it cannot be read in segments.
+//! Left operands that are not strided matrices. The block of rows and terms in use is copied into scratch just before
+//! it is needed, unless it can be read in segments.
 
 use super::{
     computed::Evaluated,
@@ -13,24 +13,33 @@ use super::{
 /// Such an operand, from one of its rows on.
 #[derive(Clone, Copy)]
 pub enum RowSource<'a> {
-    /// Read through an index map from a buffer; rows are counted over all matrices.
+    /// Read through an index map from a buffer; rows are numbered over all matrices.
     Gathered(&'a Gathered, *const u8, usize),
     /// Evaluated.
     Computed(Evaluated<'a>),
 }
 
+/// Lines of rows that are read in place.
+pub(super) struct RowLines {
+    /// Rows of a line.
+    pub len: usize,
+    /// The number of rows that the first line lacks.
+    pub lacking: usize,
+}
+
 impl RowSource<'_> {
-    /// Where rows should be cut because they can be read in place up to there: into lines of so many, of the first of which so many were left
-    /// out. Of rows whose terms are copied fast, as of long lines, anywhere.
-    /// Blocks have at most so many.
-    pub(super) fn lines_of_rows(&self, most: usize) -> Option<(usize, usize)> {
+    /// Returns the lines at whose ends blocks of rows should end, because rows are read in place line by line. Returns
+    /// `None` if rows are fast to copy. Blocks have at most `most` rows.
+    pub(super) fn lines_of_rows(&self, most: usize) -> Option<RowLines> {
         match self {
-            RowSource::Gathered(gathered, _, first) => gathered.lines_of_rows(most).map(|line| (line, first % line)),
+            RowSource::Gathered(gathered, _, first) => {
+                gathered.lines_of_rows(most).map(|len| RowLines { len, lacking: first % len })
+            }
             RowSource::Computed(_) => None,
         }
     }
 
-    /// Of how many terms blocks of terms should be multiples.
+    /// Returns the number that blocks of terms should be a multiple of.
     pub(super) fn segment(&self, most: usize) -> usize {
         match self {
             RowSource::Gathered(gathered, ..) => gathered.segment(most),
@@ -38,7 +47,7 @@ impl RowSource<'_> {
         }
     }
 
-    /// Whether all of some terms of some rows are zeros that are nowhere in memory.
+    /// Returns whether some rows are zero in all of some terms, without elements in memory.
     pub(super) fn is_hidden(&self, rows: Stretch, terms: Stretch) -> bool {
         match self {
             RowSource::Gathered(gathered, _, first) => {
@@ -48,7 +57,8 @@ impl RowSource<'_> {
         }
     }
 
-    /// Where some rows lie, of some terms: in the buffer, or evaluated until others are; `None` if they have to be copied.
+    /// Returns the position of some terms of some rows: in the buffer, or evaluated and valid until the next
+    /// evaluation. Returns `None` if they must be copied.
     ///
     /// # Safety
     /// As [`super::blocking::Blocking::run`]; there may be no more rows than a micro-kernel has.
@@ -71,10 +81,11 @@ impl RowSource<'_> {
         }
     }
 
-    /// As [`RowSource::part`], of rows that have to be copied: once where they overlap; `None` if they do not.
+    /// Works like [`RowSource::part`] for rows that must be copied, with overlapping elements once; `None` if rows do
+    /// not overlap.
     ///
     /// # Safety
-    /// As [`RowSource::part`], and there must be room for the terms packed.
+    /// As [`RowSource::part`], and there must be room for the packed terms.
     pub(super) unsafe fn patch<T: ProductElement>(
         &self,
         micro: &Micro<T>,
@@ -90,7 +101,7 @@ impl RowSource<'_> {
         Some(Segments { part: LeftPart { at, terms: step, step: stride, block: 0 }, starts })
     }
 
-    /// Copies some terms of some rows, each `pitch` elements after the one before.
+    /// Copies some terms of some rows, `pitch` elements apart in the target.
     ///
     /// # Safety
     /// As [`super::blocking::Blocking::run`]; and there must be room for the rows.
@@ -109,9 +120,9 @@ impl RowSource<'_> {
                     let rows = Stretch::new(first + rows.first, rows.count);
                     gathered.copy(micro, buffer.cast::<T>(), rows, terms, to, pitch);
                 }
-                RowSource::Computed(operand) => operand.parts(rows, terms, |first, count, from, apart| {
+                RowSource::Computed(operand) => operand.parts(rows, terms, |first, count, from, line_stride| {
                     let to = to.wrapping_add(first * pitch);
-                    (micro.lines)(&Lines { count, len: terms.count, from, apart, to, pitch });
+                    (micro.lines)(&Lines { count, len: terms.count, from, line_stride, to, pitch });
                 }),
             }
         }

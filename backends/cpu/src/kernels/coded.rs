@@ -14,7 +14,7 @@ use super::operand::kept;
 use crate::{
     gemm::{
         coded::{BlockNumbers, CodedPanels, PanelWriter, StridedNumbers},
-        micro::panel_form::{CodeFormat, CodeKind, PanelForm},
+        micro::panel_form::{CodeFormat, CodeKind, CodeOrder, PanelForm},
         product::ProductElement,
     },
     simd::Isa,
@@ -46,23 +46,11 @@ struct CodedValues {
 impl CodedValues {
     /// Finds them in a body. `groups` counts its axes: those of the batch, of the terms and of the columns.
     fn of(nest: &Nest, groups: [usize; 3]) -> Option<CodedValues> {
-        let Nest { domain, lengths, instrs, results, .. } = nest.clone();
-        let body = &Body { domain, lengths, instrs, results };
-        let result = *body.results.first()?;
-        let plain = body.instrs.iter().all(|instr| match instr {
-            Instr::Load(load) => load.guards.is_empty(),
-            Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Within { .. } | Instr::Map { .. } => true,
-            Instr::Anchor { .. } | Instr::Row { .. } | Instr::Select { .. } => false,
-        });
-        if !plain || body.instrs[result].dtype() != DType::F32 || !body.lengths.is_empty() {
-            return None;
-        }
-        let (masks, ranges) = (masks(body, 0), ranges(body));
-        let find = Finder { instrs: &body.instrs, masks: &masks, ranges: &ranges };
+        let values = Values::of(nest).filter(|values| values.body.lengths.is_empty())?;
         let terms = groups[0]..groups[0] + groups[ROWS];
         (1..=groups[ROWS]).rev().find_map(|inner| {
             let of_block = (terms.end - inner..terms.end).fold(0, |mask, axis| mask | 1 << axis);
-            find.values(result, of_block, inner)
+            values.find().values(values.result, of_block, inner)
         })
     }
 
@@ -72,8 +60,47 @@ impl CodedValues {
     }
 }
 
+/// The values of an operand that depend only on its loaded numbers, each with its axes and its range.
+pub(super) struct Values {
+    body: Body,
+    /// The operand's value.
+    pub result: ValueId,
+    masks: Vec<AxisSet>,
+    ranges: Vec<Interval>,
+}
+
+impl Values {
+    /// Returns the values of an operand in `f32`. Returns `None` if the operand selects, reduces, reads a second
+    /// tensor, or has no integers.
+    pub fn of(nest: &Nest) -> Option<Values> {
+        // Most operands have no codes, and this runs for every product that is priced.
+        let is_code = |instr: &Instr| !matches!(instr, Instr::Constant { .. }) && !instr.dtype().is_float();
+        if !nest.instrs.iter().any(is_code) {
+            return None;
+        }
+        let Nest { domain, lengths, instrs, results, .. } = nest.clone();
+        let body = Body { domain, lengths, instrs, results };
+        let result = *body.results.first()?;
+        let plain = body.instrs.iter().all(|instr| match instr {
+            Instr::Load(load) => load.guards.is_empty(),
+            Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Within { .. } | Instr::Map { .. } => true,
+            Instr::Anchor { .. } | Instr::Row { .. } | Instr::Select { .. } => false,
+        });
+        if !plain || body.instrs[result].dtype() != DType::F32 {
+            return None;
+        }
+        let (masks, ranges) = (masks(&body, 0), ranges(&body));
+        Some(Values { body, result, masks, ranges })
+    }
+
+    /// Finds values among them.
+    pub fn find(&self) -> Finder<'_> {
+        Finder { instrs: &self.body.instrs, masks: &self.masks, ranges: &self.ranges }
+    }
+}
+
 /// The values of a body, each with the axes that it depends on and its range.
-struct Finder<'a> {
+pub(super) struct Finder<'a> {
     instrs: &'a [Instr],
     masks: &'a [AxisSet],
     ranges: &'a [Interval],
@@ -103,6 +130,13 @@ impl Finder<'_> {
         let numbers = || [scale, offset].into_iter().flatten();
         let half = numbers().all(|id| kept(self.instrs, id).is_some_and(|load| load.dtype == DType::F16));
         Some(CodedValues { value, code: nibble, scale, offset, subtract, inner, kind, half })
+    }
+
+    /// Finds the integer of 8 bits and the scale whose product a value is. Along the axes `of_block`, the scale does not differ.
+    pub fn scaled_bytes(&self, value: ValueId, of_block: AxisSet) -> Option<(ValueId, ValueId)> {
+        let ("mul", value, scale) = self.split(value, of_block)? else { return None };
+        let Instr::Map { args, .. } = &self.instrs[value] else { return None };
+        (self.bytes(value)? == CodeKind::Signed).then_some((args[0], scale))
     }
 
     /// Splits a binary op into its name, the operand that differs within a block, and the operand that does not.
@@ -173,6 +207,26 @@ pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
     CodedNest::of(&operand).filter(|_| columns > 1).map(|nest| nest.format)
 }
 
+/// Returns the terms of a block of a right operand over `[b.. k.. n..]`. Its weights are integers with scales, and are kept as codes if they are
+/// constant.
+pub(super) fn block_of(operand: &Grouped) -> Option<usize> {
+    let nest = CodedNest::of(operand).filter(|CodedNest { nest, values, .. }| is_whole(&nest.instrs, values.value))?;
+    nest.format.in_words().map(|format| format.block)
+}
+
+/// Returns whether a value is an integer, whatever it depends on.
+fn is_whole(instrs: &[Instr], value: ValueId) -> bool {
+    match &instrs[value] {
+        instr if !instr.dtype().is_float() => true,
+        Instr::Constant { value, .. } => value.get().fract() == 0.0,
+        Instr::Within { arg, .. } => is_whole(instrs, *arg),
+        Instr::Map { op, args, .. } => {
+            matches!(op.name(), "cast" | "add" | "sub" | "mul" | "neg") && args.iter().all(|&arg| is_whole(instrs, arg))
+        }
+        _ => false,
+    }
+}
+
 /// An operand of this kind, whose terms are cut into blocks.
 struct CodedNest {
     nest: Nest,
@@ -186,11 +240,6 @@ struct CodedNest {
 
 impl CodedNest {
     fn of(operand: &Grouped) -> Option<CodedNest> {
-        // Most operands have no codes, and every product that is priced asks.
-        let is_code = |instr: &Instr| matches!(instr, Instr::Load(load) if !load.dtype.is_float());
-        if !operand.nest.instrs.iter().any(is_code) {
-            return None;
-        }
         let operand = operand.merged(COLUMNS)?;
         let [batch, depth, _] = operand.groups;
         let Grouped { mut nest, .. } = operand;
@@ -218,7 +267,8 @@ impl CodedNest {
         }
         let depth = nest.domain.len() - 1 - batch;
         let inner = inner_axes(&nest.domain[batch..batch + depth], block);
-        let format = CodeFormat { codes: values.kind, block, half: values.half, offset: values.offset.is_some() };
+        let (offset, order) = (values.offset.is_some(), CodeOrder::Pairs);
+        let format = CodeFormat { codes: values.kind, order, block, half: values.half, offset };
         Some(CodedNest { nest, batch, outer: depth - inner, values, format })
     }
 }
@@ -249,20 +299,25 @@ pub struct CodedOperand {
 }
 
 impl CodedOperand {
-    /// Compiles an operand over `[b.. k.. n..]`, and returns the layout of its panels too; `None` for an operand of another kind.
+    /// Compiles an operand over `[b.. k.. n..]`, for a left operand of numbers or of `integers`. Returns it with the
+    /// layout of its panels, or `None` for an operand of another kind.
     pub fn compile<T: ProductElement>(
         operand: &Grouped,
+        integers: bool,
         slots: &[(DType, usize)],
         isa: Isa,
     ) -> Option<(CodedOperand, CodedPanels<T>)> {
         let CodedNest { mut nest, batch, outer, values, format } = CodedNest::of(operand)?;
         let columns = *nest.domain.last()?;
         let terms = nest.domain[batch..nest.domain.len() - 1].iter().product();
-        let panels = CodedPanels::new(format, terms, isa)?;
+        let panels = match integers {
+            true => CodedPanels::for_integers(format, terms, isa)?,
+            false => CodedPanels::new(format, terms, isa)?,
+        };
         let (mut results, mut places) = (Vec::new(), [None; 4]);
         for (place, id) in places.iter_mut().zip(values.all()) {
             *place = id.map(|id| {
-                let id = if nest.instrs[id].dtype() == DType::F32 { id } else { as_f32(&mut nest, id) };
+                let id = cast_to(&mut nest, id, DType::F32);
                 results.push(id);
                 results.len() - 1
             });
@@ -326,11 +381,14 @@ impl CodedOperand {
     }
 }
 
-/// Adds the conversion of a value to `f32`.
-fn as_f32(nest: &mut Nest, value: ValueId) -> ValueId {
-    let attrs = [Attr::DType(DType::F32)].into_iter().collect();
+/// Returns a value in a type: the conversion is added unless the value has the type.
+pub(super) fn cast_to(nest: &mut Nest, value: ValueId, dtype: DType) -> ValueId {
+    if nest.instrs[value].dtype() == dtype {
+        return value;
+    }
+    let attrs = [Attr::DType(dtype)].into_iter().collect();
     let op = Op::named("cast").expect("the table has it");
-    nest.instrs.push(Instr::Map { op, attrs, args: vec![value], dtype: DType::F32 });
+    nest.instrs.push(Instr::Map { op, attrs, args: vec![value], dtype });
     nest.instrs.len() - 1
 }
 

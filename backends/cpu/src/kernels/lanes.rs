@@ -1,6 +1,6 @@
-//! Contractions as sums side by side: vectors along an axis of the result, whose sums stay in registers. So run products of matrices that
-//! are too narrow for vectors of their own: depthwise convolutions and those of small groups, whose windows are read from a tile of the
-//! image that is there once.
+//! Batch-vectorised contractions: vectors of sums along an axis of the result stay in registers. They suit products of
+//! matrices too narrow for vectors of their own: depthwise convolutions, and convolutions of small groups. Their
+//! windows are read from a tile of the image, which has each element once.
 
 pub mod cut;
 mod finish;
@@ -15,9 +15,9 @@ use self::{
     form::LaneForm,
     side::{LaneOperand, LaneTile},
 };
-use super::{contraction::epilogue::Added, slots::Slots};
+use super::{contraction::epilogue::StridedSlot, slots::Slots};
 use crate::{
-    machine::{Caches, Machine},
+    machine::Machine,
     runtime::{
         memory::ALIGN,
         thunk::{Thunk, ThunkContext},
@@ -26,15 +26,16 @@ use crate::{
     tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
-/// Below so many multiplications, getting another thread to work takes longer than the work.
+/// The number of multiplications below which waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 15;
-/// Tasks of a thread, where there are enough tiles.
+/// Tasks per thread, if there are enough tiles.
 const SHARE: usize = 4;
 
-/// Compiles a contraction in this form, whose results `body` goes on with, in the kernel's order of axes; it accumulates in `acc`.
+/// Compiles a contraction in this form, which accumulates in `acc`. `body` is its epilogue, in the kernel's order of
+/// axes.
 ///
 /// # Errors
-/// Everything that stands in the way.
+/// Every reason why it cannot be compiled.
 pub fn compile(
     form: &LaneForm,
     body: &Nest,
@@ -45,7 +46,7 @@ pub fn compile(
     match acc {
         DType::F32 => Lanes::<f32>::compile(form, body, acc, slots, machine),
         DType::F64 => Lanes::<f64>::compile(form, body, acc, slots, machine),
-        other => Err(vec![format!("sums side by side of {other}")]),
+        other => Err(vec![format!("an anchor with several sums per point in {other}")]),
     }
 }
 
@@ -56,25 +57,26 @@ struct Lanes<T: 'static> {
     count: usize,
     moving: LaneOperand,
     fixed: LaneOperand,
-    /// Tiles, with the axes in the order `axes`: those on which the fixed operand depends first, so that it is the same for many.
+    /// The tiles. The axes are in the order `axes`: those on which the fixed operand depends come first, so that
+    /// consecutive tiles share it.
     grid: Grid,
     axes: Vec<usize>,
     /// Tiles of a task, which follow each other.
     tiles: usize,
-    /// The axes along which points, and rows of them, follow each other in a call, on which the fixed operand does not depend.
+    /// The axes of the points, and of their rows, in a call. The fixed operand does not depend on them.
     points: Option<usize>,
     rows: Option<usize>,
     epilogue: TileProgram,
-    /// What is added to the sums, and the least and the most that they are then.
-    added: Option<Added>,
+    /// The value that is added to the sums, and their bounds.
+    added: Option<StridedSlot>,
     bounds: [Option<T>; 2],
-    /// Where sums go at once: slot, first element and strides.
-    target: Option<(usize, i64, Vec<i64>)>,
+    /// The destination of sums that are stored directly.
+    target: Option<StridedSlot>,
     layout: Layout,
     serial: bool,
 }
 
-/// Where things lie in scratch memory: first what the moving operand or the epilogue takes.
+/// The layout of scratch memory. The moving operand, or the epilogue, comes first.
 struct Layout {
     fixed: usize,
     sums: usize,
@@ -93,7 +95,7 @@ impl<T: LaneElement> Lanes<T> {
         let isa = machine.isa;
         let body = body.permuted(&form.order);
         let rank = body.domain.len();
-        let len = Tiles::of(form, Caches::detect()).len;
+        let len = Tiles::of(form, &machine).len;
         let [moving, fixed] = &form.sides;
         let (mut axes, others): (Vec<usize>, Vec<usize>) =
             (0..rank).partition(|&d| fixed.depends_on(d) || d + 1 == rank);
@@ -120,7 +122,7 @@ impl<T: LaneElement> Lanes<T> {
         let layout =
             Layout { fixed: at_fixed, sums: at_sums, tables, end: tables + align(2 * count * size_of::<isize>()) };
         let target = target(&body, acc, slots);
-        // The longest ones: their sums share what is fixed.
+        // Points and rows are the longest axes, because their sums share the fixed operand.
         let free = || (0..rank - 1).filter(|&d| !fixed.depends_on(d) && len[d] > 1);
         let points = free().max_by_key(|&d| len[d]);
         let rows = free().filter(|&d| Some(d) != points).max_by_key(|&d| len[d]);
@@ -205,19 +207,15 @@ impl<T: LaneElement> Lanes<T> {
         let every = (0..self.rank).fold(0, |mask, d| mask | 1 << d);
         let target = self.target.as_ref().filter(|_| !launch.in_place);
         let (sums, strides) = match target {
-            Some((slot, base, of_axes)) => {
-                let offset = of_axes.iter().zip(&tile.start).fold(*base, |sum, (s, &i)| sum + s * i as i64);
+            Some(target) => {
                 let mut strides = [0; MAX_RANK];
-                strides.iter_mut().zip(of_axes).for_each(|(to, &s)| *to = s as isize);
-                (launch.slots[*slot].cast::<T>().wrapping_offset(offset as isize), strides)
+                strides.iter_mut().zip(&target.strides).for_each(|(to, &s)| *to = s as isize);
+                (target.at::<T>(launch.slots, tile), strides)
             }
             None => (scratch.wrapping_add(self.layout.sums).cast::<T>(), tile.strides(every)),
         };
         let (added, along) = match &self.added {
-            Some(Added { slot, base, strides }) => {
-                let offset = strides.iter().zip(&tile.start).fold(*base, |sum, (s, &i)| sum + s * i as i64);
-                (launch.slots[*slot].cast::<T>().wrapping_offset(offset as isize).cast_const(), &strides[..])
-            }
+            Some(added) => (added.at::<T>(launch.slots, tile).cast_const(), &added.strides[..]),
             None => (std::ptr::null(), [0; MAX_RANK].as_slice()),
         };
         let step = |d: Option<usize>, of: &dyn Fn(usize) -> isize| d.map_or(0, of);
@@ -256,7 +254,7 @@ impl<T: LaneElement> Lanes<T> {
             call.sums = sums.wrapping_offset(offset(2));
             // Null stays null: nothing is added then.
             call.added = added.wrapping_offset(offset(3));
-            // SAFETY: all of the tile lies in the operands and in what the sums go to.
+            // SAFETY: all of the tile is within the operands and the destination of the sums.
             unsafe { self.sums.run(&call) };
             let Some(d) = outer().rev().find(|&d| at[d] + 1 < tile.len[d]) else { break };
             at[d] += 1;
@@ -270,7 +268,7 @@ impl<T: LaneElement> Lanes<T> {
                 direct: !launch.in_place,
                 fault: launch.fault,
             };
-            // SAFETY: what the moving operand took is free now; the sums are dense over the tile.
+            // SAFETY: the memory of the moving operand is free now, and the sums are dense over the tile.
             unsafe { self.epilogue.run(&frame, tile, RowPart::WHOLE) };
         }
     }
@@ -283,12 +281,12 @@ fn in_order(axes: &[usize], of: &[usize; MAX_RANK], beyond: usize) -> [usize; MA
     to
 }
 
-/// Slot, first element and strides of where a body stores the sums, if it does nothing else and lanes lie side by side there.
-fn target(body: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i64>)> {
+/// Returns the destination of a body's store of the sums, if the body does nothing else and lanes are contiguous there.
+fn target(body: &Nest, acc: DType, slots: &Slots) -> Option<StridedSlot> {
     let [store] = body.stores.as_slice() else { return None };
     let is_sum = store.guards.is_empty() && matches!(body.instrs[store.value], Instr::Anchor { .. });
     let strides = store.at.affine(body.domain.len()).filter(|_| is_sum && slots.types[store.slot].0 == acc)?;
-    (strides.last() == Some(&1)).then_some((store.slot, store.at.constant, strides))
+    (strides.last() == Some(&1)).then_some(StridedSlot { slot: store.slot, base: store.at.constant, strides })
 }
 
 impl<T: LaneElement> Thunk for Lanes<T> {
@@ -319,7 +317,7 @@ mod tests {
     use super::*;
     use crate::simd::Isa;
 
-    /// Three by three windows of padded images whose channels, each by itself, come first.
+    /// Returns a depthwise convolution: three by three windows of padded images with channels first.
     fn depthwise(channels: usize, size: usize, stride: usize) -> Kernel {
         let at = |axes: &[(usize, usize)], constant: i64| {
             let along = |sum: Index, &(axis, c): &(usize, usize)| sum.plus(&Index::coord(axis).times(c as i64));
@@ -356,11 +354,11 @@ mod tests {
     fn depthwise_convolutions_have_lanes_and_compile() {
         for (channels, size, stride) in [(96, 112, 2), (384, 14, 1), (32, 112, 1), (5, 9, 2)] {
             let kernel = depthwise(channels, size, stride);
-            let form = LaneForm::of(&kernel).unwrap_or_else(|| panic!("{channels} {size} {stride}: no lanes"));
+            let form = LaneForm::along(&kernel, 2).unwrap_or_else(|| panic!("{channels} {size} {stride}: no lanes"));
             assert_eq!(form.sides[0].axes.len(), 3, "an axis for channels, rows and columns: {form:?}");
             let body = Nest::new(&kernel.body, &kernel.stores);
             let slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
-            let machine = Machine { isa: Isa::detect(), threads: 1 };
+            let machine = Machine { isa: Isa::detect(), ..Machine::default() };
             compile(&form, &body, DType::F32, &slots, machine).map(|_| ()).unwrap();
         }
     }

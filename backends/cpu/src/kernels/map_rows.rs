@@ -10,16 +10,17 @@ use crate::{
     tile::{self, Frame, Grid, MAX_RANK, RowPart, Tile, TileProgram, domain::AxisMask},
 };
 
-/// Below so many evaluated elements, waking another thread takes longer than the work.
+/// The number of evaluated elements below which waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 14;
 
-/// Elements of a task, where there are many: after each, streaming stores are fenced.
+/// Elements of a task, if there are many: streaming stores are fenced after each task.
 const TASK: usize = 1 << 18;
-/// Tasks, where there are enough tiles: the last one to finish is waited for.
+/// The number of tasks, if there are enough tiles: the last one to finish is waited for.
 const TASKS: usize = 32;
 
-/// Bytes that a kernel reads and writes from which on it uses streaming stores: at least so many, and so many times what the second level
-/// holds ([`STREAMS_OF_CACHE`]). Whoever reads it next gains too, as long as it does not fit into the second level.
+/// The bytes that a kernel must read and write to use streaming stores, and the multiple of the second-level cache that
+/// it must exceed ([`STREAMS_OF_CACHE`]). The next reader of the result gains too, unless it would find the result in
+/// the second-level cache.
 const STREAMS: usize = 8 << 20;
 const STREAMS_OF_CACHE: usize = 4;
 
@@ -29,7 +30,8 @@ pub struct Tiles {
     grid: Grid,
     /// Tiles of a task, which follow each other.
     tiles: usize,
-    /// The parts of a row, if rows are too long to be kept; or those of the axes along which points may write one element.
+    /// The parts of a row, if rows are too long to be kept; or the tiles of the axes along which points may write one
+    /// element.
     parts: Option<Grid>,
     /// The axes that these are of.
     inner: AxisMask,
@@ -40,7 +42,7 @@ impl Tiles {
     /// Compiles a nest whose innermost `rows` axes form a row.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why it cannot be compiled.
     pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<Tiles, Vec<String>> {
         let (nest, row) = tile::scan_order(nest, rows, slots);
         let nest = &*nest;
@@ -57,7 +59,7 @@ impl Tiles {
         let (grid, parts) = if whole && program.together == 0 {
             (Grid::cut(&nest.domain, all, &len, &program.worthy_places(&len)), None)
         } else {
-            // Row-major order is that of tiles which are one point wide along all axes but the last.
+            // Tiles in row-major order need one point along all axes but the last.
             let last = program.in_order.checked_ilog2().unwrap_or(0) as usize;
             (0..last).filter(|d| program.in_order >> d & 1 == 1).for_each(|d| len[d] = 1);
             (Grid::new(&nest.domain, !inner, &len), Some(Grid::new(&nest.domain, inner, &len)))
@@ -101,7 +103,7 @@ impl Tiles {
         }
     }
 
-    /// Whether there is nothing to store.
+    /// Returns whether there is nothing to store.
     fn is_empty(&self) -> bool {
         self.program.domain.iter().enumerate().any(|(d, &n)| n == 0 && self.program.row >> d & 1 == 0)
     }

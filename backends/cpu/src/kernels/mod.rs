@@ -4,6 +4,7 @@ pub mod attention;
 pub mod chosen;
 pub mod coded;
 pub mod contraction;
+pub mod integers;
 pub mod lanes;
 mod map_rows;
 pub mod operand;
@@ -14,45 +15,49 @@ use eutectic_backend::{
     Attention, Contraction, Kernel, axes::Nest, extents::Lengths, grouped::Grouped, unroll::unrolled,
 };
 
-use self::{contraction::Packing, lanes::form::LaneForm, slots::Slots};
+use self::{attention::AttentionParts, contraction::Packing, lanes::form::LaneForm, slots::Slots};
 use crate::{machine::Machine, runtime::thunk::Thunk};
 
-/// Compiles a kernel for runs of such lengths. All thunks of a kernel take a constant operand in the same packed form.
+/// A way to compute a kernel that has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The one that its anchor always has; contractions are products of matrices.
+    Plain,
+    /// A contraction as sums that fill vectors along this axis of the result.
+    Lanes(usize),
+}
+
+/// Compiles a kernel for runs of these lengths. All thunks of a kernel share one packed form of a constant operand.
 ///
 /// # Errors
-/// Everything that stands in the way.
-pub fn compile_at(kernel: &Kernel, lengths: Lengths<'_>, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
+/// Every reason why it cannot be compiled.
+pub fn compile_at(
+    kernel: &Kernel,
+    lengths: Lengths<'_>,
+    way: Way,
+    machine: Machine,
+) -> Result<Box<dyn Thunk>, Vec<String>> {
     match kernel.varies() {
-        true => {
-            let at = kernel.at(lengths);
-            let lanes = LaneForm::of(&kernel.longest()).and_then(|_| LaneForm::as_of(&at));
-            thunk(&at, lanes, Packing::of(kernel), machine)
-        }
-        false => compile(kernel, machine),
+        true => thunk(&kernel.at(lengths), way, Packing::of(kernel), machine),
+        false => compile(kernel, way, machine),
     }
 }
 
 /// Compiles a kernel of fixed extents.
 ///
 /// # Errors
-/// Everything that stands in the way.
-pub fn compile(kernel: &Kernel, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
-    thunk(kernel, LaneForm::of(kernel), Packing::Best, machine)
+/// Every reason why it cannot be compiled.
+pub fn compile(kernel: &Kernel, way: Way, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
+    thunk(kernel, way, Packing::Best, machine)
 }
 
-/// Compiles a kernel; a contraction in the form that it is given, if that can be.
-fn thunk(
-    kernel: &Kernel,
-    lanes: Option<LaneForm>,
-    packing: Packing,
-    machine: Machine,
-) -> Result<Box<dyn Thunk>, Vec<String>> {
+fn thunk(kernel: &Kernel, way: Way, packing: Packing, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
     let ranks = kernel.bodies().into_iter().zip(kernel.layouts()).map(|(body, layout)| {
         let groups = kernel.groups();
         body.domain.len() == layout.iter().map(|&g| groups[g]).sum::<usize>()
     });
     if !ranks.into_iter().all(|fits| fits) {
-        return Err(vec![format!("a `{}` whose operands have other axes than its groups", kernel.kind())]);
+        return Err(vec![format!("a `{}` whose operands do not have the axes of its groups", kernel.kind())]);
     }
     let unrolled = unrolled(kernel);
     let kernel = unrolled.as_ref().unwrap_or(kernel);
@@ -67,12 +72,18 @@ fn thunk(
     }
     if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
         let acc = accumulator?;
-        let by_lanes = lanes.as_ref().and_then(|form| lanes::compile(form, &body, acc, &slots, machine).ok());
-        if let Some(thunk) = by_lanes {
-            return Ok(thunk);
-        }
-        // At other lengths it may be in that form, which packs nothing.
-        let packing = if lanes.is_some() { Packing::Never } else { packing };
+        // Runs of some lengths lack this form, and some operands cannot be evaluated for it. As the form packs nothing,
+        // the replacement must not pack either.
+        let packing = match way {
+            Way::Plain => packing,
+            Way::Lanes(axis) => {
+                let form = LaneForm::along(kernel, axis);
+                match form.map(|form| lanes::compile(&form, &body, acc, &slots, machine)) {
+                    Some(Ok(thunk)) => return Ok(thunk),
+                    Some(Err(_)) | None => Packing::Never,
+                }
+            }
+        };
         let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
         let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
         let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
@@ -86,7 +97,8 @@ fn thunk(
         ];
         let bias = bias.map(|b| Grouped::operand(b, [axes.batch, axes.queries, axes.keys]));
         let body = Grouped { nest: body, groups: [axes.batch, axes.queries, axes.columns] };
-        return attention::compile(operands, bias, body, form, accumulator?, &mut slots, isa);
+        let attention = AttentionParts { operands, bias, body, form };
+        return attention::compile(attention, accumulator?, &mut slots, isa);
     }
-    Err(vec![format!("there is no kernel for `{}`", kernel.kind())])
+    Err(vec![format!("the backend has no kernel for `{}`", kernel.kind())])
 }

@@ -1,5 +1,5 @@
-//! Operands of anchors: read in place where their body is one affine load, or matrices that numbers choose, else evaluated into a dense
-//! buffer first. And where results go that are stored as they are.
+//! Operands of anchors: read in place if their body is one affine load, or if integers select their matrices; otherwise
+//! evaluated into a dense buffer first. Also the destinations of results that are stored unchanged.
 
 use eutectic_backend::{
     Body, Instr, Load, Store, ValueId,
@@ -29,13 +29,13 @@ pub struct Operand {
     form: OperandForm,
 }
 
-/// How its matrices come to be where they are read.
+/// The form in which its matrices become available.
 enum OperandForm {
-    /// They are there.
+    /// They are in memory.
     InPlace,
     /// They are evaluated first.
     Evaluated(Tiles),
-    /// They are there, but which of them are read is a matter of numbers, which are evaluated first.
+    /// They are in memory, and integers that are evaluated first select them.
     Chosen(Tiles, Numbers),
 }
 
@@ -47,25 +47,26 @@ struct Numbers {
     strides: Vec<i64>,
     count: i64,
     /// Elements from a matrix to the next.
-    apart: i64,
+    matrix_stride: i64,
 }
 
 impl Operand {
     /// Compiles an operand for an anchor that accumulates in `acc`.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why it cannot be compiled.
     pub fn compile(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
         Operand::in_place(operand, acc, slots).map_or_else(|| whole(operand, acc, slots, isa), Ok)
     }
 
-    /// An operand that is read where it lies; `None` for another.
+    /// Returns an operand that is read in place; `None` for other operands.
     pub fn in_place(operand: &Grouped, acc: DType, slots: &Slots) -> Option<Operand> {
         let (slot, base, strides) = in_place(&operand.matrices()?, acc, slots)?;
         Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::InPlace })
     }
 
-    /// An operand that is no more than conversions of elements of a shorter type, which are read where they lie; `None` for another.
+    /// Returns an operand that only converts elements of a narrower type, which are read in place; `None` for other
+    /// operands.
     pub fn short(operand: &Grouped, slots: &Slots) -> Option<(Operand, DType)> {
         let mut nest = operand.matrices()?;
         let &result = nest.results.first()?;
@@ -76,22 +77,28 @@ impl Operand {
         Some((Operand { slot, base, strides, size: dtype.size(), form: OperandForm::InPlace }, dtype))
     }
 
+    /// Returns the bytes of an element.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Returns the elements from a row to the next, and from a column to the next.
     pub fn steps(&self) -> [i64; 2] {
         [2, 1].map(|from_end| self.strides[self.strides.len() - from_end])
     }
 
-    /// An operand whose matrices lie by strides, but where each begins is a matter of numbers that are evaluated first; `None` for another.
+    /// Returns an operand with strided matrices that integers select, which are evaluated first; `None` for other
+    /// operands.
     pub fn chosen(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Option<Operand> {
         let nest = operand.matrices()?;
         let batch = nest.domain.len().checked_sub(2)?;
         let body = Body { domain: nest.domain.clone(), instrs: nest.instrs.clone(), ..Body::default() };
         let masks = masks(&body, 0);
-        let ChosenMatrix { load, at, number, count, apart } =
+        let ChosenMatrix { load, at, number, count, matrix_stride } =
             ChosenMatrix::of(&nest.instrs, *nest.results.first()?, &masks, batch)?;
         let &(dtype, all) = slots.types.get(load.slot)?;
         let range = at.range(&nest.domain);
-        let inside = range.start >= 0 && range.end + apart.checked_mul(count - 1)? <= all as i64;
+        let inside = range.start >= 0 && range.end + matrix_stride.checked_mul(count - 1)? <= all as i64;
         let of_number = nest.instrs[number].dtype();
         let integer = matches!(of_number, DType::I32 | DType::I64 | DType::U32);
         if nest.domain.contains(&0) || dtype != acc || load.dtype != acc || !inside || !integer {
@@ -110,11 +117,12 @@ impl Operand {
         let first = evaluated(numbers, slots, isa).ok()?;
         let mut dense = dense.into_iter();
         let along = (0..batch).map(|axis| if kept >> axis & 1 == 1 { dense.next().unwrap_or(0) } else { 0 }).collect();
-        let numbers = Numbers { slot: of_numbers, dtype: of_number, strides: along, count, apart };
+        let numbers = Numbers { slot: of_numbers, dtype: of_number, strides: along, count, matrix_stride };
         Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::Chosen(first, numbers) })
     }
 
-    /// Where a body stores the result of its anchor, if it does nothing else and columns lie side by side there.
+    /// Returns the destination of a body that only stores the result of its anchor, with contiguous columns; `None` for
+    /// other bodies.
     pub fn target(body: &Nest, acc: DType, slots: &Slots) -> Option<Operand> {
         let [store] = body.stores.as_slice() else { return None };
         let is_result = store.guards.is_empty() && matches!(body.instrs[store.value], Instr::Anchor { .. });
@@ -124,7 +132,7 @@ impl Operand {
         side_by_side.then_some(Operand { slot, base, strides, size, form: OperandForm::InPlace })
     }
 
-    /// What comes before it is used.
+    /// Returns the tiles to evaluate before it is used.
     fn first(&self) -> Option<&Tiles> {
         match &self.form {
             OperandForm::InPlace => None,
@@ -143,12 +151,12 @@ impl Operand {
         }
     }
 
-    /// Bytes of scratch memory that preparing takes.
+    /// Returns bytes of scratch memory that preparing takes.
     pub fn scratch(&self) -> usize {
         self.first().map_or(0, Thunk::scratch)
     }
 
-    /// The matrix at a batch point, from element (`row`, `column`) on.
+    /// Returns the matrix at a batch point, from element (`row`, `column`) on.
     pub fn matrix(&self, slots: &[*mut u8], batch: &[usize], row: usize, column: usize) -> Matrix {
         let [of_batch @ .., rows, columns] = self.strides.as_slice() else {
             unreachable!("operands have rows and columns")
@@ -168,31 +176,32 @@ impl Operand {
 }
 
 impl Numbers {
-    /// Where the matrix at a point of the batch begins, from the first matrix on, in elements.
+    /// Returns the offset of the matrix at a batch point from the first matrix, in elements.
     fn offset(&self, slots: &[*mut u8], batch: &[usize]) -> i64 {
         let at = self.strides.iter().zip(batch).map(|(s, &i)| s * i as i64).sum::<i64>() as isize;
         let from = slots[self.slot].cast_const();
         // SAFETY: the numbers were evaluated before, one for each point of the batch on whose axes they depend.
         let number = unsafe { with_integer!(self.dtype, Int => i64::from(from.cast::<Int>().offset(at).read())) };
-        // One that is none of these was reported when it was evaluated; memory is at stake all the same.
-        number.clamp(0, self.count - 1) * self.apart
+        // An invalid integer was reported when it was evaluated. It is clamped nevertheless, for memory safety.
+        number.clamp(0, self.count - 1) * self.matrix_stride
     }
 }
 
-/// The strides of a dense tensor.
+/// Returns the strides of a dense tensor.
 fn strides_of(domain: &[usize]) -> Vec<i64> {
     strides(domain).into_iter().map(|s| s as i64).collect()
 }
 
-/// Compiles what a nest stores.
-fn evaluated(nest: Nest, slots: &Slots, isa: Isa) -> Result<Tiles, Vec<String>> {
+/// Compiles the stored value of a nest.
+pub fn evaluated(nest: Nest, slots: &Slots, isa: Isa) -> Result<Tiles, Vec<String>> {
     let mut rank = [nest.domain.len()];
     let mut alone = [nest];
     normalise(&mut alone, &[&[0]], &mut rank);
     Tiles::compile(&alone[0], 0, &slots.types, isa)
 }
 
-/// The buffer, first element and strides of an operand over `[b.. m n]` that is read where it lies; `None` for another.
+/// Returns the buffer, first element and strides of an operand over `[b.. m n]` that is read in place; `None` for other
+/// operands.
 pub fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, Vec<i64>)> {
     let Instr::Load(load) = &nest.instrs[*nest.results.first()?] else { return None };
     let &(dtype, count) = slots.types.get(load.slot)?;
@@ -203,12 +212,13 @@ pub fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, V
     Some((load.slot, load.at.constant, strides))
 }
 
-/// Returns the load of an operand that is no more than conversions of it, none of which loses anything: a packed form may keep the elements
-/// in the type of the load.
+/// Returns the load of an operand that only applies lossless conversions: a packed form may keep the elements in the
+/// load's type.
 pub fn kept(instrs: &[Instr], result: ValueId) -> Option<&Load> {
     match &instrs[result] {
         Instr::Load(load) => Some(load),
-        // Of all functions of one number, conversions alone give another type of float. A longer one has all numbers of a shorter type.
+        // Of all functions of one number, only conversions give another type of float. A wider type represents all
+        // numbers of a narrower one.
         Instr::Map { args, dtype, .. } => {
             let &[arg] = args.as_slice() else { return None };
             let held = instrs[arg].dtype();
@@ -219,13 +229,13 @@ pub fn kept(instrs: &[Instr], result: ValueId) -> Option<&Load> {
     }
 }
 
-/// Evaluated as dense matrices. Along axes of the batch on which the body does not depend, one copy serves all; so for rows and
-/// columns, if it depends on none of their axes.
+/// Compiles an operand that is evaluated as dense matrices. All batches share one copy if the body does not depend on
+/// the batch axes. The same holds for rows and for columns, if it depends on none of their axes.
 fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
     let Grouped { nest, groups } = operand;
     let held = nest.results.first().map(|&r| nest.instrs[r].dtype().register());
     if held != Some(acc) {
-        return Err(vec![format!("an operand of {held:?} for an anchor in {acc}")]);
+        return Err(vec![format!("an operand of {held:?} for an anchor that accumulates in {acc}")]);
     }
     let [batch, rows, columns] = *groups;
     let axes = [
@@ -243,7 +253,7 @@ fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<O
     let slot = slots.add(acc, reduced.domain.iter().product());
     reduced.stores = vec![Store::new(slot, at, reduced.results[0])];
     let first = evaluated(reduced, slots, isa)?;
-    // The innermost axis of a group is what the group's points are apart by.
+    // The innermost axis of a group gives the distance of the group's points.
     let mut inner = dense.into_iter();
     let stride = |(axes, kept): (&std::ops::Range<usize>, &bool)| match kept {
         true => inner.by_ref().take(axes.len()).last().unwrap_or(0),

@@ -1,5 +1,5 @@
-//! Operands that are evaluated a block of rows at a time, in the scratch memory of the thread that is about to use them: whatever maps
-//! and functions they are read through, there is no buffer that holds all of them.
+//! Operands that are evaluated block of rows by block of rows, in the scratch memory of the thread that uses them. No
+//! buffer holds them as a whole, whatever maps and functions they use.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ const PART: usize = 4096;
 
 /// An operand over `[b.. rows.. columns..]`.
 pub struct RowBlocks {
-    /// Which computes some of its rows.
+    /// The program that computes some of its rows.
     program: TileProgram,
     batch: usize,
     rows: Span,
@@ -40,14 +40,14 @@ pub struct RowBlocks {
     part: usize,
 }
 
-/// Whether nothing is evaluated twice if each matrix of an operand, of which there is one for each point of the first `batch` axes, is
-/// evaluated by itself.
-pub fn is_apart(nest: &Nest, batch: usize) -> bool {
+/// Returns whether evaluating each matrix of an operand separately evaluates no element twice. There is one matrix for
+/// each point of the first `batch` axes.
+pub fn are_matrices_disjoint(nest: &Nest, batch: usize) -> bool {
     (0..batch).all(|axis| nest.domain[axis] <= 1 || nest.depends_on(axis))
 }
 
-/// The axes along which boxes have one point: those of the batch, and the outer ones of the rows, up to those that a guard mentions with
-/// ones further inside.
+/// Returns the axes along which boxes have one point: those of the batch, and the outer ones of the rows, up to those
+/// that a guard mentions together with inner ones.
 fn single(nest: &Nest, groups: &[usize; 3]) -> AxisMask {
     let (batch, rows) = (groups[0], groups[ROWS]);
     let guards = nest.instrs.iter().flat_map(|instr| match instr {
@@ -60,17 +60,18 @@ fn single(nest: &Nest, groups: &[usize; 3]) -> AxisMask {
     (0..end).fold(0, |mask, axis| mask | 1 << axis)
 }
 
-/// Whether an operand of a product, over `batch` axes and `rows`, is computed from at most one load that differs from row to row along all
-/// of their axes. Others, as Winograd's tiles, each element of which is made of several, are evaluated to a buffer: in blocks the products of
-/// ResNet-50, transformations included, took 9 % longer at 14 × 14 tiles, 11 % at 4 × 4, and as long at 7 × 7.
+/// Returns whether an operand of a product, over `batch` axes and `rows`, is computed from at most one load per row.
+/// Other operands, such as Winograd tiles, combine several elements, and are evaluated to a buffer. In blocks, the
+/// products of ResNet-50 with their transformations took 9 % longer for 14 × 14 tiles, 11 % longer for 4 × 4, and as
+/// long for 7 × 7.
 pub fn is_view(instrs: &[Instr], domain: &[usize], batch: usize, rows: usize) -> bool {
     let mentions_all = |load: &Load| (batch..batch + rows).all(|d| domain[d] <= 1 || load.at.mentions(d));
     instrs.iter().filter(|instr| matches!(instr, Instr::Load(load) if mentions_all(load))).count() <= 1
 }
 
 impl RowBlocks {
-    /// Compiles an operand that is wanted as matrices of type `acc`, in `blocks` of rows; `None` if it is better evaluated as a whole:
-    /// where its matrices are not apart, or maps are affine only if axes are cut.
+    /// Compiles an operand as matrices of type `acc`, in `blocks` of rows. Returns `None` if it is better evaluated as
+    /// a whole: its matrices share elements, or maps are affine only after splitting axes.
     pub fn compile(
         operand: &Grouped,
         acc: DType,
@@ -81,14 +82,14 @@ impl RowBlocks {
         let operand = operand.clone().simple(COLUMNS).simple(ROWS);
         let Grouped { nest, groups } = &operand;
         let batch = groups[0];
-        if nest.domain.contains(&0) || nest.divisions() > 0 || !is_apart(nest, batch) {
+        if nest.domain.contains(&0) || nest.divisions() > 0 || !are_matrices_disjoint(nest, batch) {
             return None;
         }
         let [rows, columns] = [ROWS, COLUMNS].map(|g| Span::new(&nest.domain, operand.first(g), groups[g]));
         let single = single(nest, groups);
         let outer = single >> batch;
         let mut program = tile::compile_for(nest, 0, single, &slots.types, isa).ok()?;
-        // What does not depend on all axes of the matrices is spread along these.
+        // A value that does not depend on all axes of the matrices is broadcast along the others.
         let result = *program.results.first()?;
         let value = program.values[result].clone();
         let mask = value.mask | rows.mask() | columns.mask();
@@ -100,7 +101,8 @@ impl RowBlocks {
             program.values.push(TileValue { mask, constant: None, direct: None, ..value });
             program.results[0] = program.steps.len() - 1;
         }
-        // As many as fit, in whole lines of the inner axes, and no more than one point of outer ones that have one at a time.
+        // As many as fit, in whole lines of the inner axes, and at most one point of the outer axes that have one at a
+        // time.
         let mut part = 1;
         let fits = (PART / columns.points()).max(1);
         for (axis, &extent) in operand.extents(ROWS).iter().enumerate().rev().filter(|(axis, _)| outer >> axis & 1 == 0)
@@ -117,36 +119,36 @@ impl RowBlocks {
         Some(RowBlocks { program, batch, rows, columns, part })
     }
 
-    /// The axes of the batch.
+    /// Returns the axes of the batch.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// The rows' axes.
+    /// Returns the rows' axes.
     pub fn rows(&self) -> &Span {
         &self.rows
     }
 
-    /// A box of batch and rows outside of which all rows of a matrix are the same, if guards show one.
+    /// Returns a box of batch and rows outside of which all rows of a matrix are equal, if guards show one.
     pub fn varying(&self) -> Option<Region> {
         self.program.varying(self.rows.mask())?.along(!self.columns.mask())
     }
 
-    /// Bytes of scratch memory that evaluating takes, at the beginning of a frame's.
+    /// Returns bytes of scratch memory that evaluating takes, at the beginning of a frame's.
     pub fn registers(&self) -> usize {
         self.program.scratch
     }
 
-    /// Elements of so many rows.
+    /// Returns the elements of `rows` rows.
     pub fn room(&self, rows: usize) -> usize {
         rows * self.columns.points()
     }
 
-    /// Evaluates some rows of the matrix at a batch point, and prefetches those that come next if that is `ahead`.
+    /// Evaluates some rows of the matrix at a batch point, and prefetches the operands of the next ones if `ahead`.
     ///
     /// # Safety
-    /// The frame's slots must be the kernel's and its scratch memory large enough; the rows must lie in one of the blocks that the
-    /// operand was compiled for, begin with it, and there must be [`RowBlocks::room`] for them at `to`, of elements of its type.
+    /// The frame's slots must be the kernel's and its scratch memory large enough. The rows must be within one of the
+    /// compiled blocks, and begin with it. There must be [`RowBlocks::room`] for them at `to`, of elements of its type.
     pub unsafe fn matrix<T: Copy>(
         &self,
         frame: &Frame<'_>,
@@ -162,7 +164,8 @@ impl RowBlocks {
                 self.prefetch(frame.slots, point, part.end..rows.end.min(part.end + self.part));
             }
             self.rows.boxes(part, tile, &mut |some, part| {
-                // SAFETY: registers were placed for boxes of this size, which are dense there; the rest is passed on from the caller.
+                // SAFETY: registers were placed for boxes of this size, which are dense there; the rest is passed on
+                // from the caller.
                 unsafe {
                     self.program.run(frame, &part, RowPart::WHOLE);
                     let (at, _) = self.program.result(frame, &part, self.program.results[0]);
@@ -174,7 +177,7 @@ impl RowBlocks {
         Matrix { at: to.cast(), rows: width as isize, columns: 1 }
     }
 
-    /// All columns at a batch point.
+    /// Returns all columns at a batch point.
     fn tile(&self, point: &[usize]) -> Tile {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(point);
@@ -182,7 +185,7 @@ impl RowBlocks {
         tile
     }
 
-    /// Prefetches what some rows are read from in lines: hardware does not prefetch lines that are far apart.
+    /// Prefetches the lines from which some rows are computed. The hardware does not prefetch lines that are far apart.
     pub fn prefetch(&self, slots: &[*mut u8], point: &[usize], rows: Range<usize>) {
         self.rows.boxes(rows, self.tile(point), &mut |_, part| {
             for (step, value) in self.program.steps.iter().zip(&self.program.values) {
@@ -200,9 +203,9 @@ impl RowBlocks {
     }
 }
 
-/// Prefetches what a load reads of a box, if that lies in lines along its innermost axes.
+/// Prefetches a load's elements of a box, if they are in lines along its innermost axes.
 fn lines(at: *const u8, size: usize, strides: &[i64; MAX_RANK], part: &Tile) {
-    // Axes whose points follow each other are one line: prefetching takes longer than it saves where lines are a few elements.
+    // Axes with contiguous points form one line. Prefetching lines of a few elements costs more than it saves.
     let (mut outer, mut long) = (MAX_RANK, 1);
     while let Some(d) = outer.checked_sub(1).filter(|&d| part.len[d] == 1 || strides[d] == long) {
         (outer, long) = (d, long * part.len[d] as i64);

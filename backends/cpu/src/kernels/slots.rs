@@ -3,10 +3,11 @@
 use eutectic_ir::DType;
 
 /// The types and sizes of a kernel's slots, to which buffers of the thunk's own are added.
+#[derive(Clone)]
 pub struct Slots {
-    /// All of them.
+    /// The types and sizes of all slots.
     pub types: Vec<(DType, usize)>,
-    /// How many are the kernel's.
+    /// The number of the kernel's own slots.
     pub given: usize,
 }
 
@@ -17,7 +18,7 @@ impl Slots {
         self.types.len() - 1
     }
 
-    /// Bytes of the buffers that were added.
+    /// Returns bytes of the buffers that were added.
     pub fn added(&self) -> Vec<usize> {
         self.types[self.given..].iter().map(|(dtype, count)| dtype.size() * count).collect()
     }

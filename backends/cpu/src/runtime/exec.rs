@@ -3,11 +3,13 @@
 mod buffer;
 mod check;
 mod code;
+mod known_lengths;
 mod loaded;
 mod pointer;
 mod resolved;
 mod runner;
 mod session;
+mod steps;
 mod work;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What workers report when an index that was read from a tensor is out of range.
+//! Records the first index out of range that a worker reads from a tensor.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
@@ -26,7 +26,8 @@ impl IndexFault {
         }
     }
 
-    /// Reports an access outside of a buffer of `count` elements: every access is checked, whatever was checked before.
+    /// Reports an access outside of a buffer of `count` elements. Every access is checked, in addition to earlier
+    /// checks of ids.
     pub fn report_access(&self, at: i64, count: usize) {
         self.report(OutOfRange { id: at, ids: Ids { extent: count as i64, from_end: false } }, NO_CHECK);
     }

@@ -2,21 +2,22 @@
 
 use std::alloc::{Layout, handle_alloc_error};
 
+use eutectic_backend::BackendError;
 use memmap2::MmapMut;
 
 /// Alignment of arenas and scratch memory: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
 /// Bytes of a large page.
 const PAGE: usize = 2 << 20;
-/// Large blocks begin at one of so many places of a page, which are [`PLACES_APART`] bytes apart: if all began at the same place, what lies at
-/// the same index of several of them would compete for the same sets of the caches, and for the same banks of memory.
+/// Large blocks start at one of this number of offsets in a page, which are [`PLACE_STRIDE`] bytes apart. If all
+/// started at one offset, equal indices of several blocks would compete for the same cache sets and memory banks.
 const PLACES: usize = 16;
-const PLACES_APART: usize = 4096 + 256;
+const PLACE_STRIDE: usize = 4096 + 256;
 
 /// Zeroed memory, aligned to [`ALIGN`].
 ///
-/// In pages as large as the system has: kernels walk through rows that lie apart, and through constants that nothing else touches,
-/// where looking up small pages takes longer than reading what is on them.
+/// It uses the largest pages of the system. Kernels access strided rows and cold constants, for which TLB misses on
+/// small pages take longer than the reads.
 #[derive(Debug)]
 pub struct Pages {
     at: *mut u8,
@@ -25,49 +26,56 @@ pub struct Pages {
     _map: MmapMut,
 }
 
-// SAFETY: a block owns its memory; who writes where is decided by those who hold the pointer.
+// SAFETY: a block owns its memory; the holders of the pointer coordinate writes.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// A block of `bytes` bytes; without so much memory, the process ends.
+    /// Returns a block of `bytes` bytes. If there is too little memory, the process ends.
     ///
     /// # Panics
     /// If the size overflows.
     pub fn new(bytes: usize) -> Pages {
-        let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("a size that memory can have");
-        Pages::try_new(bytes).unwrap_or_else(|| handle_alloc_error(layout))
+        let layout = Layout::from_size_align(bytes.max(1), ALIGN).expect("the size does not overflow");
+        Pages::try_new(bytes).unwrap_or_else(|_| handle_alloc_error(layout))
     }
 
-    /// A block of `bytes` bytes, if there is as much memory.
-    pub fn try_new(bytes: usize) -> Option<Pages> {
+    /// Returns a block of `bytes` bytes.
+    ///
+    /// # Errors
+    /// If there is too little memory.
+    pub fn try_new(bytes: usize) -> Result<Pages, BackendError> {
+        Pages::mapped(bytes).ok_or_else(|| BackendError::Memory(format!("no {bytes} bytes of memory are left")))
+    }
+
+    fn mapped(bytes: usize) -> Option<Pages> {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).ok()?;
         let large = layout.size() >= PAGE;
-        // Whole pages, so that the system lets the map begin with one.
-        let size = if large { (layout.size() + PLACES * PLACES_APART).next_multiple_of(PAGE) } else { layout.size() };
+        // Whole pages, so that the system starts the map at a page.
+        let size = if large { (layout.size() + PLACES * PLACE_STRIDE).next_multiple_of(PAGE) } else { layout.size() };
         let mut map = MmapMut::map_anon(size).ok()?;
         // A wish: where it is not granted, pages are small.
         #[cfg(all(target_os = "linux", not(miri)))]
         let _ = map.advise(memmap2::Advice::HugePage);
         let page = map.as_ptr().addr() / PAGE;
-        let start = if large { (page ^ page >> 3 ^ page >> 6) % PLACES * PLACES_APART } else { 0 };
+        let start = if large { (page ^ page >> 3 ^ page >> 6) % PLACES * PLACE_STRIDE } else { 0 };
         Some(Pages { at: map[start..].as_mut_ptr(), bytes, _map: map })
     }
 
-    /// A block that begins with these bytes.
+    /// Returns a block that begins with these bytes.
     pub fn of(bytes: &[u8]) -> Pages {
         let mut block = Pages::new(bytes.len());
         block.fill(bytes);
         block
     }
 
-    /// Its first byte.
+    /// Returns its first byte.
     pub fn at(&self) -> *mut u8 {
         self.at
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -85,15 +93,15 @@ impl Pages {
 
 impl AsRef<[u8]> for Pages {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the block has so many bytes from there on, all of them initialised.
+        // SAFETY: the block has this many bytes, all initialised.
         unsafe { std::slice::from_raw_parts(self.at, self.bytes) }
     }
 }
 
 impl AsMut<[u8]> for Pages {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above. All pointers into the block stem from the one that is handed out: a slice of the map beside it would
-        // take from those that kernels hold the right to read.
+        // SAFETY: as above. All pointers into the block derive from the one that is handed out: a separate slice of the
+        // map would invalidate the pointers that kernels hold.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
     }
 }

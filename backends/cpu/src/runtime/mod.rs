@@ -1,4 +1,4 @@
-//! What runs programs: bound steps, memory, threads.
+//! Runs programs: bound steps, memory and threads.
 
 pub mod exec;
 pub mod fault;

@@ -1,16 +1,17 @@
 //! Threads that share the tasks of a kernel.
 //!
-//! Results never depend on the number of threads: kernels are cut into tasks by their shape alone, or (products) so that it does
-//! not matter how.
+//! Results never depend on the number of threads: kernels are divided into tasks by their shape alone, or (products) in
+//! a way that does not affect the results.
 //!
-//! The caller publishes a job and works on it itself; the other threads spin for the next job for a while before they sleep. So
-//! between the kernels of a run they take over in a fraction of a microsecond, where waking a thread takes ten.
+//! The caller publishes a job and works on it itself. The other threads spin for the next job for a while before they
+//! sleep. Between the kernels of a run they thus start in a fraction of a microsecond, while waking a thread takes ten.
 //!
-//! The threads belong to a program, and its sessions share them: one at a time has their help. A session that finds them at work for
-//! another does a kernel alone, so that many sessions on many threads do not wait for each other.
+//! The threads belong to a program, and its sessions share them: one session at a time has their help. A session that
+//! finds them busy runs a kernel alone, so that sessions on several threads do not wait for each other.
 //!
-//! Each thread begins with a share of the tasks that is the same in all jobs of as many tasks, and takes from the others' when its
-//! own is done: what a kernel writes is mostly in the caches of the core that goes on with it, or that wrote there in the last run.
+//! Each thread starts with a share of the tasks that is equal in all jobs with as many tasks. When its own share is
+//! done, it takes tasks from other shares. A core therefore usually finds its data in its caches, from the kernel
+//! before or from the last run.
 
 use std::sync::{
     Arc, Condvar, Mutex, PoisonError,
@@ -21,15 +22,15 @@ use eutectic_backend::BackendError;
 
 use super::memory::Pages;
 
-/// How often a thread looks for work before it sleeps: about a tenth of a millisecond. And how often between offers of the
-/// processor to others, of which there may be more than there are cores.
+/// The number of polls for work before a thread sleeps, about a tenth of a millisecond. Then the number of polls
+/// between two yields of the processor, because there may be more threads than cores.
 const LOOKS: usize = 4000;
 const YIELD: usize = 500;
 
 /// A task, by its number, on scratch memory.
 type Task<'a> = &'a (dyn Fn(usize, *mut u8) + Sync);
 
-/// What is to be done.
+/// The work of one kernel.
 struct Job<'a> {
     task: Task<'a>,
     tasks: usize,
@@ -37,19 +38,21 @@ struct Job<'a> {
     done: AtomicUsize,
 }
 
-/// How many tasks of a thread's share were taken, or looked for when there were none left; on cache lines of its own.
+/// The number of tasks taken from a thread's share, counting failed attempts when none is left. It has a cache line of
+/// its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Taken(AtomicUsize);
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct SharedTeam {
-    /// Whether some job has their help.
+    /// Whether the threads help some job.
     taken_up: AtomicBool,
-    /// Tasks of the current job that nobody has taken yet. Whoever lowers it may take one, and finds it in some share.
+    /// Tasks of the current job that no thread has taken yet. A thread that decrements it may take one, and finds it in
+    /// some share.
     left: AtomicUsize,
-    /// Of each thread's share.
+    /// One counter per thread's share.
     taken: Vec<Taken>,
     /// The current job: valid while one of its tasks is taken and not done, because its owner waits for that.
     job: AtomicPtr<Job<'static>>,
@@ -62,29 +65,29 @@ struct SharedTeam {
 
 /// The threads that help the sessions of a program, each with its scratch memory.
 pub struct Pool {
-    /// None where callers work alone.
+    /// `None` if callers work alone.
     team: Option<Arc<SharedTeam>>,
     /// Lends the threads; ends when it is dropped and they have quit.
     _threads: Option<rayon::ThreadPool>,
 }
 
 impl Pool {
-    /// So many threads that one of them is the caller's own; the others have `scratch` bytes each.
+    /// Starts `threads` threads, including the caller's own. The others have `scratch` bytes each.
     ///
     /// # Errors
-    /// When threads cannot be started.
+    /// If there is too little memory, or threads cannot be started.
     pub fn new(threads: usize, scratch: usize) -> Result<Pool, BackendError> {
         if threads <= 1 {
             return Ok(Pool { team: None, _threads: None });
         }
+        let blocks = (1..threads).map(|_| Pages::try_new(scratch)).collect::<Result<Vec<_>, _>>()?;
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads - 1)
             .thread_name(|n| format!("eutectic-{}", n + 1))
             .build()
             .map_err(|e| BackendError::Device(format!("cannot start {threads} threads: {e}")))?;
         let team = Arc::new(SharedTeam::new(threads));
-        let blocks: Arc<Vec<_>> = Arc::new((1..threads).map(|_| Pages::new(scratch)).collect());
-        let shared = team.clone();
+        let (shared, blocks) = (team.clone(), Arc::new(blocks));
         pool.spawn_broadcast(move |context| {
             let thread = context.index() + 1;
             shared.help(thread, blocks[thread - 1].at());
@@ -102,19 +105,23 @@ impl Drop for Pool {
     }
 }
 
-/// Who works for a session: the thread that calls, with scratch memory of the session's, and those that help it.
+/// The workers of a session: the calling thread, with scratch memory of the session, and the threads that help it.
 pub struct Workers {
     pool: Arc<Pool>,
     scratch: Pages,
 }
 
 impl Workers {
-    /// Of a program, with `scratch` bytes for the caller.
-    pub fn new(pool: Arc<Pool>, scratch: usize) -> Workers {
-        Workers { pool, scratch: Pages::new(scratch) }
+    /// Returns the workers of a pool, with `scratch` bytes for the caller.
+    ///
+    /// # Errors
+    /// If there is too little memory.
+    pub fn new(pool: Arc<Pool>, scratch: usize) -> Result<Workers, BackendError> {
+        Ok(Workers { pool, scratch: Pages::try_new(scratch)? })
     }
 
-    /// Calls `task(n, scratch)` for each `n` below `tasks`; on the caller's thread only if `serial`. No task may call it again.
+    /// Calls `task(n, scratch)` for each `n` below `tasks`; on the caller's thread only if `serial`. No task may call
+    /// it again.
     pub fn for_each(&self, tasks: usize, serial: bool, task: Task<'_>) {
         let scratch = self.scratch.at();
         let shared = match &self.pool.team {
@@ -132,11 +139,12 @@ impl SharedTeam {
         SharedTeam { taken: (0..threads).map(|_| Taken::default()).collect(), ..SharedTeam::default() }
     }
 
-    /// Whether the current job has a task for whoever asks, who then must [`SharedTeam::find`] and do it.
+    /// Returns whether the current job has a task for the calling thread, which must then [`SharedTeam::find`] and run
+    /// it.
     fn take(&self) -> bool {
         let mut left = self.left.load(Ordering::Relaxed);
         while left > 0 {
-            // The job was published before the tasks, so whoever takes a task sees its job.
+            // The job was published before the tasks, so a thread that takes a task sees its job.
             match self.left.compare_exchange_weak(left, left - 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => left = now,
@@ -145,7 +153,8 @@ impl SharedTeam {
         false
     }
 
-    /// The number of a task that was taken of a job: the next one of the thread's own share, or of the shares that follow it.
+    /// Returns the number of a task that was taken of a job: the next one of the thread's own share, or of the shares
+    /// that follow it.
     fn find(&self, thread: usize, tasks: usize) -> usize {
         let threads = self.taken.len();
         let (least, more) = (tasks / threads, tasks % threads);
@@ -156,12 +165,13 @@ impl SharedTeam {
             if n < least + usize::from(share < more) {
                 return first + n;
             }
-            // There are as many tasks as may be taken, so one of the shares has one.
+            // As many tasks as were promised remain, so that one of the shares has one.
             share = (share + 1) % threads;
         }
     }
 
-    /// Publishes a job, works on it, and waits for those who help; or says that they have another job.
+    /// Publishes a job, works on it, and waits for the helpers. Returns `false` if the helpers are busy with another
+    /// job.
     fn share(&self, tasks: usize, task: Task<'_>, scratch: *mut u8) -> bool {
         if self.taken_up.swap(true, Ordering::Acquire) {
             return false;
@@ -251,7 +261,7 @@ mod tests {
     const JOBS: usize = if cfg!(miri) { 40 } else { 2000 };
 
     fn workers(threads: usize) -> Workers {
-        Workers::new(Arc::new(Pool::new(threads, 64).unwrap()), 64)
+        Workers::new(Arc::new(Pool::new(threads, 64).unwrap()), 64).unwrap()
     }
 
     #[test]
@@ -261,7 +271,8 @@ mod tests {
             let tasks = job % 37;
             let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
             workers.for_each(tasks, job % 11 == 0, &|n, scratch| {
-                // SAFETY: no other thread has this scratch memory while the task runs; if one had, numbers would mix.
+                // SAFETY: no other thread uses this scratch memory while the task runs; the test detects it if one
+                // does.
                 unsafe {
                     scratch.cast::<usize>().write_volatile(n);
                     std::hint::spin_loop();
@@ -301,7 +312,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let workers = Workers::new(pool.clone(), 64);
+                    let workers = Workers::new(pool.clone(), 64).unwrap();
                     for job in 0..JOBS / 4 {
                         let runs: Vec<AtomicUsize> = (0..job % 37).map(|_| AtomicUsize::new(0)).collect();
                         workers.for_each(runs.len(), false, &|n, _| {

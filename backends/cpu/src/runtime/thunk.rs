@@ -2,27 +2,27 @@
 
 use super::{fault::IndexFault, threads::Workers};
 
-/// What a thunk runs on.
+/// The arguments of a thunk.
 pub struct ThunkContext<'a> {
     /// The buffers of the kernel's slots, then the thunk's own, then that of its packed constant.
     pub slots: &'a [*mut u8],
-    /// Who works.
+    /// The workers.
     pub workers: &'a Workers,
     /// Whether some buffer is read and written (in place).
     pub in_place: bool,
-    /// Where an index out of range is reported.
+    /// Receives reports of indices out of range.
     pub fault: &'a IndexFault,
 }
 
 // SAFETY: the pointers are to buffers that the program owns or borrows during a run; tasks write disjoint parts.
 unsafe impl Sync for ThunkContext<'_> {}
 
-/// An operand that a thunk takes in a form of its own, if what it is computed from is the same in all runs.
+/// An operand that a thunk packs, if its source is equal in all runs.
 #[derive(Clone, Debug)]
 pub struct Constant {
     /// The kernel's slots from which it is computed.
     pub reads: Vec<usize>,
-    /// Those of them that nothing else in the kernel reads.
+    /// The slots of the source that nothing else in the kernel reads.
     pub only: Vec<usize>,
     /// Bytes of its own form.
     pub bytes: usize,
@@ -41,14 +41,14 @@ pub trait Thunk: Send + Sync {
     /// The buffers must be valid, aligned to their element type, of the sizes that the kernel states.
     unsafe fn run(&self, launch: &ThunkContext<'_>);
 
-    /// Bytes of scratch memory of each worker.
+    /// Returns bytes of scratch memory of each worker.
     fn scratch(&self) -> usize;
 
-    /// Bytes of each buffer of its own, which all workers share.
+    /// Returns bytes of each buffer of its own, which all workers share.
     fn buffers(&self) -> Vec<usize>;
 
-    /// The operand that is packed once where it is constant. Its slot follows the thunk's own buffers; it is null where the
-    /// operand is not packed before a run.
+    /// Returns the operand that is packed once if it is constant. Its slot follows the thunk's own buffers, and is null
+    /// if the operand is not packed before a run.
     fn constant(&self) -> Option<Constant> {
         None
     }

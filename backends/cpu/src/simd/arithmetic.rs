@@ -13,7 +13,7 @@ use super::{
 
 /// A type that registers of tile programs hold. `f16` and `bf16` are held as `f32`, `bool` as `u8` 0 or 1.
 pub trait RegisterElement: Copy + PartialEq + PartialOrd + Default + 'static {
-    /// Whether it is not a number.
+    /// Returns whether it is not a number.
     fn is_nan(self) -> bool;
 }
 
@@ -35,7 +35,7 @@ pub trait Arithmetic: RegisterElement {
     fn power(self, b: Self) -> Self;
     /// −1, 0 or 1 by the sign; zeros and NaN stay.
     fn sign(self) -> Self;
-    /// The magnitude.
+    /// Returns the magnitude.
     fn magnitude(self) -> Self;
 }
 
@@ -226,8 +226,8 @@ binary! {
     Ge<T: RegisterElement>(a, b) -> u8 { u8::from(a >= b) }
 }
 
-/// Declares functions of one float, in `f32` and in `f64`, which take long or not. The one in `f32` may hold for some numbers only, with another
-/// one for all.
+/// Declares functions of one float, in `f32` and in `f64`, which may be long. The function in `f32` may hold for some
+/// numbers only; a second one then holds for all.
 macro_rules! elementary {
     (LONG = $long:literal; $($name:ident($x:ident, $k:ident, $l:ident) $f32:block $(where $holds:path, else $any:block)? $f64:block)*) => {$(
         /// See the op of that name.
@@ -331,13 +331,13 @@ elementary! {
 pub trait Bits: Arithmetic {
     /// The number of them.
     const COUNT: i64;
-    /// Each one turned.
+    /// Returns each one turned.
     fn turned(self) -> Self;
-    /// Those that are set in both.
+    /// Returns the bits that are set in both.
     fn in_both(self, b: Self) -> Self;
-    /// Those that are set in one or both.
+    /// Returns the bits that are set in one or both.
     fn in_any(self, b: Self) -> Self;
-    /// Those that are set in one, not both.
+    /// Returns the bits that are set in one of them only.
     fn in_one(self, b: Self) -> Self;
     /// Shifts to higher bits; 0 if `by` is no bit number.
     fn up(self, by: Self) -> Self;

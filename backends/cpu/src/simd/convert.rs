@@ -35,13 +35,13 @@ macro_rules! numeric {
 numeric!(f64, i8, u8, i16, u16, i32, i64, u32);
 numeric!(f32 => f32, f64, i64, u32);
 
-/// What `as` does, in a form that is vectorised: numbers are brought into the range before they are converted.
+/// Converts like `as`, in a form that compilers vectorise: numbers are clamped to the range before the conversion.
 macro_rules! saturating {
     ($($d:ty),*) => {$(
         impl ConvertTo<$d> for f32 {
             #[inline(always)]
             fn to(self) -> $d {
-                // The most is rounded down to what both types have.
+                // The maximum is rounded down to a number of both types.
                 const LEAST: f32 = <$d>::MIN as f32;
                 const MOST: f32 = if <$d>::MAX as f32 as i64 == <$d>::MAX as i64 {
                     <$d>::MAX as f32
@@ -71,7 +71,7 @@ impl<S: ConvertTo<D> + Copy, D: Copy> Unary for Cast<S, D> {
     }
 }
 
-/// To `bool`: x ≠ 0.
+/// Converts to `bool`: x ≠ 0.
 struct Truth<S>(PhantomData<S>);
 impl<S: RegisterElement> Unary for Truth<S> {
     type In = S;
@@ -170,7 +170,7 @@ macro_rules! bytes {
 }
 bytes!(F8E5M2, F8E4M3);
 
-/// To a shorter float, held as `f32`: one rounding, from `f64`.
+/// Converts to a narrower float that is held as `f32`, with one rounding even from `f64`.
 struct Rounded<S, H>(PhantomData<(S, H)>);
 impl<S: Wide, H: Half> Unary for Rounded<S, H> {
     type In = S;
@@ -192,7 +192,7 @@ impl<H: Half> Unary for RoundedF32<H> {
     }
 }
 
-/// From memory to register.
+/// Converts from memory to a register.
 struct Widen<H>(PhantomData<H>);
 impl<H: Half> Unary for Widen<H> {
     type In = H;
@@ -203,7 +203,7 @@ impl<H: Half> Unary for Widen<H> {
     }
 }
 
-/// From register to memory.
+/// Converts from a register to memory.
 struct Narrow<H>(PhantomData<H>);
 impl<H: Half> Unary for Narrow<H> {
     type In = f32;
@@ -214,7 +214,7 @@ impl<H: Half> Unary for Narrow<H> {
     }
 }
 
-/// `cast` from what registers hold for one type to what they hold for another.
+/// Returns the `cast` between the register forms of two types.
 pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
     fn of<
         S: RegisterElement
@@ -274,7 +274,7 @@ mod f16c {
             #[target_feature(enable = "avx2,fma,f16c")]
             pub unsafe fn $name(call: &PointCall<'_>) {
                 let one = |$at: *const $from, $out: *mut $to| {
-                    // SAFETY: there is room for as many numbers as a vector has.
+                    // SAFETY: there is room for the numbers of a vector.
                     unsafe { $body }
                 };
                 let (from, to) = (call.args[0].cast::<$from>(), call.out.cast::<$to>());
@@ -301,7 +301,7 @@ mod f16c {
     });
 }
 
-/// From the element type in memory to the one in registers, where they differ.
+/// Returns the conversion from an element type in memory to that in registers; `None` if they are equal.
 pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
         #[cfg(target_arch = "x86_64")]
@@ -314,7 +314,7 @@ pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
     }
 }
 
-/// From the element type in registers to the one in memory, where they differ.
+/// Returns the conversion from an element type in registers to that in memory; `None` if they are equal.
 pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
         #[cfg(target_arch = "x86_64")]

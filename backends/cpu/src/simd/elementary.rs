@@ -1,7 +1,7 @@
-//! Branch-free elementary functions of `f32`, written so that the compiler vectorises them.
+//! Branch-free elementary functions of `f32`, in a form that compilers vectorise.
 //!
-//! Polynomials were fitted for this crate (weighted minimax in 40-digit arithmetic). The bounds in units in the last
-//! place (of the exact result) are what `tests` checks, with fused multiply-add and without it.
+//! Polynomials were fitted for this crate (weighted minimax in 40-digit arithmetic). `tests` checks the bounds in units
+//! in the last place of the exact result, with and without fused multiply-add.
 
 mod angle;
 mod double;

@@ -1,5 +1,6 @@
-//! Sums of products side by side: a vector of sums for each of some points, whose terms lie wherever tables of offsets say. What many small
-//! products that lie side by side in memory are computed by, as of a depthwise convolution: its channels are the lanes.
+//! Batch-vectorised sums of products: a vector of sums for each of some points, with terms at offsets given by tables.
+//! They compute many small products that are contiguous in memory, such as a depthwise convolution, whose channels are
+//! the lanes.
 
 mod block;
 mod sums;
@@ -8,14 +9,17 @@ use self::block::{Blocks, Strip, sliding, strip};
 pub use self::sums::{LaneElement, LaneSums};
 use super::level::Isa;
 
-/// The most points of a block: with two vectors of each, its sums and those of the fixed operand are sixteen registers; the other one is
-/// read by the multiply-adds themselves. Images are often seven points wide, or a multiple of it.
+/// The maximal number of points per block. With two vectors each, the sums and the fixed operand take sixteen
+/// registers, and multiply-adds read the other operand from memory. Images are often seven points wide, or a multiple
+/// of it.
 const POINTS: usize = 7;
-/// The same with terms in runs, of one vector: with what is fixed of five terms, its sums leave two registers.
+/// The same for runs of terms, with one vector per point. With the fixed operand of five terms, the sums leave two
+/// registers.
 const SLIDING: usize = 8;
 
-/// The strips for an operand that is fixed in one way. Each is a function for blocks of one size: more in one would keep the addresses of
-/// all of them at hand, which takes longer than a block of few terms, and optimizing it seconds.
+/// The strips for one kind of fixed operand. Each is a function for blocks of one size. A function for several would
+/// keep the addresses of all in registers, which takes longer than a block of few terms, and would take seconds to
+/// optimise.
 #[derive(Clone, Copy)]
 struct Strips<T> {
     /// Eight vectors of one point, four of it, and four of two.
@@ -29,12 +33,12 @@ struct Strips<T> {
 #[derive(Clone, Copy)]
 struct HighStrips<T> {
     whole: [Strip<T>; POINTS],
-    /// Of which the last vector is read in part: its mask takes a register, and so does what is read by it.
+    /// Strips whose last vector is partial: its mask takes a register, and so does the vector that it loads.
     part: [Strip<T>; POINTS - 1],
 }
 
-/// The strips for terms in runs of a length: by the number of points less one, of a whole vector. Parts of one have no strips of their own,
-/// which would take as long to compile.
+/// The strips for runs of terms of one length, by the number of points less one, for a whole vector. Partial vectors
+/// have no strips, to save compile time.
 type Sliding<T> = [Strip<T>; SLIDING];
 
 impl<T: LaneElement> Strips<T> {
@@ -88,20 +92,20 @@ fn of_runs<T: LaneElement, const RUN: usize>(isa: Isa) -> Sliding<T> {
     ]
 }
 
-/// What computes [`LaneSums`] at an instruction-set level.
+/// The kernels of [`LaneSums`] at an instruction-set level.
 #[derive(Clone, Copy)]
 pub struct LaneKernels<T> {
     /// Lanes of a vector.
     lanes: usize,
-    /// For an operand that has one element for all lanes, and for one that has an element for each.
+    /// For a fixed operand with one element for all lanes, and for one with an element per lane.
     strips: [Strips<T>; 2],
-    /// For terms in runs of three, and of five. None with AVX-512, where they were not measured: blocks of one vector have half as many sums
-    /// in flight.
+    /// For runs of three terms, and of five. `None` with AVX-512, for which they were not measured: blocks of one
+    /// vector have half as many sums in flight.
     sliding: Option<[Sliding<T>; 2]>,
 }
 
 impl<T: LaneElement> LaneKernels<T> {
-    /// Those of a level, which the machine must have.
+    /// Returns the kernels of an instruction set, which the machine must have.
     pub fn new(isa: Isa) -> LaneKernels<T> {
         LaneKernels {
             lanes: T::lanes(isa),
@@ -153,7 +157,7 @@ impl<T: LaneElement> LaneKernels<T> {
     }
 }
 
-/// All points, in blocks of at most as many as there are strips, which are about as high as each other: one of few points waits for its sums.
+/// Computes all points, in blocks of similar heights that have strips. A block of few points would wait for its sums.
 ///
 /// # Safety
 /// As [`LaneKernels::run`], for these lanes; the machine must have the strips' level.
@@ -179,14 +183,14 @@ mod tests {
         (0..count).map(|i| T::from(((i * 37 + seed * 11) % 29) as f32 - 14.0)).collect()
     }
 
-    /// Of small integers, so that sums are exact in any order.
+    /// Small integers make sums exact in any order.
     fn check<
         T: LaneElement + From<f32> + PartialOrd + std::fmt::Debug + std::ops::Mul<Output = T> + std::ops::Add<Output = T>,
     >(
         isa: Isa,
     ) {
         let apart = 230_usize;
-        // Terms that lie apart, and in runs of so many.
+        // Separate terms, and runs of terms of one length.
         for ((terms, run), (lanes, points, fixed_lanes, each)) in [1_usize, 3, 16, 17, 32, 37, 64, 71, 128, 223]
             .into_iter()
             .flat_map(|l| [1_usize, 2, 5, 6, 7, 13, 22].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))

@@ -7,7 +7,7 @@ use super::vector::{self, Lanes, Vector};
 /// The instruction-set levels that functions are instantiated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// What the target guarantees.
+    /// The instructions that the compilation target guarantees.
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
@@ -16,7 +16,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The best level of the machine that runs this.
+    /// Returns the best level of the machine that runs this.
     pub fn detect() -> Isa {
         #[cfg(target_arch = "x86_64")]
         {
@@ -31,7 +31,7 @@ impl Isa {
         Isa::Portable
     }
 
-    /// Its name, for reports.
+    /// Returns its name, for reports.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -41,7 +41,7 @@ impl Isa {
     }
 }
 
-/// What generic code may assume of a level.
+/// The properties of a level that generic code depends on.
 pub trait Level: Copy {
     /// Whether a fused multiply-add is one instruction.
     const FMA: bool;
@@ -81,8 +81,8 @@ impl<F: Vector<Element = f32>, D: Vector<Element = f64>> Level for FusedLevel<F,
     type Doubles = D;
 }
 
-/// Declares `$name(isa)`, which gives the instantiation of the inlined function `$body` for an instruction-set level: the
-/// compiler vectorises the same loop for each. Constants that both are generic over follow the types.
+/// Declares `$name(isa)`, which gives the instantiation of the inlined function `$body` for an instruction-set level:
+/// the compiler vectorises the same loop for each. Constants that both are generic over follow the types.
 macro_rules! per_level {
     (
         $(#[$doc:meta])*

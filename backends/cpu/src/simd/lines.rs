@@ -1,23 +1,23 @@
-//! Lines of elements copied by vectors: most are too short for a call each.
+//! Copies lines of elements by vectors, because most lines are too short for a call each.
 
 use super::{
     level::{Level, per_level},
     vector::Vector,
 };
 
-/// So many lines, each of which lies side by side in both places, and is no part of another in either.
+/// Lines that are contiguous in source and target. No two of them are contiguous with each other.
 pub struct LineCopy {
     /// The first element of the target.
     pub to: *mut f32,
-    /// From a line of the target to the next, in elements.
+    /// The distance of two target lines, in elements.
     pub to_lines: isize,
     /// The first element of the source.
     pub from: *const f32,
-    /// As `to_lines`, of the source.
+    /// The distance of two source lines, in elements.
     pub from_lines: isize,
     /// Elements of a line.
     pub len: usize,
-    /// How many lines there are.
+    /// The number of lines.
     pub count: usize,
 }
 

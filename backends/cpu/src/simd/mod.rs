@@ -5,6 +5,7 @@ pub mod arithmetic;
 pub mod codes;
 pub mod convert;
 pub mod elementary;
+pub mod integers;
 pub mod lanes;
 pub mod level;
 pub mod lines;

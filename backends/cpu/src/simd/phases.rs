@@ -1,5 +1,5 @@
-//! Lines taken apart by phase: of every two elements that follow each other the first go to one place and the second to another, as
-//! vectors along an axis want them that goes through a line in steps of two.
+//! De-interleaves lines by phase: of each pair of consecutive elements, the first go to one place and the second to
+//! another. Vectors along an axis with stride two are then contiguous.
 
 use super::{
     level::{Isa, Level, per_level},
@@ -10,23 +10,23 @@ use super::{
 pub struct Split {
     /// The first element of the target.
     pub to: *mut u8,
-    /// From a line of the target to the next, in elements.
+    /// The distance of two target lines, in elements.
     pub to_lines: isize,
-    /// From a phase of a line to the next.
+    /// The distance of two phases of a line.
     pub plane: isize,
     /// The first element of the source.
     pub from: *const u8,
-    /// As `to_lines`, of the source.
+    /// The distance of two source lines, in elements.
     pub from_lines: isize,
-    /// How many phases there are.
+    /// The number of phases.
     pub phases: usize,
     /// Elements of a line of the source, side by side.
     pub len: usize,
-    /// How many lines there are.
+    /// The number of lines.
     pub count: usize,
 }
 
-/// The function for elements of four or eight bytes.
+/// Returns the function for elements of four or eight bytes.
 pub fn find(size: usize, isa: Isa) -> unsafe fn(&Split) {
     if size == 4 { of_floats(isa) } else { of_doubles(isa) }
 }
@@ -62,7 +62,7 @@ unsafe fn pairs<V: Vector>(to: *mut V::Element, plane: isize, from: *const V::El
     unsafe {
         while at + 2 * V::LANES <= len {
             let from = from.add(at);
-            let (first, second) = apart(V::load(from), V::load(from.add(V::LANES)));
+            let (first, second) = deinterleave(V::load(from), V::load(from.add(V::LANES)));
             let to = to.add(at / 2);
             first.store(to);
             second.store(to.offset(plane));
@@ -75,7 +75,7 @@ unsafe fn pairs<V: Vector>(to: *mut V::Element, plane: isize, from: *const V::El
         let (from, to) = (from.add(at), to.add(at / 2));
         let (lower, upper) = (left.min(V::LANES), left.saturating_sub(V::LANES));
         let upper = if upper == 0 { V::zero() } else { V::load_part(from.add(V::LANES), upper) };
-        let (first, second) = apart(V::load_part(from, lower), upper);
+        let (first, second) = deinterleave(V::load_part(from, lower), upper);
         first.store_part(to, left.div_ceil(2));
         if left > 1 {
             second.store_part(to.offset(plane), left / 2);
@@ -83,12 +83,13 @@ unsafe fn pairs<V: Vector>(to: *mut V::Element, plane: isize, from: *const V::El
     }
 }
 
-/// The inverse of [`Vector::zip`]: that is a perfect shuffle, which gives back the order of 2ⁿ elements when it is done n times.
+/// Returns the inverse of [`Vector::zip`]: that is a perfect shuffle, which gives back the order of 2ⁿ elements when it
+/// is done n times.
 ///
 /// # Safety
 /// The machine must have the instruction set.
 #[inline(always)]
-unsafe fn apart<V: Vector>(a: V, b: V) -> (V, V) {
+unsafe fn deinterleave<V: Vector>(a: V, b: V) -> (V, V) {
     let (mut a, mut b) = (a, b);
     for _ in 0..V::LANES.trailing_zeros() {
         // SAFETY: passed on from the caller.

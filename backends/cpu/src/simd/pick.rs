@@ -1,5 +1,6 @@
-//! Gathers elements of four bytes by 32-bit indices. Comparing and reading in one pass takes half the time of two. Where the indices of a vector
-//! are close, as in the rows of an enlarged picture, all elements between them are loaded and permuted.
+//! Gathers elements of four bytes by 32-bit indices. One pass that checks and reads takes half the time of two. If the
+//! indices of a vector are close, as in the rows of an enlarged picture, all elements between them are loaded and
+//! permuted.
 
 use super::Isa;
 
@@ -8,25 +9,26 @@ use super::Isa;
 pub struct Pick {
     /// The first element of the line.
     pub to: *mut u32,
-    /// What is picked from.
+    /// The source elements.
     pub from: *const u32,
-    /// How many elements that has, at most `i32::MAX`.
+    /// The number of source elements, at most `i32::MAX`.
     pub count: u32,
-    /// What each integer counts from.
+    /// The number that each index is relative to.
     pub base: u32,
-    /// For each element, where it lies.
+    /// The index of each element.
     pub ids: *const i32,
     /// Elements of the line.
     pub len: usize,
 }
 
-/// Picks a line, and returns whether all of it lies in what is picked from; where it does not, the line is unfinished.
+/// Gathers a line. Returns whether all indices are in range; otherwise the line is incomplete.
 ///
 /// # Safety
-/// The line and its integers must be valid, the machine must have the instruction set, and the base must be at most the count.
+/// The line and its integers must be valid, the machine must have the instruction set, and the base must be at most the
+/// count.
 pub type PickFn = unsafe fn(&Pick) -> bool;
 
-/// The function for a level.
+/// Returns the function for a level.
 pub fn pick(isa: Isa) -> PickFn {
     match isa {
         #[cfg(target_arch = "x86_64")]
@@ -45,7 +47,7 @@ unsafe fn one_by_one(pick: &Pick) -> bool {
         return false;
     }
     for (j, &id) in ids.iter().enumerate() {
-        // SAFETY: the place was compared with the count, and the line has room.
+        // SAFETY: the index was compared with the count, and the line has room.
         unsafe { pick.to.add(j).write(pick.from.add(place(id) as usize).read()) };
     }
     true
@@ -58,7 +60,7 @@ unsafe fn avx512(pick: &Pick) -> bool {
     let (base, count) = (_mm512_set1_epi32(pick.base as i32), _mm512_set1_epi32(pick.count as i32));
     for at in (0..pick.len).step_by(16) {
         let lanes: __mmask16 = if pick.len - at < 16 { (1 << (pick.len - at)) - 1 } else { !0 };
-        // SAFETY: lanes beyond the line are masked, and each place is compared with the count before it is read.
+        // SAFETY: lanes beyond the line are masked, and each index is compared with the count before it is read.
         unsafe {
             let places = _mm512_add_epi32(_mm512_maskz_loadu_epi32(lanes, pick.ids.add(at)), base);
             if _mm512_mask_cmplt_epu32_mask(lanes, places, count) != lanes {
@@ -74,12 +76,12 @@ unsafe fn avx512(pick: &Pick) -> bool {
 /// Elements of a window, which a register holds.
 pub const LANES: usize = 16;
 
-/// Elements of a line that are next to each other, up to [`LANES`] of them.
+/// Consecutive elements of a line, up to [`LANES`] of them, whose indices are close.
 #[derive(Clone, Copy, Default)]
 pub struct Window {
     /// The offset of the least place from the start of the line.
     pub first: isize,
-    /// For each element, its offset from that place.
+    /// The offset of each element from that position.
     pub ids: [i32; LANES],
     /// The greatest of these offsets.
     pub last: i32,
@@ -88,8 +90,8 @@ pub struct Window {
 /// The functions that read lines in windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Permute {
-    /// Divides places, which count from the start of the line, into windows, and returns whether a register or two hold each. Places of one
-    /// window must be less than 2³¹ from each other.
+    /// Divides offsets, relative to the start of the line, into windows. Returns whether each fits into one or two
+    /// registers. Offsets of one window must differ by less than 2³¹.
     ///
     /// # Safety
     /// The machine must have the instruction set.
@@ -97,11 +99,12 @@ pub struct Permute {
     /// Reads a line, given the target, the start of the line, its windows and its length.
     ///
     /// # Safety
-    /// All places must be valid, windows must cover the line and be held by two registers each, and the machine must have the instruction set.
+    /// All positions must be valid, windows must cover the line and fit into two registers each, and the machine must
+    /// have the instruction set.
     pub read: unsafe fn(*mut u32, *const u32, &[Window], usize),
 }
 
-/// Returns the functions of a level that permutes near elements, if it has them.
+/// Returns the permutation functions of a level; `None` if it has none.
 pub fn permute(isa: Isa) -> Option<Permute> {
     match isa {
         #[cfg(target_arch = "x86_64")]
@@ -191,7 +194,7 @@ mod tests {
                 let spread = |at: &[i64]| at.iter().max().unwrap() - at.iter().min().unwrap();
                 let near = places.chunks(LANES).all(|at| spread(at) < 2 * LANES as i64);
                 let (mut windows, mut to) = (vec![Window::default(); len.div_ceil(LANES)], vec![7; len + 1]);
-                // SAFETY: all places are in `from`, and the target has room.
+                // SAFETY: all positions are within `from`, and the target has room.
                 unsafe {
                     assert_eq!(divide(&places, &mut windows), near, "{len} of a span of {span}");
                     if !near {

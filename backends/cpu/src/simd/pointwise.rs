@@ -10,21 +10,22 @@ use super::{
 /// The arguments of one call of a pointwise function.
 #[derive(Clone, Copy)]
 pub struct PointCall<'a> {
-    /// Where results go: `n` elements, which overlap no argument.
+    /// The destination of `n` elements, which overlaps no argument.
     pub out: *mut u8,
     /// The arguments: `n` elements each, or one for those whose bit in `scalar` is set.
     pub args: [*const u8; 3],
-    /// Which arguments are one element that counts for all.
+    /// A bit set: the arguments with one element for all results.
     pub scalar: u8,
     /// Number of elements.
     pub n: usize,
     /// Attributes of the op.
     pub k: [f64; 2],
-    /// What to ask for meanwhile.
+    /// Memory to prefetch during the call.
     pub prefetch: &'a Prefetch,
 }
 
-/// Elements between which a long function prefetches: a burst of more lines than a core has line-fill buffers would stall it.
+/// Elements between two prefetches of a long function. A burst of more lines than a core has line-fill buffers would
+/// stall it.
 pub const BLOCK: usize = 32;
 
 /// A pointwise function over a run of elements.
@@ -37,7 +38,7 @@ pub struct PointFn {
 }
 
 impl PointFn {
-    /// A loop that does not ask for memory.
+    /// Returns a loop that needs no scratch memory.
     pub fn plain(run: unsafe fn(&PointCall<'_>)) -> PointFn {
         PointFn { run, asks: false }
     }
@@ -49,18 +50,18 @@ pub trait Unary {
     type In: Copy;
     /// Result.
     type Out: Copy;
-    /// Whether it takes so long that some lines of memory come meanwhile.
+    /// Whether the function is long enough to prefetch memory during its evaluation.
     const LONG: bool = false;
     /// Whether there are elements for which `eval` does not hold.
     const PARTIAL: bool = false;
-    /// One element; `k` are attributes of the op.
+    /// Returns one element; `k` are attributes of the op.
     fn eval<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out;
-    /// Whether `eval` holds for an element.
+    /// Returns whether `eval` holds for an element.
     #[inline(always)]
     fn holds(_: Self::In) -> bool {
         true
     }
-    /// Computes any element, and where `eval` holds, to the same bits.
+    /// Computes any element; where `eval` holds, with the same bits.
     #[inline(always)]
     fn eval_any<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out {
         Self::eval::<L>(x, k)
@@ -73,26 +74,26 @@ pub trait Binary {
     type In: Copy;
     /// Result.
     type Out: Copy;
-    /// As [`Unary::LONG`].
+    /// Like [`Unary::LONG`].
     const LONG: bool = false;
-    /// As [`Unary::PARTIAL`].
+    /// Like [`Unary::PARTIAL`].
     const PARTIAL: bool = false;
-    /// One element.
+    /// Returns one element.
     fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
-    /// As [`Unary::holds`].
+    /// Returns whether [`Binary::eval`] holds, like [`Unary::holds`].
     #[inline(always)]
     fn holds<L: Level>(_: Self::In, _: Self::In) -> bool {
         true
     }
-    /// As [`Unary::eval_any`].
+    /// Computes any element, like [`Unary::eval_any`].
     #[inline(always)]
     fn eval_any<L: Level>(a: Self::In, b: Self::In) -> Self::Out {
         Self::eval::<L>(a, b)
     }
 }
 
-/// Computes so many elements in ranges, of which a body computes one; a `long` function prefetches after each block. A closure in place of
-/// the macro would be compiled for the baseline wherever it is too long to be inlined.
+/// Computes the elements in ranges; the body computes one. A `long` function prefetches after each block. A closure in
+/// place of the macro would be compiled for the baseline where it is too long to be inlined.
 macro_rules! in_blocks {
     ($long:expr, $n:expr, $prefetch:expr, |$range:ident| $body:block) => {
         let whole = if $long { $n / BLOCK * BLOCK } else { 0 };
@@ -189,14 +190,14 @@ unsafe fn binary_run<O: Binary, L: Level>(c: &PointCall<'_>) {
     }
 }
 
-/// Two functions, one after the other: `G(F(a, b), c)`.
+/// Composes two functions: `G(F(a, b), c)`.
 pub struct Pair<F, G>(PhantomData<(F, G)>);
 
 /// A function of three elements.
 pub trait Ternary {
     /// Arguments and result.
     type Of: Copy;
-    /// One element.
+    /// Returns one element.
     fn eval<L: Level>(args: [Self::Of; 3]) -> Self::Of;
 }
 
@@ -208,7 +209,7 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Binary<In = T, Out = T>> Ternary fo
     }
 }
 
-/// A function of two arguments, and one of what that gives: `G(F(a, b))`.
+/// Composes a function of two arguments and a function of one: `G(F(a, b))`.
 pub struct Then<F, G>(PhantomData<(F, G)>);
 
 impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for Then<F, G> {
@@ -234,11 +235,11 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for 
 /// As [`PointFn::run`].
 #[inline(always)]
 unsafe fn ternary_run<O: Ternary, L: Level>(c: &PointCall<'_>) {
-    /// With a loop for each set of scalar arguments, because these stay in registers.
+    /// There is a loop for each set of scalar arguments, which keeps these in registers.
     #[inline(always)]
     unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &PointCall<'_>) {
         let args = c.args.map(|a| a.cast::<O::Of>());
-        // SAFETY: as in `unary_run`; each argument has at least one element, unless there is nothing to do.
+        // SAFETY: as in `unary_run`; each argument has at least one element, unless there are no results.
         unsafe {
             let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Of>(), c.n);
             if out.is_empty() {
@@ -280,22 +281,23 @@ per_level! {
     binary_loop<O: Binary>(call: &PointCall<'_>) = binary_run
 }
 
-/// A function of three arguments.
+/// Returns a function of three arguments.
 pub fn ternary<O: Ternary>(isa: Isa) -> PointFn {
     PointFn::plain(ternary_loop::<O>(isa))
 }
 
-/// A function of one argument.
+/// Returns a function of one argument.
 pub fn unary<O: Unary>(isa: Isa) -> PointFn {
     PointFn { run: unary_loop::<O>(isa), asks: O::LONG }
 }
 
-/// A function of two arguments.
+/// Returns a function of two arguments.
 pub fn binary<O: Binary>(isa: Isa) -> PointFn {
     PointFn { run: binary_loop::<O>(isa), asks: O::LONG }
 }
 
-/// As [`unary`], at the target's baseline only: for types and functions that are rare in hot loops.
+/// Returns the function like [`unary`], for the target's baseline only: for types and functions that are rare in hot
+/// loops.
 pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
     unsafe fn run<O: Unary>(call: &PointCall<'_>) {
         // SAFETY: the caller keeps the contract.
@@ -304,7 +306,7 @@ pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
     PointFn { run: run::<O>, asks: O::LONG }
 }
 
-/// As [`binary`], at the target's baseline only.
+/// Returns the function like [`binary`], for the target's baseline only.
 pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
     unsafe fn run<O: Binary>(call: &PointCall<'_>) {
         // SAFETY: the caller keeps the contract.
@@ -313,7 +315,7 @@ pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
     PointFn { run: run::<O>, asks: O::LONG }
 }
 
-/// The same in one loop for dense and scalar arguments, for functions that are not vectorised.
+/// Returns the same in one loop for dense and scalar arguments, for functions that are not vectorised.
 pub fn binary_scalar<O: Binary>(_: Isa) -> PointFn {
     unsafe fn run<O: Binary>(c: &PointCall<'_>) {
         let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];

@@ -1,31 +1,31 @@
-//! Software prefetch: a few lines at a time while something else is computed, no more than a core has line-fill buffers for.
+//! Software prefetch: a few lines at a time during computations, at most as many as a core has line-fill buffers.
 
 use std::cell::Cell;
 
 use super::stream::{LINE, prefetch};
 
-/// The most streams that are prefetched; others miss the cache when they are read.
+/// The maximal number of prefetched streams; others miss the cache when they are read.
 const MOST: usize = 8;
 
 /// Streams of memory to prefetch.
 ///
-/// They take turns, so that each moves on as slowly as it is read. The hardware prefetcher then follows each stream too, with more lines
-/// outstanding than software prefetches may have.
+/// They take turns, so that each advances as slowly as it is read. The hardware prefetcher then follows each stream
+/// too, with more outstanding lines than software prefetches may have.
 #[derive(Default)]
 pub struct Prefetch {
     streams: [PrefetchStream; MOST],
     count: usize,
-    /// How often streams have their turns yet.
+    /// The number of remaining rounds.
     left: Cell<usize>,
-    /// How often at a time.
+    /// The number of rounds per call.
     each: usize,
 }
 
 /// A stretch of memory.
 struct PrefetchStream {
-    /// What comes next.
+    /// The next address.
     at: Cell<*const u8>,
-    /// How far that moves in a turn: a line, or less in a stretch that is shorter than others.
+    /// The distance of two addresses: a line, or less in a range that is shorter than others.
     step: usize,
 }
 
@@ -36,12 +36,12 @@ impl Default for PrefetchStream {
 }
 
 impl Prefetch {
-    /// Nothing yet. There will be so many turns, `each` at a time.
+    /// Returns a prefetch without streams, for `turns` rounds, `each` at a time.
     pub fn new(turns: usize, each: usize) -> Prefetch {
         Prefetch { left: Cell::new(turns), each, ..Prefetch::default() }
     }
 
-    /// Adds a stretch that need not be valid, of which at most as many lines are prefetched as there are turns.
+    /// Adds a range, which need not be valid. At most one line per round is prefetched.
     pub fn add(&mut self, at: *const u8, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(self.count) {
             *stream = PrefetchStream { at: Cell::new(at), step: bytes.div_ceil(self.left.get().max(1)).min(LINE) };

@@ -4,16 +4,16 @@ use eutectic_ir::DType;
 
 use super::register::with_register;
 
-/// Writes of each of `n` elements how many come before it, up to so many, with room for `n` keys.
+/// Writes the rank of each of `n` elements, up to a maximum, given room for `n` keys.
 pub type RankFn = unsafe fn(*const u8, usize, usize, *mut u8, *mut i32);
 
 /// An element that has a key: keys are ordered as elements are, and NaN is the largest.
 trait Keyed: Copy {
     /// The key, and below it the place.
     type Packed: Copy + Ord;
-    /// With a place; larger elements first, if that is asked for.
+    /// Packs the key with a position. If `descending`, larger elements come first.
     fn packed(self, place: u32, descending: bool) -> Self::Packed;
-    /// The place.
+    /// Returns the place.
     fn place(packed: Self::Packed) -> u32;
 }
 
@@ -35,11 +35,12 @@ macro_rules! keyed {
     )*};
 }
 
-/// The key of a float, from its bits: those of negative numbers are in the opposite order, below all others.
+/// Returns the key of a float from its bits. Negative numbers are in the opposite order of their bits, below all
+/// others.
 macro_rules! key_of_float {
     ($x:ident, $bits:ty) => {{
         const SIGN: $bits = !(<$bits>::MAX >> 1);
-        // There is one zero.
+        // Adding 0 makes both zeros equal.
         let bits = ($x + 0.0).to_bits();
         match () {
             () if $x.is_nan() => <$bits>::MAX,
@@ -81,7 +82,7 @@ unsafe fn rank<T: Keyed, const DESCENDING: bool>(row: *const u8, n: usize, most:
     (0..).zip(first).for_each(|(rank, packed)| to[T::place(*packed) as usize] = rank);
 }
 
-/// The function for what registers hold for an element type, and the bytes of a key.
+/// Returns the function for the register form of an element type, and the bytes of a key.
 pub fn find(dtype: DType, descending: bool) -> (RankFn, usize) {
     fn of<T: Keyed>(descending: bool) -> (RankFn, usize) {
         (if descending { rank::<T, true> } else { rank::<T, false> }, size_of::<T::Packed>())
@@ -97,7 +98,7 @@ mod tests {
         let (function, bytes) = find(DType::F32, descending);
         assert_eq!(bytes, 8);
         let (mut keys, mut ranks) = (vec![0_u64; row.len()], vec![-1; row.len()]);
-        // SAFETY: there is room for as many keys and numbers.
+        // SAFETY: there is room for these keys and numbers.
         unsafe {
             function(row.as_ptr().cast(), row.len(), most, keys.as_mut_ptr().cast(), ranks.as_mut_ptr());
         }

@@ -1,7 +1,7 @@
 //! Reductions of dense rows, a part of a row at a time.
 //!
-//! Within a part of floats, many accumulators run side by side (a fixed number, so that results do not depend on the machine's
-//! vector length); parts are combined in `f64`; those of integers, which wrap, in `i64`.
+//! A part of floats has many accumulators (a fixed number, so that results do not depend on the machine's vector
+//! length). Parts are combined in `f64`. Integers wrap, and are combined in `i64`.
 
 use std::marker::PhantomData;
 
@@ -14,12 +14,12 @@ use super::{
     vector::Vector,
 };
 
-/// Reduces `n` elements at the first pointer into the 8-byte accumulator; `true` starts it anew.
+/// Reduces `n` elements at the first pointer into the 8-byte accumulator; `true` resets it first.
 pub type Accumulate = unsafe fn(*const u8, usize, *mut u8, bool);
 /// Writes an accumulator as an element.
 pub type FinishFn = unsafe fn(*const u8, *mut u8);
 
-/// How a type accumulates.
+/// The accumulation of a type.
 pub trait Wide: Arithmetic {
     /// The accumulator.
     type Acc: Arithmetic;
@@ -27,7 +27,7 @@ pub trait Wide: Arithmetic {
     fn wide(self) -> Self::Acc;
     /// Out of the accumulator.
     fn narrow(acc: Self::Acc) -> Self;
-    /// The identity of a reduction.
+    /// Returns the identity of a reduction.
     fn identity(how: Reduction) -> Self::Acc;
     /// Reduces a dense row.
     fn reduce<C: Combine, L: Level>(row: &[Self]) -> Self::Acc;
@@ -69,7 +69,7 @@ macro_rules! wide_integers {
             i64,
             i64::from,
             i64::from,
-            // What wraps gives the same in its own type, of which vectors have more.
+            // Wrapping reductions give the same result in their own type, which has more lanes per vector.
             (C, L, row) row.iter().fold(Self::narrow(Self::identity(C::HOW)), |acc, &x| C::combine(acc, x)).wide(),
             $($t),*
         );
@@ -79,18 +79,18 @@ integer_types!(wide_integers);
 
 /// A way to combine.
 pub trait Combine {
-    /// Which.
+    /// The operation.
     const HOW: Reduction;
-    /// Whether NaN are to be looked for beside it: a comparison that they decide takes several instructions.
+    /// Whether NaN must be searched for separately, because comparisons that propagate NaN take several instructions.
     const COMPARES: bool;
-    /// Two into one; where it compares, a NaN `b` is passed over.
+    /// Combines two elements. A comparison ignores a NaN `b`.
     fn lane<T: Arithmetic>(a: T, b: T) -> T;
-    /// The same for each lane.
+    /// Returns the same for each lane.
     ///
     /// # Safety
     /// As the functions of [`Vector`].
     unsafe fn vector<V: Vector>(a: V, b: V) -> V;
-    /// Two into one.
+    /// Returns two into one.
     #[inline(always)]
     fn combine<T: Arithmetic>(a: T, b: T) -> T {
         if Self::COMPARES && b.is_nan() { b } else { Self::lane(a, b) }
@@ -127,7 +127,7 @@ combine! {
 const LANES: usize = 64;
 const VECTORS: usize = 32;
 
-/// The reduction of a row of floats, by vectors of a level that the machine has.
+/// Returns the reduction of a row of floats, by vectors of a level that the machine has.
 #[inline(always)]
 fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
     let (chunks, rest) = row.as_chunks::<LANES>();
@@ -164,8 +164,8 @@ fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
     }
 }
 
-/// Combines the second `COUNT` vectors with the first ones, if there are as many; a constant, so that none of them leaves its
-/// register.
+/// Combines the second `COUNT` vectors with the first ones, if there are as many. `COUNT` is a constant, so that the
+/// vectors stay in registers.
 ///
 /// # Safety
 /// The machine must have the instruction set.
@@ -222,7 +222,7 @@ unsafe fn finish<T: Wide>(acc: *const u8, out: *mut u8) {
     unsafe { out.cast::<T>().write(T::narrow(acc.cast::<T::Acc>().read())) }
 }
 
-/// The functions of a reduction over what registers hold for an element type.
+/// Returns the functions of a reduction over the register form of an element type.
 pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
     fn of<T: Wide>(how: Reduction) -> (Accumulate, FinishFn) {
         let accumulate: Accumulate = match how {
@@ -246,23 +246,23 @@ pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
     }
 }
 
-/// Combines what is stored with what is there, in order.
+/// Combines stored values with the buffer's contents, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Combining {
-    /// Elements that are so many elements apart, with others that are: how many there are.
+    /// Combines strided elements with strided elements: `(dst, dst_stride, src, src_stride, len)`, strides in elements.
     pub line: unsafe fn(*mut u8, isize, *const u8, isize, usize),
     /// See [`ScatterFn`].
     pub each: ScatterFn,
 }
 
-/// Stores elements, which are so many elements apart, each at its place in a buffer; at none where that is negative.
+/// Stores strided elements, each at its position in a buffer. Negative positions store nothing.
 pub type ScatterFn = unsafe fn(*mut u8, &[i64], *const u8, isize);
 
 /// # Safety
-/// There must be `n` elements at both places, and no element at both; the first ones may be one.
-unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *const u8, apart: isize, n: usize) {
+/// Both ranges must have `n` elements, and must not overlap; the first one may be one element with stride 0.
+unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *const u8, from_stride: isize, n: usize) {
     let (to, from) = (to.cast::<T>(), from.cast::<T>());
-    if [step, apart] == [1, 1] {
+    if [step, from_stride] == [1, 1] {
         // SAFETY: passed on from the caller.
         let (to, from) = unsafe { (std::slice::from_raw_parts_mut(to, n), std::slice::from_raw_parts(from, n)) };
         return to.iter_mut().zip(from).for_each(|(to, &from)| *to = C::combine(*to, from));
@@ -271,25 +271,26 @@ unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *con
         // SAFETY: passed on from the caller.
         unsafe {
             let to = to.offset(j * step);
-            to.write(C::combine(to.read(), from.offset(j * apart).read()));
+            to.write(C::combine(to.read(), from.offset(j * from_stride).read()));
         }
     }
 }
 
 /// # Safety
 /// The buffer must have the places, and there must be an element for each.
-unsafe fn combine_each<T: Wide, C: Combine>(buffer: *mut u8, places: &[i64], from: *const u8, apart: isize) {
+unsafe fn combine_each<T: Wide, C: Combine>(buffer: *mut u8, places: &[i64], from: *const u8, from_stride: isize) {
     let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
     for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
         // SAFETY: passed on from the caller.
         unsafe {
             let to = buffer.offset(place as isize);
-            to.write(C::combine(to.read(), from.offset(j * apart).read()));
+            to.write(C::combine(to.read(), from.offset(j * from_stride).read()));
         }
     }
 }
 
-/// The functions that combine what is stored with what is there, unless elements have fewer digits than it takes.
+/// Returns the functions that combine stored values with a buffer's contents; `None` for element types with too few
+/// digits.
 pub fn combining(how: Reduction, dtype: DType) -> Option<Combining> {
     fn with<T: Wide, C: Combine>() -> Combining {
         Combining { line: combine_line::<T, C>, each: combine_each::<T, C> }

@@ -1,7 +1,8 @@
 //! Scans of dense rows, a part of a row at a time.
 //!
-//! The elements of a vector are scanned within it and then combined with the state of the row before them. States are `f64` for floats and `i64`
-//! for integers, as for sums of rows. Interleaved rows, whose elements of one number are neighbours, are scanned at the same time.
+//! The elements of a vector are scanned within it and then combined with the state of the row before them. States are
+//! `f64` for floats and `i64` for integers, as for sums of rows. Interleaved rows, whose elements of one number are
+//! neighbours, are scanned at the same time.
 
 mod line;
 #[cfg(test)]
@@ -26,7 +27,7 @@ pub type ScanFn = unsafe fn(&ScanRows);
 /// A part of several rows, in dense groups of interleaved rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRows {
-    /// The operands; both are the same where there is one.
+    /// The operands. With one operand, both are equal.
     pub args: [*const u8; 2],
     /// The results, in the layout of the elements.
     pub out: *mut u8,
@@ -40,7 +41,7 @@ pub struct ScanRows {
     pub states: *mut u8,
     /// Whether this is the first part.
     pub first: bool,
-    /// Where results are.
+    /// The positions of the results.
     pub order: Order,
 }
 
@@ -53,7 +54,7 @@ pub trait Scan {
     unsafe fn run<L: Level>(rows: &ScanRows);
 }
 
-/// The lines of rows of a type: those of group `row` from row `lane` on, and their states.
+/// Returns the lines of rows of a type: those of group `row` from row `lane` on, and their states.
 #[inline(always)]
 fn line<T: Wide>(rows: &ScanRows, row: usize, lane: usize) -> (Line<T>, *mut T::Acc) {
     let &ScanRows { args: [_, from], out, count, lanes, order, .. } = rows;

@@ -69,7 +69,7 @@ unsafe fn step_run<T: AttentionElement, L: Level>(row: &mut [T], largest: &mut T
     correction
 }
 
-/// The largest number: NaN are passed over, because they make the sum NaN.
+/// The maximum. NaN is skipped, because it makes the sum NaN.
 struct Largest;
 
 impl Combine for Largest {
@@ -161,7 +161,8 @@ pub struct Softmax<T> {
 }
 
 impl<T: AttentionElement> Softmax<T> {
-    /// With scores bounded by `softcap`, if that is not 0, where a bias up to `hiding` replaces the score. The machine must have `isa`.
+    /// Returns the softmax with scores bounded by `softcap`, unless that is 0. A bias up to `hiding` replaces the
+    /// score. The machine must have `isa`.
     pub fn new(softcap: f64, hiding: f64, isa: Isa) -> Softmax<T> {
         Softmax {
             bound: T::of(softcap),
@@ -175,8 +176,8 @@ impl<T: AttentionElement> Softmax<T> {
         }
     }
 
-    /// Turns scores into unnormalised weights e^(x − largest) and brings the running maximum and sum up to date; gives the
-    /// factor for what was accumulated before.
+    /// Turns scores into unnormalised weights e^(x − largest), and updates the running maximum and sum. Returns the
+    /// factor for earlier results.
     pub fn step(&self, row: &mut [T], largest: &mut T, sum: &mut T) -> T {
         // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.step)(row, largest, sum) }
@@ -215,7 +216,7 @@ impl<T: AttentionElement> Softmax<T> {
         }
     }
 
-    /// Whether a bias replaces the score.
+    /// Returns whether a bias replaces the score.
     pub fn hides(&self, bias: T) -> bool {
         bias <= self.hiding
     }

@@ -1,6 +1,10 @@
 //! Sources of vectors: elements of their own type, or of a shorter type that is widened on the way.
 
-use super::vector::Vector;
+use std::mem::MaybeUninit;
+
+use half::{bf16, f16};
+
+use super::vector::{Lanes, Vector};
 
 /// An element in memory.
 ///
@@ -10,6 +14,17 @@ use super::vector::Vector;
 pub trait Stored<V: Vector>: Copy {
     /// `LANES` elements.
     unsafe fn load(at: *const Self) -> V;
+
+    /// Loads the first `n` of `LANES` elements, followed by zeros. The other elements are not read.
+    #[inline(always)]
+    unsafe fn load_part(at: *const Self, n: usize) -> V {
+        let mut lanes = [MaybeUninit::<Self>::zeroed(); 16];
+        // SAFETY: the caller promises the elements. Vectors have 16 lanes at most, and zeros are numbers of each type.
+        unsafe {
+            lanes.as_mut_ptr().cast::<Self>().copy_from_nonoverlapping(at, n.min(V::LANES));
+            Self::load(lanes.as_ptr().cast())
+        }
+    }
 }
 
 macro_rules! as_they_are {
@@ -20,10 +35,31 @@ macro_rules! as_they_are {
                 // SAFETY: passed on from the caller.
                 unsafe { V::load(at) }
             }
+            #[inline(always)]
+            unsafe fn load_part(at: *const $t, n: usize) -> V {
+                // SAFETY: passed on from the caller.
+                unsafe { V::load_part(at, n) }
+            }
         }
     )*};
 }
 as_they_are!(f32, f64);
+
+macro_rules! widened_one_by_one {
+    ($($t:ty),*) => {$(
+        impl<const N: usize> Stored<Lanes<f32, N>> for $t {
+            #[inline(always)]
+            unsafe fn load(at: *const $t) -> Lanes<f32, N> {
+                let mut lanes = [0.0; N];
+                // SAFETY: the caller promises the elements.
+                lanes.iter_mut().enumerate().for_each(|(i, x)| *x = f32::from(unsafe { at.add(i).read_unaligned() }));
+                // SAFETY: there are as many numbers.
+                unsafe { Lanes::load(lanes.as_ptr()) }
+            }
+        }
+    )*};
+}
+widened_one_by_one!(f16, bf16, i8, u8);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {

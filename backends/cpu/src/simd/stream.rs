@@ -1,4 +1,5 @@
-//! Prefetches of lines, and streaming stores, which do not fetch what they overwrite. Miri, which lacks these, runs plain copies.
+//! Prefetches of cache lines, and streaming stores, which write lines without fetching them. Miri, which lacks these,
+//! runs plain copies.
 
 use super::level::Isa;
 
@@ -18,16 +19,17 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Copies so many bytes between places that do not overlap.
+/// Copies bytes between ranges that do not overlap.
 ///
 /// # Safety
-/// The first place must be valid for writing so many bytes, the second for reading them; and the machine must have the instructions of the level
-/// that [`copy`] was asked for.
+/// The ranges must be valid for writing and reading this number of bytes; and the machine must have the instructions of
+/// the level that [`copy`] was asked for.
 pub type Copy = unsafe fn(*mut u8, *const u8, usize);
 
-/// A copy by streaming stores, where the machine has them: call [`fence`] before another thread may read the target.
+/// Returns a copy by streaming stores, if the machine has them. Call [`fence`] before another thread may read the
+/// target.
 pub fn copy(isa: Isa) -> Copy {
-    /// With whole lines of the target copied by `line`: a part of a line would be fetched to be merged.
+    /// Copies whole lines of the target by `line`. A partial line would be fetched and merged.
     ///
     /// # Safety
     /// As [`Copy`].
@@ -35,7 +37,7 @@ pub fn copy(isa: Isa) -> Copy {
     unsafe fn lines(to: *mut u8, from: *const u8, bytes: usize, line: impl Fn(*mut u8, *const u8)) {
         let head = to.align_offset(LINE).min(bytes);
         let tail = bytes - (bytes - head) % LINE;
-        // SAFETY: the three parts make up what the caller promises.
+        // SAFETY: the three parts together are the range that the caller guarantees.
         unsafe {
             if head > 0 {
                 to.copy_from_nonoverlapping(from, head);
@@ -79,7 +81,7 @@ pub fn copy(isa: Isa) -> Copy {
     }
 }
 
-/// Orders streaming stores before what is stored afterwards.
+/// Orders streaming stores before later stores.
 pub fn fence() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 processor has the instruction.
@@ -99,7 +101,7 @@ mod tests {
         for (isa, offset) in levels.flat_map(|isa| [0, 1, 4, 16, 60, 63].map(|offset| (isa, offset))) {
             for bytes in [0, 1, 15, 63, 64, 65, 130, 300] {
                 let mut to = vec![0_u8; 512];
-                // SAFETY: both hold more bytes than that; the machine has the level.
+                // SAFETY: both ranges have more bytes; the machine has the level.
                 unsafe { copy(isa)(to.as_mut_ptr().add(offset), from.as_ptr(), bytes) };
                 fence();
                 assert_eq!(to[offset..offset + bytes], from[..bytes], "{bytes} bytes at {offset}, {isa:?}");

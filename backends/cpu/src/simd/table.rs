@@ -25,8 +25,8 @@ pub struct Point {
     pub k: [f64; 2],
 }
 
-/// The function of an op on element types, or why there is none. `args` and `result` may be 16-bit floats: registers hold
-/// them as `f32`.
+/// Returns the function of an op on element types, or why there is none. `args` and `result` may be 16-bit floats:
+/// registers hold them as `f32`.
 ///
 /// # Errors
 /// Names the op and the element type.
@@ -38,7 +38,7 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
     let function = match (op.name(), args) {
         ("cast", [from]) => cast(*from, result, isa),
         (name, [.., last]) => {
-            // Of `where` the first argument is the condition.
+            // The first argument of `where` is the condition.
             let name = word("kind").unwrap_or(name);
             let make = entries(last.register()).into_iter().find(|e| e.0 == name).ok_or_else(missing)?.1;
             make(isa)
@@ -48,8 +48,8 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
     Ok(Point { function, k })
 }
 
-/// The function `outer(inner(a, b), c)` on `f32`, or `outer(inner(a, b))`, where there is one: a pass over memory less. Either
-/// argument of `outer` may come first.
+/// Returns the function `outer(inner(a, b), c)` on `f32`, or `outer(inner(a, b))`, if it exists. It saves a pass over
+/// memory. Either argument of `outer` may come first.
 pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
     fn of<F: Binary<In = f32, Out = f32>>(outer: &str, isa: Isa) -> Option<PointFn> {
         match outer {
@@ -71,7 +71,7 @@ pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
     }
 }
 
-/// The names of the functions on an element type: of ops, and of kinds of activation.
+/// Returns the names of the functions on an element type: of ops, and of kinds of activation.
 pub fn names(dtype: DType) -> impl Iterator<Item = &'static str> {
     entries(dtype.register()).into_iter().map(|e| e.0).chain(["cast"])
 }
@@ -95,17 +95,17 @@ fn entries(dtype: DType) -> Vec<NamedKernel> {
     }
 }
 
-/// For which levels functions are instantiated.
+/// The levels for which functions are instantiated.
 trait Levels {
     fn one<O: Unary>(name: &'static str) -> NamedKernel;
     fn two<O: Binary>(name: &'static str) -> NamedKernel;
-    /// At the baseline at most.
+    /// Returns the function at the baseline, or a lower level.
     fn low<O: Binary>(name: &'static str) -> NamedKernel;
 }
 
 /// All: `f32`, which hot loops are made of.
 struct Every;
-/// The baseline: other types and what no hot loop is made of, which keeps builds short.
+/// The baseline, for other types and functions outside of hot loops. This keeps builds short.
 struct Lowest;
 /// The baseline, and functions of two arguments one element at a time: types that are rare.
 struct Rare;
@@ -233,7 +233,7 @@ fn logic() -> Vec<NamedKernel> {
     vec![Lowest::one::<Not>("not"), Lowest::two::<And>("and"), Lowest::two::<Or>("or"), Lowest::two::<Xor>("xor")]
 }
 
-/// One or the other of elements, whatever numbers they are.
+/// Returns the function that selects one of two elements, whatever numbers they are.
 fn select<T>(_: Isa) -> PointFn {
     PointFn::plain(match size_of::<T>() {
         1 => select_run::<u8>,
@@ -246,10 +246,11 @@ fn select<T>(_: Isa) -> PointFn {
 /// # Safety
 /// As [`PointFn::run`].
 unsafe fn select_run<T: Copy>(c: &PointCall<'_>) {
-    /// With a loop for each set of scalar arguments, and without a branch, as nobody foresees which it is.
+    /// There is a loop for each set of scalar arguments. It has no branch, because branches would be mispredicted.
     unsafe fn run<T: Copy, const SCALAR: u8>(c: &PointCall<'_>) {
         let args = [c.args[1], c.args[2]].map(|a| a.cast::<T>());
-        // SAFETY: `PointCall` promises lengths and that nothing overlaps; each argument has an element, as there is something to do.
+        // SAFETY: `PointCall` guarantees lengths and that nothing overlaps; each argument has an element, because there
+        // is a result.
         unsafe {
             let which = std::slice::from_raw_parts(c.args[0], c.n);
             let out = std::slice::from_raw_parts_mut(c.out.cast::<T>(), c.n);
@@ -287,12 +288,12 @@ mod tests {
     use super::*;
     use crate::simd::prefetch::Prefetch;
 
-    /// The levels that this machine has.
+    /// Returns the levels that this machine has.
     fn levels() -> impl Iterator<Item = Isa> {
         [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= Isa::detect())
     }
 
-    /// Calls a function of two arguments, or of one, with as many elements as the result has; an argument of one element counts for all.
+    /// Calls a function of one or two arguments. An argument of one element counts for all results.
     fn call(function: PointFn, args: [&[f32]; 2], out: &mut [f32]) {
         let prefetch = Prefetch::default();
         let scalar = (0..2).filter(|&i| args[i].len() == 1).map(|i| 1 << i).sum();
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn an_element_does_not_depend_on_the_others_of_its_block() {
-        // Blocks of moderate numbers only, and such with one that is not, at each place; a tail.
+        // Blocks of moderate numbers only, blocks with one other number at each position, and a partial block.
         let odd = [-88.0, -95.0, -1e9, f32::NEG_INFINITY, f32::INFINITY, f32::NAN, 120.0, -12.0];
         let mut x: Vec<f32> = (0..2_075_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0).collect();
         for (n, x) in x[32..].chunks_mut(32).enumerate() {

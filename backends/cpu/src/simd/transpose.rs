@@ -1,11 +1,13 @@
-//! Planes whose source is dense along one axis and whose target is dense along the other, copied in squares that stay in registers.
+//! Planes whose source is dense along one axis and whose target is dense along the other, copied in squares that stay
+//! in registers.
 
 use super::{
     level::Isa,
     vector::{Lanes, Square, Vector, transpose},
 };
 
-/// Element (r, c), for each of `rows` and `columns`, lies at r + c·`stride_from` in the source and goes to r·`stride_to` + c.
+/// Elements (r, c), for each of `rows` and `columns`, from r + c·`stride_from` in the source to r·`stride_to` + c in
+/// the target.
 pub struct Plane {
     /// The first element of the target.
     pub to: *mut u8,
@@ -24,7 +26,7 @@ pub struct Plane {
 /// Copies a plane; its places must be valid.
 pub type Transpose = unsafe fn(&Plane);
 
-/// The function for elements of so many bytes.
+/// Returns the function for elements of `size` bytes.
 pub fn find(size: usize, isa: Isa) -> Transpose {
     #[cfg(target_arch = "x86_64")]
     {
@@ -60,7 +62,7 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
     }
 }
 
-/// With vectors, whose bits are only moved.
+/// Transposes by vectors, which only move bits.
 ///
 /// # Safety
 /// As the plane states: both sides must be valid; the machine must have the instruction set.
@@ -84,7 +86,7 @@ unsafe fn run<V: Vector>(p: &Plane) {
             let from = from.wrapping_offset(c as isize * p.stride_from + r as isize);
             let line = |i: usize| from.wrapping_offset(i as isize * p.stride_from);
             let target = |i: usize| to.wrapping_offset(i as isize * p.stride_to);
-            // SAFETY: the caller promises the plane, of which this is a part.
+            // SAFETY: the caller promises the plane that contains this block.
             unsafe {
                 let mut square: Square<V> = [V::zero(); 16];
                 if rows == V::LANES && columns == V::LANES {
@@ -101,11 +103,11 @@ unsafe fn run<V: Vector>(p: &Plane) {
     }
 }
 
-/// Few lines, as of the colours of an image, whose elements go side by side: a square would be mostly empty. The compiler knows how to
-/// interleave a fixed number of lines.
+/// Interleaves few lines, such as the colours of an image; squares would be mostly empty. The compiler can interleave a
+/// fixed number of lines.
 ///
 /// # Safety
-/// As the plane states: both sides must be valid; it has `COLUMNS` columns, and the rows of its target lie side by side.
+/// As the plane states: both sides must be valid; it has `COLUMNS` columns, and the rows of its target are contiguous.
 #[inline(always)]
 unsafe fn interleave<T: Copy, const COLUMNS: usize>(p: &Plane) {
     let from = p.from.cast::<T>();
@@ -124,7 +126,7 @@ unsafe fn interleave<T: Copy, const COLUMNS: usize>(p: &Plane) {
     }
 }
 
-/// In squares that stay in the nearest cache.
+/// Transposes by squares that fit into the first-level cache.
 ///
 /// # Safety
 /// As the plane states: both sides must be valid.

@@ -1,9 +1,9 @@
-//! Vectors of floats, one register each: what the micro-kernels of products are written in.
+//! Vectors of floats, one register each, for the micro-kernels of products.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// Whether a fused multiply-add is one instruction of what the target guarantees.
+/// Whether the target guarantees a fused multiply-add instruction.
 pub const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
 
 /// A register's worth of floats.
@@ -13,19 +13,19 @@ pub const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"))
 /// alignment. Code that uses them must be inlined into a function with the target feature.
 #[allow(clippy::missing_safety_doc)]
 pub trait Vector: Copy {
-    /// What it holds.
+    /// The element type.
     type Element: Copy;
-    /// How many.
+    /// The number of elements.
     const LANES: usize;
     /// Zeros.
     unsafe fn zero() -> Self;
-    /// The same number in every lane.
+    /// Returns the same number in every lane.
     unsafe fn splat(x: Self::Element) -> Self;
     /// `LANES` elements.
     unsafe fn load(at: *const Self::Element) -> Self;
-    /// The first `n` of `LANES` elements, then zeros; the others are not touched.
+    /// Loads the first `n` of `LANES` elements, followed by zeros. The other elements are not read.
     unsafe fn load_part(at: *const Self::Element, n: usize) -> Self;
-    /// As `load_part`, but lanes of `self` instead of zeros.
+    /// Loads like `load_part`, with lanes of `self` instead of zeros.
     unsafe fn load_over(self, at: *const Self::Element, n: usize) -> Self;
     /// Writes `LANES` elements.
     unsafe fn store(self, at: *mut Self::Element);
@@ -37,23 +37,24 @@ pub trait Vector: Copy {
     unsafe fn add(self, b: Self) -> Self;
     /// `self`·b.
     unsafe fn mul(self, b: Self) -> Self;
-    /// The larger of both; `self` where either is NaN.
+    /// Returns the larger of both; `self` where either is NaN.
     unsafe fn at_least(self, b: Self) -> Self;
-    /// The smaller of both; `self` where either is NaN.
+    /// Returns the smaller of both; `self` where either is NaN.
     unsafe fn at_most(self, b: Self) -> Self;
     /// `self`, or b where that is NaN.
     unsafe fn or_nan(self, b: Self) -> Self;
-    /// The lanes of both in turn: the lower halves, then the upper halves.
+    /// Returns the lanes of both in turn: the lower halves, then the upper halves.
     unsafe fn zip(self, b: Self) -> (Self, Self);
-    /// The lanes from number `N` on, which is 1, 2, 4 or 8, to as many first ones.
+    /// Returns a vector whose first lanes are the lanes from number `N` on; `N` is 1, 2, 4 or 8.
     unsafe fn upper<const N: usize>(self) -> Self;
-    /// The lanes moved up by `N`, which is 1, 2, 4 or 8 and fewer than there are, behind the last lanes of another vector.
+    /// Returns the lanes moved up by `N`, with the last lanes of `other` below them. `N` is 1, 2, 4 or 8, and less than
+    /// the number of lanes.
     unsafe fn behind<const N: usize>(self, other: Self) -> Self;
-    /// The lanes in the opposite order.
+    /// Returns the lanes in the opposite order.
     unsafe fn turned(self) -> Self;
-    /// The first lane.
+    /// Returns the first lane.
     unsafe fn first(self) -> Self::Element;
-    /// All lanes, of which the upper half is combined with the lower one, and so on.
+    /// Combines all lanes: the upper half with the lower half, and so on.
     #[inline(always)]
     unsafe fn fold(self, combine: impl Fn(Self, Self) -> Self) -> Self::Element {
         let mut all = self;
@@ -71,7 +72,7 @@ pub trait Vector: Copy {
             combine(all, all.upper::<1>()).first()
         }
     }
-    /// All lanes together.
+    /// Returns all lanes together.
     #[inline(always)]
     unsafe fn sum(self) -> Self::Element {
         // SAFETY: passed on from the caller.
@@ -80,12 +81,12 @@ pub trait Vector: Copy {
     /// Asks for the cache line of an address, which need not be valid.
     #[inline(always)]
     unsafe fn prefetch(_: *const Self::Element) {}
-    /// As `prefetch`, into the second-level cache only.
+    /// Prefetches like `prefetch`, into the second-level cache only.
     #[inline(always)]
     unsafe fn prefetch_outer(_: *const Self::Element) {}
 }
 
-/// A vector for any machine, which the compiler puts into as many registers as it takes.
+/// A vector for any machine, which the compiler maps to as many registers as necessary.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Lanes<T, const N: usize>(pub(super) [T; N]);
@@ -182,7 +183,7 @@ macro_rules! portable {
 }
 portable!(f32, f64);
 
-/// The vectors of the largest square; of smaller ones, the first `LANES` count.
+/// The vectors of the largest square. Smaller squares use the first `LANES` ones.
 pub type Square<V> = [V; 16];
 
 /// Turns the rows of a square into its columns.
@@ -191,7 +192,8 @@ pub type Square<V> = [V; 16];
 /// As the functions of [`Vector`].
 #[inline(always)]
 pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
-    // Each step moves the upper half of the vectors in between the lower half; no loop, so that all stay in registers.
+    // Each step interleaves the upper half of the vectors with the lower half. There is no loop, so that all stay in
+    // registers.
     let mut square = square;
     // SAFETY: passed on from the caller.
     unsafe {
@@ -226,7 +228,7 @@ mod tests {
     use super::*;
     use crate::simd::level::at_every_level;
 
-    /// Moves lanes up behind others, unless there are too few.
+    /// Checks moves of lanes to higher positions, if there are enough lanes.
     #[inline(always)]
     unsafe fn exercise_moves<V: Vector<Element = f32>, const N: usize>(numbers: *const f32) {
         let n = V::LANES;
@@ -239,7 +241,7 @@ mod tests {
         assert!((0..n).all(|i| got[i] == (n - N + i) as f32), "{N} of {n}: {got:?}");
     }
 
-    /// Loads, stores, sums, zips and transposes numbers that tell their place.
+    /// Loads, stores, sums, zips and transposes numbers that equal their positions.
     #[inline(always)]
     unsafe fn exercise<V: Vector<Element = f32>>() {
         let n = V::LANES;

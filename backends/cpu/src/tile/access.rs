@@ -22,11 +22,11 @@ enum Cut {
 /// A map along an axis: `value + slope·j` for `j` in `0..len`.
 #[derive(Clone, Copy, Debug)]
 pub struct AffineRun {
-    /// At the point.
+    /// The value at the point.
     pub value: i64,
     /// A step further.
     pub slope: i64,
-    /// As long as this holds; at least 1.
+    /// The number of steps for which this holds; at least 1.
     pub len: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct AffineRun {
 pub type ReadIndex<'a> = &'a dyn Fn(usize) -> (i64, bool);
 
 impl CompiledAccess {
-    /// Compiles a map; `None` for more axes than [`MAX_RANK`], or where an extent at run time is in it.
+    /// Compiles a map; `None` for more than [`MAX_RANK`] axes, or if it mentions an extent at run time.
     pub fn new(index: &Index) -> Option<CompiledAccess> {
         let mut access = CompiledAccess { constant: index.constant, ..CompiledAccess::default() };
         for (atom, c) in &index.terms {
@@ -54,7 +54,7 @@ impl CompiledAccess {
         self.cuts.is_empty().then_some((self.constant, self.strides))
     }
 
-    /// The axes that it mentions.
+    /// Returns the axes that it mentions.
     pub fn mask(&self) -> AxisMask {
         let own = (0..MAX_RANK).filter(|&d| self.strides[d] != 0).fold(0, |m, d| m | 1 << d);
         self.cuts.iter().fold(own, |m, (cut, _)| match cut {
@@ -63,7 +63,7 @@ impl CompiledAccess {
         })
     }
 
-    /// The axes on which it depends, where `of_value` are those of an integer that is read.
+    /// Returns the axes on which it depends; `of_value` gives the axes of an integer that is read.
     pub fn depends_on(&self, of_value: &dyn Fn(usize) -> AxisMask) -> AxisMask {
         self.mask() | self.cut_by(of_value)
     }
@@ -73,13 +73,13 @@ impl CompiledAccess {
         self.cuts.iter().fold(0, |mask, (cut, _)| mask | cut.depends_on(of_value))
     }
 
-    /// Returns the slope along each axis, without what quotients, remainders and integers that were read add.
+    /// Returns the slope along each axis, without the contributions of quotients, remainders and integers.
     pub fn strides(&self) -> &[i64; MAX_RANK] {
         &self.strides
     }
 
-    /// The map as the sum of a part that is the same along an axis, a part that depends on that axis alone, and integers that are read and
-    /// differ along it; `None` where it is no such sum. `of_value` are the axes on which such an integer depends.
+    /// Splits the map into a part that is constant along an axis, a part that depends on that axis alone, and integers
+    /// that vary along it. Returns `None` if it is no such sum. `of_value` gives the axes on which an integer depends.
     pub fn split(&self, axis: usize, of_value: &dyn Fn(usize) -> AxisMask) -> Option<SplitAccess> {
         let mut outer = CompiledAccess { constant: self.constant, strides: self.strides, cuts: Vec::new() };
         let mut inner = CompiledAccess::default();
@@ -97,7 +97,7 @@ impl CompiledAccess {
         Some(SplitAccess { outer, inner, read })
     }
 
-    /// The fewest steps along an axis for which it stays affine, away from where axes end.
+    /// Returns the fewest steps along an axis for which it stays affine, away from where axes end.
     pub fn shortest_run(&self, axis: usize, of_value: &dyn Fn(usize) -> AxisMask) -> usize {
         let of = |(cut, _): &(Cut, i64)| match cut {
             Cut::Value(v) if of_value(*v) >> axis & 1 == 1 => 1,
@@ -111,7 +111,7 @@ impl CompiledAccess {
         self.cuts.iter().map(of).min().unwrap_or(usize::MAX)
     }
 
-    /// Whether it is 0 everywhere.
+    /// Returns whether it is 0 everywhere.
     pub fn is_zero(&self) -> bool {
         self.constant == 0 && self.cuts.is_empty() && self.strides.iter().all(|&stride| stride == 0)
     }
@@ -122,7 +122,7 @@ impl CompiledAccess {
         let mut run = AffineRun { value, slope: self.strides[axis], len: usize::MAX };
         for (cut, c) in &self.cuts {
             let part = cut.at(point, axis, read);
-            // An index that was read may be anything; where it counts, it was checked.
+            // An integer that was read may have any value where its check does not count.
             run.value = run.value.wrapping_add(c.wrapping_mul(part.value));
             run.slope += c * part.slope;
             run.len = run.len.min(part.len);
@@ -170,7 +170,7 @@ impl Cut {
     }
 }
 
-/// For how many steps ⌊value / by⌋ stays what it is (or moves evenly).
+/// Returns for how many steps ⌊value / by⌋ stays constant (or changes evenly).
 fn steps_within(r: AffineRun, by: i64) -> usize {
     if r.slope % by == 0 {
         return usize::MAX;
@@ -180,19 +180,19 @@ fn steps_within(r: AffineRun, by: i64) -> usize {
     steps as usize
 }
 
-/// Holds where an index lies in a range.
+/// The condition that an index is in a range.
 #[derive(Clone, Debug)]
 pub struct TileGuard {
     /// The index.
     pub access: CompiledAccess,
-    /// From here.
+    /// The first valid index.
     pub from: i64,
-    /// To before here.
+    /// The index after the last valid one.
     pub to: i64,
 }
 
 impl TileGuard {
-    /// Whether it holds at a point, and for how many steps along `axis` that stays so.
+    /// Returns whether it holds at a point, and for how many steps along `axis` that stays so.
     pub fn holds(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> (bool, usize) {
         let run = self.access.at(point, axis, read);
         let inside = (self.from..self.to).contains(&run.value);
@@ -208,7 +208,7 @@ impl TileGuard {
     }
 }
 
-/// Whether all guards hold at a point, and for how many steps that stays so.
+/// Returns whether all guards hold at a point, and for how many steps this stays so.
 pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> (bool, usize) {
     let mut steps = usize::MAX;
     for guard in guards {
@@ -222,7 +222,7 @@ pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, re
 }
 
 impl CompiledAccess {
-    /// With values renumbered.
+    /// Renumbers the values.
     pub fn with_values(mut self, number: &dyn Fn(usize) -> usize) -> CompiledAccess {
         for (cut, _) in &mut self.cuts {
             *cut = match std::mem::replace(cut, Cut::Value(0)) {
@@ -234,7 +234,7 @@ impl CompiledAccess {
         self
     }
 
-    /// The values that it mentions.
+    /// Returns the values that it mentions.
     pub fn values(&self) -> Vec<usize> {
         let of = |cut: &Cut| match cut {
             Cut::Div(inner, _) | Cut::Mod(inner, _) => inner.values(),

@@ -1,54 +1,54 @@
-//! From a body to a tile program.
+//! Compiles bodies to tile programs.
+
+mod stores;
 
 use eutectic_backend::{
     Instr, Load, Store, ValueId,
     axes::Nest,
     order::{flatten_pieces, needed, order},
-    reach::together,
     reductions::RowValues,
 };
 use eutectic_ir::{
     DType,
     attr::Number,
-    ops::{Ids, Order, Writes},
+    ops::{Ids, Order},
 };
 use rustc_hash::FxHashMap;
 
 use super::{
     access::{CompiledAccess, TileGuard},
     domain::{AxisMask, MAX_RANK},
-    gather::{GatherLines, ScatterLines, axes_of_boxes},
+    gather::{GatherLines, axes_of_boxes},
     pairs::{FusedPair, pairs},
-    program::{Scatter, TileProgram, TileStep, TileValue, Word, Write},
+    program::{TileProgram, TileStep, TileValue, Word},
     region::Region,
 };
 use crate::simd::{
     Isa, PointFn,
-    convert::{cast, narrow, widen},
-    ranking,
-    reduce::{self, Combining},
-    scan, table,
+    convert::{cast, widen},
+    ranking, reduce, scan, table,
 };
 
-/// Compiles a nest. `rows` is how many of its innermost axes form a row; `slots` are the buffers' types and sizes. Registers
-/// are placed later, by [`TileProgram::allocate`].
+/// Compiles a nest whose innermost `rows` axes form a row. `slots` are the buffers' types and sizes.
+/// [`TileProgram::allocate`] places the registers later.
 ///
 /// # Errors
-/// Everything that stands in the way.
+/// Every reason why it cannot be compiled.
 pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<TileProgram, Vec<String>> {
     compile_for(nest, innermost(nest, rows), 0, slots, isa)
 }
 
-/// The innermost axes of a nest.
+/// Returns the innermost axes of a nest.
 pub fn innermost(nest: &Nest, count: usize) -> AxisMask {
     let rank = nest.domain.len().min(MAX_RANK);
     (rank - count.min(rank)..rank).fold(0, |mask, axis| mask | 1 << axis)
 }
 
-/// As [`compile`], with the axes that form a row, and for tiles that have one point along the axes of `single`: more guards are of boxes then.
+/// Compiles a nest with the given row axes, for tiles that have one point along the axes of `single`, where more guards
+/// form boxes.
 ///
 /// # Errors
-/// Everything that stands in the way.
+/// Every reason why it cannot be compiled.
 pub fn compile_for(
     nest: &Nest,
     row: AxisMask,
@@ -92,7 +92,7 @@ pub fn compile_for(
         isa,
         problems: Vec::new(),
     };
-    // What is the inner op of a pair is computed with the outer one.
+    // The inner op of a fused pair is computed together with the outer one.
     let roots = nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied());
     let mut wanted = needed(&nest.instrs, roots);
     builder.pairs.iter().flatten().for_each(|pair| wanted[pair.0] = false);
@@ -153,14 +153,14 @@ impl TileCompiler<'_> {
         self.program.steps.len() - 1
     }
 
-    /// Notes a problem; a value of the wanted type stands in, so that only the cause is reported.
+    /// Records a problem. A value of the wanted type takes the place, so that only the cause is reported.
     fn problem(&mut self, what: String, dtype: DType) -> usize {
         self.problems.push(what);
         self.push(TileStep::Ready, dtype.register(), self.all)
     }
 
     fn at(&self, value: ValueId) -> usize {
-        self.place[value].expect("arguments come before their users")
+        self.place[value].expect("arguments are compiled before their users")
     }
 
     fn mask(&self, step: usize) -> AxisMask {
@@ -173,7 +173,7 @@ impl TileCompiler<'_> {
         self.place[id] = Some(place);
     }
 
-    /// A value and the argument with which it is a pair in one step, unless the argument depends on fewer axes.
+    /// Returns a value and the argument with which it is a pair in one step, unless the argument depends on fewer axes.
     fn pair(&mut self, id: ValueId) -> Option<usize> {
         let (inner, run) = self.pairs[id]?;
         let others = self.instrs[id].args().into_iter().filter(|&arg| arg != inner);
@@ -257,7 +257,7 @@ impl TileCompiler<'_> {
         }
     }
 
-    /// A value, repeated along axes on which it does not depend.
+    /// Returns a value, repeated along axes on which it does not depend.
     fn spread(&mut self, value: ValueId, axes: AxisMask) -> usize {
         let arg = self.at(value);
         match axes & !self.mask(arg) {
@@ -269,15 +269,15 @@ impl TileCompiler<'_> {
         }
     }
 
-    /// A pointwise step.
+    /// Returns a pointwise step.
     fn point(&mut self, function: PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
         let mask = args.iter().fold(0, |mask, &arg| mask | self.mask(arg));
         self.push(TileStep::Point { function, k, args }, dtype, mask)
     }
 
-    /// A map, and the axes on which it depends.
+    /// Returns a map, and the axes on which it depends.
     fn access(&self, index: &eutectic_ir::index::Index) -> Result<(CompiledAccess, AxisMask), String> {
-        let access = CompiledAccess::new(index).ok_or("an index over too many axes")?;
+        let access = CompiledAccess::new(index).ok_or("an index over more axes than supported")?;
         let mut mask = access.mask();
         for value in index.values() {
             let TileValue { dtype, mask: of_value, .. } = self.program.values[self.at(value)];
@@ -289,7 +289,7 @@ impl TileCompiler<'_> {
         Ok((access.with_values(&|v| self.at(v)), mask))
     }
 
-    /// Guards, and the axes on which they depend.
+    /// Returns guards, and the axes on which they depend.
     fn guards(&mut self, guards: &[eutectic_backend::Guard]) -> (Vec<TileGuard>, AxisMask) {
         let (mut compiled, mut mask) = (Vec::new(), 0);
         for (index, range) in guards {
@@ -306,13 +306,13 @@ impl TileCompiler<'_> {
 
     fn load(&mut self, load: &Load) -> usize {
         let Some(&(dtype, count)) = self.slots.get(load.slot) else {
-            return self.problem(format!("a load of buffer {}, which there is not", load.slot), load.dtype);
+            return self.problem(format!("a load of buffer {}, which does not exist", load.slot), load.dtype);
         };
         if dtype != load.dtype {
             return self.problem(format!("a load of {} from a buffer of {dtype}", load.dtype), load.dtype);
         }
         if count == 0 && self.program.domain.contains(&0) {
-            // There is nothing to read, not even for a value that is the same everywhere.
+            // Without elements, not even a constant value can be read.
             let step = self.push(TileStep::Ready, dtype.register(), 0);
             self.program.values[step].constant = Some(Word::default());
             return step;
@@ -325,7 +325,7 @@ impl TileCompiler<'_> {
             Some((base, strides)) if load.guards.is_empty() => {
                 if !self.inside(&load.at, count) {
                     return self
-                        .problem(format!("a load at {} from a buffer of {count} elements", load.at), load.dtype);
+                        .problem(format!("a load at {} exceeds a buffer of {count} elements", load.at), load.dtype);
                 }
                 self.push(TileStep::Affine { slot: load.slot, base, strides }, dtype, mask)
             }
@@ -375,121 +375,35 @@ impl TileCompiler<'_> {
         match regions {
             Some(pieces) if self.is_filled(&pieces, fill, mask) => pieces[0].1,
             Some(pieces) => {
-                let apart = |(n, (a, _)): (usize, &(Region, usize))| pieces[..n].iter().all(|(b, _)| a.is_apart(b));
-                let disjoint = pieces.iter().enumerate().all(apart);
+                let disjoint_before =
+                    |(n, (a, _)): (usize, &(Region, usize))| pieces[..n].iter().all(|(b, _)| a.is_disjoint(b));
+                let disjoint = pieces.iter().enumerate().all(disjoint_before);
                 self.push(TileStep::Pieces { pieces, fill, disjoint }, dtype, mask)
             }
             None => self.push(TileStep::Select { pieces, fill }, dtype, mask),
         }
     }
 
-    /// Whether the first piece is a load that gives zero wherever something else would be selected, which is zero too.
+    /// Returns whether the first piece is a load that gives zero where other pieces would be selected, which are zero
+    /// too.
     fn is_filled(&self, pieces: &[(Region, usize)], fill: Word, mask: AxisMask) -> bool {
         let [(outer, value)] = pieces else { return false };
         let is_zero = matches!(&self.program.steps[*value], TileStep::Boxed { region, .. } if region.is_within(outer));
         is_zero && fill == Word::default() && self.mask(*value) == mask
     }
 
-    /// Whether a map stays within a buffer over the whole domain.
+    /// Returns whether a map stays within a buffer over the whole domain.
     fn inside(&self, index: &eutectic_ir::index::Index, count: usize) -> bool {
         self.program.domain.contains(&0) || is_inside(&index.range(&self.program.domain), count)
     }
-
-    fn store(&mut self, store: &Store) {
-        let Some(&(dtype, count)) = self.slots.get(store.slot) else {
-            self.problems.push(format!("a store to buffer {}, which there is not", store.slot));
-            return;
-        };
-        let mut value = self.at(store.value);
-        let held = self.program.values[value].dtype;
-        if held != dtype.register() {
-            self.problems.push(format!("a store of {held} to a buffer of {dtype}"));
-            return;
-        }
-        let combine = match store.writes {
-            Writes::Apart | Writes::InOrder => None,
-            Writes::Combined(how) => match reduce::combining(how, dtype) {
-                None => return self.problems.push(format!("{how:?} of {dtype} where it is stored")),
-                combine => combine,
-            },
-        };
-        if let Some(run) = narrow(dtype, self.isa) {
-            value = match self.narrowed.get(&(value, dtype)) {
-                Some(&known) => known,
-                None => {
-                    let new = self.point(run, [0.0; 2], vec![value], dtype);
-                    self.narrowed.insert((value, dtype), new);
-                    new
-                }
-            };
-        }
-        if count == 0 && self.program.row != 0 && self.program.domain.contains(&0) {
-            // Rows are gone through even where they have no elements.
-            return;
-        }
-        // Along the row, a store of what is the same for the row does not move: that is what a row of zero elements stores too.
-        let of_row = |d: usize| self.program.row >> d & 1 == 1;
-        let reached: Vec<_> =
-            self.program.domain.iter().enumerate().map(|(d, &n)| if of_row(d) { n.max(1) } else { n }).collect();
-        let affine = CompiledAccess::new(&store.at).and_then(|access| access.affine());
-        if store.writes != Writes::Apart {
-            let together = together(store, &self.program.domain) as AxisMask;
-            self.program.together |= together;
-            self.program.in_order |= if combine.is_none() { together } else { 0 };
-            return self.scatter(store, value, count, combine);
-        }
-        if !store.guards.is_empty() || !store.at.values().is_empty() {
-            let (guards, _) = self.guards(&store.guards);
-            let region = Region::new(&guards, &self.program.domain, self.single);
-            let Some(((base, strides), region)) = affine.zip(region) else {
-                return self.scatter(store, value, count, None);
-            };
-            if !is_inside(&region.range(base, &strides), count) {
-                return self.scatter(store, value, count, None);
-            }
-            self.program.writes.push(Write { slot: store.slot, base, strides, region: Some(region), value });
-            return;
-        }
-        let range = store.at.range(&reached);
-        match affine {
-            Some(_) if !reached.contains(&0) && (range.start < 0 || range.end > count as i64) => {
-                self.problems.push(format!("a store at {} to a buffer of {count} elements", store.at));
-            }
-            Some((base, strides)) => {
-                let write = self.program.writes.len();
-                if let (TileStep::Point { .. }, None) = (&self.program.steps[value], self.program.values[value].direct)
-                {
-                    self.program.values[value].direct = Some(write);
-                }
-                self.program.writes.push(Write { slot: store.slot, base, strides, region: None, value });
-            }
-            None => self.problems.push(format!("a store at {}, which is not affine", store.at)),
-        }
-    }
-
-    /// A store at places that are known only when it runs, which are checked then.
-    fn scatter(&mut self, store: &Store, value: usize, count: usize, combine: Option<Combining>) {
-        match self.access(&store.at) {
-            Ok((access, of_access)) => {
-                let (guards, of_guards) = self.guards(&store.guards);
-                // Each point is combined with what is there, even if all do the same.
-                let all = if combine.is_some() { self.all } else { 0 };
-                let mask = self.mask(value) | of_access | of_guards | all;
-                let lines = ScatterLines::new(&access, &guards, mask, &|v| self.mask(v));
-                let scatter = Scatter { slot: store.slot, count, access, guards, value, mask, combine, lines };
-                self.program.scatters.push(scatter);
-            }
-            Err(why) => self.problems.push(why),
-        }
-    }
 }
 
-/// Whether a buffer of so many elements has all of a range.
+/// Returns whether a range is within a buffer of `count` elements.
 fn is_inside(range: &std::ops::Range<i64>, count: usize) -> bool {
     range.start >= 0 && range.end <= count as i64
 }
 
-/// A number as a register holds it for an element type.
+/// Returns a number as a register holds it for an element type.
 pub fn number(x: Number, dtype: DType) -> Word {
     let tensor = x.tensor(dtype);
     let held = dtype.register();
@@ -499,7 +413,7 @@ pub fn number(x: Number, dtype: DType) -> Word {
     word
 }
 
-/// Which steps run in which pass over a row that is cut into parts.
+/// Returns the steps of each pass over a row that is divided into parts.
 fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
     let values = RowValues {
         args: program.steps.iter().map(TileStep::args).collect(),

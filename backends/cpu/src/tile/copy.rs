@@ -64,11 +64,11 @@ impl BoxCopy {
     /// Copies a box, given its first element on either side.
     ///
     /// # Safety
-    /// Both sides must be valid for the whole box; they may be the same place with the same strides, but not overlap otherwise. The
-    /// machine must have the instruction set.
+    /// Both sides must be valid for the whole box; they may be the same range with the same strides, but not overlap
+    /// otherwise. The machine must have the instruction set.
     pub unsafe fn run(&self, to: *mut u8, from: *const u8) {
         let (axes, bytes) = (&self.axes[..self.rank], self.size as isize);
-        // Where either side is dense along an axis of its own, planes of these two.
+        // If the sides are dense along different axes, copy planes of these two axes.
         let dense_to = axes.iter().position(|a| a.1 == 1 && a.2 != 1);
         let dense_from = axes.iter().position(|a| a.2 == 1 && a.1 != 1);
         // SAFETY: offsets stay within the box.
@@ -116,7 +116,7 @@ pub unsafe fn copy(to: &CopySide, from: &CopySide, tile: &Tile, size: usize, isa
     }
 }
 
-/// Visits the points of some axes: where they lie in target and source.
+/// Visits the points of some axes, with their positions in target and source.
 ///
 /// # Safety
 /// As [`BoxCopy::run`].
@@ -156,15 +156,15 @@ pub unsafe fn line<T: Copy>(to: *mut u8, from: *const u8, (len, t, f): Axis) {
     }
 }
 
-/// Copies bytes between places that are the same or do not overlap. Lines are often too short for a call to pay.
+/// Copies bytes between ranges that are equal or do not overlap. Lines are often too short for a call to pay.
 ///
 /// # Safety
-/// Both places must have so many bytes, and may not overlap.
+/// Both ranges must have this number of bytes, and must not overlap.
 #[inline(always)]
 unsafe fn dense(to: *mut u8, from: *const u8, bytes: usize) {
     type Part = [u8; 16];
     const PART: usize = size_of::<Part>();
-    // SAFETY: parts lie within what the caller promises; the last one overlaps the one before.
+    // SAFETY: parts are within the range that the caller guarantees; the last one overlaps the one before.
     unsafe {
         if !(PART..=16 * PART).contains(&bytes) {
             return std::ptr::copy(from, to, bytes);

@@ -21,7 +21,7 @@ impl Tile {
         (0..MAX_RANK).filter(|d| mask >> d & 1 == 1).map(|d| self.len[d]).product()
     }
 
-    /// Strides of a dense box over a set of axes; 0 along others.
+    /// Returns strides of a dense box over a set of axes; 0 along others.
     pub fn strides(&self, mask: AxisMask) -> [isize; MAX_RANK] {
         let (mut strides, mut step) = ([0; MAX_RANK], 1);
         for d in (0..MAX_RANK).rev().filter(|d| mask >> d & 1 == 1) {

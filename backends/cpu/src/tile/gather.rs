@@ -1,5 +1,5 @@
-//! Loads whose maps stay affine for a few points only: what a map takes from the innermost axis is worked out once for a tile, and a line of
-//! the load is then a sum and a read for each element.
+//! Loads whose maps are affine only over a few points. The map's dependence on the innermost axis is tabulated once per
+//! tile. Each element of a line then takes one addition and one read.
 
 use eutectic_ir::DType;
 
@@ -12,10 +12,10 @@ use crate::simd::{
     pick::{Permute, PickFn, permute, pick},
 };
 
-/// Elements of a line from which on a run of its own takes less time than its elements one by one.
+/// The number of elements of a line from which on separate affine runs are faster than element by element.
 pub const LONG_RUN: usize = 32;
 
-/// The innermost of the axes of `mask`, if runs along it are short.
+/// Returns the innermost of the axes of `mask`, if runs along it are short.
 fn axis_of_lines(
     access: &CompiledAccess,
     guards: &[TileGuard],
@@ -28,8 +28,9 @@ fn axis_of_lines(
     (shortest < LONG_RUN).then_some(axis)
 }
 
-/// Returns the axes whose coordinates fix a box of a load, within which its map is affine and its guards say the same: those on which guards
-/// depend, integers that were read, quotients and remainders. `None` if one of them is the innermost of the axes of `mask`.
+/// Returns the axes whose coordinates determine a box of a load, within which its map is affine and its guards are
+/// constant: the axes of guards, integers, quotients and remainders. Returns `None` if the innermost axis of `mask` is
+/// one of them.
 pub fn axes_of_boxes(
     access: &CompiledAccess,
     guards: &[TileGuard],
@@ -41,26 +42,26 @@ pub fn axes_of_boxes(
     (axes >> mask.checked_ilog2()? & 1 == 0).then_some(axes)
 }
 
-/// How a load is read in lines along an axis.
+/// The reading of a load in lines along an axis.
 #[derive(Clone, Debug)]
 pub struct GatherLines {
     /// The innermost axis on which the load depends.
     pub axis: usize,
-    /// Where elements lie.
+    /// The positions of elements.
     pub at: SplitAccess,
     /// Guards that say the same of all of a line.
     pub of_lines: Vec<TileGuard>,
     /// Guards that say the same of all lines.
     pub of_elements: Vec<TileGuard>,
-    /// Where elements lie where one integer of 32 bits says for each, and how they are picked.
+    /// For loads where one 32-bit integer gives each element's position: that integer's value, and the gather function.
     pub picked: Option<(usize, PickFn)>,
-    /// The functions that permute 32-bit elements, if all lines share their places.
+    /// The functions that permute 32-bit elements, if all lines share their offsets.
     pub permute: Option<Permute>,
 }
 
 impl GatherLines {
-    /// Of a load that depends on the axes of `mask`, if that is better than runs and can be; `of_value` are the axes on which a value
-    /// depends that maps mention.
+    /// Compiles a load that depends on the axes of `mask`, if lines are possible and better than runs. `of_value` gives
+    /// the axes on which an integer depends.
     pub fn new(
         access: &CompiledAccess,
         guards: &[TileGuard],
@@ -88,7 +89,7 @@ impl GatherLines {
 }
 
 impl GatherLines {
-    /// Picks elements of `size` bytes of a buffer of `count`, where one integer says where each lies.
+    /// Gathers elements of `size` bytes of a buffer of `count` elements, if one integer gives each position.
     pub fn pick(&mut self, (size, count): (usize, usize), dtype_of: &dyn Fn(usize) -> DType, isa: Isa) {
         if size != size_of::<u32>() || i32::try_from(count).is_err() {
             return;
@@ -101,21 +102,21 @@ impl GatherLines {
     }
 }
 
-/// How a store at places that are read is written in lines along an axis.
+/// The writing of a store at integers in lines along an axis.
 #[derive(Clone, Debug)]
 pub struct ScatterLines {
     /// The innermost axis on which the store depends.
     pub axis: usize,
-    /// Where elements go.
+    /// The positions of elements.
     pub at: SplitAccess,
     /// Guards that say the same of all of a line.
     pub of_lines: Vec<TileGuard>,
-    /// Other guards: what must lie in a range, from where to before where.
+    /// Other guards: expressions that must be in ranges.
     pub of_elements: Vec<(SplitAccess, std::ops::Range<i64>)>,
 }
 
 impl ScatterLines {
-    /// Of a store that depends on the axes of `mask`, as [`GatherLines::new`].
+    /// Compiles a store that depends on the axes of `mask`, like [`GatherLines::new`].
     pub fn new(
         access: &CompiledAccess,
         guards: &[TileGuard],

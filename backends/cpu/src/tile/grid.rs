@@ -1,4 +1,4 @@
-//! How a domain is cut into tiles.
+//! Divides domains into tiles.
 
 use eutectic_backend::RowLimits;
 use eutectic_ir::DType;
@@ -10,27 +10,29 @@ use super::{
     shape::{SHORTEST_LINE, TileLayout, place},
 };
 
-/// Elements that a register of a tile holds: at most, so that loads which are copied run through whole pages, which processors
-/// fetch ahead; and at least, where many loads are read in place, so that steps are longer than what it takes to start them.
+/// The elements of a tile's register. The upper bound makes copied loads run through whole pages, which processors
+/// prefetch. The lower bound, for programs with many loads that are read in place, makes steps longer than their
+/// start-up.
 const REGISTER: std::ops::RangeInclusive<usize> = 256..=MOST_ELEMENTS;
 /// The most elements of a register.
 pub const MOST_ELEMENTS: usize = 4096;
-/// Lines of the innermost axis are multiples of so many elements, where they are cut.
+/// The multiple of elements at which lines of the innermost axis are divided.
 const ALIGN: usize = 64;
 /// Elements along an axis that is the fastest of some buffer, but not of the domain.
 const CROSS: usize = 32;
-/// The most places at which an axis is cut because guards change there.
+/// The maximal number of positions where an axis is divided because guards change there.
 const MOST_PLACES: usize = 8;
-/// Nanoseconds, about: of a step of a tile, and of an element that is copied because a box of a step does not cover the tile.
+/// Nanoseconds, about: of a step of a tile, and of an element that is copied because a box of a step does not cover the
+/// tile.
 const STEP: f64 = 60.0;
 const COPIED: f64 = 0.05;
-/// Neighbouring rows that are scanned at the same time, and their elements in a tile: memory is read in long runs, and states are
-/// read and written once for several elements.
+/// Neighbouring rows that are scanned at the same time, and their elements in a tile: memory is read in long runs, and
+/// states are read and written once for several elements.
 const BESIDE: usize = 1 << 12;
 const ELEMENTS_BESIDE: usize = 1 << 14;
 /// The longest row that is kept in registers; longer ones are passed over several times.
 pub const LONGEST_ROW: usize = 1 << 15;
-/// The longest row that is kept because its elements are ordered: a thread has 16 to 32 bytes for each.
+/// The longest row that is kept because its elements are ordered: a thread needs 16 to 32 bytes per element.
 const LONGEST_ORDERED: usize = 1 << 22;
 /// The row operations that tiles are compiled of.
 pub const ROWS: RowLimits = RowLimits::and(&[("ranking", LONGEST_ORDERED), ("scan", usize::MAX)]);
@@ -41,7 +43,7 @@ pub struct Grid {
     rank: usize,
     /// The largest extents.
     len: [usize; MAX_RANK],
-    /// Where tiles begin, and where the last one ends.
+    /// The starts of tiles, and the end of the last one.
     bounds: [Vec<usize>; MAX_RANK],
     /// Number of tiles, and the first one.
     count: usize,
@@ -49,12 +51,12 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Cuts the axes in `mask` into tiles of at most `len`, evenly; other axes have one tile of one point.
+    /// Divides the axes in `mask` into even tiles of at most `len`; other axes have one tile of one point.
     pub fn new(domain: &[usize], mask: AxisMask, len: &[usize; MAX_RANK]) -> Grid {
         Grid::cut(domain, mask, len, &Default::default())
     }
 
-    /// As [`Grid::new`], and cuts axes at some more places.
+    /// Divides like [`Grid::new`], and divides axes at additional positions.
     pub fn cut(domain: &[usize], mask: AxisMask, len: &[usize; MAX_RANK], places: &[Vec<usize>; MAX_RANK]) -> Grid {
         Grid::of(domain.len(), |d| {
             let extent = if mask >> d & 1 == 1 { domain[d] } else { 1 };
@@ -70,7 +72,7 @@ impl Grid {
         })
     }
 
-    /// Cuts every axis into tiles of `len`, the last of which may be smaller.
+    /// Divides every axis into tiles of `len`. The last tile may be smaller.
     pub fn exactly(domain: &[usize], len: &[usize; MAX_RANK]) -> Grid {
         Grid::of(domain.len(), |d| (0..domain[d].max(1)).step_by(len[d].max(1)).chain([domain[d]]).collect())
     }
@@ -88,12 +90,12 @@ impl Grid {
         self.count
     }
 
-    /// The largest extents.
+    /// Returns the largest extents.
     pub fn len(&self) -> &[usize; MAX_RANK] {
         &self.len
     }
 
-    /// The extents that tiles have, the largest first.
+    /// Returns the extents that tiles have, the largest first.
     pub fn extents(&self) -> Vec<[usize; MAX_RANK]> {
         (0..MAX_RANK).fold(vec![self.len], |all, d| {
             let mut lens: Vec<_> = lengths(&self.bounds[d]).collect();
@@ -106,7 +108,7 @@ impl Grid {
         })
     }
 
-    /// The extents that tiles have once they are cut along an axis after every so many points.
+    /// Returns the extents of tiles that are divided along an axis every `by` points.
     pub fn strips(&self, axis: usize, by: usize) -> Vec<[usize; MAX_RANK]> {
         let cut = |mut len: [usize; MAX_RANK]| {
             let whole = len[axis];
@@ -154,26 +156,28 @@ impl Grid {
     }
 }
 
-/// The extents between bounds.
+/// Returns the extents between bounds.
 fn lengths(bounds: &[usize]) -> impl Iterator<Item = usize> {
     bounds.windows(2).map(|pair| pair[1] - pair[0])
 }
 
-/// The tile for a program: within `limit`, whole rows if they are not too long (the flag says so), long along the axes that
-/// buffers are dense along; what it reads, computes and writes is to stay in `cache` bytes.
+/// Returns the extents of a program's tiles: at most `limit`, with whole rows unless these are too long (the flag says
+/// so), and long along axes that are contiguous in buffers. The data that a tile reads, computes and writes should fit
+/// into `cache` bytes.
 pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> ([usize; MAX_RANK], bool) {
     let rank = program.domain.len();
     let row: usize = (0..rank).filter(|d| program.row >> d & 1 == 1).map(|d| program.domain[d]).product();
-    // Rows that lie beside each other in lines are kept only if as many fit as are in a line, and for what comes back to them.
+    // Interleaved rows are kept only if at least as many fit as a cache line has, and only for passes that return to
+    // them.
     let across = program.across();
     let line: usize = (0..rank).filter(|d| across >> d & 1 == 1).map(|d| CROSS.min(limit[d])).product();
     let most = if across != 0 && program.passes.len() == 1 { *REGISTER.end() } else { LONGEST_ROW };
-    // Elements of a row are ordered where all of them are, and parts of a row are gone through in one direction.
+    // Elements of a row are ordered only as a whole row, and parts of a row are visited in one direction.
     let ordered =
         program.steps.iter().any(|step| matches!(step, TileStep::Ranking { .. })) || program.is_reverse().is_none();
     let whole = program.beside() == 0 && (ordered || row.saturating_mul(line) <= most);
     let mut len = [1; MAX_RANK];
-    // Rows are gone over again and again: most of the cache is for them.
+    // Rows are visited repeatedly, so that they get most of the cache.
     let mut left = program.register(if program.row != 0 && whole { cache * 8 / 9 } else { cache * 2 / 3 });
     if whole {
         for d in (0..rank).filter(|d| program.row >> d & 1 == 1) {
@@ -209,8 +213,8 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
 }
 
 impl TileProgram {
-    /// Where guards of boxes change along each axis, for tiles of `len`: a tile on one side of all of these is read in place, or not at
-    /// all. Only where what is inside of an axis makes lines.
+    /// Returns the positions along each axis where guards of boxes change, for tiles of `len`. A tile on one side of
+    /// all of these is read in place, or not at all. Only axes with lines inside count.
     pub fn places(&self, len: &[usize; MAX_RANK]) -> [Vec<usize>; MAX_RANK] {
         let of_step = |(step, value): (&TileStep, &TileValue)| {
             let regions = match step {
@@ -232,7 +236,7 @@ impl TileProgram {
         })
     }
 
-    /// Of these, along axes along which cutting there takes less time than copying what lies in tiles that boxes cover in part.
+    /// Returns the positions whose division takes less time than copying the tiles that boxes cover in part.
     pub fn worthy_places(&self, len: &[usize; MAX_RANK]) -> [Vec<usize>; MAX_RANK] {
         let all = self.places(len);
         let cut: Vec<usize> = (0..MAX_RANK).filter(|&d| !all[d].is_empty()).collect();
@@ -245,7 +249,7 @@ impl TileProgram {
             let along = |d: usize| cut.iter().position(|&axis| axis == d).is_none_or(|n| kept >> n & 1 == 1);
             let places = std::array::from_fn(|d| if along(d) { all[d].clone() } else { Vec::new() });
             let grid = Grid::cut(&self.domain, AxisMask::MAX, len, &places);
-            // Elements that lie in tiles in which a box ends, along any axis.
+            // Elements of tiles in which a box ends, along any axis.
             let copied = |(region, mask): &(&Region, AxisMask)| {
                 let whole = |d: usize| {
                     let [from, to] = region.bounds(d);
@@ -264,7 +268,7 @@ impl TileProgram {
             let tiles: usize = (0..self.domain.len()).map(|d| grid.bounds[d].len() - 1).product();
             (tiles * self.steps.len()) as f64 * STEP + copied * COPIED
         };
-        // Of ways that take as long, the one with the most cuts.
+        // Equally fast choices: the one with the most divisions is taken.
         let best = (0..1_usize << cut.len()).rev().min_by(|&a, &b| takes(a).total_cmp(&takes(b))).unwrap_or(0);
         let mut places = all.clone();
         for (n, &d) in cut.iter().enumerate() {
@@ -275,7 +279,7 @@ impl TileProgram {
         places
     }
 
-    /// Bytes that all tiles together read and write.
+    /// Returns bytes that all tiles together read and write.
     pub fn traffic(&self, slots: &[(DType, usize)]) -> usize {
         let points = |mask: AxisMask| {
             let along = self.domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1);
@@ -294,7 +298,8 @@ impl TileProgram {
         loads.chain(writes).map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Elements of a register such that what steps touch stays in so many bytes of a cache, which leaves some to what else goes through it.
+    /// Returns the elements of a register such that the data of all steps fits into `cache` bytes, with room for other
+    /// data.
     fn register(&self, cache: usize) -> usize {
         let Some(inner) = self.domain.len().checked_sub(1) else { return *REGISTER.end() };
         let along = |id: usize| self.values[id].mask >> inner & 1 == 1;
@@ -315,16 +320,16 @@ impl TileProgram {
             Tile { start: [0; MAX_RANK], len: std::array::from_fn(|d| self.domain.get(d).copied().unwrap_or(1)) };
         let place = |id: &usize| {
             let strides = self.load(*id);
-            strides.map_or(TileLayout::Apart, |strides| place(&whole, strides, self.values[*id].mask, true))
+            strides.map_or(TileLayout::Copied, |strides| place(&whole, strides, self.values[*id].mask, true))
         };
         let wide: Vec<_> = (0..self.steps.len()).filter(|&id| along(id)).collect();
         let alive = |at: usize| -> usize {
-            let copied = |id: &&usize| place(id) == TileLayout::Apart && (**id..=last_use[**id]).contains(&at);
+            let copied = |id: &&usize| place(id) == TileLayout::Copied && (**id..=last_use[**id]).contains(&at);
             wide.iter().filter(copied).map(size).sum()
         };
         let computed = (0..self.steps.len()).map(alive).max().unwrap_or(0);
-        // Rows are gone over again: they stay when the next tile comes, if that is something else. Otherwise it takes the place of what
-        // was read. What lies in lines passes by.
+        // Rows are visited repeatedly, so that they remain in the cache when the next tile comes, if its rows are
+        // others. Otherwise new rows replace the ones that were read. Data in lines is streamed.
         let all = (0..self.domain.len()).fold(0, |mask: AxisMask, d| mask | 1 << d);
         let times = |id: &&usize| if self.row != 0 && self.values[**id].mask == all { 2 } else { 1 };
         let dense = wide.iter().filter(|id| place(id) == TileLayout::Dense);
@@ -333,7 +338,7 @@ impl TileProgram {
         (most / ALIGN * ALIGN).clamp(*REGISTER.start(), *REGISTER.end())
     }
 
-    /// The axes of which each has a row at each of its points, and along which what rows are made of is dense.
+    /// Returns the axes that have a row at each point, and along which the data of rows is contiguous.
     fn across(&self) -> AxisMask {
         let loads = self.steps.iter().zip(&self.values).filter_map(|(step, value)| match step {
             TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } if value.mask & self.row != 0 => {
@@ -348,8 +353,8 @@ impl TileProgram {
             .fold(0, |mask, d| mask | 1 << d)
     }
 
-    /// The axes along which some buffer is dense that varies along an inner axis too: what has one element for all inner points, as an
-    /// id or a weight of a row, is read once a tile however short that is.
+    /// Returns the axes along which some buffer is contiguous that varies along an inner axis too. A buffer with one
+    /// element for all inner points, such as a row's id or weight, is read once per tile anyway.
     fn dense_axes(&self) -> AxisMask {
         let loads = self.steps.iter().filter_map(|s| match s {
             TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => Some(strides),

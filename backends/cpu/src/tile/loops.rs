@@ -1,28 +1,28 @@
-//! The loops of a pointwise step: runs along the innermost axes, and what is around them.
+//! The loops of a pointwise step: runs along the innermost axes, and outer loops around them.
 
 use super::domain::{AxisMask, MAX_RANK, Tile};
 
-/// What three arguments and the result move, in bytes.
+/// The steps of three arguments and the result, in bytes.
 pub type SideSteps = [isize; 4];
 
-/// A loop nest in which arguments and result go their own ways.
+/// A loop nest whose arguments and result have separate strides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loops {
     /// Elements of a run.
     pub n: usize,
-    /// What each element of a run takes.
+    /// The distance of two elements of a run.
     pub unit: SideSteps,
-    /// Which arguments are one element for the whole run.
+    /// The arguments that have one element for the whole run.
     pub scalar: u8,
-    /// The loops around runs, innermost first: how often, and what each takes.
+    /// The loops around runs, innermost first: the number of iterations, and the steps of each side.
     outer: [(usize, SideSteps); MAX_RANK],
-    /// How many of these there are.
+    /// The number of these loops.
     rank: usize,
 }
 
 impl Loops {
-    /// The loops over the axes of a mask, for sides with these strides in bytes, which along the innermost axis are one element
-    /// or 0. Axes that all sides go through as if they were one are one, so that runs are long.
+    /// Returns the loops over the axes of a mask, for sides with these strides in bytes, which are one element or 0
+    /// along the innermost axis. Axes that all sides traverse as one are merged, so that runs are long.
     pub fn new(tile: &Tile, mask: AxisMask, sides: &[[isize; MAX_RANK]; 4]) -> Loops {
         let mut axes: [(usize, SideSteps); MAX_RANK] = Default::default();
         let mut rank = 0_usize;
@@ -45,7 +45,7 @@ impl Loops {
         Loops { n, unit, scalar, outer: axes, rank: rank - 1 }
     }
 
-    /// Whether runs are as long and as many.
+    /// Returns whether runs are as long and as many.
     pub fn goes_with(&self, other: &Loops) -> bool {
         self.n == other.n && self.outer().iter().map(|o| o.0).eq(other.outer().iter().map(|o| o.0))
     }
@@ -55,7 +55,7 @@ impl Loops {
         self.outer().iter().map(|o| o.0).product()
     }
 
-    /// The loops around runs.
+    /// Returns the loops around runs.
     pub fn outer(&self) -> &[(usize, SideSteps)] {
         &self.outer[..self.rank]
     }

@@ -1,21 +1,22 @@
-//! Pointwise ops that are one function together.
+//! Pointwise ops that are computed together as one function.
 
 use eutectic_backend::{Instr, Store, ValueId, axes::Nest, order::needed};
 use eutectic_ir::DType;
 
 use crate::simd::{Isa, PointFn, table};
 
-/// An op's argument that nothing else reads and with which it is one function of at most three arguments.
+/// The number of an argument that nothing else reads, with the function of at most three arguments that fuses it with
+/// the op.
 pub type FusedPair = Option<(ValueId, PointFn)>;
 
-/// For each value, with which argument it is a pair.
+/// Returns, for each value, the argument that it is fused with.
 pub fn pairs(nest: &Nest, isa: Isa) -> Vec<FusedPair> {
     let roots = || nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied());
     let needed = needed(&nest.instrs, roots());
     let mut uses = vec![0; nest.instrs.len()];
     let read = nest.instrs.iter().zip(&needed).filter(|i| *i.1).flat_map(|i| i.0.args());
     read.for_each(|v| uses[v] += 1);
-    // What is stored must be there by itself.
+    // A stored value must be computed separately.
     roots().for_each(|v| uses[v] = usize::MAX);
     let map = |id: ValueId| match &nest.instrs[id] {
         Instr::Map { op, args, dtype, .. } if dtype.register() == DType::F32 => Some((*op, args)),

@@ -1,4 +1,4 @@
-//! What a tile program is.
+//! Defines tile programs.
 
 use eutectic_ir::{DType, ops::Ids};
 
@@ -20,13 +20,13 @@ use crate::{
     },
 };
 
-/// The bytes of an element of any type, the first ones of eight, where every type may be read.
+/// The bytes of an element of any type: the first ones of eight, from which every type can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(8))]
 pub struct Word(pub [u8; 8]);
 
 impl Word {
-    /// Where they are.
+    /// Returns where they are.
     pub fn at(&self) -> *const u8 {
         self.0.as_ptr()
     }
@@ -35,9 +35,9 @@ impl Word {
 /// A value of a program: a register that is dense over the axes on which the value depends.
 #[derive(Clone, Debug)]
 pub struct TileValue {
-    /// What the register holds.
+    /// The element type of the register.
     pub dtype: DType,
-    /// On which axes it depends.
+    /// The axes on which it depends.
     pub mask: AxisMask,
     /// Byte offset of its register.
     pub offset: usize,
@@ -45,29 +45,30 @@ pub struct TileValue {
     pub constant: Option<Word>,
     /// The store that it can be computed into.
     pub direct: Option<usize>,
-    /// Whether it is a load that only selections read, each where the load's guards hold: they copy pieces of it from its buffer.
+    /// Whether it is a load that only selections read, each where the load's guards hold: they copy pieces of it from
+    /// its buffer.
     pub in_pieces: bool,
 }
 
 /// One step, which computes the value of its number.
 #[derive(Clone, Debug)]
 pub enum TileStep {
-    /// Nothing to do at run time (constants).
+    /// No work at run time (constants).
     Ready,
     /// The anchor's tile.
     Anchor,
     /// A load at an affine map: no copy where the box is dense in the buffer.
     Affine {
-        /// Which buffer.
+        /// The buffer.
         slot: usize,
         /// Offset of the domain's first point, in elements.
         base: i64,
         /// Along each axis, in elements.
         strides: [i64; MAX_RANK],
     },
-    /// A load at an affine map where guards hold, which is a box; zero elsewhere.
+    /// A load at an affine map whose guards form a box; it gives zero outside.
     Boxed {
-        /// Which buffer.
+        /// The buffer.
         slot: usize,
         /// Offset of the domain's first point, in elements.
         base: i64,
@@ -78,35 +79,36 @@ pub enum TileStep {
     },
     /// Any other load: in boxes, in lines, or in runs along the innermost axis within which the map is affine.
     Walk {
-        /// Which buffer.
+        /// The buffer.
         slot: usize,
         /// Its number of elements.
         count: usize,
-        /// Where.
+        /// The index map.
         access: CompiledAccess,
-        /// Only where all hold.
+        /// The guards of the load.
         guards: Vec<TileGuard>,
-        /// The axes whose coordinates fix a box, within which the map is affine; `None` if the innermost axis is one of them.
+        /// The axes whose coordinates determine a box, within which the map is affine; `None` if the innermost axis is
+        /// one of them.
         boxes: Option<AxisMask>,
-        /// How lines of it are read where runs are short.
+        /// The lines in which it is read, if runs are short.
         lines: Option<Box<GatherLines>>,
     },
-    /// The place that an integer names, which must be one where all guards hold.
+    /// The position that an integer names, which is checked where all guards hold.
     Within {
         /// The integer.
         arg: usize,
-        /// Which integers are legal.
+        /// The valid integers.
         ids: Ids,
         /// The number of the check in the kernel.
         check: usize,
-        /// Where it counts.
+        /// The guards under which the check counts.
         guards: Vec<TileGuard>,
     },
     /// An integer computed from coordinates.
     Coordinate(CompiledAccess),
     /// A pointwise function.
     Point {
-        /// Which.
+        /// The function.
         function: PointFn,
         /// Its attributes.
         k: [f64; 2],
@@ -117,7 +119,7 @@ pub enum TileStep {
     Spread(usize),
     /// A reduction over the row.
     Reduce {
-        /// Of what.
+        /// The operand.
         arg: usize,
         /// A part of a row.
         accumulate: Accumulate,
@@ -130,7 +132,7 @@ pub enum TileStep {
     Ranking {
         /// The elements.
         arg: usize,
-        /// How many of the first ones are told apart.
+        /// The number of first elements with distinct ranks.
         most: usize,
         /// The function, and bytes of a key.
         rank: (RankFn, usize),
@@ -143,18 +145,18 @@ pub enum TileStep {
         args: Vec<usize>,
         /// The function of a part of rows.
         function: ScanFn,
-        /// Where results are.
+        /// The positions of the results.
         order: Order,
         /// Byte offset of the states.
         offset: usize,
     },
-    /// The first piece whose box a point lies in.
+    /// The first piece whose box contains a point.
     Pieces {
         /// The pieces.
         pieces: Vec<(Region, usize)>,
         /// Elsewhere.
         fill: Word,
-        /// Whether no point lies in two of them.
+        /// Whether the pieces' boxes are disjoint.
         disjoint: bool,
     },
     /// The first piece whose guards hold, where that is no box.
@@ -167,7 +169,7 @@ pub enum TileStep {
 }
 
 impl TileStep {
-    /// The steps whose values it reads.
+    /// Returns the steps whose values it reads.
     pub fn args(&self) -> Vec<usize> {
         match self {
             TileStep::Ready | TileStep::Anchor | TileStep::Affine { .. } | TileStep::Boxed { .. } => Vec::new(),
@@ -189,8 +191,8 @@ fn of_guards(guards: &[TileGuard]) -> Vec<usize> {
 }
 
 impl TileProgram {
-    /// A box outside of which no value differs along some axes, if loads and selections show one: loads give zero there, selections what
-    /// fills them.
+    /// Returns a box outside of which no value varies along some axes, if loads and selections show one: loads give
+    /// zero there, and selections their fill value.
     pub fn varying(&self, axes: AxisMask) -> Option<Region> {
         let mut regions = Vec::new();
         for (step, _) in self.steps.iter().zip(&self.values).filter(|(_, value)| value.mask & axes != 0) {
@@ -204,7 +206,8 @@ impl TileProgram {
         Region::outermost(regions.into_iter()).cloned()
     }
 
-    /// Whether its scans go from the last element of a row to the first; none where some do and some do not.
+    /// Returns whether its scans run from the last element of a row to the first; `None` if they run in both
+    /// directions.
     pub fn is_reverse(&self) -> Option<bool> {
         let mut orders = self.steps.iter().filter_map(|step| match step {
             TileStep::Scan { order, .. } => Some(order.reverse),
@@ -214,7 +217,7 @@ impl TileProgram {
         orders.all(|reverse| reverse == first).then_some(first)
     }
 
-    /// The axes within those of a row: neighbouring elements along them are of different rows.
+    /// Returns the axes within those of a row: neighbouring elements along them are of different rows.
     pub fn beside(&self) -> AxisMask {
         let last = self.row.checked_ilog2().map_or(0, |last| last + 1);
         if self.row == 0 {
@@ -224,12 +227,12 @@ impl TileProgram {
         }
     }
 
-    /// The steps whose values stores read.
+    /// Returns the steps whose values stores read.
     pub fn stored(&self) -> Vec<usize> {
         self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()
     }
 
-    /// Of these, those that stores at places known only when it runs read, or are told their places by.
+    /// Returns the integers that scatters use: as values or as positions.
     pub fn scattered(&self) -> impl Iterator<Item = usize> {
         self.scatters.iter().flat_map(|s| [vec![s.value], s.access.values(), of_guards(&s.guards)].concat())
     }
@@ -238,36 +241,36 @@ impl TileProgram {
 /// A write to a buffer.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Which buffer.
+    /// The buffer.
     pub slot: usize,
     /// Offset of the domain's first point, in elements.
     pub base: i64,
     /// Along each axis, in elements.
     pub strides: [i64; MAX_RANK],
-    /// Where it is written, if not everywhere.
+    /// The region that is written; `None` for all.
     pub region: Option<Region>,
-    /// Which value.
+    /// The value.
     pub value: usize,
 }
 
 /// A write to a buffer at places that integers of the body say, in runs along the innermost axis.
 #[derive(Clone, Debug)]
 pub struct Scatter {
-    /// Which buffer.
+    /// The buffer.
     pub slot: usize,
     /// Its number of elements.
     pub count: usize,
-    /// Where.
+    /// The index map.
     pub access: CompiledAccess,
-    /// Only where all hold.
+    /// The guards of the store.
     pub guards: Vec<TileGuard>,
-    /// Which value.
+    /// The value.
     pub value: usize,
     /// The axes on which any of these depends.
     pub mask: AxisMask,
-    /// What it does to what is there, if it does not take its place.
+    /// The op that combines it with the buffer's contents; `None` if it replaces them.
     pub combine: Option<Combining>,
-    /// How lines of it are written where runs are short.
+    /// The lines in which it is written, if runs are short.
     pub lines: Option<ScatterLines>,
 }
 
@@ -278,9 +281,9 @@ pub struct TileProgram {
     pub domain: Vec<usize>,
     /// The axes that form a row.
     pub row: AxisMask,
-    /// The axes along which points may write one element: one thread goes through them in order.
+    /// The axes along which points may write one element. One thread visits them in order.
     pub together: AxisMask,
-    /// Those of them along which the order matters.
+    /// The axes of `together` along which the order matters.
     pub in_order: AxisMask,
     /// The steps.
     pub steps: Vec<TileStep>,
@@ -288,7 +291,7 @@ pub struct TileProgram {
     pub values: Vec<TileValue>,
     /// The stores.
     pub writes: Vec<Write>,
-    /// The stores at places that are known only when it runs.
+    /// The stores at positions that are known only at run time.
     pub scatters: Vec<Scatter>,
     /// The values that go into an anchor.
     pub results: Vec<usize>,
@@ -296,18 +299,18 @@ pub struct TileProgram {
     pub passes: Vec<Vec<usize>>,
     /// Bytes of scratch memory.
     pub scratch: usize,
-    /// For the extents that tiles have.
+    /// The shapes, for the extents that tiles have.
     pub shapes: Vec<TileShape>,
     /// The instruction-set level.
     pub isa: Isa,
-    /// Whether what it reads and writes exceeds the second-level cache, so that it is prefetched.
+    /// Whether its data exceeds the second-level cache, so that it is prefetched.
     pub beyond_l2: bool,
-    /// Streaming stores, for values that are dense where they are stored, if it is too much to stay in the caches.
+    /// Streaming stores for contiguous results, if these exceed the caches.
     pub streams: Option<stream::Copy>,
 }
 
 impl TileProgram {
-    /// The strides of a load that may be read in place.
+    /// Returns the strides of a load that may be read in place.
     pub fn load(&self, id: usize) -> Option<&[i64; MAX_RANK]> {
         match &self.steps[id] {
             TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => Some(strides),
@@ -316,7 +319,7 @@ impl TileProgram {
     }
 }
 
-/// Which pass over which part of a row.
+/// A pass over a part of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPart {
     /// The pass; `None` for all steps at once on whole rows.
@@ -332,7 +335,7 @@ impl RowPart {
     pub const WHOLE: RowPart = RowPart { pass: None, first: true, last: true };
 }
 
-/// What a program runs on.
+/// The memory that a program runs on.
 pub struct Frame<'a> {
     /// The buffers.
     pub slots: &'a [*mut u8],
@@ -342,6 +345,6 @@ pub struct Frame<'a> {
     pub anchor: *const u8,
     /// Whether a value may be computed into the buffer that it is stored to (no load reads that buffer).
     pub direct: bool,
-    /// Where an index out of range is reported.
+    /// Receives reports of indices out of range.
     pub fault: &'a IndexFault,
 }

@@ -1,11 +1,12 @@
-//! Boxes of a domain in which guards hold: what lies inside is copied, what lies outside is filled.
+//! Boxes of a domain in which guards hold: elements inside are copied, and elements outside are filled.
 
 use super::{
     access::TileGuard,
     domain::{AxisMask, MAX_RANK, Tile},
 };
 
-/// A box of a domain, perhaps empty; or one for each point of some axes along which tiles have one point.
+/// A box of a domain, which may be empty. It may also depend on the coordinates of some axes, along which tiles have
+/// one point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
     from: [usize; MAX_RANK],
@@ -13,7 +14,8 @@ pub struct Region {
     slanted: Vec<SlantedBound>,
 }
 
-/// What a guard over several axes says: constant + Σ strides·coordinate lies in `from..to`. A tile has several points along one axis at most.
+/// A guard over several axes: constant + Σ strides·coordinate is in `from..to`. A tile has several points along at most
+/// one of the axes.
 #[derive(Clone, Debug, PartialEq)]
 struct SlantedBound {
     axis: usize,
@@ -24,7 +26,8 @@ struct SlantedBound {
 }
 
 impl Region {
-    /// Where all guards hold; `None` where that need not be a box in tiles that have one point along the axes of `single`.
+    /// Returns the region where all guards hold; `None` if it may not be a box in tiles that have one point along the
+    /// axes of `single`.
     pub fn new(guards: &[TileGuard], domain: &[usize], single: AxisMask) -> Option<Region> {
         let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK], slanted: Vec::new() };
         region.to[..domain.len()].copy_from_slice(domain);
@@ -33,7 +36,7 @@ impl Region {
             let mut axes = (0..domain.len()).filter(|&d| strides[d] != 0);
             match (axes.next(), axes.next()) {
                 (None, _) if (guard.from..guard.to).contains(&constant) => {}
-                (None, _) => region.to[0] = 0,
+                (None, _) => (region.from[0], region.to[0]) = (1, 0),
                 (Some(d), None) => {
                     let (low, high) = steps(guard.from - constant, guard.to - constant, strides[d]);
                     region.from[d] = region.from[d].max(low.max(0) as usize);
@@ -53,7 +56,7 @@ impl Region {
         Some(region)
     }
 
-    /// Where it begins and ends along each axis, in a tile.
+    /// Returns where it begins and ends along each axis, in a tile.
     fn at(&self, tile: &Tile) -> [[usize; MAX_RANK]; 2] {
         let [mut from, mut to] = [self.from, self.to];
         for SlantedBound { axis, constant, strides, from: low, to: high } in &self.slanted {
@@ -67,23 +70,23 @@ impl Region {
         [from, to]
     }
 
-    /// Whether it is within another.
+    /// Returns whether it is within another.
     pub fn is_within(&self, other: &Region) -> bool {
         (0..MAX_RANK).all(|d| self.from[d] >= other.from[d] && self.to[d] <= other.to[d])
             && other.slanted.iter().all(|bound| self.slanted.contains(bound))
     }
 
-    /// Whether no point lies in both, which their boxes show.
-    pub fn is_apart(&self, other: &Region) -> bool {
+    /// Returns whether two boxes are known to be disjoint.
+    pub fn is_disjoint(&self, other: &Region) -> bool {
         (0..MAX_RANK).any(|d| self.to[d] <= other.from[d] || other.to[d] <= self.from[d])
     }
 
-    /// The one of some boxes that holds all of them.
+    /// Returns the one of some boxes that contains all of them.
     pub fn outermost<'a>(regions: impl Iterator<Item = &'a Region> + Clone) -> Option<&'a Region> {
         regions.clone().find(|outer| regions.clone().all(|region| region.is_within(outer)))
     }
 
-    /// The same box along some axes, and one point along the others; `None` if that depends on the others.
+    /// Returns the box along some axes, with one point along the others; `None` if it depends on the others.
     pub fn along(&self, axes: AxisMask) -> Option<Region> {
         let mut region = self.clone();
         for axis in (0..MAX_RANK).filter(|axis| axes >> axis & 1 == 0) {
@@ -95,12 +98,12 @@ impl Region {
         Some(region)
     }
 
-    /// The range of an affine map over it; empty if it is.
+    /// Returns the range of an affine map over it; empty if it is.
     pub fn range(&self, base: i64, strides: &[i64; MAX_RANK]) -> std::ops::Range<i64> {
         if (0..MAX_RANK).any(|d| self.from[d] >= self.to[d]) {
             return 0..0;
         }
-        // Of a map that moves as a slanted bound does, that bound says how far.
+        // If a map moves like a slanted bound, that bound limits it.
         let (mut strides, [mut least, mut most]) = (*strides, [base; 2]);
         for bound in &self.slanted {
             let SlantedBound { axis, constant, strides: of_bound, from, to } = bound;
@@ -117,12 +120,12 @@ impl Region {
         at(true, least)..at(false, most) + 1
     }
 
-    /// Where it begins and ends along an axis.
+    /// Returns where it begins and ends along an axis.
     pub fn bounds(&self, axis: usize) -> [usize; 2] {
         [self.from[axis], self.to[axis]]
     }
 
-    /// Whether a tile lies in it.
+    /// Returns whether a tile is within the region.
     pub fn covers(&self, tile: &Tile) -> bool {
         let within = |d: usize| self.from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= self.to[d];
         if self.slanted.is_empty() || !(0..MAX_RANK).all(within) {
@@ -132,10 +135,12 @@ impl Region {
         (0..MAX_RANK).all(|d| from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= to[d])
     }
 
-    /// The part of a tile that lies in it, if there is one.
+    /// Returns the part of a tile within the region, if there is one.
     pub fn part(&self, tile: &Tile) -> Option<Tile> {
         let (mut part, [from, to]) = (*tile, self.at(tile));
-        for d in 0..MAX_RANK {
+        // An axis without points, such as that of empty rows, limits no part: the results of these rows do not depend on
+        // it, and have points. A region that ends before it begins has no part in any tile.
+        for d in (0..MAX_RANK).filter(|&d| tile.len[d] > 0 || from[d] > to[d]) {
             let end = (tile.start[d] + tile.len[d]).min(to[d]);
             part.start[d] = tile.start[d].max(from[d]);
             part.len[d] = end.checked_sub(part.start[d]).filter(|&len| len > 0)?;
@@ -144,7 +149,7 @@ impl Region {
     }
 }
 
-/// The first x for which `stride`·x lies in `from..to`, and the one after the last.
+/// Returns the first x for which `stride`·x is in `from..to`, and the x after the last.
 fn steps(from: i64, to: i64, stride: i64) -> (i64, i64) {
     if stride > 0 {
         let up = |x: i64| -(-x).div_euclid(stride);
@@ -157,7 +162,7 @@ fn steps(from: i64, to: i64, stride: i64) -> (i64, i64) {
 
 #[cfg(test)]
 impl Region {
-    /// A box by its extents.
+    /// Returns a box by its extents.
     pub fn of_box(extents: &[std::ops::Range<usize>]) -> Region {
         let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK], slanted: Vec::new() };
         for (axis, extent) in extents.iter().enumerate() {
@@ -188,6 +193,22 @@ mod tests {
                     assert_eq!(region.part(&tile).is_some(), holds, "{stride}·{x} + {constant}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_axis_without_points_limits_no_part() {
+        let guard = |from| TileGuard { access: CompiledAccess::new(&Index::coord(0)).unwrap(), from, to: 3 };
+        let tile = Tile { start: [0; MAX_RANK], len: [4, 0, 1, 1, 1, 1, 1, 1] };
+        let part = Region::new(&[guard(1)], &[4, 0], 0).unwrap().part(&tile).unwrap();
+        assert_eq!((part.start[0], part.len[0], part.len[1]), (1, 2, 0));
+        assert_eq!(Region::new(&[guard(3)], &[4, 0], 0).unwrap().part(&tile), None);
+        // A guard that never holds.
+        let never = TileGuard { access: CompiledAccess::new(&Index::constant(7)).unwrap(), from: 0, to: 3 };
+        let empty = Tile { start: [0; MAX_RANK], len: [0, 4, 1, 1, 1, 1, 1, 1] };
+        for (tile, domain) in [(&tile, [4, 0]), (&empty, [0, 4])] {
+            let region = Region::new(std::slice::from_ref(&never), &domain, 0).unwrap();
+            assert_eq!((region.part(tile), region.covers(tile)), (None, false));
         }
     }
 

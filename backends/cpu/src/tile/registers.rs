@@ -1,4 +1,4 @@
-//! Where registers lie in scratch memory.
+//! Places registers in scratch memory.
 
 use super::{
     domain::{AxisMask, MAX_RANK, Tile},
@@ -8,9 +8,9 @@ use super::{
 use crate::simd::stream::LINE;
 
 impl TileProgram {
-    /// Places registers for tiles of these extents: a register is free again after its last use; none is an argument's and the
-    /// result's at once. What is the same for a row has a place that no other register has at any time: passes over the parts of a row
-    /// meet it again, after they have computed anew what comes before it.
+    /// Places registers for tiles of these extents. A register is free after its last use, and never shared by an
+    /// argument and the result. A value that is constant along a row has a register of its own: passes over the parts
+    /// of a row read it again, after they have recomputed the values before it.
     pub fn allocate(&mut self, extents: &[[usize; MAX_RANK]]) {
         let mut largest = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         for len in extents {
@@ -35,7 +35,7 @@ impl TileProgram {
         let mut places = ScratchPlaces { table, end: table, taken: Vec::new(), read: Vec::new() };
         let is_point: Vec<_> = self.steps.iter().map(|step| matches!(step, TileStep::Point { .. })).collect();
         let keeps: Vec<_> = self.values.iter().map(|value| self.row != 0 && value.mask & self.row == 0).collect();
-        // What is written by streaming stores has the alignment of its target within a line: see `points`.
+        // A streaming store's value is aligned like its target within a cache line: see `points`.
         let streams = self.streams.is_some();
         let shift = |value: &TileValue| if streams && value.direct.is_some() { LINE } else { 0 };
         let bytes = |value: &TileValue| largest.count(value.mask) * value.dtype.size() + shift(value);
@@ -67,14 +67,14 @@ impl TileProgram {
     }
 }
 
-/// What tells how elements lie in a register: the axes, and the size of an element.
+/// Determines the layout of elements in a register: the axes, and the size of an element.
 type RegisterKind = (AxisMask, usize);
 
 /// A place in scratch memory.
 struct ScratchPlace {
     at: usize,
     bytes: usize,
-    /// How elements lie in it, if another value may have it while it is read.
+    /// The layout of its elements, if another value may overwrite it while it is read.
     kind: Option<RegisterKind>,
     /// The last step that needs it.
     until: usize,
@@ -83,16 +83,17 @@ struct ScratchPlace {
 /// The places that are taken at a step.
 struct ScratchPlaces {
     table: usize,
-    /// Where the last of all ends.
+    /// The end of the last register.
     end: usize,
     taken: Vec<ScratchPlace>,
-    /// Those that pointwise steps of the same stretch read for the last time. These steps may run strip by strip, so that such a place
-    /// can only be had for a value that lies there element by element as the one before.
+    /// Registers that pointwise steps of the same stage read for the last time. These steps may run strip by strip, so
+    /// that such a register is reused only for a value with the same layout.
     read: Vec<ScratchPlace>,
 }
 
 impl ScratchPlaces {
-    /// Frees what was needed before a step only; `follows` if it and the step before are pointwise.
+    /// Frees the registers that only earlier steps need. `follows` says that the step and the previous step are
+    /// pointwise.
     fn release(&mut self, id: usize, follows: bool) {
         let free: Vec<_> = self.taken.extract_if(.., |p| p.until < id).collect();
         if follows {
@@ -113,7 +114,7 @@ impl ScratchPlaces {
         at
     }
 
-    /// The first gap of so many bytes.
+    /// Returns the first gap of `bytes` bytes.
     fn gap(&self, bytes: usize) -> usize {
         let mut others: Vec<_> = self.taken.iter().chain(&self.read).map(|p| (p.at, p.bytes)).collect();
         others.sort_unstable();
@@ -136,8 +137,8 @@ mod tests {
     use super::*;
     use crate::{simd::Isa, tile};
 
-    /// The variance of a row that is read in one order for its sums and in another for what is stored, as a group norm whose result has
-    /// channels last: what the last pass loads anew comes before the second sum.
+    /// The variance of a row that is read in one order for its sums and in another for stores, such as a group norm
+    /// with channels last. The values that the last pass loads again precede the second sum.
     #[test]
     fn nothing_lies_where_passes_over_a_row_keep_something() {
         let at = |strides: [i64; 3]| {

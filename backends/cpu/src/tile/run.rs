@@ -24,11 +24,11 @@ use crate::simd::{
 struct IdCheck<'a> {
     /// The value.
     arg: usize,
-    /// Which integers are legal.
+    /// The valid integers.
     ids: Ids,
     /// The number of the check in the kernel.
     check: usize,
-    /// Where it counts.
+    /// The guards under which the check counts.
     guards: &'a [TileGuard],
 }
 
@@ -43,34 +43,34 @@ struct TileRun<'a> {
 
 /// A load at a map that is affine in runs only.
 struct Gather<'a> {
-    /// Which buffer.
+    /// The buffer.
     slot: usize,
     /// Its number of elements.
     count: usize,
-    /// Where.
+    /// The index map.
     access: &'a CompiledAccess,
-    /// Only where all hold.
+    /// The guards of the load.
     guards: &'a [TileGuard],
 }
 
 impl TileProgram {
-    /// Evaluates a tile: a box of the domain of extents that the registers were placed for, or no larger.
+    /// Evaluates a tile, a box of the domain with at most the extents for which the registers were placed.
     ///
     /// # Safety
-    /// Slots and scratch memory must be those that the program was compiled for, and no other thread may touch the scratch
-    /// memory or what the tile stores.
+    /// Slots and scratch memory must be those that the program was compiled for, and no other thread may access the
+    /// scratch memory or the elements that the tile stores.
     pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: RowPart) {
         // SAFETY: passed on from the caller.
         unsafe { self.run_and_prefetch(frame, tile, part, None) }
     }
 
-    /// Whether a tile lies in the domain.
+    /// Returns whether a tile is within the domain.
     fn contains(&self, tile: &Tile) -> bool {
         let within = |(d, &extent): (usize, &usize)| tile.start[d] + tile.len[d] <= extent;
         self.domain.iter().enumerate().all(within)
     }
 
-    /// As [`TileProgram::run`], and prefetches what the next tile reads.
+    /// Evaluates a tile like [`TileProgram::run`], and prefetches the operands of the next tile.
     ///
     /// # Safety
     /// As [`TileProgram::run`].
@@ -106,7 +106,7 @@ impl TileProgram {
 }
 
 impl TileProgram {
-    /// Where a value is after a run, and its strides in elements.
+    /// Returns where a value is after a run, and its strides in elements.
     ///
     /// # Safety
     /// As [`TileProgram::run`], which was called last with this frame and tile.
@@ -118,8 +118,8 @@ impl TileProgram {
 }
 
 impl TileRun<'_> {
-    /// Notes what another tile of these extents reads in place, to be prefetched. The first line of a streaming store may be a partial one,
-    /// which is fetched and merged: a miss would hold up all stores after it.
+    /// Adds the memory that the next tile reads in place to the prefetched streams. The first line of a streaming store
+    /// may be partial, which is fetched and merged: a miss would delay all stores after it.
     fn prefetch_next(&self, next: &Tile, streams: &mut Prefetch) {
         if self.program.streams.is_some() {
             for write in &self.program.writes {
@@ -144,12 +144,12 @@ impl TileRun<'_> {
         }
     }
 
-    /// Whether this is the pass that stores.
+    /// Returns whether this is the pass that stores.
     fn stores(&self) -> bool {
         self.part.pass.is_none_or(|pass| pass + 1 == self.program.passes.len())
     }
 
-    /// Where the value of a step is now.
+    /// Returns where the value of a step is now.
     ///
     /// # Safety
     /// Its step must have been run.
@@ -158,12 +158,12 @@ impl TileRun<'_> {
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).read() }
     }
 
-    /// The register of a value.
+    /// Returns the register of a value.
     fn register(&self, id: usize) -> *mut u8 {
         self.frame.scratch.wrapping_add(self.program.values[id].offset)
     }
 
-    /// The strides of a value that was loaded and lies in lines of a buffer now.
+    /// Returns the strides of a loaded value that is in lines of a buffer; `None` for others.
     fn lines(&self, id: usize) -> Option<[isize; MAX_RANK]> {
         let load = self.shape.steps[id].lines?;
         // SAFETY: values are looked up once they were computed.
@@ -172,7 +172,7 @@ impl TileRun<'_> {
         Some(strides.map(|s| s as isize))
     }
 
-    /// The strides of a value, in elements.
+    /// Returns the strides of a value, in elements.
     fn strides(&self, id: usize) -> [isize; MAX_RANK] {
         self.lines(id).unwrap_or_else(|| self.tile.strides(self.program.values[id].mask))
     }
@@ -190,7 +190,7 @@ impl TileRun<'_> {
         let (value, walk) = (&self.program.values[id], &self.shape.steps[id]);
         // SAFETY: registers are placed within the scratch memory.
         let register = unsafe { self.frame.scratch.add(value.offset) };
-        // SAFETY: the compiler checked what steps touch; see there.
+        // SAFETY: the compiler checked the memory that each step accesses.
         unsafe {
             match &self.program.steps[id] {
                 TileStep::Ready => {
@@ -201,11 +201,11 @@ impl TileRun<'_> {
                 }
                 TileStep::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
                 // Pieces of it are copied from its buffer, unless it is read there as a whole.
-                TileStep::Affine { .. } if value.in_pieces && walk.place == TileLayout::Apart => {
+                TileStep::Affine { .. } if value.in_pieces && walk.place == TileLayout::Copied => {
                     self.point_to(id, register);
                 }
                 TileStep::Boxed { region, .. }
-                    if value.in_pieces && (walk.place == TileLayout::Apart || !region.covers(self.tile)) =>
+                    if value.in_pieces && (walk.place == TileLayout::Copied || !region.covers(self.tile)) =>
                 {
                     self.point_to(id, register);
                 }
@@ -305,7 +305,7 @@ impl TileRun<'_> {
         let from = self.source(slot, base, strides, value.dtype.size());
         // SAFETY: the compiler checked that the map stays within the buffer.
         unsafe {
-            if self.shape.steps[id].place != TileLayout::Apart {
+            if self.shape.steps[id].place != TileLayout::Copied {
                 return self.point_to(id, from);
             }
             self.put(value, register, self.tile, &CopySide { at: from, strides: strides.map(|s| s as isize) });
@@ -316,7 +316,7 @@ impl TileRun<'_> {
     /// Copies a part of the tile into the register of a value.
     ///
     /// # Safety
-    /// The register must be the value's, and the part lie in the tile and be valid at the source.
+    /// The register must be the value's, and the part be within the tile and valid at the source.
     unsafe fn put(&self, value: &TileValue, register: *mut u8, part: &Tile, from: &CopySide) {
         let (mut along, size) = (*part, value.dtype.size());
         (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0).for_each(|d| along.len[d] = 1);
@@ -326,7 +326,7 @@ impl TileRun<'_> {
         unsafe { copy(&CopySide { at, strides }, from, &along, size, self.program.isa) };
     }
 
-    /// A value that was computed before, from the first point of a part of the tile on.
+    /// Returns a value that was computed before, from the first point of a part of the tile on.
     ///
     /// # Safety
     /// The value's step must have been run.
@@ -337,10 +337,10 @@ impl TileRun<'_> {
         CopySide { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
     }
 
-    /// As [`TileRun::side`], of a part of the tile that lies in a piece of a selection.
+    /// Returns the side like [`TileRun::side`], of a part of the tile within a piece of a selection.
     ///
     /// # Safety
-    /// As [`TileRun::side`]; the part must lie where the value's guards hold, if it is a load.
+    /// As [`TileRun::side`]; if it is a load, its guards must hold in the part.
     unsafe fn piece(&self, id: usize, part: &Tile) -> CopySide {
         let value = &self.program.values[id];
         match &self.program.steps[id] {
@@ -356,7 +356,8 @@ impl TileRun<'_> {
         }
     }
 
-    /// Selects by boxes, filling what lies in none of them, which may be `disjoint`; gives where the value is.
+    /// Selects by boxes, and fills the points in none of them. The boxes may be `disjoint`. Returns the position of the
+    /// value.
     ///
     /// # Safety
     /// As [`TileProgram::run`]; the pieces' steps must have been run.
@@ -377,7 +378,7 @@ impl TileRun<'_> {
                     && self.program.values[id].mask == value.mask
                     && (may_be_in_lines || self.lines(id).is_none())
             };
-            // Of disjoint pieces only one can cover the tile.
+            // Only one of disjoint pieces can cover the tile.
             let covering = all.filter(|&n| n == 0 || disjoint);
             match all {
                 _ if covering.is_some_and(|n| as_it_is(pieces[n].1)) => return self.at(pieces[all.unwrap_or(0)].1),
@@ -403,18 +404,18 @@ impl TileRun<'_> {
         register
     }
 
-    /// Where a map is at the first point of a tile, in elements.
+    /// Returns where a map is at the first point of a tile, in elements.
     fn offset(&self, tile: &Tile, base: i64, strides: &[i64; MAX_RANK]) -> isize {
         let rank = self.program.domain.len();
         strides[..rank].iter().zip(&tile.start).fold(base, |sum, (stride, &at)| sum + stride * at as i64) as isize
     }
 
-    /// Where a load begins; of an empty tile, that may lie outside of the buffer.
+    /// Returns the start of a load. For an empty tile it may be outside of the buffer.
     fn source(&self, slot: usize, base: i64, strides: &[i64; MAX_RANK], size: usize) -> *mut u8 {
         self.frame.slots[slot].wrapping_offset(self.offset(self.tile, base, strides) * size as isize)
     }
 
-    /// Where a write begins.
+    /// Returns where a write begins.
     fn target(&self, write: usize) -> *mut u8 {
         let write = &self.program.writes[write];
         let size = self.program.values[write.value].dtype.size();
@@ -455,10 +456,10 @@ impl TileRun<'_> {
     }
 }
 
-/// Copies `n` elements that are `stride` apart to a dense place.
+/// Copies `n` elements at distance `stride` to a contiguous range.
 ///
 /// # Safety
-/// Both places must be valid for `n` elements, and may not overlap.
+/// Both ranges must be valid for `n` elements, and must not overlap.
 unsafe fn line(to: *mut u8, from: *const u8, stride: isize, n: usize, size: usize) {
     // SAFETY: the caller promises both.
     unsafe {

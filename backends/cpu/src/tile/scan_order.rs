@@ -8,8 +8,9 @@ use eutectic_ir::{DType, index::Index, ops::Writes};
 use super::{MAX_RANK, compile::innermost, domain::AxisMask};
 use crate::simd::scan::Order;
 
-/// Returns a nest whose innermost `rows` axes form a row, and the mask of these axes. If elements of different rows are neighbours in memory
-/// more often than those of a row, the axis along which they are comes last. Only scans in one direction go through rows in that order.
+/// Returns a nest whose innermost `rows` axes form a row, and the mask of these axes. If elements of different rows are
+/// more often contiguous in memory than those of a row, the axis that connects them becomes the last. Only scans in one
+/// direction visit rows in that order.
 pub fn scan_order<'n>(nest: &'n Nest, rows: usize, slots: &[(DType, usize)]) -> (Cow<'n, Nest>, AxisMask) {
     let (rank, row) = (nest.domain.len(), innermost(nest, rows));
     match axis_across(nest, rank.saturating_sub(rows), slots).filter(|_| rank <= MAX_RANK) {

@@ -1,4 +1,4 @@
-//! Several axes of a domain gone through as one: ranges of their points, in row-major order, as boxes.
+//! Several axes of a domain treated as one: ranges of their points, in row-major order, as boxes.
 
 use std::ops::Range;
 
@@ -13,42 +13,44 @@ pub struct Span {
 }
 
 impl Span {
-    /// The axes of a domain from `first` on, one at least.
+    /// Returns the axes of a domain from `first` on, one at least.
     pub fn new(domain: &[usize], first: usize, axes: usize) -> Span {
         Span { first, extents: domain[first..first + axes].to_vec() }
     }
 
-    /// Whether it is one axis.
+    /// Returns whether it is one axis.
     pub fn is_axis(&self) -> bool {
         self.extents.len() == 1
     }
 
-    /// Its innermost axis.
+    /// Returns its innermost axis.
     pub fn inner(&self) -> usize {
         self.first + self.extents.len() - 1
     }
 
-    /// The extent of that.
+    /// Returns the extent of that.
     pub fn line(&self) -> usize {
         self.extents[self.extents.len() - 1]
     }
 
-    /// How many points it has.
+    /// Returns how many points it has.
     pub fn points(&self) -> usize {
         self.extents.iter().product()
     }
 
-    /// How many points the axes inside of the outermost one have: ranges that begin and end at multiples are boxes.
+    /// Returns how many points the axes inside of the outermost one have: ranges that begin and end at multiples are
+    /// boxes.
     pub fn whole(&self) -> usize {
         self.extents[1..].iter().product()
     }
 
-    /// Its axes, as a mask.
+    /// Returns its axes, as a mask.
     pub fn mask(&self) -> AxisMask {
         (self.first..=self.inner()).fold(0, |mask, d| mask | 1 << d)
     }
 
-    /// Calls `each` for boxes that make up a range, in order: with the part of the range, and the tile with the box in it.
+    /// Calls `each` for boxes that make up a range, in order: with the part of the range, and the tile with the box in
+    /// it.
     pub fn boxes(&self, range: Range<usize>, tile: Tile, each: &mut dyn FnMut(Range<usize>, Tile)) {
         let mut at = range.start;
         while at < range.end {
@@ -58,7 +60,7 @@ impl Span {
                 inside /= extent;
                 (tile.start[d], left) = (left / inside, left % inside);
                 tile.len[d] = match taken {
-                    // At the beginning of an axis inside, as many of these as there are wholly.
+                    // At the start of an inner axis, take as many whole inner boxes as fit.
                     0 if left == 0 && range.end - at >= inside => {
                         let count = ((range.end - at) / inside).min(extent - tile.start[d]);
                         taken = count * inside;
@@ -73,14 +75,14 @@ impl Span {
         }
     }
 
-    /// A range, cut where the innermost axis begins anew.
+    /// Returns a range, divided where the innermost axis restarts.
     pub fn lines(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let inner = self.line().max(1);
         let lines = range.start / inner..range.end.div_ceil(inner);
         lines.map(move |n| range.start.max(n * inner)..range.end.min((n + 1) * inner))
     }
 
-    /// The extents that boxes of some ranges have.
+    /// Returns the extents that boxes of some ranges have.
     pub fn lens(&self, ranges: impl Iterator<Item = Range<usize>>) -> Vec<[usize; MAX_RANK]> {
         let mut lens: Vec<[usize; MAX_RANK]> = Vec::new();
         let tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
@@ -107,7 +109,7 @@ impl Span {
     }
 }
 
-/// A range in parts of `len`.
+/// Returns a range in parts of `len`.
 pub fn parts(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
     range.clone().step_by(len.max(1)).map(move |first| first..range.end.min(first + len))
 }
@@ -121,7 +123,7 @@ mod tests {
         let domain = [9, 3, 4, 5];
         let span = Span::new(&domain, 1, 3);
         let tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-        // Some of all ranges where Miri interprets each step.
+        // Miri interprets each step, so that it tests some of the ranges only.
         let step = if cfg!(miri) { 7 } else { 1 };
         for (from, to) in (0..60).step_by(step).flat_map(|from| (from + 1..=60).step_by(step).map(move |to| (from, to)))
         {

@@ -1,10 +1,11 @@
-//! Attention: tiles of scores, the largest of each row so far kept; the bias is any expression, and blocks that it hides are left out.
+//! Attention by online softmax: tiles of scores, with the maximum per row so far. The bias is any expression, and
+//! blocks that it hides are skipped.
 
 use eutectic_backend::{
     Attention, AttentionAxes, Body, EmptyRow, Instr, Kernel, ScoreForm, axes::Nest, scores::Shares,
 };
 use eutectic_gpu::{
-    attention::{Sees, parts_of_keys, seen},
+    attention::{VisibleKeys, parts_of_keys, seen},
     device::DeviceShape,
     emit::Emitter,
     lanes::SplitAxis,
@@ -18,24 +19,24 @@ use super::{
     score_bias::{self, PrintedBias},
     warpgroup_attention,
 };
-use crate::dialect::{CudaC, arguments, entry, entry_with, method, short_entry};
+use crate::dialect::{BlockShape, CudaC, arguments, entry, entry_with, method, short_entry};
 
 /// Registers of a processor, and the most of a thread.
 pub const REGISTERS: usize = 65536;
 const MOST_REGISTERS: usize = 248;
-/// Those of a thread of a warp that feeds matrix units besides sums and scores; and what a bias takes.
+/// Registers per thread of warp-level matrix units in addition to sums and scores, and registers of a bias.
 const OTHER_REGISTERS: usize = 40;
 const BIAS_REGISTERS: usize = 25;
 /// Threads of a block that joins parts of the keys.
 const JOIN: usize = 128;
-/// Most queries that are few: whose keys and values are read once. Keys of their tiles, threads of a block, and the most bytes of a key or a
-/// value of which these have registers.
-const FEW: usize = 16;
+/// The maximal number of queries of the kernel that reads keys and values once, followed by: keys per tile, threads per
+/// block, and the maximal bytes of a key or a value that fit into the block's registers.
+const MAX_FEW_QUERIES: usize = 16;
 const FEW_KEYS: usize = 64;
 const FEW_THREADS: usize = 128;
 const FEW_BYTES: usize = 512;
 
-/// What is printed, whichever way.
+/// The attention to compute, as all schedules need it.
 pub struct AttentionProblem<'a> {
     /// The device's.
     pub shape: &'a DeviceShape,
@@ -57,8 +58,17 @@ pub struct AttentionProblem<'a> {
     stored: Option<StoredQueries>,
 }
 
+/// The entry point of a kernel, and the functions that only it calls.
+struct AttentionEntry {
+    text: String,
+    /// Threads of a block.
+    threads: usize,
+    /// Bytes of shared memory of a block.
+    shared: usize,
+}
+
 impl<'a> AttentionProblem<'a> {
-    /// That of a kernel, if it is one.
+    /// Returns the attention of a kernel, if it has one.
     pub fn of(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
         let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
         let is_wide = wide(&kernel.bodies());
@@ -97,25 +107,26 @@ impl<'a> AttentionProblem<'a> {
         })
     }
 
-    /// Which share of the tiles is computed; of large ones more.
+    /// Returns which share of the tiles is computed; of large ones more.
     pub fn visible(&self, queries: usize, keys: usize) -> f64 {
         let [_, s, _, t, _] = self.extents;
         let edges = 0.5 * (queries as f64 / s.max(1) as f64 + keys as f64 / t.max(1) as f64);
         if self.shares.visible < 1.0 { (self.shares.visible + edges).min(1.0) } else { 1.0 }
     }
 
-    /// Which share of blocks of so many queries is computed.
+    /// Returns the share of blocks of `queries` queries that is computed.
     pub fn stored(&self, queries: usize) -> f64 {
         self.stored.as_ref().map_or(1.0, |stored| stored.share(queries))
     }
 
-    /// Simple operations that the bias takes for each score, in tiles of so many keys, by threads that have so many registers for it.
+    /// Returns the simple operations per score of the bias, for tiles of `keys` keys and threads with `room` registers
+    /// for it.
     pub fn bias_operations(&self, keys: usize, room: usize) -> f64 {
         let each = |(nest, _): &(Nest, usize)| score_bias::operations(nest, &self.kernel.slots, keys, room);
         self.bias.as_ref().map_or(0.0, each) * self.shares.mixed
     }
 
-    /// Whether keys or values are more than what memory has.
+    /// Returns whether keys or values are computed from loaded elements.
     pub fn computes_keys(&self) -> bool {
         let is_loaded = |n: usize| match &self.nests[n].instrs[multiplied(self.bodies[n])] {
             Instr::Load(load) => self.kernel.slots[load.slot].0 == load.dtype,
@@ -124,7 +135,8 @@ impl<'a> AttentionProblem<'a> {
         !(is_loaded(1) && is_loaded(2))
     }
 
-    /// Registers of a thread that are needed where warps feed matrix units: for sums, scores and what is evaluated of the next tile.
+    /// Returns the registers per thread of warp-level matrix units: for sums, scores and the evaluated elements of the
+    /// next tile.
     pub fn warps_registers(&self, queries: usize, keys: usize) -> usize {
         let [_, _, d, _, e] = self.extents;
         let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
@@ -133,13 +145,13 @@ impl<'a> AttentionProblem<'a> {
         columns / 2 + keys / 2 + evaluated + OTHER_REGISTERS + bias
     }
 
-    /// Those that are left for a bias, with so many blocks at once on a processor.
+    /// Returns the registers that remain for a bias, for `resident` blocks per processor.
     pub fn warps_room(&self, queries: usize, keys: usize, resident: usize) -> usize {
         let has = (REGISTERS / (2 * queries * resident) / 8 * 8).min(MOST_REGISTERS);
         has.saturating_sub(self.warps_registers(queries, keys))
     }
 
-    /// Bytes of shared memory where warps feed matrix units, however operands lie.
+    /// Returns the bytes of shared memory for warp-level matrix units, for any layout of the operands.
     pub fn warps_shared(&self, element: UnitElement, queries: usize, keys: usize) -> usize {
         let [_, _, d, _, e] = self.extents;
         let [depth, columns] = [d, e].map(|n| n.max(1).next_multiple_of(16));
@@ -148,25 +160,28 @@ impl<'a> AttentionProblem<'a> {
         tiles.max(queries * (columns + 4) * 4)
     }
 
+    /// Returns the schedule without matrix units.
     pub fn by_threads(&self) -> AttentionWay {
         let [b, s, _, t, e] = self.extents;
         let (columns, keys) = if self.sum == "double" { (64, 32) } else { (128, 64) };
         let chunks = e.div_ceil(column_chunk(e, columns)).max(1);
-        let few = s <= FEW || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
+        let few = s <= MAX_FEW_QUERIES || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
         let queries = if few { 16 } else { 64 };
-        // Few queries: parts of the keys on processors of their own, of a tile each if need be.
-        let tiles = if s <= FEW { 2 * t / FEW_KEYS } else { t / keys };
+        // For few queries, split the keys, down to one tile per block.
+        let tiles = if s <= MAX_FEW_QUERIES { 2 * t / FEW_KEYS } else { t / keys };
         let splits = parts_of_keys(self.shape, b * s.div_ceil(queries) * chunks, tiles);
         AttentionWay { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
     }
 
+    /// Prints a schedule.
+    ///
+    /// # Errors
+    /// The reasons why it cannot be printed.
     pub fn print(&self, way: &AttentionWay) -> Result<Vec<Launch>, Vec<String>> {
-        let &AttentionWay { units, queries: bq, keys: bt, splits, .. } = way;
         let [b, s, d, _, e] = self.extents;
-        let (sum, bytes) = (self.sum, if self.sum == "double" { 8 } else { 4 });
-        let (ec, dc) = (column_chunk(e, 512 / bytes), depth_chunk(d, 384 / bytes));
+        let (sum, bytes, units) = (self.sum, self.bytes(), way.units);
         let slots = &self.kernel.slots;
-        let most = if units == Units::Threads { (ec / 16).min(4) } else { 8 };
+        let most = if units == Units::Threads { (self.column_chunk() / 16).min(4) } else { 8 };
         let (epilogue, lanes) = epilogue(&self.own, slots, most, sum, &query_of("m"))?;
         let queries = stored_queries::functions(self.stored.as_ref(), s, &CudaC);
         let mut before = self.constants.clone();
@@ -181,47 +196,94 @@ impl<'a> AttentionProblem<'a> {
             methods += &operand.method;
             operands.push(operand);
         }
-        let [_, key, value] = &operands[..] else { return Err(vec!["attention of other than three operands".into()]) };
+        let operands = <[PrintedOperand; 3]>::try_from(operands);
+        let operands = operands.map_err(|_| vec!["attention of other than three operands".to_string()])?;
+        let [_, key, value] = &operands;
         let in_lines = key.is_along && !value.is_along && d / key.lanes > 1 && e / value.lanes > 1;
-        let few = units == Units::Threads && s <= FEW && in_lines && d.max(e) * bytes <= FEW_BYTES;
-        let bt = if few { FEW_KEYS } else { bt };
-        let mut bias_lanes = 1;
-        let mut sees = None;
-        if let Some((nest, result)) = &self.bias {
-            // Where the bias is added to every score, no tile is left out.
-            sees = if self.hides { seen(nest, *result, [bq, bt]) } else { None };
-            let printed = match units {
-                Units::Warpgroups(groups) => {
-                    let room = groups.room(bt, e.max(1).next_multiple_of(16));
-                    score_bias::bias(nest, *result, slots, bt, room)?
-                }
-                Units::Warps(resident) => {
-                    score_bias::bias(nest, *result, slots, bt, self.warps_room(bq, bt, resident))?
-                }
-                Units::Threads if few => self.bias("bias", nest, *result, 1)?,
-                Units::Threads => self.bias("bias", nest, *result, bt / 16)?,
-            };
-            methods += &self.bias("one_bias", nest, *result, 1)?.methods;
-            before += &printed.before;
-            methods += &printed.methods;
-            bias_lanes = printed.lanes;
-        } else if units != Units::Threads {
-            before += score_bias::NOTHING_KEPT;
-        }
-        before += &print_seen(sees.as_deref());
+        let few = units == Units::Threads && s <= MAX_FEW_QUERIES && in_lines && d.max(e) * bytes <= FEW_BYTES;
+        let way = AttentionWay { keys: if few { FEW_KEYS } else { way.keys }, ..*way };
+        let bias = self.scores(&way, few)?;
+        before += &bias.before;
+        methods += &bias.methods;
         let head = arguments(slots, &before, &methods)
             + include_str!("../text/tiles.cu")
             + include_str!("../text/attention.cu");
-        let chunks = if units == Units::Threads && !few { e.div_ceil(ec) } else { e.min(1) };
+        let splits = way.splits;
+        let chunks = if units == Units::Threads && !few { e.div_ceil(self.column_chunk()) } else { e.min(1) };
         let workspace = if splits > 1 { splits * b * s * (e + 2) * bytes } else { 0 };
         let join = (splits > 1).then(|| {
             let call = format!("join_keys<{sum}, {splits}, {lanes}, {JOIN}>(slots);");
             let blocks = (b * s * e / lanes).div_ceil(JOIN).min(self.shape.processors * 16);
             Launch { workspace, ..Launch::new(head.clone() + &short_entry(JOIN, &call), [blocks, 1, 1], JOIN) }
         });
+        let AttentionEntry { text, threads, shared } = match few {
+            true => self.few_entry(&operands, lanes, splits),
+            false => self.entry(&way, &operands, [lanes, bias.lanes])?,
+        };
+        let grid = [s.div_ceil(way.queries), chunks * splits, b.min(65535)];
+        let launch = Launch { shared, workspace, ..Launch::new(head + &text, grid, threads) };
+        let (needs, has) = (launch.shared, self.shape.shared);
+        match needs <= has {
+            true => Ok([launch].into_iter().chain(join).collect()),
+            false => {
+                Err(vec![format!("attention of this depth takes {needs} bytes of shared memory; the device has {has}")])
+            }
+        }
+    }
+
+    /// Returns the bytes of a sum.
+    fn bytes(&self) -> usize {
+        if self.sum == "double" { 8 } else { 4 }
+    }
+
+    /// Returns the number of columns that a block of threads accumulates at once.
+    fn column_chunk(&self) -> usize {
+        column_chunk(self.extents[4], 512 / self.bytes())
+    }
+
+    /// Prints the bias of scores, and the keys that it leaves visible.
+    fn scores(&self, way: &AttentionWay, few: bool) -> Result<PrintedBias, Vec<String>> {
+        let &AttentionWay { units, queries: bq, keys: bt, .. } = way;
+        let Some((nest, result)) = &self.bias else {
+            let before = if units == Units::Threads { "" } else { score_bias::NOTHING_KEPT };
+            return Ok(PrintedBias {
+                before: before.to_string() + &print_seen(None),
+                methods: String::new(),
+                lanes: 1,
+            });
+        };
+        let slots = &self.kernel.slots;
+        let printed = match units {
+            Units::Warpgroups(groups) => {
+                let room = groups.room(bt, self.extents[4].max(1).next_multiple_of(16));
+                score_bias::bias(nest, *result, slots, bt, room)?
+            }
+            Units::Warps(resident) => score_bias::bias(nest, *result, slots, bt, self.warps_room(bq, bt, resident))?,
+            Units::Threads if few => self.bias("bias", nest, *result, 1)?,
+            Units::Threads => self.bias("bias", nest, *result, bt / 16)?,
+        };
+        // If the bias is added to every score, no tile is skipped.
+        let sees = if self.hides { seen(nest, *result, [bq, bt]) } else { None };
+        Ok(PrintedBias {
+            before: printed.before + &print_seen(sees.as_deref()),
+            methods: self.bias("one_bias", nest, *result, 1)?.methods + &printed.methods,
+            lanes: printed.lanes,
+        })
+    }
+
+    /// Prints the entry point for tiles of queries. Threads store `lanes` results at once, and evaluate the bias for
+    /// `bias_lanes` keys.
+    fn entry(
+        &self,
+        way: &AttentionWay,
+        operands: &[PrintedOperand; 3],
+        [lanes, bias_lanes]: [usize; 2],
+    ) -> Result<AttentionEntry, Vec<String>> {
+        let &AttentionWay { units, queries: bq, keys: bt, splits, .. } = way;
+        let [_, _, d, _, e] = self.extents;
         let [dp, ep] = [d, e].map(|n| n.max(1).next_multiple_of(16));
         let half = self.unit.map_or("", |element| element.name);
-        let (source, threads, shared) = match units {
+        let (text, threads, shared) = match units {
             Units::Warpgroups(groups) => {
                 let Groups { count, resident, stages, registers: [brings, weighs] } = groups;
                 let threads = 128 * (count + 1);
@@ -229,9 +291,14 @@ impl<'a> AttentionProblem<'a> {
                     "attend_warpgroups<{half}, {count}, {bt}, {dp}, {ep}, {stages}, {brings}, {weighs}, {splits}, {lanes}, {bias_lanes}>(slots);"
                 );
                 let text = warpgroup_attention::text(half, bt, ep);
-                (head + &text + &entry_with((threads, resident), "", "", &call), threads, groups.shared(bt, [dp, ep]))
+                (
+                    text + &entry_with(BlockShape { threads, resident }, "", "", &call),
+                    threads,
+                    groups.shared(bt, [dp, ep]),
+                )
             }
             Units::Warps(resident) => {
+                let threads = bq * 2;
                 let element = self.unit.ok_or_else(|| vec!["matrix units do not take these operands".to_string()])?;
                 let tiles = operands[1].shared(element, bt, dp) + operands[2].shared(element, ep, bt);
                 let shared = operands[0].shared(element, bq, dp) + 2 * tiles;
@@ -240,31 +307,32 @@ impl<'a> AttentionProblem<'a> {
                 let text = include_str!("../text/halves.cu").to_string()
                     + include_str!("../text/scores.cu")
                     + include_str!("../text/matrix_attention.cu");
-                (head + &text + &entry((bq * 2, resident), &call), bq * 2, shared.max(bq * (ep + 4) * 4))
-            }
-            Units::Threads if few => {
-                let call = format!("attend_few<{sum}, {FEW_KEYS}, {FEW_THREADS}, {splits}, {lanes}>(slots);");
-                let groups = FEW_THREADS / (e / operands[2].lanes).next_power_of_two();
-                let row = d.next_multiple_of(8 * operands[1].lanes);
-                let shared = s * (row + FEW_KEYS + 3 + groups * e) * bytes;
-                let text = include_str!("../text/few_attention.cu");
-                (head + text + &entry((FEW_THREADS, 1), &call), FEW_THREADS, shared)
+                (text + &entry(BlockShape { threads, resident }, &call), threads, shared.max(bq * (ep + 4) * 4))
             }
             Units::Threads => {
+                let (sum, bytes) = (self.sum, self.bytes());
+                let (ec, dc) = (self.column_chunk(), depth_chunk(d, 384 / bytes));
                 let call = format!("attend<{sum}, {bq}, {bt}, {dc}, {ec}, {splits}, {lanes}, {bias_lanes}>(slots);");
                 let threads = bq / 4 * 16;
                 let shared = (dc * (bq + bt + 8) + bt * (bq + 4) + bt * (ec + 4)) * bytes;
-                (head + &entry((threads, if bytes == 8 { 1 } else { 512 / threads }), &call), threads, shared)
+                let resident = if bytes == 8 { 1 } else { 512 / threads };
+                (entry(BlockShape { threads, resident }, &call), threads, shared)
             }
         };
-        let grid = [s.div_ceil(bq), chunks * splits, b.min(65535)];
-        let launch = Launch { shared, workspace, ..Launch::new(source, grid, threads) };
-        let (needs, has) = (launch.shared, self.shape.shared);
-        match needs <= has {
-            true => Ok([launch].into_iter().chain(join).collect()),
-            false => {
-                Err(vec![format!("attention of this depth takes {needs} bytes of shared memory; the device has {has}")])
-            }
+        Ok(AttentionEntry { text, threads, shared })
+    }
+
+    /// Prints the entry point for few queries, whose threads store `lanes` results at once.
+    fn few_entry(&self, [_, key, value]: &[PrintedOperand; 3], lanes: usize, splits: usize) -> AttentionEntry {
+        let [_, s, d, _, e] = self.extents;
+        let call = format!("attend_few<{}, {FEW_KEYS}, {FEW_THREADS}, {splits}, {lanes}>(slots);", self.sum);
+        let groups = FEW_THREADS / (e / value.lanes).next_power_of_two();
+        let row = d.next_multiple_of(8 * key.lanes);
+        AttentionEntry {
+            text: include_str!("../text/few_attention.cu").to_string()
+                + &entry(BlockShape { threads: FEW_THREADS, resident: 1 }, &call),
+            threads: FEW_THREADS,
+            shared: s * (row + FEW_KEYS + 3 + groups * e) * self.bytes(),
         }
     }
 
@@ -284,25 +352,27 @@ impl<'a> AttentionProblem<'a> {
     }
 }
 
-/// Columns of the values that a block of threads has at once: scores are computed for each chunk of them, so that these are as few as can be. A thread
-/// reads its columns by powers of two.
+/// Returns the number of value columns that a block accumulates at once. Scores are computed again for each chunk of
+/// columns, so that few chunks are best. A thread reads a power of two of columns.
 fn column_chunk(columns: usize, most: usize) -> usize {
     let chunk = columns.div_ceil(columns.div_ceil(most).max(1)).max(1).next_multiple_of(16);
     if chunk / 16 % 4 == 3 { chunk + 16 } else { chunk }
 }
 
-/// Terms of the scores that are there at once: few are multiplied in vain, and each chunk takes as long again as some terms.
+/// Returns the number of score terms per chunk. Padding wastes multiplications, and each chunk costs as much as some
+/// terms.
 fn depth_chunk(depth: usize, most: usize) -> usize {
     let taken = |chunk: &usize| depth.div_ceil(*chunk) * (chunk + 8);
     (16..=most).step_by(16).min_by_key(taken).unwrap_or(16)
 }
 
-/// The functions that say which keys a block of queries looks at, and which tiles of them are plain.
-fn print_seen(seen: Option<&[Sees]>) -> String {
+/// Returns the functions that say which keys a block of queries looks at, and which tiles of them are plain.
+fn print_seen(seen: Option<&[VisibleKeys]>) -> String {
     let Some(seen) = seen else {
         return "FN void visible(int, int&, int&) {}\nFN bool is_plain(int, int) { return false; }\n".into();
     };
-    let of = |Sees { keys: [first, last], plain: [from, to] }: &Sees| format!("{first}, {last}, {from}, {to}");
+    let of =
+        |VisibleKeys { keys: [first, last], plain: [from, to] }: &VisibleKeys| format!("{first}, {last}, {from}, {to}");
     let list: Vec<_> = seen.iter().map(of).collect();
     format!(
         "CONSTANT int RANGES[] = {{ {} }};\n\

@@ -1,24 +1,24 @@
 //! A way to compute attention.
 
-/// What multiplies.
+/// The units that multiply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Units {
     /// Multiplications and additions of threads.
     Threads,
-    /// Matrix units, fed by each warp for itself, in so many blocks at once on a processor.
+    /// Warp-level matrix units, with this number of blocks per processor.
     Warps(usize),
-    /// Those of warpgroups, which read shared memory.
+    /// Matrix units of warpgroups, which read shared memory.
     Warpgroups(Groups),
 }
 
-/// How warpgroups share a block.
+/// A block's division into warpgroups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Groups {
-    /// How many multiply; each has 64 queries. One more brings tiles.
+    /// The number of warpgroups that multiply, each with 64 queries. One more loads tiles.
     pub count: usize,
     /// Blocks that a processor runs at once.
     pub resident: usize,
-    /// Tiles of keys, and of values, that are on their way at once.
+    /// The number of key tiles, and of value tiles, in flight.
     pub stages: usize,
     /// Registers of a thread that brings tiles, and of one that multiplies.
     pub registers: [usize; 2],
@@ -27,7 +27,7 @@ pub struct Groups {
 /// A way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionWay {
-    /// What multiplies.
+    /// The units that multiply.
     pub units: Units,
     /// Queries of a block.
     pub queries: usize,
@@ -35,12 +35,12 @@ pub struct AttentionWay {
     pub keys: usize,
     /// Parts of the keys.
     pub splits: usize,
-    /// What it takes.
+    /// The predicted seconds.
     pub seconds: f64,
 }
 
 impl AttentionWay {
-    /// Its name: the family, and after a comma what it chooses.
+    /// Returns its name: the family, and its choices after a comma.
     pub fn name(&self) -> String {
         let AttentionWay { units, queries, keys, splits, .. } = self;
         let family = match units {

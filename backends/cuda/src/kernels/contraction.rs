@@ -1,4 +1,4 @@
-//! Products: the ways to compute one, of which the one is printed that takes the least time.
+//! Products: lists the schedules, and prints the one with the least predicted time.
 
 use eutectic_backend::Kernel;
 use eutectic_gpu::{
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::dialect::CudaC;
 
-/// The ways to compute a kernel's product on a device.
+/// Returns the ways to compute a kernel's product on a device.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let library = library::ways(problem).into_iter().collect();
     let direct = direct(problem).into_iter().collect();
@@ -36,15 +36,18 @@ fn direct<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
 /// Prints the fastest.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Printed {
     let problem = ProductProblem::new(shape, kernel).ok_or_else(|| vec!["no product".to_string()])?;
     let ways = ways(&problem);
     let best = ways.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    best.map_or_else(|| Err(vec!["no tile of a product fits on this device".into()]), |way| (way.print)())
+    best.map_or_else(
+        || Err(vec!["no tile of a product fits the shared memory of this device".into()]),
+        |way| (way.print)(),
+    )
 }
 
-/// Returns the ways to compute a kernel's product, with the seconds that each is expected to take; none of another kernel.
+/// Returns the schedules of a kernel's product with their predicted seconds; an empty list for other kernels.
 pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     let Some(problem) = ProductProblem::new(shape, kernel) else { return Vec::new() };
     ways(&problem).into_iter().map(|way| (way.name, way.seconds)).collect()
@@ -56,11 +59,11 @@ pub struct PrintedWay {
     pub name: String,
     /// The seconds that are expected.
     pub seconds: f64,
-    /// What is launched.
+    /// The launches.
     pub printed: Printed,
 }
 
-/// All ways to compute a kernel's product, for tests and measurements; none of another kernel.
+/// Returns all schedules of a kernel's product, for tests and measurements; an empty list for other kernels.
 pub fn all(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
     let Some(problem) = ProductProblem::new(shape, kernel) else { return Vec::new() };
     let printed = |way: ProductWay| PrintedWay { printed: (way.print)(), name: way.name, seconds: way.seconds };

@@ -1,5 +1,5 @@
-//! Products of few rows, which take as long as reading the right operand: by multiplications and additions, operands and epilogue any
-//! expressions.
+//! Products of few rows by multiply-adds. They are memory-bound: they take as long as reading the right operand.
+//! Operands and epilogue are any expressions.
 
 use eutectic_backend::axes::FEW;
 use eutectic_gpu::launch::Launch;
@@ -8,37 +8,41 @@ use super::{
     parts::epilogue,
     product::{LAUNCH, Printed, ProductProblem, ProductWay},
 };
-use crate::dialect::entry_with;
+use crate::dialect::{BlockShape, entry_with};
 
 const THREADS: usize = 256;
-/// Columns of a block, where neighbouring columns are read at once, and how much of the rate of reading they come to.
+/// Columns per block if neighbouring columns are contiguous, each with its share of the read rate.
 const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
-/// Those where neighbouring terms are: of 16-bit elements, and of wider ones, of which a thread has half as many at once.
+/// The same if neighbouring terms are contiguous: first for 16-bit elements, then for wider ones, whose threads read
+/// half as many at once.
 const ALONG: [[(usize, f64); 4]; 2] =
     [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
-/// The same where the operand's buffers have fewer bytes than its elements, which threads decode: registers of more columns leave fewer warps.
-/// By 4096x4096 and 14336x4096 elements of i8 with a scale for each column on an H200, as are the two numbers below.
+/// The same for operands whose buffers have fewer bytes than their elements, which threads decode. More columns take
+/// more registers and leave fewer warps. Measured on an H200 with 4096x4096 and 14336x4096 elements of i8 with a scale
+/// per column, as are the next two numbers.
 const DECODED: [(usize, f64); 4] = [(16, 0.5), (8, 0.8), (4, 1.0), (2, 0.99)];
 /// Elements a second that all processors decode and multiply.
 const ELEMENTS: f64 = 2.6e12;
 /// Threads of a block that decode: 1.15 times as fast as [`THREADS`].
 const DECODING: usize = 128;
-/// Bytes a second, from memory: what few rows are multiplied with are weights, which no kernel before has left in the cache.
+/// Bytes per second from memory. The right operand of few rows is usually weights, which no earlier kernel has left in
+/// the cache.
 const READ: f64 = 4.2e12;
-/// What rows of 16-bit columns come to of these rates: half as many bytes lie side by side.
+/// The factor on these rates for 16-bit columns, which have half as many contiguous bytes.
 const HALF: f64 = 0.92;
-/// Where several columns share the terms of a row, the part of a column's time that reading a further row takes.
+/// If several columns share the terms of a row, the share of a column's time that each further row adds.
 const ROW: f64 = 0.15;
 /// Multiplications and additions a second of one processor.
 const RATE: f64 = 1.2e11;
-/// Seconds of each part of the depth, where there are several.
+/// Seconds per split of the depth, if there are several.
 const PART: f64 = 0.12e-6;
-/// Seconds of a block besides.
+/// Additional seconds per block.
 const ENDS: f64 = 0.9e-6;
-/// Seconds of a read of a right operand that is no matrix in memory. Fitted to a depthwise convolution of 1,152 channels on an H200.
+/// Seconds of a read of a right operand that is no matrix in memory. Fitted to a depthwise convolution of 1,152
+/// channels on an H200.
 const GATHERED: f64 = 4e-11;
 
-/// Each number of columns of a block, with each number of parts of the depth.
+/// Returns a schedule for each number of columns per block and each number of splits of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
     if m > FEW || problem.extents.contains(&0) {
@@ -85,7 +89,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     ways
 }
 
-/// Terms of a thread at once: more rows leave fewer registers.
+/// Returns terms of a thread at once: more rows leave fewer registers.
 fn terms(rows: usize) -> usize {
     if rows > 4 { 4 } else { 8 }
 }
@@ -102,7 +106,7 @@ fn print(problem: &ProductProblem, threads: usize, columns: usize, splits: usize
     let terms = terms(m);
     let call = format!("multiply_few<{sum}, {columns}, {terms}, {threads}, {splits}, {lanes}>(slots);");
     let grid = [n.div_ceil(columns), splits, b.min(65535)];
-    let text = head.clone() + &entry_with((threads, 1), "", "", &call);
+    let text = head.clone() + &entry_with(BlockShape { threads, resident: 1 }, "", "", &call);
     let product = Launch { shared: threads / 32 * sums * problem.bytes, ..Launch::new(text, grid, threads) };
     Ok(problem.launches(product, &head, splits, lanes))
 }

@@ -1,4 +1,4 @@
-//! Products of strided matrices by the library, with its own epilogues; what they lack is a map kernel over the product.
+//! Products of strided matrices by cuBLASLt, with its epilogues. Other epilogues become a map kernel over the product.
 
 use eutectic_backend::{AnchorKernel, Instr, Kernel, Load, ValueId, axes::Nest};
 use eutectic_gpu::{
@@ -13,27 +13,27 @@ use super::{
 };
 use crate::dialect::CudaC;
 
-/// What the library may use beside the product.
+/// Bytes of workspace that the library may use.
 pub const LIBRARY_BYTES: usize = 32 << 20;
-/// Of operands of 16, 32 and 64 bits, as measured on an H200: operations a second, at how many terms of the depth half of that is reached,
-/// and seconds of a term for a result of few tiles.
+/// For operands of 16, 32 and 64 bits, measured on an H200: operations per second, the depth at which half of that rate
+/// is reached, and seconds per term for a result of few tiles.
 const RATES: [(usize, f64, f64, f64); 3] =
     [(2, 7.5e14, 110.0, 1.5e-9), (4, 5.1e13, 20.0, 20e-9), (8, 5.0e13, 20.0, 20e-9)];
 /// The same of tf32.
-const SHORT: (usize, f64, f64, f64) = (4, 3.8e14, 110.0, 3e-9);
-/// Seconds of a product besides.
+const TF32_RATES: (usize, f64, f64, f64) = (4, 3.8e14, 110.0, 3e-9);
+/// Additional seconds of a product.
 const ENDS: f64 = 0.8e-6;
-/// Activations that the library has, as the table of ops knows them. Its relu is not among them: it turns NaN into 0.
+/// Activations of the library, by their keys in the op table. Its relu is left out because it turns NaN into 0.
 pub const ACTIVATIONS: &[&str] = &["gelu-tanh"];
 
-/// The library's way, where operands are plain and it is worth it.
+/// Returns the library's schedule, if the operands are strided matrices and the product is large enough.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
     let ProductProblem { shape, kernel, extents, .. } = problem;
     let least = shape.library?;
     let operands = [(&problem.left, multiplied(problem.lhs)), (&problem.right, multiplied(problem.rhs))];
-    let tf32 = problem.short.is_some_and(|element| element.size == 4);
+    let tf32 = problem.unit.is_some_and(|element| element.size == 4);
     let dtype = problem.left.instrs[operands[0].1].dtype();
-    let rates = RATES.iter().filter(|_| !tf32).chain([&SHORT]);
+    let rates = RATES.iter().filter(|_| !tf32).chain([&TF32_RATES]);
     let &(_, rate, half, term) = rates.into_iter().find(|rate| dtype.is_float() && rate.0 == dtype.size())?;
     let [lhs, rhs] = [matrix(kernel, operands[0], dtype)?, matrix(kernel, operands[1], dtype)?];
     let elements = extents[..3].iter().map(|&n| n as f64).product::<f64>();
@@ -70,7 +70,8 @@ fn print(
     Ok(vec![Launch::product(product, workspace), Launch { workspace, ..launch }])
 }
 
-/// Where a matrix lies that is loaded as it is: neighbours along one of its axes, all else at multiples of 16 bytes.
+/// Returns the layout of a loaded matrix: contiguous along one axis, with other strides and the start at multiples of
+/// 16 bytes. `None` for other operands.
 pub fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -> Option<MatrixLayout> {
     let Instr::Load(load) = &nest.instrs[result] else { return None };
     let is_whole = load.guards.is_empty() && load.dtype == dtype && kernel.slots[load.slot].0 == dtype;
@@ -79,7 +80,7 @@ pub fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -
     (row == 1 && column >= nest.domain[1] || column == 1 && row >= nest.domain[2]).then_some(at)
 }
 
-/// How the library can store a product: where, and its epilogue.
+/// The destination and the library epilogue of a product.
 #[derive(Clone)]
 struct ProductStore {
     result: DType,
@@ -87,7 +88,7 @@ struct ProductStore {
     finish: Finish,
 }
 
-/// How a product is stored whose epilogue is one of the library's.
+/// Returns the store of a product, if the library has its epilogue.
 fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<ProductStore> {
     let [store] = own.stores.as_slice() else { return None };
     let result = kernel.slots[store.slot].0;
@@ -124,26 +125,26 @@ fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<ProductStore> 
     (products == 1 && has).then_some(ProductStore { result, out, finish })
 }
 
-/// A value before casts between floats, which may keep excess precision.
+/// Returns a value before casts between floats, which may keep excess precision.
 fn uncast(own: &Nest, mut value: ValueId) -> ValueId {
-    let short = |dtype: DType| dtype.is_float() && dtype != DType::F64;
+    let is_held_as_f32 = |dtype: DType| dtype.is_float() && dtype != DType::F64;
     while let Instr::Map { op, attrs, args, dtype } = &own.instrs[value] {
         let is_none = ops::key(*op, attrs) == "none" || op.attr("to").is_some();
         match args.as_slice() {
-            &[arg] if is_none && short(*dtype) && short(own.instrs[arg].dtype()) => value = arg,
+            &[arg] if is_none && is_held_as_f32(*dtype) && is_held_as_f32(own.instrs[arg].dtype()) => value = arg,
             _ => break,
         }
     }
     value
 }
 
-/// A matrix whose columns are side by side.
+/// Returns a matrix whose columns are side by side.
 fn row_major(at: &Index, slot: usize, own: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let at = matrix_at(at, slot, own, dtype)?;
     (at.strides[2] == 1 && at.strides[1] >= own.domain[2]).then_some(at)
 }
 
-/// Strides of an affine map, if all is at multiples of 16 bytes; 0 along an axis of one point.
+/// Returns the strides of an affine map, if all are at multiples of 16 bytes; 0 along an axis of one point.
 fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let strides = map.affine(3)?;
     let mut at = MatrixLayout { slot, offset: usize::try_from(map.constant).ok()?, strides: [0; 3] };
@@ -160,7 +161,7 @@ fn matrix_at(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matr
     if (1..3).any(|axis| nest.domain[axis] > 1 && at.strides[axis] == 0) {
         return None;
     }
-    // An axis of one point has whatever stride suits: that of a dense matrix.
+    // An axis of one point takes the stride of a dense matrix.
     let [_, rows, columns] = [0, 1, 2].map(|axis| nest.domain[axis]);
     match at.strides {
         [_, 0, 0] => (at.strides[1], at.strides[2]) = (columns, 1),
@@ -174,7 +175,7 @@ fn matrix_at(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matr
     at.strides.into_iter().all(aligned).then_some(at)
 }
 
-/// The kernel's own body over the product, which it reads as one more buffer.
+/// Returns the kernel's own body over the product, which it reads as one more buffer.
 fn over(kernel: &Kernel, sum: DType) -> Kernel {
     let mut own = kernel.clone();
     let domain = own.body.domain.clone();
@@ -182,7 +183,7 @@ fn over(kernel: &Kernel, sum: DType) -> Kernel {
     let flat = eutectic_ir::index::flatten(&at, &domain);
     for instr in &mut own.body.instrs {
         if matches!(instr, Instr::Anchor { .. }) {
-            // In registers, all but 64-bit floats are what sums are.
+            // Registers hold sums in the accumulator type, except for 64-bit floats.
             *instr = Instr::Load(Load { slot: kernel.slots.len(), at: flat.clone(), guards: Vec::new(), dtype: sum });
         }
     }

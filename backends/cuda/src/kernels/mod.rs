@@ -25,7 +25,7 @@ use crate::dialect::{CudaC, dtypes};
 /// Prints a kernel.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let lacking = dtypes().lacking(kernel);
     if !lacking.is_empty() {
@@ -36,11 +36,11 @@ pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<St
         "rows" => rows::print(&CudaC, shape, kernel),
         "matmul" => contraction::print(shape, kernel),
         "attention" => attention_ways::print(shape, kernel),
-        other => Err(vec![format!("there is no kernel for `{other}`")]),
+        other => Err(vec![format!("the backend has no kernel for `{other}`")]),
     }
 }
 
-/// Returns the ways between which [`print()`] chooses, with the seconds that each is expected to take, the fastest first.
+/// Returns the schedules among which [`print()`] chooses, with their predicted seconds, the fastest first.
 pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     let mut ways = contraction::expected(shape, kernel);
     ways.extend(attention_ways::expected(shape, kernel));
@@ -48,17 +48,18 @@ pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     ways
 }
 
-/// All ways to compute a kernel's product or attention, for tests and measurements; none of another kernel.
+/// Returns all schedules of a kernel's product or attention, for tests and measurements; an empty list for other
+/// kernels.
 pub fn ways(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
     let mut ways = contraction::all(shape, kernel);
     ways.extend(attention_ways::all(shape, kernel));
     ways
 }
 
-/// Whether a kernel can be printed. All kernels can whose ops the table has: it is not printed to find out.
+/// Checks whether a kernel can be printed, without printing it. All kernels can whose ops are in the table.
 ///
 /// # Errors
-/// The ops that the table lacks, and the element types that have no text.
+/// The ops that the table lacks, and the element types that CUDA C++ lacks.
 pub fn supports(kernel: &Kernel) -> Result<(), Vec<String>> {
     let lacking = dtypes().lacking(kernel);
     if !lacking.is_empty() {

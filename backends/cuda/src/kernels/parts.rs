@@ -1,4 +1,4 @@
-//! The printed bodies that tiled kernels are made of: operands, by whichever axis they lie along, and epilogues.
+//! The printed parts of tiled kernels: operands in any layout, and epilogues.
 
 use eutectic_backend::{Body, Instr, ValueId, axes::Nest};
 use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
@@ -6,12 +6,12 @@ use eutectic_ir::{DType, index::Index};
 
 use crate::dialect::{CudaC, method};
 
-/// A body over three groups of axes, each as one axis.
+/// Returns a body over three groups of axes, each as one axis.
 pub fn flat(nest: &Nest, [first, second, third]: [usize; 3]) -> Nest {
     nest.flat(first + second, third).flat(first, second).flat(0, first)
 }
 
-/// The type that a kernel sums in: 64 bits where an operand or the result is.
+/// Returns the type that a kernel sums in: 64 bits where an operand or the result is.
 pub fn wide(bodies: &[&Body]) -> bool {
     let is_wide = |body: &&Body| body.instrs.iter().any(|i| i.dtype() == DType::F64);
     bodies.iter().any(is_wide)
@@ -20,14 +20,15 @@ pub fn wide(bodies: &[&Body]) -> bool {
 /// The type of operands as matrix units take them.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitElement {
-    /// In CUDA C++.
+    /// The type's name in CUDA C++.
     pub name: &'static str,
     /// Its bytes.
     pub size: usize,
 }
 
 impl UnitElement {
-    /// That of some operands: 16-bit floats, all of one type; or all `f32` of which eleven significant bits are enough.
+    /// Returns the type that matrix units take for operands: a 16-bit float type that all share, or TF32 if all are
+    /// `f32` with eleven significant bits enough. `None` for others.
     pub fn of(bodies: &[&Body]) -> Option<UnitElement> {
         if bodies.iter().all(|body| body.before_tf32().is_some()) {
             return Some(UnitElement { name: "tf32", size: 4 });
@@ -38,13 +39,13 @@ impl UnitElement {
         fits.then(|| UnitElement { name: CudaC.memory(first), size: 2 })
     }
 
-    /// Bytes of a tile in shared memory at most, whichever axis its rows are along.
+    /// Returns the maximal bytes of a tile in shared memory, for either layout.
     pub fn tile(&self, outer: usize, depth: usize) -> usize {
         self.size * (outer * (depth + 16 / self.size)).max(depth * (outer + 8))
     }
 }
 
-/// What is multiplied of an operand.
+/// Returns the value of an operand that is multiplied.
 pub fn multiplied(body: &Body) -> ValueId {
     body.before_tf32().unwrap_or(body.results[0])
 }
@@ -55,17 +56,17 @@ pub struct PrintedOperand {
     pub properties: String,
     /// The method that evaluates it.
     pub method: String,
-    /// Whether several elements at once lie along the depth.
+    /// Whether contiguous elements are along the depth.
     pub is_along: bool,
-    /// How many.
+    /// The number of elements per access.
     pub lanes: usize,
-    /// Which operand it is.
+    /// The number of the operand.
     which: usize,
 }
 
 impl PrintedOperand {
-    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first. Where its outer coordinate is another expression than `o`, those of
-    /// neighbours are not neighbours.
+    /// Prints an operand over `[b o k]`, or `[b k o]` with the depth first. If its outer coordinate is an expression
+    /// other than `o`, its neighbours are not contiguous.
     pub fn print(
         n: usize,
         nest: &Nest,
@@ -123,7 +124,7 @@ impl PrintedOperand {
 }
 
 impl PrintedOperand {
-    /// One whose boxes a copy engine brings: nothing of it is evaluated.
+    /// Returns an operand whose boxes the copy engine loads, without evaluation.
     pub fn boxed(n: usize, [outer, depth]: [usize; 2], is_along: bool, is_batched: bool) -> PrintedOperand {
         PrintedOperand {
             properties: format!(
@@ -139,14 +140,14 @@ impl PrintedOperand {
         }
     }
 
-    /// Bytes of a tile in shared memory, rows padded as `text/halves.cu` has them.
+    /// Returns bytes of a tile in shared memory, rows padded as `text/halves.cu` has them.
     pub fn shared(&self, element: UnitElement, outer: usize, depth: usize) -> usize {
         let across = if element.size == 4 && self.which == 2 { 4 } else { 8 };
         element.size * if self.is_along { outer * (depth + 16 / element.size) } else { depth * (outer + across) }
     }
 }
 
-/// Whether what a nest loads lies side by side along an axis.
+/// Returns whether the loads of a nest are contiguous along an axis.
 fn steps_by_one(nest: &Nest, axis: usize) -> bool {
     let origin = [0; 3];
     let mut next = origin;
@@ -155,7 +156,8 @@ fn steps_by_one(nest: &Nest, axis: usize) -> bool {
     nest.instrs.iter().any(|i| matches!(i, Instr::Load(load) if step(&load.at) == 1))
 }
 
-/// The epilogue over `[b m n]`, whose row is the one of this name, as a method, and how many columns it takes at once.
+/// Returns the epilogue over `[b m n]` as a method, and the number of columns that it processes at once. `row` is the
+/// name of its row.
 pub fn epilogue(
     nest: &Nest,
     slots: &[(DType, usize)],
@@ -171,7 +173,7 @@ pub fn epilogue(
             emitter.set(id, (0..lanes.count).map(|lane| format!("({ty})sums[{lane}]")).collect());
         }
     }
-    // A point reads what it writes before it writes.
+    // A point reads the elements that it replaces before it writes.
     nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
     (0..nest.stores.len()).for_each(|n| emitter.store(n));
     let head = format!("void epilogue(int b, int m, int n, const {sum}* sums)");

@@ -1,32 +1,32 @@
-//! A product to be printed, and what every way to print it needs.
+//! A product with the properties that all of its schedules need.
 
 use eutectic_backend::{Body, Contraction, Instr, Kernel, axes::Nest};
-use eutectic_gpu::{cost::touched, device::DeviceShape, gathered::reads, launch::Launch};
+use eutectic_gpu::{device::DeviceShape, gathered::reads, launch::Launch, sectors::touched};
 
 use super::parts::{PrintedOperand, UnitElement, flat, multiplied, wide};
 use crate::dialect::{arguments_of, short_entry};
 
-/// Bytes a second from memory, and from the cache if all fits there; bytes of the cache that are there for a kernel.
+/// Bytes per second from memory, and from the cache if everything fits; bytes of the cache that a kernel can use.
 const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
 const CACHE: f64 = 3.0e7;
 /// Seconds of an op of the epilogue, which a generated kernel evaluates while it multiplies nothing.
 const EPILOGUE: f64 = 1.5e-13;
 /// Seconds of a launch in a recorded run.
 pub const LAUNCH: f64 = 1.1e-6;
-/// Most bytes for sums of parts of the depth.
+/// The maximal bytes for partial sums of a split depth.
 const WORKSPACE: usize = 64 << 20;
 const SPLITS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Threads of a block that adds parts of the depth.
 const COMBINE: usize = 256;
 
-/// What is launched, or what cannot be printed.
+/// The launches, or the reasons why there are none.
 pub type Printed = Result<Vec<Launch>, Vec<String>>;
 
 /// A way to compute a product.
 pub struct ProductWay<'a> {
-    /// For reports.
+    /// The name, for reports.
     pub name: String,
-    /// What it takes.
+    /// The predicted seconds.
     pub seconds: f64,
     /// Prints it.
     pub print: Box<dyn Fn() -> Printed + 'a>,
@@ -49,11 +49,11 @@ pub struct ProductProblem<'a> {
     pub sum: &'static str,
     pub bytes: usize,
     /// The type of operands as matrix units take them.
-    pub short: Option<UnitElement>,
+    pub unit: Option<UnitElement>,
 }
 
 impl<'a> ProductProblem<'a> {
-    /// That of a kernel, if it is one.
+    /// Returns the product of a kernel, if it has one.
     pub fn new(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<ProductProblem<'a>> {
         let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let sum = if wide(&kernel.bodies()) { "double" } else { "float" };
@@ -61,9 +61,9 @@ impl<'a> ProductProblem<'a> {
         let right = flat(&Nest::of(rhs.clone()), [axes.batch, axes.depth, axes.columns]);
         let own = flat(&Nest::new(&kernel.body, &kernel.stores), [axes.batch, axes.rows, axes.columns]);
         let extents = [left.domain[0], left.domain[1], right.domain[2], left.domain[2]];
-        let short = UnitElement::of(&[lhs, rhs]).filter(|_| sum == "float");
+        let unit = UnitElement::of(&[lhs, rhs]).filter(|_| sum == "float");
         let bytes = if sum == "double" { 8 } else { 4 };
-        Some(ProductProblem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, short })
+        Some(ProductProblem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, unit })
     }
 
     /// Returns the reads of an element of each operand; 0 for a matrix in memory.
@@ -77,12 +77,12 @@ impl<'a> ProductProblem<'a> {
         [of(self.lhs, axes[0]), of(self.rhs, axes[1])]
     }
 
-    /// Bytes of an operand's element.
+    /// Returns bytes of an operand's element.
     pub fn size(&self) -> usize {
-        self.short.map_or(self.bytes, |element| element.size)
+        self.unit.map_or(self.bytes, |element| element.size)
     }
 
-    /// The operands, printed.
+    /// Returns the operands, printed.
     pub fn operands(&self) -> Result<[PrintedOperand; 2], Vec<String>> {
         let slots = &self.kernel.slots;
         Ok([
@@ -91,7 +91,7 @@ impl<'a> ProductProblem<'a> {
         ])
     }
 
-    /// Returns the bytes that an element of the right operand has in memory: of the widest buffer that has one for each.
+    /// Returns the bytes per element of the right operand in memory, in the widest buffer with one element for each.
     pub fn right_width(&self) -> usize {
         let width = |instr: &Instr| match instr {
             Instr::Load(load) if load.at.mentions(1) && load.at.mentions(2) => {
@@ -102,7 +102,7 @@ impl<'a> ProductProblem<'a> {
         self.right.instrs.iter().filter_map(width).max().unwrap_or(self.size())
     }
 
-    /// The text before the kernel itself.
+    /// Returns the text before the kernel itself.
     pub fn head(&self, operands: &[PrintedOperand; 2], epilogue: &str, texts: &[&str]) -> String {
         let [b, m, n, k] = self.extents;
         let constants = format!(
@@ -115,13 +115,13 @@ impl<'a> ProductProblem<'a> {
         arguments_of(&self.kernel.slots, &is_written, &before, &methods) + &shared.concat() + &texts.concat()
     }
 
-    /// Bytes for sums of parts of the depth.
+    /// Returns bytes for sums of parts of the depth.
     pub fn workspace(&self, splits: usize) -> usize {
         let [b, m, n, _] = self.extents;
         if splits > 1 { splits * b * m * n * self.bytes } else { 0 }
     }
 
-    /// A product, and what adds its parts.
+    /// Returns the launch of a product, and the launch that adds its partial sums if the depth is split.
     pub fn launches(&self, product: Launch, head: &str, splits: usize, lanes: usize) -> Vec<Launch> {
         let [b, m, n, _] = self.extents;
         let workspace = self.workspace(splits);
@@ -134,7 +134,7 @@ impl<'a> ProductProblem<'a> {
         [Launch { workspace, ..product }].into_iter().chain(combine).collect()
     }
 
-    /// Into how many parts the depth may be split, of at least so many terms.
+    /// Returns the possible numbers of splits of the depth, with at least `least` terms each.
     pub fn splits(&self, least: usize) -> impl Iterator<Item = usize> {
         let fits = move |splits: &usize| {
             *splits == 1 || self.extents[3] >= splits * least && self.workspace(*splits) <= WORKSPACE
@@ -142,7 +142,7 @@ impl<'a> ProductProblem<'a> {
         SPLITS.into_iter().filter(fits)
     }
 
-    /// Seconds that reading the operands and writing the result take at least.
+    /// Returns seconds that reading the operands and writing the result take at least.
     pub fn memory(&self) -> f64 {
         let [b, m, n, k] = self.extents.map(|n| n as f64);
         let size = self.size() as f64;
@@ -164,18 +164,19 @@ impl<'a> ProductProblem<'a> {
         nest.instrs.iter().map(of).sum()
     }
 
-    /// Seconds of a product whose processors are busy for so long: with launches, memory, and adding parts.
+    /// Returns the seconds of a product whose processors are busy for `busy` seconds, including launches, memory, and
+    /// the sum of the splits.
     pub fn seconds(&self, busy: f64, splits: usize) -> f64 {
         LAUNCH + 1.0e-6 + busy.max(self.memory()) + self.adding(splits)
     }
 
-    /// Seconds of evaluating the epilogue.
+    /// Returns seconds of evaluating the epilogue.
     pub fn epilogue(&self) -> f64 {
         let ops = self.own.instrs.iter().filter(|instr| matches!(instr, Instr::Map { .. })).count();
         self.extents[..3].iter().map(|&n| n as f64).product::<f64>() * ops as f64 * EPILOGUE
     }
 
-    /// Seconds of adding parts of the depth.
+    /// Returns seconds of adding parts of the depth.
     pub fn adding(&self, splits: usize) -> f64 {
         if splits > 1 { 2.5e-6 + 2.0 * self.workspace(splits) as f64 / MEMORY[1] } else { 0.0 }
     }

@@ -1,5 +1,5 @@
-//! A bias that is evaluated on fragments of scores. What is the same of it for all tiles of keys stays in registers; what is read for a tile is on its way
-//! there while keys are multiplied.
+//! A bias that is evaluated on fragments of scores. Values that are equal for all tiles of keys stay in registers.
+//! Loads of a tile are in flight while its keys are multiplied.
 
 use std::collections::BTreeSet;
 
@@ -14,28 +14,29 @@ use crate::dialect::{CudaC, method};
 
 /// A printed bias.
 pub struct PrintedBias {
-    /// What comes before the struct of arguments.
+    /// Text before the struct of arguments.
     pub before: String,
     /// Methods of it.
     pub methods: String,
-    /// How many keys it is evaluated for at once.
+    /// The number of keys that it is evaluated for at once.
     pub lanes: usize,
 }
 
-/// Where there is no bias.
+/// The text for attention without a bias.
 pub const NOTHING_KEPT: &str = "struct Kept {};\n#define KEEPS 0\n#define FETCHES 0\n";
-/// The axes of a bias whose keys are split: tile, eight keys of it, one of these.
+/// The axes of a bias whose keys are split: tile, group of eight keys in the tile, and key in the group.
 const TILE: usize = 2;
 const EIGHT: usize = 3;
 const KEY: usize = 4;
 
-/// A bias over `[b s t]` whose keys are split: into tiles of so many, each of these into eights. Divisions of positions within a tile are known when
-/// the text is compiled. None where runs tell how many keys there are.
+/// Returns a bias over `[b s t]` with split keys: into tiles of `keys` keys, and these into groups of eight. Divisions
+/// of positions within a tile are then constants. Returns `None` if the number of keys varies at run time.
 fn split(nest: &Nest, keys: usize) -> Option<Nest> {
     nest.length(TILE).is_none().then(|| nest.split(TILE, keys).split(EIGHT, 8))
 }
 
-/// Simple operations that a bias takes for each score, in tiles of so many keys, where what is kept takes at most so many registers.
+/// Returns the simple operations of a bias per score, for tiles of `keys` keys. Values kept in registers take at most
+/// `room` registers.
 pub fn operations(nest: &Nest, slots: &[(DType, usize)], keys: usize, room: usize) -> f64 {
     let tiles = split(nest, keys);
     let is_split = tiles.is_some();
@@ -47,7 +48,8 @@ pub fn operations(nest: &Nest, slots: &[(DType, usize)], keys: usize, room: usiz
     let nest = tiles.as_ref().unwrap_or(nest);
     let each = |(id, instr): (ValueId, &Instr)| {
         let divisions: usize = instr.maps().into_iter().map(divisions).sum();
-        // How many of the keys read anew: those of some blocks of eight, where the keys of each read the same.
+        // The share of keys whose load is new: if all keys of a group of eight load one element, it is the share of
+        // groups.
         let read = |map: &Index| match (is_split, map.mentions(KEY)) {
             (false, _) | (true, true) => 1.0,
             (true, false) => different(map, nest, keys / 8) as f64 / (keys / 8).max(1) as f64 / 8.0,
@@ -74,7 +76,7 @@ fn divisions(map: &Index) -> usize {
     map.terms.iter().map(|(atom, _)| of(atom)).sum()
 }
 
-/// A bias over `[b s t]`, for tiles of so many keys; what it keeps takes at most so many registers.
+/// Prints a bias over `[b s t]`, for tiles of `keys` keys. Values kept in registers take at most `room` registers.
 pub fn bias(
     nest: &Nest,
     result: ValueId,
@@ -87,13 +89,13 @@ pub fn bias(
     let of_tiles = tiles.as_ref().map_or(2, |tiles| SplitAxis::best(tiles, slots, KEY, 2).count);
     let count = of_tiles.min(SplitAxis::best(nest, slots, 2, 2).count);
     let place = format!("const int u = key / {count};");
-    // Of a tile that is cut off, keys that are not there are evaluated as the last one is.
+    // In a partial tile, missing keys are evaluated as the last key.
     let cut = format!(
         "const int t = tile * {keys} + eight * 8 + key, u = (t < {extent} ? t : {}) / {count};",
         extent.saturating_sub(count)
     );
     let mut fields = String::new();
-    // Of what is kept, and of what is fetched for a tile.
+    // Declarations of values kept in registers across tiles, and of values loaded per tile.
     let mut ahead = [String::new(), String::new()];
     let mut print = |nest: &Nest, names: &[&str], axis: usize, place: &str, is_ahead: bool| {
         let lanes = SplitAxis { axis, count };
@@ -137,14 +139,14 @@ pub fn bias(
     })
 }
 
-/// The loads that are the same for all tiles of keys, and those that are not, as far as there is room for them.
+/// Returns the loads that are equal for all tiles of keys, and the loads per tile, as far as `room` registers suffice.
 fn ahead_of(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize, room: usize) -> [Vec<ValueId>; 2] {
     let mut left = room;
     let mut of = |is_fetched: bool| {
         let fits = |(id, instr): (ValueId, &Instr)| {
             let Instr::Load(load) = instr else { return None };
             let differs = instr.maps().into_iter().any(|map| map.mentions(TILE));
-            // A row has as many different ones as the map has values over the blocks of eight keys.
+            // A row has as many different elements as the map has values over the groups of eight keys.
             let each = registers(load, slots, lanes) * different(&load.at, nest, keys / 8) * 2;
             if differs != is_fetched || !instr.args().is_empty() || nest.domain[TILE] < 2 || each > left {
                 return None;
@@ -157,7 +159,7 @@ fn ahead_of(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize
     [of(false), of(true)]
 }
 
-/// Registers of what a thread has of eight keys.
+/// Returns the registers of a thread for its elements of eight keys.
 fn registers(load: &Load, slots: &[(DType, usize)], lanes: SplitAxis) -> usize {
     let size = slots[load.slot].0.size();
     2 / lanes.count * (lanes.count * size).div_ceil(4)

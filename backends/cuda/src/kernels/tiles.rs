@@ -1,5 +1,5 @@
-//! Products by tiles of the result in registers, operands and epilogue any expressions: by multiplications and additions, and by matrix
-//! units that each warp feeds.
+//! Products by tiles of the result in registers, operands and epilogue any expressions: by multiplications and
+//! additions, and by matrix units that each warp feeds.
 
 use eutectic_gpu::launch::Launch;
 
@@ -7,9 +7,9 @@ use super::{
     parts::{UnitElement, epilogue},
     product::{Printed, ProductProblem, ProductWay},
 };
-use crate::dialect::entry;
+use crate::dialect::{BlockShape, entry};
 
-/// A tile: of a block, its depth; how threads or warps share it; and what a step of the depth takes.
+/// A tile: its extents per block, its depth, the division among threads or warps, and the time of a step of the depth.
 #[derive(Clone, Copy)]
 struct ProductTile {
     rows: usize,
@@ -17,7 +17,7 @@ struct ProductTile {
     depth: usize,
     /// Rows and columns of a thread; on matrix units, how many warps share rows and columns.
     shares: [usize; 2],
-    /// Seconds of a step: while the processor has as many blocks as it takes, and of a block alone, which waits for memory.
+    /// Seconds of a step: with as many blocks per processor as fit, and with a single block, which waits for memory.
     step: [f64; 2],
 }
 
@@ -26,7 +26,7 @@ const fn tile(rows: usize, columns: usize, depth: usize, shares: [usize; 2], ste
 }
 
 impl ProductTile {
-    /// Most bytes of shared memory that it takes on matrix units, however operands lie.
+    /// Returns the maximal bytes of shared memory on matrix units, for any layout of the operands.
     fn matrix_bytes(&self, element: UnitElement) -> usize {
         let ProductTile { rows, columns, depth, .. } = *self;
         let tiles = element.tile(rows, depth) + element.tile(columns, depth);
@@ -34,7 +34,7 @@ impl ProductTile {
     }
 }
 
-/// By multiplications and additions, in 32 bits. Steps as measured on an H200 (`device products`).
+/// Tiles by 32-bit multiply-adds. Steps were measured on an H200 (`device products`).
 const TILES: [ProductTile; 6] = [
     tile(128, 128, 16, [8, 8], [1.82e-6, 2.5e-6]),
     tile(128, 64, 16, [8, 4], [0.98e-6, 1.25e-6]),
@@ -43,7 +43,7 @@ const TILES: [ProductTile; 6] = [
     tile(16, 64, 32, [2, 4], [0.55e-6, 1.1e-6]),
     tile(16, 16, 32, [1, 1], [0.36e-6, 0.5e-6]),
 ];
-/// On matrix units.
+/// Tiles on matrix units.
 const MATRICES: [ProductTile; 6] = [
     tile(128, 256, 32, [2, 4], [1.06e-6, 1.06e-6]),
     tile(128, 128, 32, [2, 4], [0.64e-6, 0.64e-6]),
@@ -61,18 +61,19 @@ const SINGLES: [ProductTile; 6] = [
     tile(32, 64, 32, [2, 2], [0.33e-6, 0.33e-6]),
     tile(16, 64, 32, [1, 4], [0.22e-6, 0.22e-6]),
 ];
-/// How many steps of the depth are on their way at once.
+/// Steps of the depth in flight.
 const STAGES: usize = 4;
-/// Seconds of an element of a tile on matrix units after the last step, whether the result has it or not; and of a division in its maps.
+/// Seconds per element of a tile on matrix units after the last step, also for padding; and seconds per division in its
+/// maps.
 const ELEMENT: [f64; 2] = [0.8e-10, 0.6e-10];
 
 /// Seconds of a thread's read of an operand that is no matrix in memory. The reads of a step are under way at once.
 const GATHERED: f64 = 1.0e-7;
 
-/// Each tile that fits, with each number of parts of the depth.
+/// Returns a schedule for each tile that fits and each number of splits of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
-    let tiles = match (problem.short, problem.sum) {
+    let tiles = match (problem.unit, problem.sum) {
         (Some(element), _) => {
             if element.size == 2 {
                 &MATRICES[..]
@@ -85,7 +86,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
         (None, _) => &TILES,
     };
     let fits =
-        |tile: &&ProductTile| problem.short.is_none_or(|element| tile.matrix_bytes(element) <= problem.shape.shared);
+        |tile: &&ProductTile| problem.unit.is_none_or(|element| tile.matrix_bytes(element) <= problem.shape.shared);
     let gathered = problem.gathered();
     let mut ways = Vec::new();
     for &tile in tiles.iter().filter(fits) {
@@ -96,8 +97,8 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let (processors, size) = (problem.shape.processors, (problem.bytes / 4) as f64);
             let steps = (k.div_ceil(splits) as f64 / depth as f64).ceil() * size;
             let of_element = ELEMENT[0] + problem.own.divisions() as f64 * ELEMENT[1];
-            let end = if problem.short.is_some() { (rows * columns) as f64 * of_element } else { 0.0 };
-            let threads = if problem.short.is_some() {
+            let end = if problem.unit.is_some() { (rows * columns) as f64 * of_element } else { 0.0 };
+            let threads = if problem.unit.is_some() {
                 32 * shares[0] * shares[1]
             } else {
                 rows / shares[0] * (columns / shares[1])
@@ -106,7 +107,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let step = step.map(|step| step + GATHERED * reads);
             let busy = (waves(processors) * (steps * step[0] + end))
                 .max(waves(processors * resident(problem)) * (steps * step[1] + end));
-            let kind = if problem.short.is_some() { "warps" } else { "fma" };
+            let kind = if problem.unit.is_some() { "warps" } else { "fma" };
             ways.push(ProductWay {
                 name: format!("{kind} {rows}×{columns} in {splits}"),
                 seconds: problem.seconds(busy + problem.epilogue(), splits),
@@ -117,18 +118,18 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     ways
 }
 
-/// Blocks of a processor.
+/// Returns blocks of a processor.
 fn resident(problem: &ProductProblem) -> usize {
-    if problem.short.is_none() && problem.sum == "float" { 2 } else { 1 }
+    if problem.unit.is_none() && problem.sum == "float" { 2 } else { 1 }
 }
 
 fn print(problem: &ProductProblem, tile: ProductTile, splits: usize) -> Printed {
     let operands = problem.operands()?;
     let [b, m, n, _] = problem.extents;
     let ProductTile { rows, columns, depth, shares: [sm, sn], .. } = tile;
-    let most = if problem.short.is_some() { 8 } else { sn.min(4) };
+    let most = if problem.unit.is_some() { 8 } else { sn.min(4) };
     let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, most, problem.sum, "m")?;
-    let (texts, threads, shared, call) = match problem.short {
+    let (texts, threads, shared, call) = match problem.unit {
         Some(element) => {
             let stage = operands[0].shared(element, rows, depth) + operands[1].shared(element, columns, depth);
             let call = format!(
@@ -148,6 +149,7 @@ fn print(problem: &ProductProblem, tile: ProductTile, splits: usize) -> Printed 
     let head = problem.head(&operands, &epilogue, texts);
     let resident = resident(problem);
     let grid = [m.div_ceil(rows) * n.div_ceil(columns), splits, b.min(65535)];
-    let product = Launch { shared, ..Launch::new(head.clone() + &entry((threads, resident), &call), grid, threads) };
+    let product =
+        Launch { shared, ..Launch::new(head.clone() + &entry(BlockShape { threads, resident }, &call), grid, threads) };
     Ok(problem.launches(product, &head, splits, lanes))
 }

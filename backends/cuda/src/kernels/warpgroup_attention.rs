@@ -1,6 +1,6 @@
-//! What attention by warpgroups is printed with: products of the sizes that it takes.
+//! Prints the products of attention by warpgroups, in the sizes that it needs.
 
-/// The text behind that of all attention: for tiles of so many keys, and so many columns.
+/// Returns the text that follows the common text of attention, for tiles of `keys` keys and `columns` columns.
 pub fn text(half: &str, keys: usize, columns: usize) -> String {
     product("multiply_scores", keys, half, false)
         + &product("multiply_weights", columns, half, true)
@@ -8,8 +8,9 @@ pub fn text(half: &str, keys: usize, columns: usize) -> String {
         + include_str!("../text/warpgroup_attention.cu")
 }
 
-/// A product of 64 rows of a warpgroup, 16 terms and `n` columns. From shared memory: both operands lie along the terms, and it starts sums or adds to
-/// them. From registers: the left one does; the right one's columns are side by side.
+/// Returns a product of a warpgroup's 64 rows, 16 terms and `n` columns. From shared memory, both operands are
+/// contiguous along the terms, and the product starts sums or adds to them. From registers, the left operand is
+/// contiguous along the terms, and the right one along its columns.
 fn product(name: &str, n: usize, half: &str, from_registers: bool) -> String {
     let count = n / 2;
     let list = |range: std::ops::Range<usize>| range.map(|i| format!("%{i}")).collect::<Vec<_>>().join(", ");

@@ -1,5 +1,5 @@
-//! Products by warpgroups, whose matrix units read both operands from shared memory: matrices come there by the copy engine, any other
-//! expression by threads that evaluate it.
+//! Products by warpgroups, whose matrix units read both operands from shared memory. The copy engine loads strided
+//! matrices; threads evaluate any other operand.
 
 use eutectic_backend::Instr;
 use eutectic_gpu::launch::{Boxes, Launch};
@@ -9,17 +9,17 @@ use super::{
     parts::{PrintedOperand, epilogue},
     product::{Printed, ProductProblem, ProductWay},
 };
-use crate::dialect::{clusters, entry_with};
+use crate::dialect::{BlockShape, clusters, entry_with};
 
 /// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
 const DEPTH: usize = 64;
-/// Seconds of a thread's read under guards, or of an operand that is no matrix in memory. Fitted on an H200 to windows of SAM (8 neighbours a read)
-/// and to the first convolutions of ResNet-50 and DeepLab (one).
+/// Seconds of a thread's read under guards, or of an operand that is no matrix in memory. Fitted on an H200 to windows
+/// of SAM (8 neighbours a read) and to the first convolutions of ResNet-50 and DeepLab (one).
 const GUARDED: f64 = 2.4e-7;
 /// Neighbours of a read under guards, in operands that are matrices otherwise.
 const NEIGHBOURS: f64 = 8.0;
-/// Rows up to which tiles of warpgroups read memory at a part of its rate, and that part.
-const FEW: (usize, f64) = (16, 0.85);
+/// The maximal number of rows for which warpgroup tiles reach a part of the memory rate only, and that part.
+const SLOW_ROWS: (usize, f64) = (16, 0.85);
 /// Threads of a block that bring tiles.
 const BRINGING: usize = 128;
 /// Bytes of barriers.
@@ -36,7 +36,7 @@ struct WarpgroupTile {
     cluster: usize,
     /// Blocks of a processor.
     resident: usize,
-    /// Seconds of a step: while the processor has as many blocks as it takes; and of a block alone, which waits for memory.
+    /// Seconds of a step: with as many blocks per processor as fit, and with a single block, which waits for memory.
     step: [f64; 2],
     /// Seconds of a tile after its last step.
     end: f64,
@@ -53,8 +53,8 @@ const fn tile(
     WarpgroupTile { rows, columns, stages, cluster, resident, step, end }
 }
 
-/// Where the copy engine brings both operands. Steps and ends as measured on an H200 (`device products`, `costs/h200_products.txt`), those of
-/// 128 × 192 in between.
+/// Tiles whose operands are both loaded by the copy engine. Steps and ends were measured on an H200 (`device products`,
+/// `costs/h200_products.txt`), except for 128 × 192, which is interpolated.
 const BOXED: [WarpgroupTile; 8] = [
     tile([128, 256], 4, 2, 1, [740e-9, 760e-9], 1.0e-6),
     tile([128, 256], 4, 1, 1, [745e-9, 760e-9], 0.7e-6),
@@ -65,7 +65,7 @@ const BOXED: [WarpgroupTile; 8] = [
     tile([64, 128], 4, 1, 2, [262e-9, 197e-9], 0.2e-6),
     tile([64, 64], 6, 1, 2, [185e-9, 170e-9], 0.0),
 ];
-/// Where threads evaluate one.
+/// Tiles with one operand that threads evaluate.
 const COMPUTED: [WarpgroupTile; 4] = [
     tile([128, 256], 4, 1, 1, [900e-9, 1000e-9], 1.0e-6),
     tile([128, 128], 4, 1, 1, [550e-9, 600e-9], 0.7e-6),
@@ -105,16 +105,16 @@ fn boxed(problem: &ProductProblem, which: usize) -> Option<Boxed> {
         strides: [at.strides[far], if batch == 1 { least.next_multiple_of(8) } else { at.strides[0] }],
         lengths: [DEPTH, 0, 1],
     };
-    // What the driver takes.
+    // The driver's limits.
     let fits = boxes.extents.iter().all(|&n| n < 1 << 31) && boxes.strides.iter().all(|&n| n < 1 << 38);
     fits.then_some(Boxed { boxes, is_along })
 }
 
-/// Each tile that fits, with each number of parts of the depth.
+/// Returns a schedule for each tile that fits and each number of splits of the depth.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let [b, m, n, k] = problem.extents;
     if problem.shape.cluster == 0
-        || problem.short.is_none_or(|element| element.size != 2)
+        || problem.unit.is_none_or(|element| element.size != 2)
         || problem.extents.contains(&0)
     {
         return Vec::new();
@@ -144,7 +144,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let of_tile: f64 = [rows, columns].into_iter().zip(reads).map(|(n, reads)| n as f64 * reads).sum();
             let evaluated = of_tile * DEPTH as f64 / BRINGING as f64 * GUARDED;
             let own = |step: f64| steps * (step + evaluated) + end;
-            let reading = if m <= FEW.0 { problem.memory() / FEW.1 } else { 0.0 };
+            let reading = if m <= SLOW_ROWS.0 { problem.memory() / SLOW_ROWS.1 } else { 0.0 };
             let busy = (waves(processors) * own(step[0])).max(waves(processors * resident) * own(step[1]));
             ways.push(ProductWay {
                 name: format!("warpgroups {rows}×{columns} of {cluster} in {splits}"),
@@ -163,7 +163,7 @@ fn is_guarded(instr: &Instr) -> bool {
 fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printed {
     let [b, m, n, k] = problem.extents;
     let WarpgroupTile { rows, columns, stages, cluster, resident, .. } = tile;
-    let half = problem.short.map_or("", |element| element.name);
+    let half = problem.unit.map_or("", |element| element.name);
     let mut operands = problem.operands()?;
     let mut boxes = Vec::new();
     for (which, (outer, tile)) in [(m, rows), (n, columns / cluster)].into_iter().enumerate() {
@@ -175,7 +175,7 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
     }
     let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, 8, problem.sum, "m")?;
     let head = problem.head(&operands, &epilogue, &[include_str!("../text/warpgroups.cu")]);
-    // Registers are given from one warpgroup to others, where a processor has but one block.
+    // With one block per processor, some warpgroups give registers to others.
     let threads = rows / 64 * 128 + if boxes.len() == 2 && resident > 1 { 32 } else { 128 };
     let (parameter, argument) = match boxes.len() {
         0 => (String::new(), "(const Box*)0"),
@@ -185,7 +185,7 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
         "multiply_warpgroups<{half}, {rows}, {columns}, {stages}, {cluster}, {resident}, {splits}, {lanes}>(slots, {argument});"
     );
     let text = format!("{head}#define BOXES {}\n", boxes.len())
-        + &entry_with((threads, resident), &clusters(cluster), &parameter, &call);
+        + &entry_with(BlockShape { threads, resident }, &clusters(cluster), &parameter, &call);
     let tiles = b * m.div_ceil(rows).next_multiple_of(cluster) * n.div_ceil(columns);
     let grid = [tiles.min(problem.shape.processors * resident / cluster * cluster), splits, 1];
     let product = Launch { shared: tile.shared(), boxes, ..Launch::new(text, grid, threads) };

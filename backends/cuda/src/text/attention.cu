@@ -1,9 +1,11 @@
-// Attention: out[b s e] = Σ_t softmax_t(cap(scale · Σ_d q[b s d] · k[b t d]) + bias[b s t]) · v[b t e], tile by tile over the keys, with
-// the largest score so far kept for each query (online softmax; Milakov and Gimelshein 2018, Dao et al. 2022).
+// Attention: out[b s e] = Σ_t softmax_t(cap(scale · Σ_d q[b s d] · k[b t d]) + bias[b s t]) · v[b t e], tile by tile
+// over the keys, with the maximal score so far per query (online softmax; Milakov and Gimelshein 2018, Dao et al.
+// 2022).
 
 template <class T> FN T nothing() { return (T)as_float(0xff800000u); }
 
-// Whether a bias replaces the score: scores up to 2^92 are lost beside it. Under guards it is added to each score.
+// Returns whether a bias replaces the score: scores up to 2^92 are rounded away when it is added. Under guards it is
+// added to each score.
 template <class T> FN bool hides(T bias) {
     if constexpr (GUARDED) return false;
     else if constexpr (sizeof(T) == 8) return bias <= (T)-89202980794122492566142873090593446023921664.0;
@@ -16,7 +18,7 @@ template <class T> FN T score(T product, T unit) {
     return product * ((T)SCALE * unit);
 }
 
-// The keys of a block: of those that its queries see, an equal part for each of SPLITS, in whole tiles.
+// Sets the keys of a block: of the keys that its queries attend to, an equal part for each of SPLITS, in whole tiles.
 template <int BT, int SPLITS> FN void share_keys(int block, int split, int& first, int& last) {
     visible(block, first, last);
     const int each = ((last - first + BT - 1) / BT + SPLITS - 1) / SPLITS * BT;
@@ -36,7 +38,8 @@ template <int WHICH> FN typename Operand<WHICH>::T element(const Slots& s, int b
     return own;
 }
 
-// Some columns of a stored query once more, where no value of a hidden key is read: its weight is 0, but 0 times NaN or infinity is NaN.
+// Recomputes some columns of a stored query without reading values of hidden keys. Such a weight is 0, but 0 times NaN
+// or infinity is NaN.
 template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at, int e, T* out) {
 #if HAS_BIAS
     const int query = s.query_of(b, at);
@@ -63,11 +66,11 @@ template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at
     for (int n = 0; n < LANES; n++) out[n] = sums[n] / total;
 #endif
 }
-// Where it would be printed many times, it is a function.
+// A function, in case it would be inlined many times.
 template <class T, int LANES> OUT_OF_LINE void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
 
-// Of some columns of a stored query: weighted sums, the largest score, the sum of the weights. With SPLITS > 1 they are of a part of the keys, and left
-// in memory of the kernel's own.
+// Stores some columns of a query, given weighted sums, the maximal score and the sum of the weights. With SPLITS > 1
+// these are of one split of the keys, and go to the workspace.
 template <int SPLITS, int LANES, bool CALLS = false, class T> FN void deliver(const Slots& s, int split, int b, int at, int e, const T* sums, T most, T total) {
     if (at >= s.stored_queries(b) || e >= COLUMNS) return;
     if constexpr (SPLITS == 1) {
@@ -101,7 +104,7 @@ template <int SPLITS, int LANES, bool CALLS = false, class T> FN void deliver(co
     }
 }
 
-// Joins what parts of the keys came to.
+// Joins the splits of the keys.
 template <class T, int SPLITS, int LANES, int THREADS> FN void join_keys(const Slots& s) {
     constexpr i64 ROWS = (i64)B * QUERIES, ALL = ROWS * COLUMNS;
     const T* const parts = (const T*)s.workspace;
@@ -123,8 +126,8 @@ template <class T, int SPLITS, int LANES, int THREADS> FN void join_keys(const S
     }
 }
 
-// By multiplications and additions: BQ queries a block, four a thread, of which sixteen share them; EC columns of the values, of which a thread
-// has fours and a rest, of neighbours.
+// Attention by multiply-adds. A block has BQ queries. Sixteen threads share four queries. EC columns of the values are
+// processed at once; a thread has groups of four neighbours and a remainder.
 template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BIAS> FN void attend(const Slots& s) {
     constexpr int THREADS = BQ / 4 * 16, AQ = BQ + 4, AT = BT + 4, AE = EC + 4, TE = EC / 16, TT = BT / 16;
     constexpr int REST = TE % 4, FOURS = TE - REST;
@@ -152,7 +155,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
                 Tile<0, BQ, DC, THREADS, 16> q;
                 Tile<1, BT, DC, THREADS, 16> k;
                 k.fetch(s, b, t0, d, DEPTH);
-                // Queries stay where all of their depth is there at once.
+                // Queries stay in shared memory if their whole depth fits at once.
                 const bool again = DEPTH > DC || t0 == first;
                 if (again) q.fetch(s, b, s0, d, DEPTH);
                 __syncthreads();
@@ -183,7 +186,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #endif
 #pragma unroll
                     for (int n = 0; n < BIAS; n++) {
-                        // A hidden key is left out, whatever its score is.
+                        // A hidden key is skipped, whatever its score is.
                         const T seen = hides(bias[n]) ? bias[n] : score(x[i][j + n], (T)1) + bias[n];
                         x[i][j + n] = t + n >= KEYS ? nothing<T>() : seen;
                     }
@@ -208,7 +211,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #pragma unroll
                 for (int j = 0; j < TE; j++) sums[i][j] *= scale;
             }
-            // A thread's keys are sixteen rows apart, so that its neighbours write to other banks.
+            // A thread's keys are sixteen rows apart, so that neighbouring threads write to other banks.
 #pragma unroll
             for (int j = 0; j < TT; j++) {
                 alignas(16) T column[4] = { x[0][j], x[1][j], x[2][j], x[3][j] };

@@ -1,6 +1,6 @@
 // Products: out[b m n] = Σ_k lhs[b m k] · rhs[b k n], in registers of T.
 
-// One thread's part of a result: SPLITS > 1 leaves sums of a part of the depth in memory of the kernel's own.
+// Stores one thread's part of a result. With SPLITS > 1, sums of a part of the depth go to the workspace.
 template <int SPLITS, int LANES, class T> FN void put(const Slots& s, int b, int m, int n, const T* sums) {
     if constexpr (SPLITS == 1) s.epilogue(b, m, n / LANES, sums);
     else {
@@ -40,7 +40,7 @@ template <int BK, int SPLITS> FN void part(int& begin, int& end) {
     end = begin + EACH < K ? begin + EACH : K;
 }
 
-// By multiplications and additions: BM × BN a block, TM × TN a thread.
+// Product by multiply-adds: BM × BN results per block, TM × TN per thread.
 template <class T, int BM, int BN, int BK, int TM, int TN, int SPLITS, int LANES> FN void multiply_tiles(const Slots& s) {
     constexpr int THREADS = (BM / TM) * (BN / TN), AM = BM + 4, AN = BN + 4;
     constexpr int VM = TM < 4 ? TM : 4, VN = TN < 4 ? TN : 4;
@@ -61,7 +61,7 @@ template <class T, int BM, int BN, int BK, int TM, int TN, int SPLITS, int LANES
         r.template leave<AN>(right);
         __syncthreads();
         for (int k = begin, turn = 0; k < end; k += BK, turn ^= 1) {
-            // What comes next is on its way while this is multiplied.
+            // Loads of the next tile are in flight while this one is multiplied.
             const bool more = k + BK < end;
             if (more) {
                 l.fetch(s, b, m0, k + BK, end);

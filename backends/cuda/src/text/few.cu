@@ -1,5 +1,6 @@
-// Products of few rows: each element of the right operand is read once, and multiplied with all rows. The threads of a block share its
-// columns and the depth; each takes TERMS terms of a group of columns at once, so that enough reads are on their way.
+// Products of few rows: each element of the right operand is read once and multiplied with all rows. The threads of a
+// block share its columns and the depth. Each reads TERMS terms of a group of columns at once, which keeps enough loads
+// in flight.
 
 // Terms k to k + TERMS of all rows; zeros from `end` on.
 template <int TERMS, class T> FN void take_rows(const Slots& s, int b, int k, int end, T (&x)[M][TERMS]) {
@@ -43,9 +44,9 @@ template <int TERMS, class T> FN void take_rows(const Slots& s, int b, int k, in
     }
 }
 
-// Adds each of COUNT numbers over the lanes of a warp that are `STEP` or a multiple of it apart; numbers are shared out as they are added:
-// afterwards a lane has COUNT / share of them, from `first` on. An odd number is not shared out: of the lanes that then have the same,
-// one `stores` it.
+// Adds COUNT numbers over the lanes of a warp whose distance is a multiple of STEP. Each exchange halves the numbers
+// that a lane keeps, from `first` on. An odd count is not halved: one of the lanes that then have equal sums `stores`
+// them.
 template <int COUNT, int WITH, int STEP, class T> FN void add_lanes(T* x, int& first, bool& stores) {
     if constexpr (WITH >= STEP) {
         if constexpr (COUNT % 2 == 0) {
@@ -65,18 +66,19 @@ template <int COUNT, int WITH, int STEP, class T> FN void add_lanes(T* x, int& f
         }
     }
 }
-// How many numbers a lane keeps of COUNT.
+// Returns how many of COUNT numbers a lane keeps.
 template <int COUNT, int WITH, int STEP> FN constexpr int kept() {
     if constexpr (WITH < STEP) return COUNT;
     else return kept<COUNT % 2 == 0 ? COUNT / 2 : COUNT, WITH / 2, STEP>();
 }
 
-// Asks for what a block reads of the right operand first, if it lies there as it is, while kernels before have not ended.
+// Prefetches a block's first elements of the right operand, if these are unchanged memory, before earlier kernels have
+// ended.
 template <int COLUMNS, int TERMS, int THREADS, int SPLITS> FN void ask_for_few(const Slots& s) {
     using R = Operand<1>;
     if constexpr (R::PLAIN) {
         constexpr int V = R::LANES, ABREAST = R::ALONG ? 1 : COLUMNS / V;
-        // Threads whose 16 bytes are of one line, of which one asks for it.
+        // Threads whose 16 bytes are in one cache line. One of them prefetches it.
         constexpr int LINE = R::ALONG ? 8 : ABREAST < 8 ? ABREAST : 8;
         if (threadIdx.x % LINE != 0) return;
         const int n0 = blockIdx.x * COLUMNS, b = blockIdx.z, slice = threadIdx.x / ABREAST;
@@ -96,8 +98,8 @@ template <int COLUMNS, int TERMS, int THREADS, int SPLITS> FN void ask_for_few(c
     }
 }
 
-// COLUMNS a block, whose threads all share the depth; where the operand lies along the depth, each warp reads neighbouring terms of all
-// columns, else neighbouring columns of some terms.
+// A block has COLUMNS columns, and its threads share the depth. If the operand is contiguous along the depth, a warp
+// reads neighbouring terms of all columns; otherwise it reads neighbouring columns of some terms.
 template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> FN void multiply_few(Slots& slots) {
     using R = Operand<1>;
     ask_for_few<COLUMNS, TERMS, THREADS, SPLITS>(slots);
@@ -151,7 +153,7 @@ template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> F
         int first = 0;
         bool stores = true;
         add_lanes<COUNT, 16, STEP>(sums, first, stores);
-        // Of each warp (or of each part of one that has other columns), all sums.
+        // The sums of each warp, or of each part of a warp with other columns.
         constexpr int PER_WARP = M * (R::ALONG ? COLUMNS : STEP * V), GROUPS = PER_WARP / COUNT;
         if (stores)
 #pragma unroll
@@ -163,7 +165,7 @@ template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> F
             T row[LANES];
 #pragma unroll
             for (int lane = 0; lane < LANES; lane++) {
-                // The group that has the column, in the first warp that has the group.
+                // The group of the column, in the first warp with that group.
                 const int of = R::ALONG ? 0 : (n + lane) / V, c = R::ALONG ? n + lane : (n + lane) % V;
                 row[lane] = 0;
                 for (int w = of / 32; w < WARPS; w += APART) row[lane] += parts[w * PER_WARP + (m * OWN + c) * GROUPS + of % GROUPS];

@@ -1,5 +1,6 @@
-// Attention of few queries, which takes as long as reading keys and values: those of a tile are on their way together. Some threads share
-// a key, of which each has neighbouring terms; a warp weighs the scores of a query; some threads share a value's columns.
+// Attention of few queries, which takes as long as reading keys and values: all loads of a tile are in flight together.
+// Some threads share a key, each with neighbouring terms. A warp computes the weights of a query. Some threads share a
+// value's columns.
 
 FN constexpr int up_to_power(int n) { return n <= 1 ? 1 : 2 * up_to_power((n + 1) / 2); }
 
@@ -77,7 +78,7 @@ template <class T, int BT, int THREADS, int SPLITS, int LANES> FN void attend_fe
 #if HAS_BIAS
                     if (t < last) s.bias(b, s.query_of(b, q), t, bias);
 #endif
-                    // A hidden key is left out, whatever its score is.
+                    // A hidden key is skipped, whatever its score is.
                     const T seen = hides(bias[0]) ? bias[0] : score(scores[q * BT + j * 32 + lane], (T)1) + bias[0];
                     x[j] = t >= last ? nothing<T>() : seen;
                     now = max_of(now, x[j]);

@@ -1,17 +1,17 @@
-// Tiles of operands in shared memory as matrix units take them, of 16-bit elements or tf32, and the fragments of them.
+// Tiles of 16-bit or TF32 operands in shared memory, in the layout of matrix units, and fragments of them.
 
 // A thread's share in a tile: rows of the depth where the operand is read along it, else rows of outer neighbours.
 template <int WHICH, class H, int OUTER, int DEPTH, int THREADS> struct Halves : Tile<WHICH, OUTER, DEPTH, THREADS> {
     using Base = Tile<WHICH, OUTER, DEPTH, THREADS>;
     using O = Operand<WHICH>;
-    // Pads keep what is read at once in different banks: eight rows of 16 bytes; or eight neighbours of four terms, of every other term where
-    // weights are of neighbouring terms.
+    // Padding avoids bank conflicts of simultaneous reads: of eight rows of 16 bytes, or of eight neighbours of four
+    // terms, every other term if weights are of neighbouring terms.
     static constexpr int PAD = O::ALONG || sizeof(H) == 2 ? 16 / sizeof(H) : WHICH == 2 ? 4 : 8;
     static constexpr int STRIDE = (O::ALONG ? DEPTH : OUTER) + PAD, SIZE = (O::ALONG ? OUTER : DEPTH) * STRIDE, V = O::LANES;
 
     static METHOD H* spot(H* tile, int o, int k) { return tile + (O::ALONG ? o * STRIDE + k : k * STRIDE + o); }
 
-    // Starts to read it: right into shared memory, or by way of registers where it is computed.
+    // Starts loading the tile: directly into shared memory, or through registers if it is computed.
     METHOD void start(const Slots& s, int b, int outer, int depth, int end, H* tile) {
         if constexpr (O::PLAIN) {
 #pragma unroll
@@ -59,7 +59,8 @@ template <class R, class H> FN void right_fragment(unsigned (&r)[4], H* tile, in
         for (int n = 0; n < 4; n++) r[n] = R::spot(tile, o + l / 4 + n / 2 * 8, k + l % 4 + n % 2 * UNIT)->bits;
 }
 
-// Sums as the left operand of another product: a lane has sums of two neighbouring columns of each eight, which are its terms then.
+// Converts sums to the left operand of another product: a lane has sums of two neighbouring columns of each eight,
+// which become its terms.
 template <class H> FN void sums_fragment(unsigned (&r)[4], const float* x, H) {
 #pragma unroll
     for (int n = 0; n < 4; n++) r[n] = pair_of(x[n * 2], x[n * 2 + 1], H());

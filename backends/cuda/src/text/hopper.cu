@@ -1,4 +1,5 @@
-// Hopper: barriers in shared memory, which count arrivals and bytes; boxes of tensors, which the copy engine brings; products of warpgroups.
+// Hopper instructions: barriers in shared memory that count arrivals and bytes, tensor boxes loaded by the copy engine,
+// and warpgroup products.
 
 struct alignas(128) Box { u64 words[16]; };
 template <int COUNT> struct Boxes { Box of[COUNT]; };
@@ -9,18 +10,19 @@ FN unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_s
 FN void barrier_start(u64* barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(count) : "memory");
 }
-// After all were started, by the thread that did: the copy engine and other blocks of the cluster see them.
+// Makes initialised barriers visible to the copy engine and to the other blocks of the cluster. The initialising thread
+// calls it.
 FN void barriers_started() { asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory"); }
 FN void barrier_arrive(u64* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(barrier)) : "memory");
 }
-// Arrives at the barrier of a block of the cluster. What it orders are reads of the matrix units, which are over: no wider release, which
-// would wait for all of the thread's writes.
+// Arrives at the barrier of a block of the cluster. It orders reads of the matrix units, which are complete, so that no
+// wider release is needed. Such a release would wait for all of the thread's writes.
 FN void barrier_arrive_at(u64* barrier, int rank) {
     asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there]; }"
         :: "r"(shared_address(barrier)), "r"(rank) : "memory");
 }
-// Arrives, and says how many bytes come besides.
+// Arrives, and announces `bytes` further bytes.
 FN void barrier_expect(u64* barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
@@ -35,7 +37,7 @@ FN void barrier_wait(u64* barrier, int parity) {
 FN void cluster_arrive_and_wait() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-// A word in the shared memory of a block of the cluster, where this block has `own`.
+// Loads a word from the shared memory of a block of the cluster. `own` is the word's address in this block.
 FN unsigned load_of_block(const unsigned* own, int rank) {
     unsigned word;
     asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.u32 %0, [there]; }"
@@ -50,20 +52,21 @@ FN u64 load_of_block(const u64* own, int rank) {
 }
 FN int cluster_rank() { int rank; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank)); return rank; }
 
-// A box from these coordinates on, the nearest first; zeros where it lies outside of the tensor.
+// Loads a box from these coordinates on, the innermost first. Elements outside of the tensor are zeros.
 FN void copy_box(void* to, const Box* box, int x, int y, int z, u64* barrier) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
         :: "r"(shared_address(to)), "l"(box), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
 }
-// The same to all blocks of the cluster that the mask says, each with its own barrier.
+// Loads a box to all blocks of the cluster in a mask. Each block has its own barrier.
 FN void copy_box_to(void* to, const Box* box, int x, int y, int z, u64* barrier, unsigned short mask) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;"
         :: "r"(shared_address(to)), "l"(box), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "h"(mask) : "memory");
 }
-// What this thread wrote to shared memory, the matrix units see after a barrier.
+// Makes this thread's writes to shared memory visible to matrix units after a barrier.
 FN void shared_to_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Registers of a thread from here on, of all warps of a warpgroup: what some give back, others get.
+// Sets the registers per thread for all warps of a warpgroup. Some warpgroups release registers, and others acquire
+// them.
 template <int COUNT> FN void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT)); }
 template <int COUNT> FN void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT)); }
 
@@ -71,7 +74,8 @@ FN void warpgroup_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory
 FN void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LEFT> FN void warpgroup_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory"); }
 
-// sums[64 × N] += a[64 × 16] · b[16 × N], which descriptors say; ACROSS where rows, or columns, are side by side and not terms.
+// sums[64 × N] += a[64 × 16] · b[16 × N], given by descriptors. ACROSS says that rows, or columns, are contiguous
+// instead of terms.
 #define REGISTERS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SUMS_32 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
     "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])

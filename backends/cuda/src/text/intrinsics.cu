@@ -1,4 +1,4 @@
-// What only the device has. The tests' shim has the same functions for the host.
+// Functions that exist on the device only. The test shim implements the same functions on the host.
 
 #define FN static __device__ __forceinline__
 #define METHOD __device__ __forceinline__
@@ -11,7 +11,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
-// A float of which matrix units take eleven significant bits.
+// A float with eleven significant bits, for matrix units.
 struct tf32 { unsigned bits; };
 
 FN float widen(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
@@ -44,15 +44,15 @@ FN unsigned char* shared_memory() {
 
 struct alignas(16) Quad { unsigned x, y, z, w; };
 
-// Lets the kernel after this one start on what blocks of this one leave free, when all of them have come here. Where it starts sooner, some processors
-// get more of its blocks than others.
+// Lets the next kernel start on free resources once all blocks of this one have called it. An earlier start would give
+// some processors more of the next kernel's blocks than others.
 FN void let_kernels_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// Waits until the kernels before have ended, and what they wrote is seen. What is read through a pointer that is `later` is read after that. Where
-// there is little to do afterwards and few blocks, which leave room everywhere, the kernel after this one starts meanwhile.
+// Waits until all earlier kernels have ended and their writes are visible. Reads through a pointer that is `later` come
+// after it. A short kernel with few blocks lets the next kernel start meanwhile.
 template <bool IS_SHORT> FN void wait_for_kernels_before() {
     if (IS_SHORT && gridDim.x * gridDim.y * gridDim.z <= 32) let_kernels_start();
 #if __CUDA_ARCH__ >= 900
@@ -64,13 +64,13 @@ template <class T> FN void later(T*& p) { asm volatile("" : "+l"(p)); }
 // Asks for the line of the cache that an address is in. Kernels before may still write it: they write it there.
 FN void ask_for(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 
-// From memory that the kernel does not write.
+// Loads from memory that the kernel does not write.
 FN unsigned short load_constant(const unsigned short* p) { return __ldg(p); }
 FN unsigned load_constant(const unsigned* p) { return __ldg(p); }
 FN u64 load_constant(const u64* p) { return __ldg(p); }
 FN Quad load_constant(const Quad* p) { const uint4 q = __ldg((const uint4*)p); return { q.x, q.y, q.z, q.w }; }
 
-// 16 bytes to shared memory, asynchronously; zeros where they are not `there`.
+// Copies 16 bytes to shared memory asynchronously; zeros if not `there`.
 FN void copy_async(void* to, const void* from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
         "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
@@ -78,7 +78,7 @@ FN void copy_async(void* to, const void* from, bool there) {
 FN void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT> FN void copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
 
-// Four 8 × 8 matrices of 16-bit elements; each lane says where one of their 32 rows is.
+// Loads four 8 × 8 matrices of 16-bit elements. Each lane gives the address of one of their 32 rows.
 FN void load_matrices(unsigned (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");

@@ -59,7 +59,7 @@ template <class H, int BM, int BN, int BK, int WM, int WN, int STAGES, int SPLIT
         }
         copy_wait<0>();
         __syncthreads();
-        // By way of shared memory, so that threads write neighbours.
+        // Results go through shared memory, so that stores are coalesced.
         float* const results = (float*)shared_memory();
 #pragma unroll
         for (int i = 0; i < MI; i++)

@@ -1,10 +1,10 @@
-// Attention on matrix units: 16 queries a warp; scores, weights and sums stay in its registers. Weights go into the second
-// product as elements of the operands' type; their sums are of what they were before.
+// Attention on warp-level matrix units, with 16 queries per warp. Scores, weights and sums stay in registers. Weights
+// enter the second product in the operands' type; their sums are of the unrounded weights.
 
 // Four sums of a fragment.
 FN float (&fragment(float* sums))[4] { return *(float(*)[4])sums; }
 
-// What the queries of a warp take of the first WIDTH keys of a tile of BT.
+// Computes the queries of a warp on the first WIDTH keys of a tile of BT.
 template <class Q, class K, class V, int BT, int WIDTH, int DP, int EP, int BIAS, bool LAST, bool MIXED, class H>
 FN void attend_tile(const Slots& s, Kept& kept, int b, const int (&of_rows)[2], int tile, bool more, H* queries, H* keys, H* values, float (&sums)[EP / 2], float (&most)[2], float (&total)[2]) {
     constexpr int STEP = 32 / sizeof(H);
@@ -71,7 +71,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
         const int of_rows[2] = { s.query_of(b, s0 + own), s.query_of(b, s0 + own + 8) };
         Kept kept;
         keep<BT, BIAS>(s, kept, b, of_rows);
-        // A part without keys has no tile, and there may be no bias there.
+        // A split without keys has no tile, and its bias must not be read.
         if (first < last) fetch<BT, BIAS>(s, kept, b, of_rows, first / BT);
         for (int t0 = first, turn = 0; t0 < last; t0 += BT, turn++) {
             copy_wait<0>();

@@ -64,14 +64,15 @@ template <class T> FN T shift_right(T a, T by) {
 }
 template <class T> FN T exp_normal(T x) { return x < (T)(sizeof(T) == 8 ? -708 : -87) ? (T)0 : exp(x); }
 template <class T> FN T sigmoid(T x) { const T e = exp(-fabs(x)); return (x < 0 ? e : (T)1) / ((T)1 + e); }
-// x·eᵛ/(1 + eᵛ): where eᵛ is subnormal, it has fewer bits than its root.
+// x·eᵛ/(1 + eᵛ). Where eᵛ is subnormal, it has fewer bits than its square root.
 template <class T> FN T gated(T x, T v) {
     if (v < (T)-80) { const T root = exp((T)0.5 * v); return (x * root) * root; }
     return x / ((T)1 + exp(-v));
 }
 template <class T> FN T gelu_tanh(T x) { return gated(x, (T)1.5957691216057308 * (x + (T)0.044715 * x * x * x)); }
-// x·Φ(x) within 8 units in the last place, with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a = |x|; what is lost in
-// squaring goes into the exponential. Where Φ is subnormal, below −12.9, it has fewer bits.
+// x·Φ(x) within 8 units in the last place, with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a
+// = |x|. The rounding error of a² is added to the exponent. Where Φ is subnormal, below −12.9, the result has fewer
+// bits.
 FN float gelu_erf(float x) {
     const float c = 4.2426405f, a = smaller(fabs(x), 14.5f);
     const float t = inverse(a + c), q = (a - c) * t;
@@ -82,8 +83,8 @@ FN float gelu_erf(float x) {
     return x * (x < 0 ? (x < -14.5f ? 0.0f : tail) : 1.0f - tail);
 }
 FN double gelu_erf(double x) { return x * 0.5 * erfc(-x * 0.70710678118654752); }
-// For 16-bit results, of relative error below 2⁻¹³. With z = |x| / √2 and t = 1 / (1 + 0.54 z), erfc(z) · exp(z²) / 2 is t · P(t) within
-// 5·10⁻⁵ of itself, P by interpolation at Chebyshev's nodes for z up to 9.
+// For 16-bit results, with a relative error below 2⁻¹³. With z = |x| / √2 and t = 1 / (1 + 0.54 z), erfc(z) · exp(z²) /
+// 2 is t · P(t) within a relative 5·10⁻⁵, with P by interpolation at Chebyshev's nodes for z up to 9.
 FN float quick_gelu_erf(float x) {
     const float t = inverse(1.0f + 0.38183766f * fabs(x));
     const float p = t * (0.15188588f + t * (0.15905814f + t * (0.091625607f + t * (0.18858472f - t * 0.091178027f))));
@@ -145,7 +146,7 @@ template <class T> FN void narrow(T x, T& y) { y = x; }
 template <class T, class I> FN typename InRegister<T>::type load(const T* p, I at) { return widen(p[at]); }
 template <class T, class I, class X> FN void store(T* p, I at, X x) { T y; narrow((typename InRegister<T>::type)x, y); p[at] = y; }
 
-// Neighbours, read and written by as few accesses as there can be of at most 16 bytes.
+// Neighbouring elements, accessed by the fewest possible accesses of at most 16 bytes.
 template <int BYTES> struct Word;
 template <> struct Word<2> { using type = unsigned short; };
 template <> struct Word<4> { using type = unsigned; };
@@ -166,7 +167,7 @@ template <int N, class T, class I> FN Pack<T, N> load_pack(T* p, I at, bool when
     if (when) copy<(int)sizeof(T) * N>(&pack, p + at);
     return pack;
 }
-// From a buffer that the kernel does not write: stores do not hold such loads back.
+// Loads from a buffer that the kernel does not write, so that the compiler may move the load across stores.
 template <int N, class T, class I> FN Pack<T, N> load_pack(const T* p, I at, bool when) {
     constexpr int BYTES = (int)sizeof(T) * N;
     using W = typename Word<BYTES < 16 ? BYTES : 16>::type;
@@ -193,8 +194,8 @@ struct Min { template <class T> static METHOD T of(T a, T b) { return min_of(a, 
 
 template <class A, class B> constexpr bool same = false;
 template <class A> constexpr bool same<A, A> = true;
-// Combines an element with a value, whatever other threads do meanwhile: by an atomic that does just that, or by trying again as long as others were
-// there in between. Elements of 8 bits are changed with the word that they are in.
+// Combines an element with a value atomically: by the matching atomic, or by compare-and-swap. Elements of 8 bits are
+// changed within their word.
 template <class How, class T> FN void combine(T* at, T x) {
     if constexpr (IsFloat<T>::value && same<How, Sum>) {
         atomicAdd(at, x);
@@ -244,13 +245,13 @@ template <int NUMBER, int COUNT, class T> FN void leave(T x, int at, bool when) 
     if (when) left<NUMBER, COUNT, T>()[at] = x;
     __syncthreads();
 }
-// Over COUNT threads of a warp that are APART from each other; each has the result.
+// Reduces over COUNT threads of a warp at distances of APART. Each gets the result.
 template <class How, int COUNT, int APART, class T> FN T reduce_within_warp(T x) {
 #pragma unroll
     for (int with = COUNT / 2; with > 0; with /= 2) x = How::of(x, exchange(x, with * APART));
     return x;
 }
-// Over neighbouring threads, so many for each row; all threads of the block meet.
+// Reduces over THREADS neighbouring threads per row. All threads of the block wait for each other.
 template <class How, int THREADS, int ROWS, class T> FN T reduce_along(T x) {
     x = reduce_within_warp<How, (THREADS < 32 ? THREADS : 32), 1>(x);
     if constexpr (THREADS > 32) {
@@ -273,7 +274,7 @@ template <class How, int THREADS, int BLOCKS, class T> FN T reduce_clusters(T x)
     W parts[BLOCKS];
 #pragma unroll
     for (int n = 0; n < BLOCKS; n++) parts[n] = load_of_block(&part, n);
-    // Before somebody writes another one there, or goes.
+    // Before another block overwrites the value, or ends.
     cluster_arrive_and_wait();
     x = *(const T*)&parts[0];
 #pragma unroll
@@ -285,7 +286,7 @@ template <class How, int THREADS, int ROWS, class T> FN T reduce_across(T x) {
     constexpr int WITHIN = ROWS < 32 ? (THREADS < 32 / ROWS ? THREADS : 32 / ROWS) : 1, PARTS = THREADS / WITHIN;
     x = reduce_within_warp<How, WITHIN, ROWS>(x);
     if constexpr (PARTS > 1) {
-        // Each warp needs all parts, so the threads of a row in it share them.
+        // Each warp needs all parts, which the threads of a row in the warp share.
         constexpr int SHARES = WITHIN < PARTS ? WITHIN : PARTS;
         __shared__ T parts[ROWS * PARTS];
         __syncthreads();

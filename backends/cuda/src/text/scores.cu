@@ -1,14 +1,15 @@
-// Scores as matrix units leave them: a thread has two neighbours of each eight keys, for two queries, of which the second comes eight rows later.
+// Scores in the layout of matrix units: a thread has two neighbouring keys of each eight, for two queries that are
+// eight rows apart.
 
 constexpr float LOG_2_E = 1.44269504f;
 
-// What is in registers is used, and changed, only from here on.
+// Prevents the compiler from moving uses of these registers before this point.
 template <int N> FN void hold(float (&x)[N]) {
 #pragma unroll
     for (int n = 0; n < N; n++) asm volatile("" : "+f"(x[n]) :: "memory");
 }
 
-// What of the bias is the same for all tiles of keys stays in registers.
+// Loads the values of the bias that are equal for all tiles of keys into registers.
 template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, const int (&of_rows)[2]) {
 #if KEEPS
     const int column = threadIdx.x % 4 * 2;
@@ -22,7 +23,7 @@ template <int BT, int BIAS> FN void keep(const Slots& s, Kept& kept, int b, cons
 #endif
 }
 
-// What of the bias is read for a tile is asked for, which may be while the products and sums of another are under way.
+// Issues the bias's loads for a tile. They may overlap the products and sums of another tile.
 template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, const int (&of_rows)[2], int tile) {
 #if FETCHES
     const int column = threadIdx.x % 4 * 2;
@@ -30,7 +31,7 @@ template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, con
     for (int row = 0; row < 2; row++)
 #pragma unroll
         for (int j = 0; j < BT / 8; j++) {
-            // Of a tile that is cut off, all keys of eight are there, or these are read by themselves.
+            // In a partial tile, groups of eight keys are either complete or read separately.
             if (KEYS % BT != 0 && j * 8 + 8 > KEYS % BT && tile == KEYS / BT) continue;
 #pragma unroll
             for (int h = 0; h < 2; h += BIAS)
@@ -40,11 +41,13 @@ template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, con
 #endif
 }
 
-// Products of queries and the first WIDTH keys of a tile of BT become weights, 2 to the power of scores less the largest so far, and `scale` what
-// weights before shrink by. Of the last tile, LAST, keys may be missing; only where it is MIXED the bias is anything but zeros.
+// Converts products of queries and the first WIDTH keys of a tile of BT to weights: 2 to the power of the score minus
+// the maximal score so far. `scale` is the factor on earlier weights. Keys may be missing in the LAST tile. The bias
+// may differ from 0 only if MIXED.
 template <int BT, int WIDTH, int BIAS, bool LAST, bool MIXED>
 FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], int tile, float (&x)[WIDTH / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
-    // Where the score is the product in some unit, the largest product has the largest score, and the unit goes into the power.
+    // If the score is a positive multiple of the product, the maximal product has the maximal score, and the factor
+    // goes into the exponent.
     constexpr bool RISES = !MIXED && SOFTCAP == 0.0 && SCALE > 0.0;
     constexpr float UNIT = RISES ? (float)SCALE * LOG_2_E : 1.0f;
     const int column = threadIdx.x % 4 * 2;
@@ -68,7 +71,8 @@ FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], 
                     float& y = x[j * 4 + row * 2 + h + n];
                     if constexpr (!RISES) y = score(y, LOG_2_E);
 #if HAS_BIAS
-                    // A hidden key is left out, whatever its score is. The least number would not be finite in another unit.
+                    // A hidden key is skipped, whatever its score is. The least number would overflow if it were
+                    // scaled.
                     if constexpr (MIXED) y = hides(bias[n]) ? bias[n] : fma(bias[n], LOG_2_E, y);
 #endif
                     if (LAST && t + n >= KEYS) y = nothing<float>();
@@ -92,6 +96,6 @@ FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], 
             }
         total[row] = total[row] * scale[row] + sum;
     }
-    // Done beside the products that are under way, and not put off until they are waited for.
+    // Computed in parallel with the products in flight, instead of after them.
     hold(x);
 }

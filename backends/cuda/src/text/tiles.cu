@@ -1,5 +1,6 @@
-// Operands of products, tile by tile. `Operand<WHICH>` says how large it is and which of its axes is read several elements at once;
-// its elements are found by an `outer` coordinate (a row of the left operand, a column of the right one) and one along the `depth`.
+// Operands of products, tile by tile. `Operand<WHICH>` has the extents and the axis along which several elements are
+// read at once. An element is addressed by an `outer` coordinate (a row of the left operand, a column of the right one)
+// and one along the `depth`.
 
 template <int WHICH> FN void evaluate(const Slots& s, int b, int o, int k, typename Operand<WHICH>::T* out) {
     if constexpr (WHICH == 0) s.operand0(b, o, k, out);
@@ -17,8 +18,9 @@ template <int WHICH> FN const auto* address(const Slots& s, int b, int o, int k)
 #endif
 }
 
-// The share of a thread in a tile. What of a tile lies outside of the operand is zeros. Where neighbouring threads read NEAR neighbours along the
-// depth and then go on to the next outer one, not all of a row, fewer of them leave what they have in the same bank.
+// A thread's share of a tile. Elements outside of the operand are zeros. Neighbouring threads read NEAR neighbours
+// along the depth and then go on to the next outer coordinate. This causes fewer bank conflicts than reading whole
+// rows.
 template <int WHICH, int OUTER, int DEPTH, int THREADS, int NEAR = DEPTH> struct Tile {
     using O = Operand<WHICH>;
     using T = typename O::T;
@@ -32,7 +34,7 @@ template <int WHICH, int OUTER, int DEPTH, int THREADS, int NEAR = DEPTH> struct
         return GROUPS % THREADS == 0 || group < GROUPS;
     }
 
-    // Evaluates it, at its place in the operand, of which the depth ends at `end`.
+    // Evaluates the share at the tile's position in the operand, whose depth ends at `end`.
     METHOD void fetch(const Slots& s, int b, int outer, int depth, int end) {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {

@@ -1,13 +1,14 @@
-// Attention of 16-bit operands by warpgroups, whose matrix units read shared memory (Shah et al. 2024, FlashAttention-3). One warpgroup of a
-// block brings tiles of keys and values; each of the others has 64 queries, whose scores, weights and sums stay in its registers. The product of
-// the weights of one tile runs beside the scores and the softmax of the next. Keys go from the last tile, which may be cut off, to the first.
+// Attention of 16-bit operands by warpgroups, whose matrix units read shared memory (Shah et al. 2024,
+// FlashAttention-3). One warpgroup of a block loads tiles of keys and values. Each of the others has 64 queries, whose
+// scores, weights and sums stay in its registers. The product of one tile's weights overlaps the scores and the softmax
+// of the next tile. Keys are visited from the last tile, which may be partial, to the first.
 
 constexpr int LINE = 64;
 
-// So many threads meet: those of the warpgroups that multiply, or all.
+// A barrier of THREADS threads: those of the multiplying warpgroups, or all.
 template <int BARRIER, int THREADS> FN void some_meet() { asm volatile("bar.sync %0, %1;" :: "n"(BARRIER), "n"(THREADS) : "memory"); }
 
-// Warpgroups take turns at the matrix units: while one has its products done, another one has its softmax.
+// Warpgroups take turns at the matrix units: while one computes its products, another computes its softmax.
 template <int GROUPS> FN void wait_for_turn(int group) {
     if constexpr (GROUPS > 1) asm volatile("bar.sync %0, 256;" :: "r"(group + 3) : "memory");
 }
@@ -15,13 +16,13 @@ template <int GROUPS> FN void pass_turn(int to) {
     if constexpr (GROUPS > 1) asm volatile("bar.arrive %0, 256;" :: "r"(to + 3) : "memory");
 }
 
-// Arrives at a barrier when all copies of this thread so far are done.
+// Arrives at a barrier once all copies of this thread so far are complete.
 FN void copies_arrive(u64* barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(shared_address(barrier)) : "memory");
 }
 
-// A tile of ROWS queries or keys in shared memory: lines of 128 bytes, 64 neighbours of each row and then the next 64. The eight 16-byte units of a
-// line are permuted by its number, so that what is read at once lies in different banks.
+// A tile of ROWS queries or keys in shared memory: lines of 128 bytes, with 64 neighbours of each row and then the next
+// 64. The eight 16-byte units of a line are permuted by the line's number, which avoids bank conflicts.
 template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
     using O = Operand<WHICH>;
     // Values are found by column and key, queries and keys by number and depth.
@@ -31,7 +32,8 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
 
     static METHOD int spot(int row, int x) { return x / LINE * SPAN + row * LINE + ((x % LINE / 8 ^ row % 8) * 8 | x % 8); }
 
-    // As matrix units are told: 16 terms along the lines, from a row (a multiple of 8) on; or 16 lines across.
+    // Descriptors for matrix units: 16 terms along the lines, from a row on that is a multiple of 8; or 16 lines
+    // across.
     static METHOD u64 along(const H* tile, int row, int x) {
         return (u64)1 << 62 | (u64)64 << 32 | (u64)1 << 16 | (shared_address(tile) + (x / LINE * SPAN + row * LINE + x % LINE) * 2) >> 4;
     }
@@ -51,20 +53,21 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
         }
     }
 
-    // Waits for all that arrive at it; what they copied is then visible to matrix units.
+    // Waits for all arrivals. The copied elements are then visible to matrix units.
     static METHOD void wait(u64* barrier, int parity) {
         barrier_wait(barrier, parity);
         if constexpr (COPIED) shared_to_units();
     }
 
-    // Brings rows from `first` on, by THREADS threads of which this is one; zeros where there are none.
+    // Loads rows from `first` on, by THREADS threads; missing rows are zeros.
     template <int THREADS> static METHOD void bring(const Slots& s, int b, int first, H* tile, int thread) {
         if constexpr (!COPIED) evaluate_rows<THREADS>(s, b, first, tile, thread);
         else if (NEAR == WIDTH && first + ROWS <= END) copy_rows<THREADS, true>(s, b, first, tile, thread);
         else copy_rows<THREADS, false>(s, b, first, tile, thread);
     }
 
-    // Each thread has a column of units, so that addresses differ by constants; neighbours read neighbours.
+    // Each thread copies a column of units, so that addresses differ by constants and neighbouring threads read
+    // neighbours.
     template <int THREADS, bool WHOLE> static METHOD void copy_rows(const Slots& s, int b, int first, H* tile, int thread) {
         constexpr int UNITS = NEAR / 8, BESIDES = UNITS % 16 == 0 ? 16 : UNITS & -UNITS, AT_ONCE = THREADS / BESIDES;
         const int own = thread / BESIDES, column = thread % BESIDES * 8;
@@ -106,8 +109,9 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
     }
 };
 
-// 64 queries for each of GROUPS warpgroups; BT keys at once, STAGES of them on their way; depth and columns padded to DP and EP. BRINGS and WEIGHS
-// are the registers of a thread that brings tiles, and of one that multiplies.
+// GROUPS warpgroups have 64 queries each. Tiles have BT keys, with STAGES tiles in flight. Depth and columns are padded
+// to DP and EP. BRINGS and WEIGHS are the registers per thread of the warpgroup that loads tiles, and of those that
+// multiply.
 template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, int WEIGHS, int SPLITS, int LANES, int BIAS> FN void attend_warpgroups(Slots& slots) {
     constexpr int BQ = 64 * GROUPS, CONSUMERS = 128 * GROUPS, PITCH = EP + 4;
     using Q = Lines<0, H, BQ, DP>;
@@ -133,7 +137,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
     __syncthreads();
     slots.follow();
     const Slots& s = slots;
-    // The last queries see the most where not all see all: they go first.
+    // Under a causal mask, the last queries attend to the most keys, so that they go first.
     const int block = gridDim.x - 1 - blockIdx.x, s0 = block * BQ;
     int first = 0, last = KEYS;
     share_keys<BT, SPLITS>(block, blockIdx.y, first, last);
@@ -222,7 +226,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                     release(empty_keys + next);
                     if (is_plain(block, tile)) weigh<BT, BT, BIAS, false, false>(s, kept, b, of_rows, tile, x, most, total, scale);
                     else weigh<BT, BT, BIAS, false, HAS_BIAS>(s, kept, b, of_rows, tile, x, most, total, scale);
-                    // That this may go round is what keeps the assembler from waiting for the products before the softmax.
+                    // The loop form of this wait keeps the assembler from waiting for the products before the softmax.
                     V::wait(full_values + next, (turn + 1) / STAGES & 1);
                     warpgroup_wait<0>();
                     hold(sums);
@@ -237,7 +241,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 release(empty_values + turn % STAGES);
                 turn++;
             }
-            // Results lie where tiles were.
+            // Results overwrite the tiles.
             some_meet<1, CONSUMERS>();
             float* const results = (float*)shared_memory();
 #pragma unroll
@@ -259,7 +263,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 take<LANES>(row, results + m * PITCH + e);
                 deliver<SPLITS, LANES>(s, blockIdx.y, b, s0 + m, e, row, results[m * PITCH + EP], results[m * PITCH + EP + 1]);
             }
-            // Before tiles come to where results are read.
+            // Wait before the next tiles overwrite the results.
             if (b + gridDim.z < B) some_meet<2, CONSUMERS + 128>();
         }
     }

@@ -1,8 +1,9 @@
-// Products of 16-bit operands by warpgroups, whose matrix units read both operands from shared memory. One part of a block brings
-// tiles, the others multiply them, some stages behind; where several blocks share a processor, one's epilogue runs beside another's product.
+// Products of 16-bit operands by warpgroups, whose matrix units read both operands from shared memory. One part of a
+// block loads tiles, and the others multiply them some stages later. If several blocks share a processor, one's
+// epilogue overlaps another's product.
 //
-// A tile in shared memory is made of rows of 128 bytes: 64 terms of one outer coordinate, or 64 outer neighbours of one term, then the next
-// 64. The eight 16-byte units of a row are permuted by its number, so that what is read at once lies in different banks.
+// A tile in shared memory has rows of 128 bytes: 64 terms of one outer coordinate, or 64 outer neighbours of one term,
+// then the next 64. The eight 16-byte units of a row are permuted by the row's number, which avoids bank conflicts.
 
 constexpr int TERMS = 64, LINE = 64, SPAN = TERMS * LINE;
 
@@ -17,20 +18,21 @@ template <int WHICH, class H, int OUTER> struct Staged {
     using O = Operand<WHICH>;
     static constexpr int V = O::LANES, SIZE = OUTER * TERMS, ITEMS = SIZE / V / 128;
 
-    // Where an element is, 16 bytes of its row's neighbours with it.
+    // Returns the position of an element; 16 bytes of its row's neighbours are contiguous.
     static METHOD int spot(int o, int k) {
         const int row = O::ALONG ? o : o / LINE * TERMS + k, x = O::ALONG ? k : o % LINE;
         return row * LINE + ((x / 8 ^ row % 8) * 8 | x % 8);
     }
 
-    // As the matrix units are told (of an address, the bits within the block: others say which one of the cluster): from an outer coordinate (a multiple of 64) and a term (a multiple of 16) on.
+    // Returns a descriptor for matrix units, from an outer coordinate (a multiple of 64) and a term (a multiple of 16)
+    // on. It has the address bits within the block, and not those that select a block of the cluster.
     static METHOD u64 describe(const H* tile, int o, int k) {
         const unsigned at = shared_address(tile) + (O::ALONG ? o * LINE + k : o * TERMS + k * LINE) * 2;
         constexpr u64 lines = SPAN * 2 / 16, eights = 8 * LINE * 2 / 16;
         return (u64)1 << 62 | eights << 32 | (O::ALONG ? (u64)1 : lines) << 16 | (at & 0x3ffff) >> 4;
     }
 
-    // Asks the copy engine for rows, or neighbours, from FROM to FROM + COUNT of the tile; `to` all blocks of a cluster.
+    // Starts copies of rows, or neighbours, FROM to FROM + COUNT of the tile. `to` selects all blocks of a cluster.
     template <int COUNT> static METHOD void copy(H* tile, const Box* box, int b, int outer, int depth, int from, u64* barrier, bool to) {
         const int z = O::BATCHED ? b : 0;
 #pragma unroll
@@ -50,7 +52,7 @@ template <int WHICH, class H, int OUTER> struct Staged {
         if constexpr (O::ALONG) { o = group / (TERMS / V); k = group % (TERMS / V) * V; }
         else { k = group / (OUTER / V); o = group % (OUTER / V) * V; }
     }
-    // Evaluates the share of one of 128 threads; zeros outside of the operand, of which the depth ends at `end`.
+    // Evaluates the share of one of 128 threads. Elements outside of the operand, whose depth ends at `end`, are zeros.
     METHOD void fetch(const Slots& s, int b, int outer, int depth, int end) {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {
@@ -82,8 +84,8 @@ template <int WHICH, class H, int OUTER> struct Staged {
     }
 };
 
-// What a thread of four neighbours has of a row is two columns of each block of 8; by exchange, of every LANES / 2 blocks it gets LANES
-// neighbouring columns of one. `column` is where they are.
+// A thread has two columns of each group of 8 of a row, which four threads share. An exchange gives it LANES
+// neighbouring columns of one group, for every LANES / 2 groups. `column` is their position.
 template <int LANES> FN void gather_columns(const float (&pairs)[LANES / 2][2], float (&row)[LANES], int& column) {
     const int place = threadIdx.x % 4;
     const bool odd = place & 1, high = place & 2;
@@ -117,7 +119,8 @@ template <int LANES> FN void gather_columns(const float (&pairs)[LANES / 2][2], 
     }
 }
 
-// BM × BN a block, 64 × BN a warpgroup. Two blocks that go TOGETHER share the columns of the right operand, of which each brings one half.
+// A block has BM × BN results, and a warpgroup 64 × BN. Two blocks that go TOGETHER share the columns of the right
+// operand, and each loads one half.
 template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int SPLITS, int LANES> FN void multiply_warpgroups(Slots& slots, const Box* boxes) {
     constexpr int CONSUMERS = BM / 64 * 128;
     using L = Staged<0, H, BM>;
@@ -127,7 +130,8 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     H* const tiles = (H*)shared_memory();
     u64* const full = (u64*)(tiles + STAGES * (L::SIZE + R::SIZE));
     u64* const empty = full + STAGES;
-    // Where a processor has one block, the first of its two warpgroups goes LEAD steps ahead: while one stores results, the other multiplies.
+    // If a processor has one block, the first of its two warpgroups goes LEAD steps ahead: while one stores results,
+    // the other multiplies.
     u64* const ahead = empty + STAGES;
     constexpr int LEAD = 2;
     constexpr bool IS_LED = RESIDENT == 1 && BM > 64;
@@ -157,7 +161,8 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     };
     int begin, end;
     part<TERMS, SPLITS>(begin, end);
-    // Registers of those that multiply and of those that bring tiles; where several blocks share a processor, all have the same.
+    // Registers per thread of the warpgroups that multiply and of the one that loads tiles. If several blocks share a
+    // processor, all threads have the same.
     constexpr int ALL = 65536 / (CONSUMERS + 128) / 8 * 8, LEAST = IS_COMPUTED ? 152 : 24;
     constexpr int MOST = (ALL * (CONSUMERS + 128) - LEAST * 128) / CONSUMERS / 8 * 8;
     int stage = 0, turn = 0;
@@ -243,13 +248,13 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
 #pragma unroll
                     for (int c = 0; c < 2 * PAIRS; c += LANES) {
                         const int mm = m + h * 8, nn = n0 + block * 8 + column + c;
-                        // Without branches, what all columns read is on its way at once.
+                        // Without branches, the loads of all columns are in flight at once.
                         if constexpr (M % BM == 0 && N % BN == 0) put<SPLITS, LANES>(s, b, mm, nn, row + c);
                         else ::finish<SPLITS, LANES>(s, b, mm, nn, row + c);
                     }
                 }
         }
     }
-    // No block goes before others of its cluster have stopped writing to it.
+    // A block must not end before other blocks of its cluster have stopped writing to it.
     if constexpr (TOGETHER > 1) cluster_arrive_and_wait();
 }

@@ -9,7 +9,7 @@ use eutectic_ir::{lang::Source, text::parse};
 /// A program's name and text.
 pub type Case = (&'static str, &'static str);
 
-/// Small ones: edges of tiles, all layouts of operands, bias, hidden blocks, long and short rows.
+/// Small cases: edges of tiles, all layouts of operands, bias, hidden blocks, long and short rows.
 pub const SMALL: &[Case] = &[
     ("product f32", "(input x f32[70 33]) (param w f32[33 65]) (output y (matmul x w))"),
     (
@@ -101,8 +101,8 @@ pub const SMALL: &[Case] = &[
     ),
 ];
 
-/// Products on which every way is tried that has it: operands along and across, edges of tiles, batches, prologues, epilogues of any kind,
-/// several stores, few rows, a depth that is split.
+/// Products on which every applicable schedule is tried: operands along and across, edges of tiles, batches, prologues,
+/// all epilogues, several stores, few rows, and a split depth.
 pub const PRODUCTS: &[Case] = &[
     (
         "rows by columns, bias f16",
@@ -188,8 +188,8 @@ pub const PRODUCTS: &[Case] = &[
     ),
 ];
 
-/// Attention by which every way is tried that has it: tiles that are cut off, narrow, odd and wide heads, operands that lie across, are slices or are
-/// computed, biases of all kinds, hidden blocks, grouped heads, keys that are split.
+/// Attentions on which every applicable schedule is tried: partial tiles, narrow, odd and wide heads, transposed,
+/// sliced and computed operands, all biases, hidden blocks, grouped heads, and split keys.
 pub const ATTENTIONS: &[Case] = &[
     (
         "odd tiles f16",
@@ -288,7 +288,8 @@ pub const ATTENTIONS: &[Case] = &[
     ),
 ];
 
-/// Batch, queries, keys and depth of the attention that is measured; those whose queries are as many as keys and are many also with a causal mask.
+/// Batch, queries, keys and depth of measured attentions. Those with many queries, and equally many keys, are also
+/// measured with a causal mask.
 const HEADS: &[[usize; 4]] = &[
     [12, 128, 128, 32],
     [384, 128, 128, 64],
@@ -387,7 +388,7 @@ const SHAPES: &[[usize; 3]] = &[
     [4096, 2304, 256],
 ];
 
-/// Products that are measured in each way: name and text. Weights lie as torch's do, columns by depth.
+/// Returns the measured products, with name and text. Weights have torch's layout, columns by depth.
 pub fn products() -> Vec<(String, String)> {
     let linear = |[m, k, n]: [usize; 3], dtype: &str, act: &str| {
         let text = format!(
@@ -444,7 +445,7 @@ pub fn products() -> Vec<(String, String)> {
     list
 }
 
-/// Convolutions that are measured in each way, of exported networks: images, channels, side, channels of the result, side of the window, stride, groups.
+/// Measured convolutions of exported networks: images, channels, side, result channels, window side, stride, groups.
 const CONVOLUTIONS: &[[usize; 7]] = &[
     [8, 96, 56, 96, 7, 1, 96],
     [8, 384, 14, 384, 7, 1, 384],
@@ -464,7 +465,7 @@ const CONVOLUTIONS: &[[usize; 7]] = &[
     [2, 320, 64, 320, 3, 1, 1],
 ];
 
-/// Those convolutions, in both floats.
+/// Returns programs of these convolutions, in both floats.
 pub fn convolutions() -> Vec<(String, String)> {
     let of = |([n, c, side, o, size, stride, groups], dtype): ([usize; 7], &str)| {
         let (each, pad) = (c / groups, size / 2);
@@ -477,7 +478,7 @@ pub fn convolutions() -> Vec<(String, String)> {
     CONVOLUTIONS.iter().flat_map(|&shape| ["f16", "f32"].map(|dtype| of((shape, dtype)))).collect()
 }
 
-/// The program of a case.
+/// Returns the program of a case.
 pub fn graph((name, text): (&str, &str)) -> Graph {
     let whole = format!("(graph \"case\" {text})");
     parse(&Source::new(name, whole)).unwrap_or_else(|e| panic!("{name}: {e:?}"))

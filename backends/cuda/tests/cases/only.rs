@@ -7,7 +7,8 @@ use eutectic_gpu::{
     launch::Launch,
 };
 
-/// Another device, and how the names of the ways begin that it may choose from; for kernels that have none of these, as the device does.
+/// A device that is restricted to schedules whose names have given prefixes. Kernels without such a schedule are
+/// computed as on the wrapped device.
 pub struct Only<D> {
     pub device: D,
     pub shape: DeviceShape,

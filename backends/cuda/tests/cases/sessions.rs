@@ -1,5 +1,5 @@
-//! Sessions on a device: states, what is bound, runs that are waited for later, outputs that nobody wants, parameters that are shared and
-//! replaced, indices out of range.
+//! Tests sessions on a device: states, bound buffers, runs that are awaited later, unwanted outputs, shared and
+//! replaced parameters, and indices out of range.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use eutectic_backend::{BackendError, Loaded, Memory, Port, Program, Session};
 const X: Port = Port::Input(0);
 const SUM: Port = Port::State(0);
 
-/// y = x · (v + w), where the sum is computed when parameters arrive; z = x looked up; sum becomes sum + x.
+/// y = x · (v + w), where the sum is computed by the load program; z = x looked up; sum becomes sum + x.
 const TEXT: &str = "(input x f32[6 8]) (input at i64[3]) (param v f32[8 8]) (param w f32[8 8]) (state sum f32[6 8]) \
     (output y (matmul x (add v w))) (output z (gather x at :axis 0)) (update sum (add sum x))";
 
@@ -76,7 +76,7 @@ pub fn check<B: Backend + 'static>(open: impl Fn() -> B) {
     run(&mut test, &b, [1, 1, 1]).unwrap_or_else(|e| panic!("{e}"));
     near(&read(&mut *test.session, SUM, 48), &sum(&[&a, &b]), "a state after two runs");
 
-    // An index out of range is reported once, with its place, and the session lives on.
+    // An index out of range is reported once, with its place, and the session stays usable.
     match run(&mut test, &a, [0, 6, 0]) {
         Err(BackendError::IndexOutOfRange { problem, .. }) if (problem.id, problem.ids.extent) == (6, 6) => {}
         other => panic!("it should name the index: {other:?}"),
@@ -109,10 +109,10 @@ pub fn check<B: Backend + 'static>(open: impl Fn() -> B) {
     let wrong = test.session.buffer(4, Memory::Device).expect("memory");
     assert!(test.session.bind(X, Some(wrong)).is_err(), "a buffer of another size");
 
-    // Parameters are replaced for those who adopt them.
+    // Parameters are replaced in sessions that adopt them.
     let n = program.params.iter().position(|(name, _)| name == "v").expect("it is a parameter");
     match loaded.clone().replace(&[(n, other.clone())]) {
-        // Where loading computed the sum, what it is of was let go; a plan may also add in each run.
+        // If the load program computed the sum, its operands were freed. A plan may also add in each run.
         Err(BackendError::Released(names)) => assert_eq!(names, ["`w`"]),
         Ok(_) => assert!(program.load.is_empty(), "`w` was let go, and is needed"),
         got => panic!("it should ask for the other one: {:?}", got.err()),

@@ -6,7 +6,10 @@ use std::{
     hash::{Hash, Hasher},
     path::PathBuf,
     process::Command,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory, RowLimits};
@@ -22,8 +25,8 @@ use rayon::prelude::*;
 /// The host.
 pub struct Host;
 
-/// As many processors as keep schedules of small programs varied.
-pub const SHAPE: DeviceShape = DeviceShape {
+/// The number of processors keeps the schedules of small programs varied.
+pub static SHAPE: LazyLock<DeviceShape> = LazyLock::new(|| DeviceShape {
     processors: 4,
     threads: 1024,
     column_threads: 512,
@@ -31,11 +34,12 @@ pub const SHAPE: DeviceShape = DeviceShape {
     workspace: usize::MAX,
     cluster: 1,
     library: Some(0.0),
-};
+    rankings: eutectic_cuda::costs().rankings,
+});
 
 type Run = unsafe extern "C" fn(*const u64, *const u32, u32, *const [u64; 16]);
 
-/// What is launched.
+/// The code of a launch.
 pub enum Module {
     /// A kernel, in its library.
     Kernel(Run, #[expect(dead_code, reason = "the code lives as long as it")] Library),
@@ -174,7 +178,7 @@ pub struct Recorded(Called, Vec<u64>);
 /// Runs at once, or records.
 pub struct Queue(Option<Vec<Recorded>>);
 
-/// What the shim's copy engine takes: address, extents, strides, lengths.
+/// Returns the boxes for the shim's copy engine: address, extents, strides, lengths.
 fn boxes(boxes: &[Boxes], args: &[u64]) -> Vec<[u64; 16]> {
     let words = |b: &Boxes| {
         let mut words = [0; 16];
@@ -186,7 +190,7 @@ fn boxes(boxes: &[Boxes], args: &[u64]) -> Vec<[u64; 16]> {
     boxes.iter().map(words).collect()
 }
 
-/// The elements of a matrix's buffer, as far as the matrix goes.
+/// Returns the elements of a matrix's buffer, up to the end of the matrix.
 fn elements(matrix: &MatrixLayout, extents: [usize; 3], dtype: DType, args: &[u64]) -> (*mut u8, Vec<f64>) {
     let count = matrix.strides.iter().zip(extents).map(|(stride, extent)| stride * (extent - 1)).sum::<usize>() + 1;
     let at = (args[BEFORE_SLOTS + matrix.slot] as *mut u8).wrapping_add(matrix.offset * dtype.size());
@@ -230,7 +234,7 @@ impl Stream for Queue {
     type Graph = Vec<Recorded>;
 
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
-        // SAFETY: the runtime checked sizes; a kernel that writes elsewhere is what tests look for.
+        // SAFETY: the runtime checked sizes; the tests look for kernels that write elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What schedules of attention share: which keys a block of queries sees, and into how many parts keys are cut.
+//! Facts that attention schedules share: the keys that a block of queries attends to, and the number of splits of the
+//! keys.
 
 use eutectic_backend::{
     axes::Nest,
@@ -7,23 +8,23 @@ use eutectic_backend::{
 
 use crate::device::DeviceShape;
 
-/// Most blocks of scores that are looked at for being hidden; what is left is taken for seen.
+/// The maximal number of score blocks that are analysed for masks. Further blocks count as visible.
 const LOOKED_AT: usize = 1 << 15;
-/// Most tiles that are told apart.
+/// The maximal number of tiles whose visibility is recorded.
 const TILES: usize = 1 << 22;
 
-/// What a block of queries sees.
+/// The key tiles that a block of queries attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sees {
+pub struct VisibleKeys {
     /// The keys from the first to the last tile that is not hidden.
     pub keys: [usize; 2],
-    /// Tiles, by their numbers, whose scores the bias leaves as they are: the longest run of them.
+    /// The longest run of tiles whose scores the bias leaves unchanged.
     pub plain: [usize; 2],
 }
 
-/// What each block of queries sees under a bias over `[b s t]`, in tiles of so many queries and keys; none where every tile is seen by all, and no
-/// tile is plain.
-pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<Vec<Sees>> {
+/// Returns, for each block of queries, the visible tiles of keys under a bias over `[b s t]`. Returns `None` if every
+/// tile is visible and the bias changes each.
+pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<Vec<VisibleKeys>> {
     let [b, s, t] = [0, 1, 2].map(|n| bias.domain[n]);
     let (blocks, tiles) = (s.div_ceil(queries), t.div_ceil(keys));
     if b == 0 || blocks * tiles == 0 || blocks * tiles > TILES {
@@ -35,7 +36,7 @@ pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<V
     let of_block = |block: usize| {
         let q = block * queries;
         let mut all = vec![Visibility::Mixed; tiles];
-        // Halves, until a part is hidden or plain as a whole.
+        // Bisect until each part is hidden, or unchanged, as a whole.
         let mut parts: Vec<_> = std::iter::once(0..tiles).collect();
         while let Some(part) = parts.pop().filter(|_| budget > 0) {
             budget -= 1;
@@ -58,14 +59,14 @@ pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<V
             }
         }
         let seen = first.zip(last).map_or([0, 0], |(first, last)| [first * keys, t.min((last + 1) * keys)]);
-        Sees { keys: seen, plain }
+        VisibleKeys { keys: seen, plain }
     };
-    let all: Vec<Sees> = (0..blocks).map(of_block).collect();
+    let all: Vec<VisibleKeys> = (0..blocks).map(of_block).collect();
     all.iter().any(|sees| sees.keys != [0, t] || sees.plain != [0, 0]).then_some(all)
 }
 
-/// Into how many parts so many tiles of keys are cut, where so many blocks have the other axes: none for themselves if blocks keep processors busy, and
-/// otherwise as many as there is work of two tiles for.
+/// Returns the number of splits of `tiles` tiles of keys, if the other axes give `blocks` blocks. If these keep all
+/// processors busy, there is one split. Otherwise each split has at least two tiles.
 pub fn parts_of_keys(shape: &DeviceShape, blocks: usize, tiles: usize) -> usize {
     let blocks = blocks.max(1);
     let most = (tiles / 2).max(1).min(4 * shape.processors / blocks).max(1);
@@ -79,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// where(key ≤ query and key > query − 300, 0, −∞).
+    /// Bias where(key ≤ query and key > query − 300, 0, −∞).
     fn window(queries: usize, keys: usize) -> Nest {
         let int = |axis| Instr::Coordinate { index: Index::coord(axis), dtype: DType::I32 };
         let constant = |value: f64, dtype| Instr::Constant { value: value.into(), dtype };
@@ -114,7 +115,7 @@ mod tests {
                 let from = (first + 1).saturating_sub(300) / 32 * 32;
                 let to = keys.min((last.min(keys - 1) / 32 + 1) * 32);
                 assert_eq!(sees.keys, [from, to], "block {block} of {queries}");
-                // Tiles that all queries of the block see whole.
+                // The tiles that every query of the block sees as a whole.
                 let [from, to] =
                     [(last + 1).saturating_sub(300).div_ceil(32), ((first + 1) / 32).min(keys.div_ceil(32))];
                 assert_eq!(sees.plain[1] - sees.plain[0], to.saturating_sub(from), "block {block} of {queries}");
@@ -126,7 +127,7 @@ mod tests {
     fn where_much_is_to_be_looked_at_the_rest_is_seen() {
         let all = seen(&window(1 << 13, 1 << 13), 9, [8, 8]).expect("the first blocks were looked at");
         assert_eq!(all[10].keys, [0, 88]);
-        assert_eq!(all.last(), Some(&Sees { keys: [0, 1 << 13], plain: [0, 0] }));
+        assert_eq!(all.last(), Some(&VisibleKeys { keys: [0, 1 << 13], plain: [0, 0] }));
         assert_eq!(seen(&window(1 << 15, 1 << 15), 9, [1, 1]), None);
     }
 }

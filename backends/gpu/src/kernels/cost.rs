@@ -1,26 +1,82 @@
-//! What products and attentions cost, as they are printed.
+//! Prices products, attentions and atomic stores by the schedules that are printed for them.
 
-use eutectic_backend::{Attention, Body, Contraction, Instr, Kernel, Load, axes, reach::stored, scores::Shares};
-use eutectic_ir::{DType, index::Index};
-
-use crate::{
-    cost::{Costs, points, touched},
-    device::DeviceShape,
-    kernels::gathered::reads,
+use eutectic_backend::{Attention, Body, Contraction, Instr, Kernel, Load, Store, axes, reach::stored, scores::Shares};
+use eutectic_ir::{
+    DType,
+    index::{Atom, Index},
+    ops::Writes,
 };
 
-/// Bytes that a copy on the way to matrix units brings at once, all of one row.
+use crate::{
+    cost::Costs,
+    device::DeviceShape,
+    kernels::{gathered::reads, in_block::InBlock},
+    sectors::{SECTOR, points, touched},
+};
+
+/// Bytes of an asynchronous copy to shared memory. All of them belong to one row.
 const COPIED: usize = 16;
 /// Rows or columns that are not cut into tiles.
 const FEW: f64 = axes::FEW as f64;
 /// Blocks of an attention that a processor has at once.
 const RESIDENT: f64 = 2.0;
 
+/// The price of stores that combine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Combined {
+    /// Bytes that processors access.
+    pub bytes: f64,
+    /// Seconds in which atomics wait for others on the same bytes.
+    pub contended: f64,
+}
+
+/// The work of an anchor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AnchorWork {
+    /// Its operations.
+    pub flops: f64,
+    /// Seconds that these take where all processors are busy.
+    pub seconds: f64,
+    /// Blocks that work on it, at least 1.
+    pub blocks: f64,
+}
+
 impl Costs {
-    /// Seconds in which a product or an attention waits: matrix units for operands that are evaluated, which copies do not hold up; and blocks
-    /// of an attention for their first keys and for stores.
+    /// Returns the price of stores that combine.
+    pub(crate) fn combined(&self, shape: &DeviceShape, kernel: &Kernel) -> Combined {
+        let tables = InBlock::of(kernel, shape);
+        let domain = &kernel.body.domain;
+        let of = |(n, store): (usize, &Store)| {
+            let (dtype, count) = kernel.slots[store.slot];
+            let beside = (SECTOR / dtype.size() as f64).max(1.0);
+            let in_block = tables.as_ref().and_then(|tables| {
+                let copied = tables.stores.iter().find(|copied| copied.store == n)?;
+                Some(((tables.blocks * count) as f64, copied.copies as f64))
+            });
+            let (requests, bytes) = match in_block {
+                // Each block sets its copies, combines points with them, and sends their combination to memory once.
+                Some((elements, copies)) => {
+                    let tables = elements * (2.0 * copies + 1.0) * dtype.size() as f64;
+                    (elements / beside, points(domain) * self.combined + tables)
+                }
+                // Threads that have neighbours send them together. Each value is one access to memory.
+                None if has_neighbours(&store.at, domain) => (points(domain) / beside, points(domain) * SECTOR),
+                None => (points(domain), points(domain) * SECTOR),
+            };
+            Combined { bytes, contended: requests / (count as f64).max(1.0).sqrt() * self.contended }
+        };
+        let combined = kernel.stores.iter().enumerate().filter(|(_, store)| store.writes != Writes::Apart);
+        combined.map(of).fold(Combined::default(), |a, b| Combined {
+            bytes: a.bytes + b.bytes,
+            contended: a.contended + b.contended,
+        })
+    }
+
+    /// Returns the stall seconds of a product or an attention: matrix units wait for operands that threads evaluate
+    /// instead of copying, and blocks of an attention wait for their first keys and their stores.
     pub(crate) fn waiting(&self, shape: &DeviceShape, kernel: &Kernel) -> f64 {
-        // Operands that come tile by tile, how long they are along what is summed over, how many blocks have results, and what these wait besides.
+        // The tiled operands, the extent of the reduced axis, the number of thread blocks, and the fixed stall in
+        // seconds.
         let (bodies, along, blocks, besides): (&[&Body], _, _, _) =
             if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
                 let (batch, matrix) = kernel.body.domain.split_at(axes.batch);
@@ -48,7 +104,7 @@ impl Costs {
         if !bodies.iter().all(on_units) {
             return besides;
         }
-        // Matrix units take queries, keys and values whose terms lie side by side.
+        // Matrix units need queries, keys and values that are contiguous along their terms.
         let is_attention = kernel.attention().is_some();
         let lies = |body: &Body| is_copied(body) && (!is_attention || lies_along_its_last_axis(body));
         let evaluated = bodies.iter().filter(|body| !lies(body)).count() as f64;
@@ -56,8 +112,8 @@ impl Costs {
         self.evaluated * evaluated * points(along) / 64.0 * waves + besides
     }
 
-    /// Operations of an anchor, the seconds that they take, and how many blocks work on it.
-    pub(crate) fn anchor(&self, kernel: &Kernel) -> (f64, f64, f64) {
+    /// Returns the work of a kernel's anchor.
+    pub(crate) fn anchor(&self, kernel: &Kernel) -> AnchorWork {
         let domain = points(&kernel.body.domain);
         let rate = |bodies: &[&Body], [wide, matrix, tf32, fma]: [f64; 4]| {
             let dtype = |body: &&Body| body.results.first().map_or(DType::F32, |&r| body.instrs[r].dtype());
@@ -74,45 +130,49 @@ impl Costs {
             let depth = points(&lhs.domain[axes.batch + axes.rows..]);
             let (rows, columns) = kernel.body.domain[axes.batch..].split_at(axes.rows);
             let full = [rows, columns].map(|extents| full_tiles(points(extents))).iter().product::<f64>();
-            // Where results are few, parts of the depth go to processors of their own.
+            // Few results: split-K gives further processors a part of the depth.
             let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
             let rate = rate(&[lhs, rhs], [self.wide, self.matrix, self.tf32, self.fma]);
-            // How many tiles of 128 read an element: those across the other operand.
+            // The number of tiles of 128 that read an element: the tiles of the other operand.
             let gathered = |body: &Body, inner: usize| {
                 let again = (domain * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
                 reads(body, inner, &kernel.slots) * again
             };
             let gathered = gathered(lhs, axes.batch + axes.rows) + gathered(rhs, axes.batch + axes.depth);
-            return (flops, flops / (rate * full) + gathered * self.gathered, blocks.max(1.0));
+            let seconds = flops / (rate * full) + gathered * self.gathered;
+            return AnchorWork { flops, seconds, blocks: blocks.max(1.0) };
         }
         if let Some(Attention { query, key, value, axes, .. }) = kernel.attention() {
             let groups = points(&query.domain[..axes.batch]);
-            // Of queries, those whose results are stored.
+            // Only queries whose results are stored count.
             let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]) * stored(kernel);
             let keys = points(&key.domain[axes.batch..axes.batch + axes.keys]);
             extents[1] = queries;
             let flops = (kernel.anchor.def().flops)(&extents) * shares(kernel).visible;
             let rates = [0.5 * self.wide, self.matrix_attention, self.tf32_attention, self.attention];
             let seconds = flops / rate(&[query, key, value], rates);
-            return (flops, seconds, (groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0)).max(1.0));
+            let blocks = groups * (queries / 64.0).ceil() * (keys / 256.0).max(1.0);
+            return AnchorWork { flops, seconds, blocks: blocks.max(1.0) };
         }
-        (0.0, 0.0, (domain / 2048.0).max(1.0))
+        AnchorWork { flops: 0.0, seconds: 0.0, blocks: (domain / 2048.0).max(1.0) }
     }
 
-    /// Operations of operands' expressions, which are evaluated for each tile of the result that reads them; reading costs nothing more.
+    /// Returns the operations of the operands' expressions. They are evaluated again for each tile of the result that
+    /// reads them. Loads alone count nothing.
     pub(crate) fn prologues(&self, kernel: &Kernel) -> f64 {
         let result = points(&kernel.body.domain);
         let bare = |body: &Body| if is_loaded(body) { 0.0 } else { self.expressions(body, &[]) };
         if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
             let depth = points(&lhs.domain[axes.batch + axes.rows..]).max(1.0);
-            // How many tiles of 128 read an element: those across the other operand.
+            // The number of tiles of 128 that read an element: the tiles of the other operand.
             let again = |body: &Body| (result * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
             return bare(lhs) * again(lhs) + bare(rhs) * again(rhs);
         }
         if let Some(Attention { query, key, value, bias, axes, .. }) = kernel.attention() {
             let queries = points(&query.domain[axes.batch..axes.batch + axes.queries]);
             let again = (queries / 64.0).max(1.0);
-            // Threads read it element by element; what many scores have in common is read once, or near.
+            // Threads read the bias element by element. Elements that many scores share are read once, or from the
+            // cache.
             let of = |bias: &Body| {
                 let elements = |instr: &Instr| match instr {
                     Instr::Load(load) => touched(&load.at, &bias.domain),
@@ -127,18 +187,19 @@ impl Costs {
     }
 }
 
-/// Which part of the tiles of a product has results; a few rows or columns are not cut into tiles.
+/// Returns the share of a product's tiles that has results. Products of few rows or columns are not tiled.
 fn full_tiles(extent: f64) -> f64 {
     if extent <= FEW { 1.0 } else { (extent / 64.0).min(1.0) }
 }
 
-/// Whether an operand is what memory has.
+/// Returns whether an operand is loaded from memory without computation.
 fn is_loaded(body: &Body) -> bool {
     let value = body.before_tf32().or(body.results.first().copied());
     value.is_some_and(|value| matches!(body.instrs[value], Instr::Load(_)))
 }
 
-/// Whether an operand is what memory has, in steps of the same size along each axis, of whole copies but along one: what copies bring.
+/// Returns whether asynchronous copies can load an operand: it is unchanged memory, with a constant stride along each
+/// axis, and whole copies along one of them.
 fn is_copied(body: &Body) -> bool {
     let is_stepped = |load: &Load| {
         let whole = |step: &i64| (step.unsigned_abs() as usize * load.dtype.size()).is_multiple_of(COPIED);
@@ -151,19 +212,25 @@ fn is_copied(body: &Body) -> bool {
     is_loaded(body) && body.instrs.iter().all(is_plain)
 }
 
-/// Whether what a body loads lies side by side along its innermost axis.
+/// Returns whether the loads of a body are contiguous along its innermost axis.
 fn lies_along_its_last_axis(body: &Body) -> bool {
     let step = |map: &Index| map.affine(body.domain.len()).and_then(|strides| strides.last().copied());
     body.instrs.iter().all(|instr| !matches!(instr, Instr::Load(load) if step(&load.at) != Some(1)))
 }
 
-/// Whether anything that a body loads lies side by side along the last of its first axes.
+/// Returns whether neighbours along the innermost axis are neighbours in memory.
+fn has_neighbours(map: &Index, domain: &[usize]) -> bool {
+    let last = domain.len().checked_sub(1).filter(|&axis| domain[axis] > 1);
+    last.is_some_and(|axis| map.terms.iter().any(|term| *term == (Atom::Coord(axis), 1)))
+}
+
+/// Returns whether any load of a body is contiguous along the last of its first axes.
 fn steps_by_one(body: &Body, first: usize) -> bool {
     let step = |map: &Index| map.affine(body.domain.len())?.get(first.checked_sub(1)?).copied();
     body.instrs.iter().any(|instr| matches!(instr, Instr::Load(load) if step(&load.at) == Some(1)))
 }
 
-/// The shares of an attention's scores that are not hidden, and of which the bias is not plain.
+/// Returns the share of an attention's scores that is visible, and the share whose bias is not constant 0.
 fn shares(kernel: &Kernel) -> Shares {
     match kernel.attention() {
         Some(Attention { bias: Some(bias), axes, .. }) => Shares::of(bias, [axes.batch, axes.queries, axes.keys]),

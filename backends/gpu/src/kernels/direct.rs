@@ -1,8 +1,9 @@
-//! Direct convolution, for products with windows of an image as an operand: depthwise convolutions, and those of groups of few channels.
+//! Direct convolution, for products whose operand is windows of an image: depthwise convolutions, and grouped ones with
+//! few channels per group.
 //!
-//! A thread sums a tile of results with operands that it reads straight from memory. The terms of a window are written out, so that an element of
-//! the image, or a weight, is read once for all results of the tile. Neighbouring threads read neighbours in memory. Tiles extend along the
-//! other axes.
+//! A thread sums a tile of results, with operands that it reads straight from memory. The terms of a window are
+//! unrolled, so that a thread reads each element of the image and each weight once for all results of its tile.
+//! Neighbouring threads read neighbours in memory, and tiles extend along the other axes.
 
 mod access;
 mod printer;
@@ -15,24 +16,26 @@ use crate::device::DeviceShape;
 pub use access::Rates;
 use access::{Access, Numbers, operations};
 
-/// Most terms of the depth that are written out for a result.
+/// The maximal number of unrolled terms per result.
 const TERMS: usize = 64;
-/// Most multiplications that are written out for a thread.
+/// The maximal number of unrolled multiplications per thread.
 const WRITTEN: usize = 400;
-/// Most results of a thread, whose sums are in registers.
+/// The maximal number of results of a thread, whose sums are in registers.
 const RESULTS: usize = 32;
-/// The numbers of results along an axis that are tried. A short axis is tried as a whole too.
+/// The numbers of results per thread that are tried along an axis. The whole of a short axis is tried too.
 const COUNTS: [usize; 5] = [2, 4, 6, 8, 16];
 /// The innermost axes along which tiles are tried.
 const TILED: usize = 3;
-/// Most terms that are written out of an axis that is longer than [`TERMS`].
+/// The maximal number of unrolled terms of an axis that is longer than [`TERMS`].
 const PART: usize = 16;
-/// Neighbours of 16 bits that a thread reads at once, so that the threads that read together ask for a whole line.
+/// The number of neighbouring 16-bit elements that a thread reads at once. With it, the threads of a warp request a
+/// whole cache line.
 const LANES: usize = 2;
 /// Threads of a block.
 const BLOCK: usize = 128;
 
-/// A product of windows with its schedule. Its axes are those of the result, `[batch.. rows.. columns..]`, and those of the depth.
+/// A product of windows with its schedule. Its axes are those of the result, `[batch.. rows.. columns..]`, and those of
+/// the depth.
 pub struct Direct<'a> {
     kernel: &'a Kernel,
     /// The extent of each axis.
@@ -47,7 +50,7 @@ pub struct Direct<'a> {
     own: Vec<Access>,
     /// The type of sums.
     sum: DType,
-    /// The number of points of each axis that are written out: results of a thread, and terms of the depth.
+    /// For each axis, the number of unrolled points: results of a thread, and terms of the depth.
     written: Numbers,
     /// The axes of the result. Neighbouring threads have neighbours along the last one.
     order: Numbers,
@@ -62,8 +65,8 @@ struct Operand {
 }
 
 impl<'a> Direct<'a> {
-    /// Returns the schedule that promises the least time. `None` for a kernel that is no product, for a product without windows, and for an empty
-    /// one.
+    /// Returns the schedule that promises the least time. `None` for a kernel that is no product, for a product without
+    /// windows, and for an empty one.
     pub fn of(kernel: &'a Kernel, shape: &DeviceShape) -> Option<Direct<'a>> {
         let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let sum = kernel.accumulator()?.register();
@@ -99,7 +102,7 @@ impl<'a> Direct<'a> {
         Some(direct)
     }
 
-    /// Writes out the shortest axes of the depth. Of an axis that is too long, a part is written out.
+    /// Unrolls the shortest axes of the depth. An axis that is too long is unrolled in part.
     fn write_terms(&mut self) {
         let mut axes: Vec<usize> = (self.outer..self.extents.len()).collect();
         axes.sort_by_key(|&axis| self.extents[axis]);
@@ -122,7 +125,8 @@ impl<'a> Direct<'a> {
         }
     }
 
-    /// Gives neighbouring threads the axis along which most accesses have neighbours. Of short elements, a thread reads two at once, if it can.
+    /// Assigns neighbouring threads to the axis along which most accesses are contiguous. A thread reads two 16-bit
+    /// elements at once if it can.
     fn order_by_memory(&mut self) {
         let mut bytes: Numbers = self.order.iter().map(|_| 0).collect();
         let mut count = |access: &Access, times: usize| {
@@ -176,7 +180,8 @@ impl<'a> Direct<'a> {
         format!("direct {} of {}", results.join("×"), terms.join("×"))
     }
 
-    /// Returns the number of tiles of an axis of the result. The last one overlaps the one before it where tiles do not divide the axis.
+    /// Returns the number of tiles of an axis of the result. If the tile size does not divide the axis, the last tile
+    /// overlaps the previous one.
     fn tiles(&self, axis: usize) -> usize {
         self.extents[axis].div_ceil(self.step(axis))
     }
@@ -193,7 +198,7 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// The loads of a body.
+/// Returns the loads of a body.
 fn loads(body: &Body) -> impl Iterator<Item = &Load> {
     body.instrs.iter().filter_map(|instr| if let Instr::Load(load) = instr { Some(load) } else { None })
 }
@@ -205,8 +210,8 @@ mod tests {
 
     use super::*;
 
-    /// Windows of 7 × 7 of each channel of two images of some height and width, whose channels come last or first, with the weights of a channel side by
-    /// side, or those of all channels.
+    /// Windows of 7 × 7 of each channel of two images. The channels are the last axis or the first. The weights are
+    /// contiguous per channel, or across channels.
     fn by_channels(channels: usize, [height, width]: [usize; 2], last: bool) -> Kernel {
         let images = 2;
         let [c, n, y, x, p, q] = [0, 1, 2, 3, 4, 5].map(Index::coord);

@@ -1,4 +1,4 @@
-//! Prints bodies: each value under a name, once, when something asks for it.
+//! Prints bodies: each value gets a name, and is printed when it is first used.
 
 use eutectic_backend::{Body, Guard, Instr, Load, ValueId, axes::Nest, intervals::ranges};
 use eutectic_ir::{
@@ -23,25 +23,25 @@ pub struct Emitter<'a> {
     domain: Vec<usize>,
     coords: Vec<String>,
     lanes: SplitAxis,
-    /// Which values differ within a group.
+    /// For each value, whether it differs within a group.
     varies: Vec<bool>,
     /// The ranges of the values.
     ranges: Vec<Interval>,
-    /// Of which 16 bits are enough.
-    is_short: Vec<bool>,
+    /// For each value, whether 16 bits are enough for its uses.
+    is_half: Vec<bool>,
     names: Vec<Option<Vec<String>>>,
     prefix: &'static str,
     fresh: usize,
     /// The stores that combine in shared memory.
     in_block: Vec<Copied>,
-    /// What was printed.
+    /// The text so far.
     pub text: String,
-    /// What could not be.
+    /// Reasons why values could not be printed.
     pub problems: Vec<String>,
 }
 
 impl<'a> Emitter<'a> {
-    /// For a nest whose coordinates have these names, the one of the split axis counting groups.
+    /// Returns an emitter for a nest whose coordinates have these names. The name of the split axis counts groups.
     pub fn new(
         dialect: &'a dyn Dialect,
         slots: &'a [(DType, usize)],
@@ -56,7 +56,7 @@ impl<'a> Emitter<'a> {
             let own = instr.maps().into_iter().any(|map| lanes.maps(map, &domain).len() > 1);
             varies.push(match instr {
                 Instr::Anchor { .. } => lanes.count > 1,
-                // Of a row group, the domain is [rows, points of a row].
+                // The domain of a row group is [rows, points of a row].
                 Instr::Row { args, .. } => {
                     let of_args = args.iter().any(|&arg| varies[arg]);
                     if instr.is_per_row() { lanes.axis == 0 && of_args } else { lanes.count > 1 }
@@ -74,7 +74,7 @@ impl<'a> Emitter<'a> {
             coords: coords.iter().map(ToString::to_string).collect(),
             lanes,
             varies,
-            is_short: short(nest),
+            is_half: half_values(nest),
             names: vec![None; nest.instrs.len()],
             prefix,
             fresh: 0,
@@ -123,23 +123,23 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// How many names a value has.
+    /// Returns how many names a value has.
     pub fn width(&self, id: ValueId) -> usize {
         if self.varies[id] { self.lanes.count } else { 1 }
     }
 
-    /// Says what a value is called.
+    /// Sets the names of a value.
     pub fn set(&mut self, id: ValueId, names: Vec<String>) {
         self.varies[id] = names.len() > 1;
         self.names[id] = Some(names);
     }
 
-    /// Whether a value has a name.
+    /// Returns whether a value has a name.
     pub fn is_known(&self, id: ValueId) -> bool {
         self.names[id].is_some()
     }
 
-    /// Forgets values, whose names went out of scope.
+    /// Forgets the names of values that went out of scope.
     pub fn forget(&mut self, which: impl Fn(ValueId) -> bool) {
         (0..self.names.len()).filter(|&id| which(id)).for_each(|id| self.names[id] = None);
     }
@@ -150,19 +150,19 @@ impl<'a> Emitter<'a> {
         self.text.push('\n');
     }
 
-    /// A name that is not taken.
+    /// Returns a name that is not taken.
     pub fn name(&mut self) -> String {
         self.fresh += 1;
         format!("{}{}", self.prefix, self.fresh)
     }
 
-    /// The name of a value for a lane.
+    /// Returns the name of a value for a lane.
     pub fn lane(&mut self, id: ValueId, lane: usize) -> String {
         let names = self.value(id);
         names[lane % names.len()].clone()
     }
 
-    /// The names of a value, of each lane or of all; printed if need be.
+    /// Returns the names of a value, one per lane or one for all. Prints the value if necessary.
     pub fn value(&mut self, id: ValueId) -> Vec<String> {
         if let Some(names) = &self.names[id] {
             return names.clone();
@@ -205,7 +205,7 @@ impl<'a> Emitter<'a> {
             Instr::Map { op, attrs, args, dtype } => {
                 let of = |&arg: &ValueId| (self.lane(arg, lane), self.nest.instrs[arg].dtype());
                 let args: Vec<_> = args.iter().map(of).collect();
-                ops::expression(self.dialect, (*op, attrs), &args, (*dtype, self.is_short[id])).unwrap_or_else(|why| {
+                ops::expression(self.dialect, (*op, attrs), &args, (*dtype, self.is_half[id])).unwrap_or_else(|why| {
                     self.problems.push(why);
                     self.dialect.literal(0.0, *dtype)
                 })
@@ -222,7 +222,7 @@ impl<'a> Emitter<'a> {
                 self.dialect.literal(0.0, *dtype)
             }
             Instr::Row { .. } | Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } => {
-                unreachable!("schedules name these before something asks")
+                unreachable!("schedules name anchors before bodies read them")
             }
         }
     }
@@ -263,7 +263,7 @@ impl<'a> Emitter<'a> {
         self.lanes.is_packed(at, guards, &self.domain) && values.into_iter().all(|value| !self.varies[value])
     }
 
-    /// Where a value lies in memory, if it is no more than neighbours that are there as they are: the buffer, and at which element.
+    /// Returns the buffer and the index of a value, if it is contiguous, unchanged memory.
     pub fn address(&self, id: ValueId) -> Option<(usize, String)> {
         let Instr::Load(load) = &self.nest.instrs[id] else { return None };
         let plain = load.guards.is_empty() && load.at.values().is_empty() && self.is_packed(&load.at, &load.guards);
@@ -298,7 +298,7 @@ impl<'a> Emitter<'a> {
                         None => self.dialect.store_combined(how, slot, &place, &value),
                     },
                     Writes::InOrder => {
-                        self.problems.push("stores of several points to one element, in order".into());
+                        self.problems.push("stores of several points to one element in order".into());
                         return;
                     }
                 }
@@ -311,8 +311,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Whether guards hold. All are evaluated, so that one branch at most comes of them: of each `&&` compilers make one more, and NVRTC took
-    /// minutes to thread jumps through some hundreds of them.
+    /// Returns the condition that all guards hold. It evaluates every guard, so that there is at most one branch:
+    /// compilers turn each `&&` into a branch, and NVRTC took minutes to thread jumps through hundreds of them.
     fn condition(&self, guards: &[Guard], lane: usize) -> String {
         let of_lanes = self.lanes.guards(guards, &self.domain);
         let parts = of_lanes[lane % of_lanes.len()].iter().flat_map(|(map, range)| {
@@ -325,7 +325,7 @@ impl<'a> Emitter<'a> {
         if parts.is_empty() { "true".into() } else { format!("({})", parts.join(" & ")) }
     }
 
-    /// A map over the domain of groups, as an expression.
+    /// Returns a map over the domain of groups, as an expression.
     fn index(&self, map: &Index, lane: usize) -> String {
         self.text_of(map, lane, self.is_wide(map))
     }
@@ -336,7 +336,7 @@ impl<'a> Emitter<'a> {
             Atom::Coord(n) if wide => self.dialect.convert(ty, &self.coords[*n]),
             Atom::Coord(n) => self.coords[*n].clone(),
             Atom::Value(v) => {
-                let names = self.names[*v].as_ref().expect("values that maps mention come before");
+                let names = self.names[*v].as_ref().expect("index maps mention earlier values only");
                 self.dialect.convert(ty, &names[lane % names.len()])
             }
             Atom::Extent(_) => unreachable!("kernels whose extents vary are refused"),
@@ -351,7 +351,7 @@ impl<'a> Emitter<'a> {
         format!("({})", parts.join(" + "))
     }
 
-    /// Whether a map needs 64 bits on the way.
+    /// Returns whether a map needs 64 bits on the way.
     fn is_wide(&self, map: &Index) -> bool {
         let reach = map.terms.iter().fold(map.constant.unsigned_abs(), |sum, (atom, c)| {
             let (low, high) = self.bounds(&Index::atom(atom.clone()));
@@ -361,7 +361,7 @@ impl<'a> Emitter<'a> {
         reach >= 1 << 31 || map.terms.iter().any(inner)
     }
 
-    /// The least and the greatest that a map can be.
+    /// Returns the least and the greatest that a map can be.
     fn bounds(&self, map: &Index) -> (i64, i64) {
         let (mut low, mut high) = (map.constant, map.constant);
         for (atom, c) in &map.terms {
@@ -392,15 +392,15 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Which values nothing uses but conversions to 16-bit floats.
-fn short(nest: &Nest) -> Vec<bool> {
-    let (mut shortened, mut otherwise) = (vec![false; nest.instrs.len()], vec![false; nest.instrs.len()]);
+/// Returns which values nothing uses but conversions to 16-bit floats.
+fn half_values(nest: &Nest) -> Vec<bool> {
+    let (mut halved, mut otherwise) = (vec![false; nest.instrs.len()], vec![false; nest.instrs.len()]);
     for instr in &nest.instrs {
-        let is_short = matches!(instr, Instr::Map { op, dtype, .. }
+        let is_half = matches!(instr, Instr::Map { op, dtype, .. }
             if op.attr("to").is_some() && dtype.is_half());
-        let uses = if is_short { &mut shortened } else { &mut otherwise };
+        let uses = if is_half { &mut halved } else { &mut otherwise };
         instr.args().into_iter().for_each(|arg| uses[arg] = true);
     }
     nest.stores.iter().flat_map(|store| store.values()).for_each(|value| otherwise[value] = true);
-    shortened.into_iter().zip(otherwise).map(|(shortened, otherwise)| shortened && !otherwise).collect()
+    halved.into_iter().zip(otherwise).map(|(halved, otherwise)| halved && !otherwise).collect()
 }

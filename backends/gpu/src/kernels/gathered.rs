@@ -1,4 +1,5 @@
-//! The reads of operands that are no matrix in memory, such as windows. Each read looks for its place, and takes a few neighbours at most.
+//! Counts the reads of operands that are no strided matrix, such as windows of an image. Each read computes its
+//! address, and takes a few neighbours at most.
 
 use eutectic_backend::{Body, Instr, axes::is_load_of_matrix};
 use eutectic_ir::{
@@ -6,13 +7,14 @@ use eutectic_ir::{
     index::{Atom, Index},
 };
 
-use crate::cost::points;
+use crate::sectors::points;
 
-/// Most bytes that are read at once.
+/// The maximal number of bytes that are read at once.
 const TOGETHER: usize = 16;
 
-/// Returns the number of reads that evaluate all elements of an operand once; 0 for a matrix. `inner` is the first axis of its second group (rows
-/// or columns, and depth). Neighbours along the last axis of either group are one read.
+/// Returns the number of reads that evaluate all elements of an operand once; 0 for a strided matrix. `inner` is the
+/// first axis of its second group (rows or columns, and depth). Neighbours along the last axis of either group are one
+/// read.
 pub fn reads(body: &Body, inner: usize, slots: &[(DType, usize)]) -> f64 {
     let of = |instr: &Instr| match instr {
         Instr::Load(load) if !is_load_of_matrix(load, &body.domain, slots) => {
@@ -26,7 +28,8 @@ pub fn reads(body: &Body, inner: usize, slots: &[(DType, usize)]) -> f64 {
     body.instrs.iter().map(of).sum()
 }
 
-/// Returns the number of neighbours along an axis that lie next to each other in memory, from an address that is a multiple of it.
+/// Returns the number of points along an axis that are contiguous in memory, from an address that is a multiple of that
+/// number.
 fn neighbours(at: &Index, axis: usize, extent: usize, most: usize) -> usize {
     let is_step = |(atom, step): &&(Atom, i64)| *atom == Atom::Coord(axis) && *step == 1;
     let is_other = |term: &&(Atom, i64)| !is_step(term);

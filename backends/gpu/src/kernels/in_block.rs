@@ -1,8 +1,9 @@
-//! Stores that combine with memory, as in a histogram: each block combines its updates in shared memory first.
+//! Atomic stores, such as histograms: each block combines its updates in shared memory first.
 //!
-//! Atomics on few elements of global memory follow each other. Where the buffer of such a store is small, each block has a copy of it in shared
-//! memory, which starts as the identity of the combination, and combines the whole copy with the buffer once, after its last point. Devices
-//! combine floats by compare-and-swap, which fails as long as other threads succeed: groups of threads have copies of their own.
+//! Atomics on few elements of global memory are serialised. If the buffer of such a store is small, each block has a
+//! copy in shared memory. The copy starts as the identity of the combination, and the block combines it with the buffer
+//! once, after its last point. Devices combine floats by compare-and-swap, which fails while other threads succeed.
+//! Groups of threads therefore have copies of their own.
 
 use eutectic_backend::Kernel;
 use eutectic_ir::{
@@ -21,7 +22,7 @@ const RESIDENT: usize = 2;
 const UPDATES: usize = 2;
 /// Neighbouring threads that share a copy.
 const THREADS: usize = 32;
-/// Most copies of a block.
+/// The maximal number of copies of a block.
 const COPIES: usize = 32;
 
 /// A store that is combined in shared memory first.
@@ -29,14 +30,14 @@ const COPIES: usize = 32;
 pub struct Copied {
     /// Its number.
     pub store: usize,
-    /// How it combines.
+    /// The combining operation.
     pub how: Reduction,
-    /// How many copies a block has of its buffer.
+    /// The number of copies per block.
     pub copies: usize,
 }
 
 impl Copied {
-    /// Returns the place of an element of a buffer of `count` in the copy that a thread has.
+    /// Returns the index of an element in a thread's copy of a buffer of `count` elements.
     pub fn place(&self, dialect: &dyn Dialect, count: usize, at: &str) -> String {
         if self.copies == 1 {
             return at.into();
@@ -64,7 +65,8 @@ pub(crate) struct InBlock {
 }
 
 impl InBlock {
-    /// Returns those of a kernel; none where its buffers are large, or its updates too few to be worth the copies.
+    /// Returns the shared-memory combinations of a kernel; `None` if its buffers are large, or its updates too few to
+    /// be worth the copies.
     pub fn of(kernel: &Kernel, shape: &DeviceShape) -> Option<InBlock> {
         if !kernel.is_map() {
             return None;

@@ -1,8 +1,8 @@
-//! Stores of several points to one element: the last one stays.
+//! Ordered stores: if several points store one element, the last point wins.
 //!
-//! Each element that such a store reaches has a number in the workspace. A first launch resets these numbers, a second one leaves the largest number of
-//! a point that writes to the element there, by atomics, and the kernel itself writes where the number is a point's own. No launch touches elements
-//! that nothing is written to.
+//! Each element that such a store reaches has a number in the workspace. The first launch resets these numbers. The
+//! second one sets each, by atomics, to the largest number of a point that writes the element. The kernel itself writes
+//! where the number is the point's own. No launch touches other elements.
 
 use eutectic_backend::{
     AnchorKernel, Instr, Kernel, NO_CHECK, Store, ValueId,
@@ -17,10 +17,10 @@ use eutectic_ir::{
 use super::stages::{BodyWriter, Buffers, Stage};
 use crate::device::DeviceShape;
 
-/// Returns the launches of a kernel; none where it has no such store.
+/// Returns the launches of a kernel; `None` if it has no such store.
 ///
 /// # Errors
-/// When a buffer or a count of it is too large.
+/// If a buffer or one of its counts is too large.
 pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Option<Vec<Stage>>, Vec<String>> {
     if kernel.stores.iter().all(|store| store.writes != Writes::InOrder) {
         return Ok(None);
@@ -30,7 +30,9 @@ pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Optio
     let stores = stores.collect::<Result<Vec<Option<Ordered>>, _>>().map_err(|why| vec![why])?;
     if buffers.workspace() > shape.workspace {
         let (bytes, most) = (buffers.workspace(), shape.workspace);
-        return Err(vec![format!("{bytes} bytes for the order of stores; a kernel has {most} for itself")]);
+        return Err(vec![format!(
+            "the order of stores needs {bytes} bytes, but a kernel has at most {most} bytes of scratch memory"
+        )]);
     }
     let mut stages = Vec::new();
     for ordered in stores.iter().flatten() {
@@ -39,14 +41,15 @@ pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Optio
     }
     let mut body = BodyWriter(kernel.body.instrs.clone());
     let pairs = kernel.stores.iter().zip(&stores);
-    let stores = pairs.map(|(store, ordered)| ordered.as_ref().map_or_else(|| apart(store), |of| of.last(&mut body)));
+    let stores =
+        pairs.map(|(store, ordered)| ordered.as_ref().map_or_else(|| as_unique(store), |of| of.last(&mut body)));
     let stores = stores.collect();
     stages.push(buffers.stage(AnchorKernel::map(), kernel.body.domain.clone(), body.0, stores));
     Ok(Some(stages))
 }
 
-/// A store that no other point makes to the same element, or that combines.
-fn apart(store: &Store) -> Store {
+/// Returns a store that no other point makes to the same element, or that combines.
+fn as_unique(store: &Store) -> Store {
     let writes = if store.writes == Writes::InOrder { Writes::Apart } else { store.writes };
     Store { writes, ..store.clone() }
 }
@@ -54,18 +57,18 @@ fn apart(store: &Store) -> Store {
 /// A store of several points to one element.
 struct Ordered<'a> {
     store: &'a Store,
-    /// Which slot has the numbers.
+    /// The slot of the numbers.
     slot: usize,
-    /// The extents of the points that have different numbers for some element, and the element's place among these.
+    /// The extents of the points whose number may differ for one element, and the element's index among these.
     domain: Vec<usize>,
     at: Index,
-    /// The number of a point among those that write to its element, from 0 on.
+    /// The number of a point among those that write its element, from 0 on.
     number: Index,
     points: usize,
 }
 
 impl<'a> Ordered<'a> {
-    /// Finds out in which order a store of a kernel writes, if its order matters.
+    /// Determines the order in which a store writes, if the order matters.
     fn of(kernel: &Kernel, store: &'a Store, buffers: &mut Buffers) -> Result<Option<Ordered<'a>>, String> {
         if store.writes != Writes::InOrder {
             return Ok(None);
@@ -80,12 +83,12 @@ impl<'a> Ordered<'a> {
             return Ok(None);
         }
         if i32::try_from(points).is_err() {
-            return Err(format!("{points} points that may store to one element, in order; numbers have 31 bits"));
+            return Err(format!("{points} points may store to one element in order, but point numbers have 31 bits"));
         }
         let coords: Vec<Index> = (0..domain.len())
             .map(|axis| if has(axes, axis) { Index::coord(axis) } else { Index::constant(0) })
             .collect();
-        // Along these axes all points agree on who is the last.
+        // Along these axes, all points have the same last writer.
         let masks = masks(&kernel.body, 0);
         let of_values = store.maps().flat_map(Index::values).fold(0, |all, value| all | masks[value]);
         let of_guards = store.guards.iter().fold(0, |all, (map, _)| all | mentioned(map));
@@ -121,7 +124,7 @@ impl<'a> Ordered<'a> {
         let arg: ValueId = body.load((self.slot, DType::I32), self.at.clone(), guards.clone());
         let (extent, from_end, check) = (self.points.into(), false, NO_CHECK);
         let last = body.push(Instr::Within { arg, extent, from_end, check, guards, dtype: DType::I32 });
-        let mut store = apart(self.store);
+        let mut store = as_unique(self.store);
         store.guards.push((Index::atom(Atom::Value(last)).plus(&self.number.times(-1)), 0..1));
         store
     }
@@ -137,7 +140,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows of `columns` elements that are written at places that ids name, one for each row or for each element.
+    /// Returns rows of `columns` elements that are written at places that ids name, one for each row or for each
+    /// element.
     fn scatter([outer, rows, columns]: [usize; 3], of_rows: bool) -> Kernel {
         let domain = vec![outer, rows, columns];
         let at: Vec<Index> = (0..3).map(Index::coord).collect();
@@ -184,6 +188,9 @@ mod tests {
     fn a_workspace_that_is_too_small_is_an_error() {
         let shape = DeviceShape { workspace: 1000, ..DeviceShape::OF_TESTS };
         let why = split_stores(&scatter([2, 7, 30], false), &shape).unwrap_err();
-        assert_eq!(why, ["24004 bytes for the order of stores; a kernel has 1000 for itself"]);
+        assert_eq!(
+            why,
+            ["the order of stores needs 24004 bytes, but a kernel has at most 1000 bytes of scratch memory"]
+        );
     }
 }

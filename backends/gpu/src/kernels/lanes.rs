@@ -1,7 +1,7 @@
-//! Several neighbours at once: an axis split into groups of so many points, of which one thread computes a group.
+//! Computes several neighbours per thread: an axis is split into groups of points, and one thread computes a group.
 //!
-//! Maps are substituted for each point of a group, so that the same division vanishes for all of them where a group lies within one
-//! period of it, and what reads neighbours is seen by comparing maps.
+//! Index maps are substituted for each point of a group. If a group is within one period of a division, the division
+//! then has one value for all of its points. Comparing maps shows which loads are contiguous.
 
 use eutectic_backend::{Guard, Instr, Load, Store, axes::Nest};
 use eutectic_ir::{
@@ -9,20 +9,20 @@ use eutectic_ir::{
     index::{Atom, Index},
 };
 
-/// A map for each point of a group; one where it is the same for all.
+/// An index map for each point of a group; one map if all are equal.
 pub type Maps = Vec<Index>;
 
 /// A split axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitAxis {
-    /// Which.
+    /// The axis.
     pub axis: usize,
-    /// How many points a group has; they divide the axis.
+    /// The number of points in a group, which divides the axis.
     pub count: usize,
 }
 
 impl SplitAxis {
-    /// The domain whose coordinate along the axis counts groups.
+    /// Returns the domain whose coordinate along the axis counts groups.
     pub fn domain(self, domain: &[usize]) -> Vec<usize> {
         let mut domain = domain.to_vec();
         if let Some(extent) = domain.get_mut(self.axis) {
@@ -31,7 +31,7 @@ impl SplitAxis {
         domain
     }
 
-    /// A map over such a domain, for each point of a group.
+    /// Returns a map over such a domain, for each point of a group.
     pub fn maps(self, map: &Index, domain: &[usize]) -> Maps {
         if self.count == 1 || !map.mentions(self.axis) {
             return vec![map.clone()];
@@ -46,7 +46,29 @@ impl SplitAxis {
         if maps.iter().all(|map| *map == maps[0]) { maps[..1].to_vec() } else { maps }
     }
 
-    /// Whether maps give neighbours, the first of them a multiple of their number.
+    /// Returns, for each instruction, the number of distinct values within a group; `domain` counts groups. Results of
+    /// rows and anchors differ at each point.
+    pub fn distinct(self, instrs: &[Instr], domain: &[usize]) -> Vec<usize> {
+        // For each value and point, the first point with the same value.
+        let mut first: Vec<Vec<usize>> = Vec::with_capacity(instrs.len());
+        for instr in instrs {
+            let maps: Vec<Maps> = instr.maps().into_iter().map(|map| self.maps(map, domain)).collect();
+            let is_own = matches!(instr, Instr::Anchor { .. } | Instr::Row { .. });
+            let args = instr.args();
+            let is_same = |lane: usize, other: usize| {
+                !is_own
+                    && maps.iter().all(|maps| maps[lane % maps.len()] == maps[other % maps.len()])
+                    && args.iter().all(|&arg| first[arg][lane] == first[arg][other])
+            };
+            let of_lane = |lane: usize| (0..lane).find(|&other| is_same(lane, other)).unwrap_or(lane);
+            let found = (0..self.count).map(of_lane).collect();
+            first.push(found);
+        }
+        let count = |first: &Vec<usize>| first.iter().enumerate().filter(|(lane, first)| lane == *first).count();
+        first.iter().map(count).collect()
+    }
+
+    /// Returns whether maps give neighbours, the first of them a multiple of their number.
     pub fn are_neighbours(self, maps: &Maps) -> bool {
         let by = self.count as i64;
         let aligned = maps[0].constant % by == 0 && maps[0].terms.iter().all(|(_, c)| c % by == 0);
@@ -55,21 +77,21 @@ impl SplitAxis {
             && maps.iter().enumerate().all(|(lane, map)| *map == maps[0].plus(&Index::constant(lane as i64)))
     }
 
-    /// Whether a guard says the same of all points of a group.
+    /// Returns whether a guard has one value for all points of a group.
     fn is_uniform(self, (map, range): &Guard, domain: &[usize]) -> bool {
         let maps = self.maps(map, domain);
         let by = self.count as i64;
         maps.len() == 1 || self.are_neighbours(&maps) && range.start % by == 0 && range.end % by == 0
     }
 
-    /// Whether an access, whose map mentions no value that differs within a group, takes in neighbours at once.
+    /// Returns whether an access, whose map mentions no value that differs within a group, takes in neighbours at once.
     pub fn is_packed(self, at: &Index, guards: &[Guard], domain: &[usize]) -> bool {
         self.count > 1
             && self.are_neighbours(&self.maps(at, domain))
             && guards.iter().all(|guard| self.is_uniform(guard, domain))
     }
 
-    /// The guards of the first point, where they say the same of all; else of each.
+    /// Returns one set of guards if all points of a group share it, and otherwise a set for each point.
     pub fn guards(self, guards: &[Guard], domain: &[usize]) -> Vec<Vec<Guard>> {
         let uniform = guards.iter().all(|guard| self.is_uniform(guard, domain));
         let of_lane = |lane: usize| {
@@ -82,7 +104,8 @@ impl SplitAxis {
         (0..if uniform { 1 } else { self.count }).map(of_lane).collect()
     }
 
-    /// As many lanes along an axis as accesses of at most 16 bytes take in at once; one where most accesses would stay apart.
+    /// Returns the split along an axis with as many lanes as most accesses of up to 16 bytes can take; one lane if most
+    /// accesses are not contiguous.
     pub fn best(nest: &Nest, slots: &[(DType, usize)], axis: usize, most: usize) -> SplitAxis {
         let size = |slot: usize| slots[slot].0.size();
         let load = |instr: &Instr| match instr {

@@ -1,6 +1,7 @@
 //! Kernels without an anchor: a thread computes a group of neighbouring points, and then the next one of its own.
 
 use eutectic_backend::{Kernel, axes::Nest};
+use eutectic_ir::DType;
 
 use crate::{
     device::DeviceShape,
@@ -11,34 +12,47 @@ use crate::{
     launch::Launch,
 };
 
-/// Threads of a block, where the device takes as many.
+/// Threads per block, if the device allows as many.
 const BLOCK: usize = 256;
 
 /// Prints it.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let Some(stages) = split_stores(kernel, shape)? else { return Ok(vec![print_stage(dialect, shape, kernel)?]) };
     let workspace = stages.iter().map(Stage::workspace).max().unwrap_or(0);
-    let launch = |Stage { kernel, parts }: Stage| {
+    let launch = |Stage { kernel, parts, .. }: Stage| {
         print_stage(dialect, shape, &kernel).map(|launch| Launch { workspace, parts, ..launch })
     };
     stages.into_iter().map(launch).collect()
 }
 
-/// Prints one launch of a kernel, which stores nothing in order.
+/// Returns how many neighbours a thread of a block computes at once, for a nest of one axis.
+fn lanes(nest: &Nest, shape: &DeviceShape, (slots, block): (&[(DType, usize)], usize)) -> SplitAxis {
+    // A bound on the points of a thread keeps all processors busy.
+    let most = (nest.domain[0] / (shape.processors * block)).next_power_of_two().clamp(1, 16);
+    SplitAxis::best(nest, slots, 0, most)
+}
+
+/// Returns, for each value, the share of points for which a thread computes it. Neighbours share values whose indices divide their coordinate.
+pub(crate) fn shares(shape: &DeviceShape, kernel: &Kernel) -> Vec<f64> {
+    let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
+    let lanes = lanes(&nest, shape, (&kernel.slots, BLOCK.min(shape.threads)));
+    let distinct = lanes.distinct(&nest.instrs, &lanes.domain(&nest.domain));
+    distinct.into_iter().map(|count| count as f64 / lanes.count as f64).collect()
+}
+
+/// Prints one launch of a kernel without ordered stores.
 ///
 /// # Errors
-/// What cannot be printed.
+/// The reasons why the kernel cannot be printed.
 pub fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let points = nest.domain[0];
     let in_block = InBlock::of(kernel, shape);
     let block = in_block.as_ref().map_or(BLOCK.min(shape.threads), |tables| tables.block);
-    // Not so many at once that processors idle.
-    let most = (points / (shape.processors * block)).next_power_of_two().clamp(1, 16);
-    let lanes = SplitAxis::best(&nest, &kernel.slots, 0, most);
+    let lanes = lanes(&nest, shape, (&kernel.slots, block));
     let mut emitter = Emitter::new(dialect, &kernel.slots, &nest, &["i"], lanes, "v");
     let groups = points / lanes.count;
     if let Some(tables) = &in_block {
@@ -47,7 +61,7 @@ pub fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) 
         emitter.reset_tables(block);
     }
     emitter.line(&dialect.each_point("i", groups, block));
-    // A point reads what it writes before it writes.
+    // A point reads the elements that it replaces before it writes.
     nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
     (0..nest.stores.len()).for_each(|n| emitter.store(n));
     emitter.line("}");

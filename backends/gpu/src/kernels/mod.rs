@@ -1,4 +1,4 @@
-//! Kernels, printed from their description in some dialect, and what they cost.
+//! Prints kernels from their descriptions in a dialect, and prices them.
 
 pub mod attention;
 mod cost;

@@ -1,8 +1,8 @@
-//! The table from pointwise ops to expressions, keyed by op name and kind of element type.
+//! Maps pointwise ops to expressions, by op name and kind of element type.
 //!
-//! `$0`, `$1` and `$2` stand for the arguments, `$min` and `$max` for attributes; `$T(…)`, `$S(…)` and `$F(…)` convert to the type of the result, of the
-//! last argument, and to 32-bit floats; `@name` is a function of the dialect's prelude, for the type of the result where it is a conversion, else of the
-//! last argument.
+//! `$0`, `$1` and `$2` stand for the arguments, `$min` and `$max` for attributes. `$T(…)`, `$S(…)` and `$F(…)` convert
+//! to the type of the result, of the last argument, and to 32-bit floats. `@name` is a function of the dialect's
+//! prelude. It is chosen by the type of the result for a conversion, and otherwise by that of the last argument.
 
 use eutectic_backend::{Body, Instr};
 use eutectic_ir::{Attr, DType, Op, dtype::Kind};
@@ -11,7 +11,7 @@ use crate::dialect::Dialect;
 
 type Spelling = (&'static str, &'static str);
 
-/// Of every type.
+/// Ops of every type.
 const ANY: &[Spelling] = &[
     ("eq", "($0 == $1)"),
     ("ne", "(!($0 == $1))"),
@@ -23,7 +23,7 @@ const ANY: &[Spelling] = &[
     ("none", "$0"),
 ];
 
-/// Of floats.
+/// Ops of floats.
 const FLOATS: &[Spelling] = &[
     ("neg", "(-$0)"),
     ("abs", "@fabs($0)"),
@@ -71,8 +71,8 @@ const FLOATS: &[Spelling] = &[
     ("mod", "@mod_of($0, $1)"),
 ];
 
-/// Of integers, which wrap.
-const WHOLES: &[Spelling] = &[
+/// Ops of integers, which wrap.
+const INTEGERS: &[Spelling] = &[
     ("neg", "@wrap_sub($T(0), $0)"),
     ("abs", "@choose($0 < $T(0), @wrap_sub($T(0), $0), $0)"),
     ("sign", "($T($0 > $T(0)) - $T($0 < $T(0)))"),
@@ -92,8 +92,8 @@ const WHOLES: &[Spelling] = &[
     ("shift-right", "@shift_right($0, $1)"),
 ];
 
-/// Of truth values.
-const TRUTHS: &[Spelling] = &[
+/// Ops of truth values.
+const BOOLS: &[Spelling] = &[
     ("not", "(!$0)"),
     ("and", "($0 && $1)"),
     ("or", "($0 || $1)"),
@@ -125,18 +125,19 @@ fn kind(dtype: DType) -> (&'static str, &'static [Spelling]) {
         // Values of shorter types are rounded as these are, each by a function of its own.
         Kind::Float(_) if dtype.register() != dtype => (dtype.name(), FLOATS),
         Kind::Float(_) => ("float", FLOATS),
-        Kind::Bool => ("bool", TRUTHS),
-        Kind::Int { .. } => ("whole", WHOLES),
+        Kind::Bool => ("bool", BOOLS),
+        Kind::Int { .. } => ("whole", INTEGERS),
     }
 }
 
-/// What the table knows an op by: its kind, if it has several.
+/// Returns the name of an op in the table: its kind, if the op has several.
 pub fn key(op: Op, attrs: &[Attr]) -> &str {
     let kind = op.attr("kind").and_then(|at| attrs.get(at));
     kind.and_then(Attr::word).unwrap_or(op.name())
 }
 
-/// The expression of an op on arguments of these types; `short` where 16 bits of the result are enough.
+/// Returns the expression of an op on arguments of these types. `half` allows a function whose result has 16 correct
+/// bits only.
 ///
 /// # Errors
 /// Names the op and the types.
@@ -144,11 +145,11 @@ pub fn expression(
     dialect: &dyn Dialect,
     (op, attrs): (Op, &[Attr]),
     args: &[(String, DType)],
-    (result, short): (DType, bool),
+    (result, half): (DType, bool),
 ) -> Result<String, String> {
-    // Of `where` the first argument is the condition.
+    // The first argument of `where` is the condition.
     let last = args.last().map(|arg| arg.1);
-    let template = template(dialect, (op, attrs), last, (result, short));
+    let template = template(dialect, (op, attrs), last, (result, half));
     let (mut text, last) = template.zip(last).ok_or_else(|| lacking(op, &mut args.iter().map(|arg| arg.1)))?;
     let attr = |name: &str| op.attr(name).and_then(|at| attrs.get(at));
     for (mark, dtype) in [("$T", result), ("$S", last), ("$F", DType::F32)] {
@@ -165,12 +166,13 @@ pub fn expression(
     Ok(text)
 }
 
-/// The template of an op on arguments of which the last has such a type, with the dialect's names of functions; none if the table or the dialect lacks it.
+/// Returns the template of an op for the type of its last argument, with the dialect's names of functions; `None` if
+/// the table or the dialect lacks it.
 fn template(
     dialect: &dyn Dialect,
     (op, attrs): (Op, &[Attr]),
     last: Option<DType>,
-    (result, short): (DType, bool),
+    (result, half): (DType, bool),
 ) -> Option<String> {
     let last = last?;
     let is_cast = op.attr("to").and_then(|at| attrs.get(at)).is_some();
@@ -179,8 +181,9 @@ fn template(
         CASTS.iter().find(|c| c.0 == from && c.1 == kind(result).0).map(|c| c.2)
     } else {
         let name = key(op, attrs);
-        let short: &[Spelling] = if last.is_float() && (short || last.is_half()) { dialect.short() } else { &[] };
-        short.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
+        let templates: &[Spelling] =
+            if last.is_float() && (half || last.is_half()) { dialect.half_templates() } else { &[] };
+        templates.iter().chain(kind(last).1).chain(ANY).find(|e| e.0 == name).map(|e| e.1)
     };
     call(dialect, template?, (if is_cast { result } else { last }, last))
 }
@@ -190,7 +193,7 @@ fn lacking(op: Op, args: &mut dyn Iterator<Item = DType>) -> String {
     format!("`{op}` on {}", args.map(DType::name).collect::<Vec<_>>().join(", "))
 }
 
-/// A template whose functions have the dialect's names for a type; none if it lacks one.
+/// Returns a template whose functions have the dialect's names for a type; none if it lacks one.
 fn call(dialect: &dyn Dialect, template: &str, (dtype, last): (DType, DType)) -> Option<String> {
     let mut parts = template.split('@');
     let mut text = parts.next().unwrap_or_default().to_string();
@@ -202,7 +205,7 @@ fn call(dialect: &dyn Dialect, template: &str, (dtype, last): (DType, DType)) ->
     Some(text)
 }
 
-/// The ops of a body that the table lacks.
+/// Returns the ops of a body that the table lacks.
 pub fn missing(dialect: &dyn Dialect, body: &Body) -> Vec<String> {
     let of = |instr: &Instr| match instr {
         Instr::Map { op, attrs, args, dtype } => {

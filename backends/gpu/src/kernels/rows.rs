@@ -1,14 +1,17 @@
-//! Row groups: some threads share a row, pass over it once for each level of reductions, and once more for what is stored of each point.
+//! Row groups: a team of threads shares a row. It passes over the row once for each level of reductions, and once more
+//! for elementwise stores.
 //!
-//! Rows of a few that are long are shared by the blocks of a cluster, where the device has them, and else by those of several launches
-//! (`split_rows`). What later passes ask for of short rows stays in registers. Where neighbouring rows lie side by side in memory and the points
-//! of a row do not, neighbouring threads work on neighbouring rows.
+//! A few long rows are shared by the blocks of a cluster, if the device has clusters, and otherwise by several launches
+//! (`split_rows`). Values of short rows that later passes need stay in registers. If neighbouring rows are contiguous
+//! in memory and the points of a row are not, neighbouring threads work on neighbouring rows.
 
+mod digits;
 mod draws;
 mod first_stores;
 mod long_rows;
 mod merges;
 mod printer;
+pub(crate) mod radix;
 pub(crate) mod ranking;
 mod ranks;
 mod scans;
@@ -29,33 +32,40 @@ use crate::{
     launch::Launch,
 };
 use printer::RowPrinter;
-pub(crate) use schedule::{Rows, flat, order};
+pub(crate) use schedule::{RESIDENT, Rows, flat, order};
 pub(crate) use split_rankings::split_rankings;
 pub(crate) use split_scans::split_scans;
 use team_scan::needed_scans;
 
-/// Turns of a loop over a row that are written out.
+/// The unroll factor of a loop over a row.
 const TURNS: usize = 4;
 
 /// Prints it.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let stages = match split_rankings(kernel, shape)? {
         Some(stages) => stages.into_iter().flat_map(|stage| cut(dialect, shape, stage)).collect(),
-        None => cut(dialect, shape, Stage { kernel: kernel.clone(), parts: Vec::new() }),
+        None => cut(dialect, shape, Stage { kernel: kernel.clone(), pass: None, parts: Vec::new() }),
     };
     let workspace = stages.iter().map(Stage::workspace).max().unwrap_or(0);
-    let launch = |Stage { kernel, parts }: Stage| {
-        let print = if kernel.is_map() { map::print_stage } else { print_stage };
-        Ok(Launch { workspace, parts, ..print(dialect, shape, &kernel)? })
+    let launch = |Stage { kernel, pass, parts }: Stage| {
+        let printed = match pass {
+            Some(pass) => pass.print(dialect, &kernel.slots)?,
+            None if kernel.is_map() => map::print_stage(dialect, shape, &kernel)?,
+            None => print_stage(dialect, shape, &kernel)?,
+        };
+        Ok(Launch { workspace, parts, ..printed })
     };
     stages.into_iter().map(launch).collect()
 }
 
 /// Returns the launches of one, where several blocks share its rows.
 fn cut(dialect: &dyn Dialect, shape: &DeviceShape, stage: Stage) -> Vec<Stage> {
+    if stage.pass.is_some() {
+        return vec![stage];
+    }
     let together = |dtype| dialect.together(dtype);
     let kernels = split(&stage.kernel, shape).or_else(|| split_scans(&Rows::of(&stage.kernel, shape, together)?));
     kernels.map_or_else(|| vec![stage.clone()], |kernels| stage.cut(kernels))
@@ -63,8 +73,9 @@ fn cut(dialect: &dyn Dialect, shape: &DeviceShape, stage: Stage) -> Vec<Stage> {
 
 fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let rows = Rows::of(kernel, shape, |dtype| dialect.together(dtype));
-    let Some(Rows { nest, schedule, .. }) = rows else { return Err(vec!["no row group".into()]) };
-    let mut printer = RowPrinter::new(dialect, kernel, &nest, (schedule.team, schedule.lanes));
+    let Some(rows) = rows else { return Err(vec!["no row group".into()]) };
+    let Rows { nest, schedule, .. } = &rows;
+    let mut printer = RowPrinter::new(dialect, &rows);
     printer.print();
     if !printer.emitter.problems.is_empty() {
         return Err(printer.emitter.problems);
@@ -119,7 +130,7 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Names what is the same for a whole row, as far as it is known.
+    /// Names the values that are constant along a row, as far as they are known.
     fn invariants(&mut self, pass: usize) {
         for id in 0..self.nest.instrs.len() {
             if self.needed[id] && !self.varies[id] && self.level[id] <= pass {
@@ -128,7 +139,8 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Does something with each group of points of a thread, after the scans that `roots` need; what it prints is the same for all.
+    /// Visits each group of points of a thread, after the scans that `roots` need. The printed text is the same for all
+    /// groups.
     fn for_groups(&mut self, roots: Vec<ValueId>, visit: impl FnOnce(&mut Self)) {
         let known = |id: ValueId| !self.varies[id] || self.kept[id] || self.ranked[id];
         let scans = needed_scans(&self.nest.instrs, roots, known);
@@ -236,10 +248,10 @@ impl RowPrinter<'_> {
             let values: Vec<_> = each.iter().flat_map(|&n| self.nest.stores[n].values()).collect();
             self.rank_for(&values);
             let store = |this: &mut Self| each.into_iter().for_each(|n| this.emitter.store(n));
-            // A point reads what it writes before it writes.
+            // A point reads the elements that it replaces before it writes.
             let read = |this: &mut Self| values.iter().for_each(|&value| _ = this.emitter.value(value));
             match self.reverse {
-                // Threads that have nothing to store scan with the others.
+                // Threads without stores take part in scans.
                 Some(_) => self.for_groups(values.clone(), |this| {
                     read(this);
                     this.emitter.line(if this.is_partial() { "if (live && within) {" } else { "if (live) {" });

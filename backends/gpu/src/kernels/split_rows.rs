@@ -1,26 +1,27 @@
-//! Rows of a few that are long, on devices whose blocks share no memory: blocks reduce a part of a row each and leave what comes of it in
-//! the workspace, where the blocks of the next launch find it. There is a launch for each level of reductions, and one that stores.
+//! A few long rows, on devices whose blocks share no memory: each block reduces a part of a row, and leaves the partial
+//! result in the workspace for the next launch. There is one launch per level of reductions, and one for the stores.
 
 use eutectic_backend::{
     AnchorKernel, Body, Instr, Kernel, Load, Store, ValueId,
+    axes::Nest,
     reductions::{RowValues, varying},
 };
-use eutectic_ir::{Attrs, index::Index};
+use eutectic_ir::{Attrs, DType, index::Index};
 
 use crate::{device::DeviceShape, kernels::rows::flat};
 
-/// Points of a row from which on launches are shorter than what a block waits for memory.
-const LONG: usize = 1 << 15;
-/// Most parts of a row, of all of which each thread takes the results.
-const PARTS: usize = 32;
+/// The number of points from which on splitting a row gains more than a further launch costs.
+const MIN_SPLIT_ROW: usize = 1 << 15;
+/// The maximal number of parts per row. Each thread reads the results of all parts.
+const MAX_PARTS: usize = 32;
 
-/// The kernels of these launches: the buffer after those of the kernel is the workspace. None where a block a row does as well, where
-/// an operation on rows is no reduction, or where results are not of one type of 32 bits.
+/// Returns the kernels of these launches; the buffer after those of the kernel is the workspace. Returns `None` if one
+/// block per row does as well, if a row operation is not a reduction, or if results are not of one 32-bit type.
 pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
     let nest = flat(kernel)?;
     let &[rows, points] = &nest.domain[..] else { return None };
-    let most = (2 * shape.processors / rows.max(1)).min(PARTS);
-    if shape.cluster > 1 || points < LONG || rows > shape.processors / 2 || !nest.lengths.is_empty() {
+    let most = (2 * shape.processors / rows.max(1)).min(MAX_PARTS);
+    if shape.cluster > 1 || points < MIN_SPLIT_ROW || rows > shape.processors / 2 || !nest.lengths.is_empty() {
         return None;
     }
     let parts = (2..=most).rev().find(|parts| points.is_multiple_of(*parts))?;
@@ -32,37 +33,48 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
     if dtype.size() != 4 || !reductions.iter().all(is_of_type) {
         return None;
     }
-    let workspace = kernel.slots.len();
-    // Where the result of a reduction over a part of a row lies.
-    let place = |id: ValueId, part: &Index| {
-        let before = reductions.iter().filter(|&&other| other < id).count() * rows * parts;
-        Index::coord(0).times(parts as i64).plus(part).plus(&Index::constant(before as i64))
-    };
     let last = levels.iter().copied().max().unwrap_or(0);
-    let stage = |stage: usize| {
+    let split = SplitRows { kernel, nest, rows, parts, reductions, dtype, levels, varies };
+    (0..=last).map(|stage| split.stage(stage, stage == last)).collect()
+}
+
+/// Rows whose parts are reduced by blocks of their own.
+struct SplitRows<'a> {
+    kernel: &'a Kernel,
+    /// The kernel over rows, parts and points of a part.
+    nest: Nest,
+    rows: usize,
+    parts: usize,
+    reductions: Vec<ValueId>,
+    /// The type of partial results.
+    dtype: DType,
+    /// The number of reductions, one after the other, that each value depends on.
+    levels: Vec<usize>,
+    /// Whether a value varies along its row.
+    varies: Vec<bool>,
+}
+
+impl SplitRows<'_> {
+    /// Returns the number of the workspace's buffer.
+    fn workspace(&self) -> usize {
+        self.kernel.slots.len()
+    }
+
+    /// Returns the index of a partial result of a reduction.
+    fn place(&self, id: ValueId, part: &Index) -> Index {
+        let before = self.reductions.iter().filter(|&&other| other < id).count() * self.rows * self.parts;
+        Index::coord(0).times(self.parts as i64).plus(part).plus(&Index::constant(before as i64))
+    }
+
+    /// Returns the kernel of a launch. It reduces the parts of the next level's reductions. The last one stores the
+    /// results.
+    fn stage(&self, stage: usize, is_last: bool) -> Option<Kernel> {
+        let (nest, workspace, dtype) = (&self.nest, self.workspace(), self.dtype);
         let mut instrs = Vec::new();
-        // What all parts come to, of each reduction of a launch before: all but the last step, which takes the reduction's place.
+        // The last instruction of each reduction of an earlier launch, which takes the place of the reduction.
         let mut whole: Vec<(ValueId, Instr)> = Vec::new();
-        for &id in reductions.iter().filter(|&&id| levels[id] <= stage) {
-            let (how, _) = nest.instrs[id].reduction()?;
-            let first = instrs.len();
-            instrs.extend((0..parts).map(|part| {
-                let at = place(id, &Index::constant(part as i64));
-                Instr::Load(Load { slot: workspace, at, guards: Vec::new(), dtype })
-            }));
-            let op = how.op();
-            let step = |sum: ValueId, part: usize| Instr::Map {
-                op,
-                attrs: Attrs::default(),
-                args: vec![sum, first + part],
-                dtype,
-            };
-            let mut sum = first;
-            for part in 1..parts - 1 {
-                instrs.push(step(sum, part));
-                sum = instrs.len() - 1;
-            }
-            whole.push((id, step(sum, parts - 1)));
+        for &id in self.reductions.iter().filter(|&&id| self.levels[id] <= stage) {
+            whole.push((id, self.combine(id, &mut instrs)?));
         }
         let by = instrs.len();
         let at: Vec<Index> = (0..nest.domain.len()).map(Index::coord).collect();
@@ -73,39 +85,62 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
         };
         instrs.extend(nest.instrs.iter().map(own));
         whole.into_iter().for_each(|(id, step)| instrs[by + id] = step);
-        // What is stored once a row, the first part stores.
+        // The first part stores the values that have one element per row.
         let stored = |store: &Store| {
             let mut new = store.clone();
             new.substitute(&at, &|value| value + by, &nest.domain);
             let along = store.maps().any(|map| map.mentions(1) || map.mentions(2));
-            if !along && !store.values().into_iter().any(|value| varies[value]) {
+            if !along && !store.values().into_iter().any(|value| self.varies[value]) {
                 new.guards.push((Index::coord(1), 0..1));
             }
             new
         };
-        let stores = if stage < last {
-            let left = reductions.iter().filter(|&&id| levels[id] == stage + 1);
-            left.map(|&id| Store::new(workspace, place(id, &Index::coord(1)), by + id)).collect()
-        } else {
+        let stores = if is_last {
             nest.stores.iter().map(stored).collect()
+        } else {
+            let left = self.reductions.iter().filter(|&&id| self.levels[id] == stage + 1);
+            left.map(|&id| Store::new(workspace, self.place(id, &Index::coord(1)), by + id)).collect()
         };
+        let partial = (dtype, self.reductions.len() * self.rows * self.parts);
         Some(Kernel {
             anchor: AnchorKernel::rows(1),
             body: Body { domain: nest.domain.clone(), instrs, ..Body::default() },
             stores,
-            slots: kernel.slots.iter().copied().chain([(dtype, reductions.len() * rows * parts)]).collect(),
+            slots: self.kernel.slots.iter().copied().chain([partial]).collect(),
         })
-    };
-    (0..=last).map(stage).collect()
+    }
+
+    /// Appends instructions that combine the parts of a reduction, all but the last one, which is returned.
+    fn combine(&self, id: ValueId, instrs: &mut Vec<Instr>) -> Option<Instr> {
+        let (slot, dtype) = (self.workspace(), self.dtype);
+        let (how, _) = self.nest.instrs[id].reduction()?;
+        let first = instrs.len();
+        instrs.extend((0..self.parts).map(|part| {
+            let at = self.place(id, &Index::constant(part as i64));
+            Instr::Load(Load { slot, at, guards: Vec::new(), dtype })
+        }));
+        let step = |sum: ValueId, part: usize| Instr::Map {
+            op: how.op(),
+            attrs: Attrs::default(),
+            args: vec![sum, first + part],
+            dtype,
+        };
+        let mut sum = first;
+        for part in 1..self.parts - 1 {
+            instrs.push(step(sum, part));
+            sum = instrs.len() - 1;
+        }
+        Some(step(sum, self.parts - 1))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use eutectic_ir::{DType, ops::Reduction};
+    use eutectic_ir::ops::Reduction;
 
     use super::*;
 
-    /// The largest element of each row, and how far each element is from it.
+    /// Returns the largest element of each row, and how far each element is from it.
     fn distances(rows: usize, points: usize) -> Kernel {
         let at = eutectic_ir::index::flatten(&[Index::coord(0), Index::coord(1)], &[rows, points]);
         let load = Instr::Load(Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype: DType::F32 });
@@ -125,12 +160,12 @@ mod tests {
         let shape = DeviceShape::OF_TESTS;
         let stages = split(&distances(3, 64_000), &shape).expect("rows in parts");
         let [first, last] = &stages[..] else { panic!("{} launches", stages.len()) };
-        // 64,000 has the divisor 32, the most there may be.
+        // 64,000 has the divisor 32, the maximal number of parts.
         assert_eq!(first.body.domain, [3, 32, 2000]);
         assert_eq!(first.slots[3], (DType::F32, 3 * 32));
         assert_eq!(first.stores.len(), 1);
         assert!(!last.body.instrs.iter().any(|instr| instr.row().is_some()));
-        // What is the same for a row is stored by its first part.
+        // The first part stores the values that are constant along the row.
         let guards: Vec<_> = last.stores.iter().map(|store| &store.guards[..]).collect();
         assert_eq!(guards, [&[][..], &[(Index::coord(1), 0..1)]]);
         assert_eq!(split(&distances(3, 64_000), &DeviceShape { cluster: 8, ..shape }), None);

@@ -3,15 +3,19 @@
 use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId};
 use eutectic_ir::{Attrs, DType, Op, index::Index};
 
+use super::rows::radix::DigitPass;
+
 /// The alignment of parts of the workspace, in bytes.
 const ALIGNMENT: usize = 256;
 
 /// A launch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stage {
-    /// What it computes.
+    /// The computation; for a pass of a radix sort, its buffers too.
     pub kernel: Kernel,
-    /// Where in the workspace the last of its buffers begin, in bytes.
+    /// The pass, if it is one.
+    pub pass: Option<DigitPass>,
+    /// The offsets of the last buffers in the workspace, in bytes.
     pub parts: Vec<usize>,
 }
 
@@ -27,11 +31,11 @@ impl Stage {
     pub fn cut(&self, kernels: Vec<Kernel>) -> Vec<Stage> {
         let parts: Vec<usize> =
             self.parts.iter().copied().chain([self.workspace().next_multiple_of(ALIGNMENT)]).collect();
-        kernels.into_iter().map(|kernel| Stage { kernel, parts: parts.clone() }).collect()
+        kernels.into_iter().map(|kernel| Stage { kernel, pass: None, parts: parts.clone() }).collect()
     }
 }
 
-/// The buffers of all launches of a kernel: its own, and parts of the workspace.
+/// The buffers of all launches of a kernel: its own, and ranges of the workspace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
     slots: Vec<(DType, usize)>,
@@ -45,7 +49,7 @@ impl Buffers {
         Buffers { slots: kernel.slots.clone(), ..Buffers::default() }
     }
 
-    /// Adds a part of `count` elements, and returns its slot.
+    /// Adds a range of `count` elements, and returns its slot.
     pub fn part(&mut self, dtype: DType, count: usize) -> usize {
         let begin = self.end.next_multiple_of(ALIGNMENT);
         self.end = begin + dtype.size() * count;
@@ -62,7 +66,8 @@ impl Buffers {
     /// Returns the launch of a body.
     pub fn stage(&self, anchor: AnchorKernel, domain: Vec<usize>, instrs: Vec<Instr>, stores: Vec<Store>) -> Stage {
         let body = Body { domain, instrs, ..Body::default() };
-        Stage { kernel: Kernel { anchor, body, stores, slots: self.slots.clone() }, parts: self.parts.clone() }
+        let kernel = Kernel { anchor, body, stores, slots: self.slots.clone() };
+        Stage { kernel, pass: None, parts: self.parts.clone() }
     }
 }
 

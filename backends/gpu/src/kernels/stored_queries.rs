@@ -1,4 +1,5 @@
-//! The queries of attention whose results are stored: where guards leave a box of them at each point of the batch, tiles hold no others.
+//! Attention whose guards store the results of some queries only: if these form a box at each batch point, tiles hold
+//! no other queries.
 
 use eutectic_backend::{Attention, AttentionAxes, Body, Guard, Instr, Kernel, axes::Nest, intervals::Mask};
 use eutectic_ir::{
@@ -8,15 +9,15 @@ use eutectic_ir::{
 
 use crate::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
 
-/// The number of a query that is stored, by the number of its row among those of a batch point: an expression in `b` and the row's.
+/// Returns the number of a stored query from its row number within a batch point, as an expression in `b` and the row.
 pub fn query_of(row: &str) -> String {
     format!("query_of(b, {row})")
 }
 
-/// Most batch points of which those that are stored are counted.
+/// The maximal number of batch points whose stored queries are counted.
 const COUNTED: usize = 1 << 16;
 
-/// Which queries of a batch point are stored.
+/// The stored queries of each batch point.
 #[derive(Debug)]
 pub struct StoredQueries {
     /// Points of the batch, as one axis.
@@ -29,21 +30,22 @@ pub struct StoredQueries {
 #[derive(Debug)]
 struct StoredAxis {
     extent: usize,
-    /// What coordinates lie between: numbers less a map over the batch.
+    /// Bounds of the coordinates: constants minus a map over the batch.
     bounds: Vec<Guard>,
 }
 
 /// The bodies of two functions.
 pub struct QueryFunctions {
-    /// Of `b`: how many queries are stored.
+    /// An expression in `b`: the number of stored queries.
     pub count: String,
-    /// Of `b` and the number of one of these, `row`: which query it is. Of another number that is not negative, some query.
+    /// An expression in `b` and `row`, the number of a stored query among those of `b`: the number of the query. For
+    /// numbers that are too large, it gives some query.
     pub query: String,
 }
 
 impl StoredQueries {
-    /// Those of a kernel of attention; `None` where guards do not leave a box, or where blocks of neighbouring queries matter: those of which
-    /// the bias hides keys by their places.
+    /// Returns the stored queries of an attention kernel. Returns `None` if guards do not form a box, or if blocks must
+    /// hold neighbouring queries because the bias hides keys by position.
     pub fn of(kernel: &Kernel) -> Option<StoredQueries> {
         let Attention { bias, axes, .. } = kernel.attention()?;
         let is_mask = |bias: &Body| Mask::new(&bias.instrs, &bias.results).is_some();
@@ -57,7 +59,7 @@ impl StoredQueries {
         let (first, rest) = kernel.stores.split_first()?;
         let mut axes: Vec<_> =
             domain[batch..batch + queries].iter().map(|&extent| StoredAxis { extent, bounds: Vec::new() }).collect();
-        // A guard of every store, of steps of one along one axis of the queries, whatever it has of the batch.
+        // A guard that all stores share, with steps of one along one query axis. It may depend on the batch in any way.
         for (map, range) in first.guards.iter().filter(|guard| rest.iter().all(|store| store.guards.contains(guard))) {
             let Some(strides) = map.affine(domain.len()) else { continue };
             let mut within = (batch..domain.len()).filter(|&axis| strides[axis] != 0);
@@ -73,7 +75,7 @@ impl StoredQueries {
         (is_less && points > 0).then_some(StoredQueries { batch: points, axes })
     }
 
-    /// The share of tiles of so many queries that are computed.
+    /// Returns the share of tiles of `tile` queries that is computed.
     pub fn share(&self, tile: usize) -> f64 {
         let all = self.axes.iter().map(|axis| axis.extent).product::<usize>().div_ceil(tile) * self.batch;
         if self.batch > COUNTED || all == 0 {
@@ -83,7 +85,7 @@ impl StoredQueries {
         tiles as f64 / all as f64
     }
 
-    /// How many queries of a batch point are stored.
+    /// Returns how many queries of a batch point are stored.
     fn count(&self, b: usize) -> usize {
         let of = |axis: &StoredAxis| {
             let bounds = axis.bounds.iter().fold([0, axis.extent as i64], |[from, to], (base, range)| {
@@ -119,7 +121,7 @@ impl StoredQueries {
         emitter.line(&dialect.declare(int, "rest0", "row"));
         let mut query = Vec::new();
         for (turn, n) in axes.rev().enumerate() {
-            // Of numbers beyond the last one, coordinates are some.
+            // Numbers beyond the last one still give valid coordinates.
             emitter.line(&dialect.declare(int, &format!("width{n}"), &format!("max(1, high{n} - low{n})")));
             let inside: usize = self.axes[n + 1..].iter().map(|axis| axis.extent).product();
             let last = self.axes[n].extent - 1;
@@ -130,7 +132,8 @@ impl StoredQueries {
     }
 }
 
-/// The functions of a kernel of attention with so many queries, all of which are stored where that is `None`.
+/// Returns the functions of an attention kernel with `queries` queries per batch point; `None` for `stored` means that
+/// all are stored.
 pub fn functions(stored: Option<&StoredQueries>, queries: usize, dialect: &dyn Dialect) -> QueryFunctions {
     match stored {
         Some(stored) => stored.functions(dialect),
@@ -147,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Attention over windows of an image of so many lines and columns, of which the image has not all.
+    /// Attention over windows of an image with `lines` × `columns` windows, which extend beyond the image.
     fn windows([down, across, heads]: [usize; 3], [lines, columns]: [usize; 2], image: [i64; 2]) -> Kernel {
         let domain = vec![down, across, heads, lines, columns, 8];
         let operand = |domain: &[usize]| Body { domain: domain.to_vec(), ..Body::default() };
@@ -192,7 +195,7 @@ mod tests {
         let diagonal = Index::coord(3).plus(&Index::coord(4));
         kernel.stores[0].guards = vec![(diagonal, 0..9), (Index::coord(5), 0..3)];
         assert!(StoredQueries::of(&kernel).is_none());
-        // Of two stores, both leave out what is left out.
+        // Both of two stores skip the same queries.
         let mut two = windows([5, 5, 2], [14, 14], [64, 64]);
         two.stores.push(Store { guards: Vec::new(), ..two.stores[0].clone() });
         assert!(StoredQueries::of(&two).is_none());

@@ -15,18 +15,18 @@ pub struct BoundBuffer<D: Device> {
 }
 
 impl<D: Device> BoundBuffer<D> {
-    /// Of so many bytes.
+    /// Allocates a buffer of `bytes` bytes.
     pub fn new(device: &Arc<D>, bytes: usize, memory: Memory) -> Result<BoundBuffer<D>, BackendError> {
         let (block, stream) = (device.allocate(bytes, memory)?, Mutex::new(device.stream()?));
         Ok(BoundBuffer { block, stream, device: device.clone() })
     }
 
-    /// Its memory.
+    /// Returns its memory.
     pub fn block(&self) -> &D::Block {
         &self.block
     }
 
-    /// Whether it is of that device.
+    /// Returns whether it is of that device.
     pub fn is_of(&self, device: &Arc<D>) -> bool {
         Arc::ptr_eq(&self.device, device)
     }

@@ -1,4 +1,4 @@
-//! Code: compiled kernels, and where each of their slots lies, before there is memory.
+//! Compiled kernels with the sources of their slots, before memory is bound.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::{
     lengths::{FAR, LENGTH, from_memory},
 };
 
-/// Where a slot lies.
+/// The source of a slot's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotSource {
     /// A byte of the session's arena.
     Arena(usize),
-    /// What a session has for a port.
+    /// The memory of a session's port.
     Port(Port),
     /// A constant of the program, by number.
     Const(usize),
     /// A parameter.
     Param(usize),
-    /// What the load program computed, by number.
+    /// A result of the load program, by number.
     Loaded(usize),
     /// A byte of where the lengths of a run are.
     Lengths(usize),
@@ -65,9 +65,9 @@ pub struct Code<D: Device> {
     pub inputs: Vec<(String, Type)>,
     pub outputs: Vec<(String, Type)>,
     pub states: Vec<(String, Type)>,
-    /// For each step of a run, which outputs need it, and whether a state does.
+    /// For each step of a run, the outputs that need it, and whether a state does.
     pub needed: Vec<Vec<bool>>,
-    /// For each step of the load program and of a run, the earlier ones that it waits for.
+    /// For each step of the load program and of a run, the earlier steps that it waits for.
     pub waits: [Vec<Vec<usize>>; 2],
     pub arena_bytes: usize,
     /// Bytes of memory that a kernel needs for itself.
@@ -76,13 +76,14 @@ pub struct Code<D: Device> {
     pub faults: bool,
     /// The checks of ids of each kernel: the number, the extent, and whether negative ids count from the end.
     checks: Vec<Vec<(usize, Dim, bool)>>,
-    /// The program, if extents of it are told by runs.
+    /// The program, if it has extents at run time.
     pub varying: Option<Program>,
     /// The extents that kernels read, each with its byte: those of a kernel side by side.
     pub lengths: Vec<(usize, usize)>,
 }
 
-/// Where barriers stand among the steps that are launched: before one that waits for another behind the last barrier.
+/// The barriers among the steps that are launched: one precedes each step that depends on a step after the last
+/// barrier.
 #[derive(Default)]
 pub struct Barriers {
     last: usize,
@@ -100,7 +101,7 @@ impl Barriers {
         while let Some(earlier) = todo.pop().filter(|_| !stands) {
             match self.launched.binary_search(&earlier) {
                 Ok(_) => stands = earlier >= self.last,
-                // Who is left out holds nobody back: those that it would have waited for are waited for here.
+                // A step that is left out is replaced by the steps that it depends on.
                 Err(_) => todo.extend(&waits[earlier]),
             }
         }
@@ -113,7 +114,7 @@ impl Barriers {
     }
 }
 
-/// What a kernel writes where an index is out of range: whether one is, the step's number, the index and the extent.
+/// Bytes of a fault report: whether an index is out of range, the step's number, the index and the extent.
 pub const FAULT_BYTES: usize = 32;
 
 /// Compiles a program.
@@ -121,88 +122,15 @@ pub const FAULT_BYTES: usize = 32;
 /// # Errors
 /// Every kernel that cannot be built, with its place in the model.
 pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>, BackendError> {
-    let unsupported = |problems| Err(BackendError::Unsupported { backend: device.name().into(), problems });
-    let mut problems: Vec<Refusal> = program.problems().into_iter().map(Refusal::from).collect();
+    let unsupported = |problems| BackendError::Unsupported { backend: device.name().into(), problems };
+    let problems: Vec<Refusal> = program.problems().into_iter().map(Refusal::from).collect();
     if !problems.is_empty() {
-        // Printing relies on what was checked.
-        return unsupported(problems);
+        // Printing relies on these checks.
+        return Err(unsupported(problems));
     }
-    let refusal = |kernel: usize, why: String| {
-        let used = program.load.iter().chain(&program.run).find(|step| step.kernel == kernel);
-        let origin = used.map_or_else(Origin::default, |step| step.origin.clone());
-        Refusal { kernel: Some(kernel), origin, why }
-    };
-    let mut launches = Vec::new();
-    let mut counts = Vec::new();
-    let mut reading: Vec<Vec<Symbol>> = Vec::new();
-    for (n, kernel) in program.kernels.iter().enumerate() {
-        problems.extend(outside(kernel).into_iter().map(|why| refusal(n, why)));
-        let (kernel, symbols) = from_memory(kernel);
-        reading.push(symbols);
-        let printed = device.print(&kernel).unwrap_or_else(|why| {
-            problems.extend(why.into_iter().map(|why| refusal(n, why)));
-            Vec::new()
-        });
-        let work = printed.into_iter().filter(|launch| !launch.is_empty());
-        let before = launches.len();
-        launches.extend(work);
-        counts.push(launches.len() - before);
-    }
-    let mut modules = device.build(&launches).into_iter().zip(launches);
-    let mut kernels = Vec::new();
-    for (n, &count) in counts.iter().enumerate() {
-        let mut built: CompiledLaunches<D::Module> = Vec::new();
-        for (module, launch) in modules.by_ref().take(count) {
-            match module {
-                Ok(module) => built.push((launch, module)),
-                Err(why) => problems.push(refusal(n, why)),
-            }
-        }
-        kernels.push(built);
-    }
-    if !problems.is_empty() {
-        return unsupported(problems);
-    }
-    let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
-    let mut stream = device.stream()?;
-    let mut sources = Vec::with_capacity(program.buffers.len());
-    for buffer in &program.buffers {
-        sources.push(match &buffer.place {
-            Place::Arena(at) => SlotSource::Arena(*at),
-            Place::Input(n) => SlotSource::Port(Port::Input(*n)),
-            Place::Output(n) => SlotSource::Port(Port::Output(*n)),
-            Place::State(n) => SlotSource::Port(Port::State(*n)),
-            Place::Param(n) => SlotSource::Param(*n),
-            Place::Const(tensor) => {
-                let block = device.allocate(tensor.bytes().len(), Memory::Device)?;
-                stream.upload(block.address(), tensor.bytes())?;
-                constants.push(block);
-                SlotSource::Const(constants.len() - 1)
-            }
-            Place::Loaded(_) => {
-                loaded_bytes.push(buffer.count * buffer.dtype.size());
-                SlotSource::Loaded(loaded_bytes.len() - 1)
-            }
-        });
-    }
-    stream.wait()?;
-    let mut lengths = Vec::new();
-    let mut bytes = 0;
-    // They are a buffer of the kernel, like any other.
-    let alignment = device.limits().alignment;
-    let places: Vec<Option<SlotSource>> = reading
-        .iter()
-        .map(|symbols| {
-            let first = bytes;
-            for symbol in symbols {
-                let extent = program.extents.iter().position(|extent| extent == symbol);
-                lengths.push((extent.unwrap_or(usize::MAX), bytes));
-                bytes += LENGTH.size();
-            }
-            bytes = bytes.next_multiple_of(alignment);
-            (!symbols.is_empty()).then_some(SlotSource::Lengths(first))
-        })
-        .collect();
+    let (kernels, symbols) = build(&**device, program).map_err(unsupported)?;
+    let Sources { sources, constants, loaded_bytes } = Sources::new(&**device, program)?;
+    let (places, lengths) = place_lengths(&symbols, program, device.limits().alignment);
     let bind = |step: &Step| BoundStep {
         kernel: step.kernel,
         sources: step.buffers.iter().map(|&id| sources[id]).chain(places[step.kernel]).collect(),
@@ -245,13 +173,123 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
     })
 }
 
-/// The checks of ids in a kernel.
+/// The launches of each kernel, and the extents that it reads from memory.
+type BuiltKernels<M> = (Vec<CompiledLaunches<M>>, Vec<Vec<Symbol>>);
+
+/// Prints and builds the kernels of a program.
+///
+/// # Errors
+/// Every kernel that cannot be built, with its place in the model.
+fn build<D: Device>(device: &D, program: &Program) -> Result<BuiltKernels<D::Module>, Vec<Refusal>> {
+    let refusal = |kernel: usize, why: String| {
+        let used = program.load.iter().chain(&program.run).find(|step| step.kernel == kernel);
+        let origin = used.map_or_else(Origin::default, |step| step.origin.clone());
+        Refusal { kernel: Some(kernel), origin, why }
+    };
+    let (mut problems, mut launches, mut counts, mut reading) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (n, kernel) in program.kernels.iter().enumerate() {
+        problems.extend(outside(kernel).into_iter().map(|why| refusal(n, why)));
+        let (kernel, symbols) = from_memory(kernel);
+        reading.push(symbols);
+        let printed = device.print(&kernel).unwrap_or_else(|why| {
+            problems.extend(why.into_iter().map(|why| refusal(n, why)));
+            Vec::new()
+        });
+        let before = launches.len();
+        launches.extend(printed.into_iter().filter(|launch| !launch.is_empty()));
+        counts.push(launches.len() - before);
+    }
+    let mut modules = device.build(&launches).into_iter().zip(launches);
+    let mut kernels = Vec::new();
+    for (n, &count) in counts.iter().enumerate() {
+        let mut built: CompiledLaunches<D::Module> = Vec::new();
+        for (module, launch) in modules.by_ref().take(count) {
+            match module {
+                Ok(module) => built.push((launch, module)),
+                Err(why) => problems.push(refusal(n, why)),
+            }
+        }
+        kernels.push(built);
+    }
+    if problems.is_empty() { Ok((kernels, reading)) } else { Err(problems) }
+}
+
+/// The source of each buffer of a program, with the memory that all sessions share.
+struct Sources<B> {
+    sources: Vec<SlotSource>,
+    constants: Vec<B>,
+    loaded_bytes: Vec<usize>,
+}
+
+impl<B: DeviceMemory> Sources<B> {
+    /// Finds the sources, and uploads constants.
+    ///
+    /// # Errors
+    /// If there is too little memory, or the device failed.
+    fn new<D: Device<Block = B>>(device: &D, program: &Program) -> Result<Sources<B>, BackendError> {
+        let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
+        let mut stream = device.stream()?;
+        let mut sources = Vec::with_capacity(program.buffers.len());
+        for buffer in &program.buffers {
+            sources.push(match &buffer.place {
+                Place::Arena(at) => SlotSource::Arena(*at),
+                Place::Input(n) => SlotSource::Port(Port::Input(*n)),
+                Place::Output(n) => SlotSource::Port(Port::Output(*n)),
+                Place::State(n) => SlotSource::Port(Port::State(*n)),
+                Place::Param(n) => SlotSource::Param(*n),
+                Place::Const(tensor) => {
+                    let block = device.allocate(tensor.bytes().len(), Memory::Device)?;
+                    stream.upload(block.address(), tensor.bytes())?;
+                    constants.push(block);
+                    SlotSource::Const(constants.len() - 1)
+                }
+                Place::Loaded(_) => {
+                    loaded_bytes.push(buffer.count * buffer.dtype.size());
+                    SlotSource::Loaded(loaded_bytes.len() - 1)
+                }
+            });
+        }
+        stream.wait()?;
+        Ok(Sources { sources, constants, loaded_bytes })
+    }
+}
+
+/// The source of each kernel's lengths, and for each length the number of its extent and its offset in bytes.
+type PlacedLengths = (Vec<Option<SlotSource>>, Vec<(usize, usize)>);
+
+/// Places the lengths that kernels read in one buffer.
+fn place_lengths(symbols: &[Vec<Symbol>], program: &Program, alignment: usize) -> PlacedLengths {
+    let (mut lengths, mut bytes) = (Vec::new(), 0_usize);
+    let mut place = |symbols: &Vec<Symbol>| {
+        let first = bytes;
+        for symbol in symbols {
+            let extent = program.extents.iter().position(|extent| extent == symbol);
+            lengths.push((extent.unwrap_or(usize::MAX), bytes));
+            bytes += LENGTH.size();
+        }
+        // Each kernel's range is a buffer of its own.
+        bytes = bytes.next_multiple_of(alignment);
+        (!symbols.is_empty()).then_some(SlotSource::Lengths(first))
+    };
+    let places = symbols.iter().map(&mut place).collect::<Vec<_>>();
+    (places, lengths)
+}
+
+/// Returns the checks of ids in a kernel.
 fn checks(kernel: &Kernel) -> Vec<(usize, Dim, bool)> {
     let check = |instr: &Instr| match instr {
         Instr::Within { extent, from_end, check, .. } => Some((*check, extent.clone(), *from_end)),
         _ => None,
     };
     kernel.bodies().into_iter().flat_map(|body| &body.instrs).filter_map(check).collect()
+}
+
+/// The addresses of memory that all steps of a run share.
+#[derive(Clone, Copy)]
+pub struct RunMemory {
+    pub workspace: u64,
+    /// The record of the first id that is out of range.
+    pub fault: u64,
 }
 
 impl<D: Device> Code<D> {
@@ -264,19 +302,19 @@ impl<D: Device> Code<D> {
         stream: &mut D::Stream,
         (n, step): (usize, &BoundStep),
         at: impl Fn(SlotSource) -> u64,
-        (workspace, fault): (u64, u64),
+        memory: RunMemory,
     ) -> Result<(), BackendError> {
         for (part, (launch, module)) in self.kernels[step.kernel].iter().enumerate() {
             if part > 0 {
                 stream.barrier()?;
             }
             let slots = step.sources.iter().map(|&source| at(source));
-            stream.launch(module, launch, &launch.arguments([workspace, fault, n as u64], slots))?;
+            stream.launch(module, launch, &launch.arguments([memory.workspace, memory.fault, n as u64], slots))?;
         }
         Ok(())
     }
 
-    /// What kernels read of the lengths of a run.
+    /// Returns the buffer of lengths that kernels read in a run.
     pub fn lengths_of(&self, lengths: &[usize]) -> Vec<u8> {
         let mut bytes = vec![0; self.lengths.last().map_or(0, |(_, at)| at + LENGTH.size())];
         for &(extent, at) in &self.lengths {
@@ -286,12 +324,12 @@ impl<D: Device> Code<D> {
         bytes
     }
 
-    /// The most that each extent can be.
+    /// Returns the most that each extent can be.
     pub fn most(&self) -> Vec<usize> {
         self.varying.as_ref().map_or_else(Vec::new, Program::most)
     }
 
-    /// The ids that are legal in a run of some lengths for a check of a step, and whether their number varies.
+    /// Returns the ids that are legal in a run of some lengths for a check of a step, and whether their number varies.
     fn ids(&self, step: &BoundStep, check: usize, lengths: &[usize]) -> Option<(Ids, bool)> {
         let lengths = self.varying.as_ref().map(|program| program.lengths(lengths));
         let bound = |extent: &Dim| match &lengths {
@@ -304,10 +342,10 @@ impl<D: Device> Code<D> {
         })
     }
 
-    /// What a run of some lengths reported, if an index was out of range; the report is taken.
+    /// Returns the fault that a run reported, if an index was out of range, and clears the report.
     ///
     /// # Errors
-    /// The fault, or when the device failed.
+    /// The fault, or an error if the device failed.
     pub fn check(
         &self,
         stream: &mut D::Stream,
@@ -324,7 +362,7 @@ impl<D: Device> Code<D> {
         stream.upload(fault.address(), &[0; FAULT_BYTES])?;
         let (id, check) = (word(2), usize::try_from(word(3)).unwrap_or(usize::MAX));
         let Some(step) = steps.get(word(1) as usize) else {
-            return Err(BackendError::Device(format!("id {id} is out of range in a step that there is not")));
+            return Err(BackendError::Device(format!("id {id} is out of range in a step that does not exist")));
         };
         let origin = step.checks.get(check).unwrap_or(&step.origin).clone();
         let problem = match self.ids(step, check, lengths) {

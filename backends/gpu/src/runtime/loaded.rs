@@ -1,4 +1,4 @@
-//! Parameters and what is computed from them when they arrive: what sessions share.
+//! Parameters and the results of the load program, which sessions share.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use eutectic_backend::{BackendError, Memory};
 use eutectic_ir::Tensor;
 
 use super::{
-    code::{Barriers, BoundStep, Code, FAULT_BYTES, SlotSource},
+    code::{Barriers, BoundStep, Code, FAULT_BYTES, RunMemory, SlotSource},
     errors::{expect, wrong},
 };
 use crate::device::{Device, DeviceMemory, Stream};
@@ -35,17 +35,17 @@ pub fn load<D: Device>(code: Arc<Code<D>>, params: &[Tensor]) -> Result<GpuLoade
 }
 
 impl<D: Device> GpuLoaded<D> {
-    /// With these parameters, and what these load steps compute from them.
+    /// Uploads these parameters, and runs these load steps.
     fn with(&self, given: &[(usize, &Tensor)], todo: &[bool]) -> Result<GpuLoaded<D>, BackendError> {
         let code = &self.code;
         let device = &code.device;
         let mut new = GpuLoaded { code: code.clone(), params: self.params.clone(), loaded: self.loaded.clone() };
         let steps = || code.load.iter().enumerate().filter(|(n, _)| todo[*n]);
         let read = |n: usize, step: &BoundStep| step.sources.contains(&SlotSource::Param(n));
-        // What is loaded is that of the longest run.
+        // Results of the load program have the maximal extents.
         let most = code.most();
         let bytes = code.lengths_of(&most);
-        // Memory outlives the stream that works on it, also where something fails.
+        // Memory outlives the stream that uses it, also after an error.
         let [workspace, fault, lengths] =
             [code.workspace, FAULT_BYTES, bytes.len()].map(|bytes| device.allocate(bytes, Memory::Device));
         let (workspace, fault, lengths) = (workspace?, fault?, lengths?);
@@ -74,7 +74,7 @@ impl<D: Device> GpuLoaded<D> {
             if !is_new {
                 let block = device.allocate(code.loaded_bytes[n], Memory::Device)?;
                 if let Some(old) = old {
-                    // What no step of these writes of it stays.
+                    // Copy old contents that no step overwrites.
                     stream.copy(old.address(), block.address(), old.bytes())?;
                 }
                 new.loaded[n] = Some(Arc::new(block));
@@ -85,10 +85,11 @@ impl<D: Device> GpuLoaded<D> {
             SlotSource::Lengths(at) => lengths.address() + at as u64,
             source => new.at(source),
         };
+        let memory = RunMemory { workspace: workspace.address(), fault: fault.address() };
         let mut barriers = Barriers::default();
         for step in steps() {
             barriers.before(&mut stream, step.0, &code.waits[0])?;
-            code.launch(&mut stream, step, at, (workspace.address(), fault.address()))?;
+            code.launch(&mut stream, step, at, memory)?;
         }
         stream.wait()?;
         if code.faults {
@@ -102,7 +103,7 @@ impl<D: Device> GpuLoaded<D> {
         Ok(new)
     }
 
-    /// Where a source is, if all sessions share it.
+    /// Returns the address of a source that all sessions share.
     pub fn at(&self, source: SlotSource) -> u64 {
         let block = |block: &Option<Arc<D::Block>>| block.as_ref().map_or(0, |b| b.address());
         match source {
@@ -113,10 +114,10 @@ impl<D: Device> GpuLoaded<D> {
         }
     }
 
-    /// With other values of these parameters, and what depends on them.
+    /// Returns the data with new values of these parameters and recomputed results.
     ///
     /// # Errors
-    /// When it depends on others too, which were let go, or a value's type is not its parameter's.
+    /// If a result depends on parameters that were freed, or a value's type is not its parameter's.
     pub fn replaced(&self, params: &[(usize, Tensor)]) -> Result<GpuLoaded<D>, BackendError> {
         let given: Vec<_> = params.iter().map(|(n, tensor)| (*n, tensor)).collect();
         let replaced = |n: usize| given.iter().any(|(of, _)| *of == n);
@@ -151,7 +152,7 @@ impl<D: Device> GpuLoaded<D> {
         self.with(&given, &todo)
     }
 
-    /// Bytes of the device that sessions share.
+    /// Returns bytes of the device that sessions share.
     pub fn bytes(&self) -> usize {
         let shared = self.params.iter().chain(&self.loaded).flatten().map(|block| block.bytes());
         shared.chain(self.code.constants.iter().map(DeviceMemory::bytes)).sum()

@@ -1,4 +1,5 @@
-//! Sessions: arena, states and the memory of ports, and the launches of a run, recorded once for each way to run.
+//! Sessions: arena, states and the memory of ports, and the launches of a run, recorded once per combination of outputs
+//! and bindings.
 
 use std::{any::Any, sync::Arc};
 
@@ -9,13 +10,13 @@ use eutectic_ir::Type;
 
 use super::{
     buffer::BoundBuffer,
-    code::{Barriers, Code, FAULT_BYTES, SlotSource},
+    code::{Barriers, Code, FAULT_BYTES, RunMemory, SlotSource},
     errors::{expect, part, wrong},
     loaded::GpuLoaded,
 };
 use crate::device::{Device, DeviceMemory, Stream};
 
-/// So many ways to run stay recorded: which outputs are wanted, and what is bound.
+/// The number of recordings that are kept. They differ in the requested outputs and in the bound memory.
 const RECORDED: usize = 8;
 
 /// The memory of an input, output or state.
@@ -23,13 +24,13 @@ struct PortMemory<D: Device> {
     what: &'static str,
     name: String,
     ty: Type,
-    /// Where a tensor of the lengths of runs lies in it.
+    /// The placement of a tensor that has the lengths of runs.
     placement: Placement,
     own: D::Block,
     bound: Option<Box<BoundBuffer<D>>>,
 }
 
-/// What a run depends on besides the program: which outputs it wants, and where each port is.
+/// Identifies a recording: the requested outputs and the addresses of all ports.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct RunKey {
     wanted: Vec<bool>,
@@ -44,11 +45,11 @@ pub struct GpuSession<D: Device> {
     workspace: D::Block,
     fault: D::Block,
     lengths: Vec<usize>,
-    /// What kernels read of them.
+    /// The buffer of lengths that kernels read.
     told: D::Block,
-    /// What goes to the device and comes from it in another form than the host's.
+    /// Staging memory for values whose layout differs between device and host.
     staged: Vec<u8>,
-    /// Of inputs, outputs and states.
+    /// The memory of inputs, outputs and states.
     places: [Vec<PortMemory<D>>; 3],
     way: RunKey,
     recorded: Vec<(RunKey, <D::Stream as Stream>::Graph)>,
@@ -82,7 +83,7 @@ impl<D: Device> PortMemory<D> {
         wrong(self.what, &self.name, problem)
     }
 
-    /// Whether what the host gives or takes has the size of a tensor of the lengths of runs.
+    /// Checks that a host buffer has the size of the tensor at the lengths of runs.
     fn check(&self, got: usize) -> Result<(), BackendError> {
         self.expect(got, self.placement.bytes())
     }
@@ -92,7 +93,7 @@ impl<D: Device> PortMemory<D> {
     }
 }
 
-/// Where a tensor lies in the memory of a port, in runs of some lengths.
+/// Returns the placement of a tensor in a port's memory, for runs of some lengths.
 fn placed<D: Device>(code: &Code<D>, ty: &Type, lengths: &[usize]) -> Placement {
     let placement = match &code.varying {
         Some(program) => Placement::new(ty, &program.lengths(lengths)),
@@ -142,7 +143,7 @@ impl<D: Device> GpuSession<D> {
             .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
     }
 
-    /// Puts a run into the stream, by what was recorded where runs are.
+    /// Enqueues a run, as a recording if the device supports these.
     fn go(&mut self) -> Result<(), BackendError> {
         if self.stream.records() {
             let at = self.recording()?;
@@ -156,7 +157,7 @@ impl<D: Device> GpuSession<D> {
         if code.faults { self.stream.announce(self.fault.address(), FAULT_BYTES) } else { Ok(()) }
     }
 
-    /// Which recording is that of runs like this one; a new one where there is none.
+    /// Returns the number of the recording for this run. Makes a new one if there is none.
     fn recording(&mut self) -> Result<usize, BackendError> {
         if let Some(at) = self.recorded.iter().position(|(way, _)| *way == self.way) {
             return Ok(at);
@@ -185,6 +186,7 @@ impl<D: Device> GpuSession<D> {
             SlotSource::Port(Port::State(n)) => way.ports[2][n],
             source => loaded.at(source),
         };
+        let memory = RunMemory { workspace: workspace.address(), fault: fault.address() };
         let mut barriers = Barriers::default();
         for step in code.run.iter().enumerate() {
             let needed = || code.needed[step.0].iter().zip(&way.wanted).any(|(needed, wanted)| *needed && *wanted);
@@ -193,7 +195,7 @@ impl<D: Device> GpuSession<D> {
             }
             if all || needed() {
                 barriers.before(stream, step.0, &code.waits[1])?;
-                code.launch(stream, step, at, (workspace.address(), fault.address()))?;
+                code.launch(stream, step, at, memory)?;
             }
         }
         if let Some(times) = times {
@@ -206,7 +208,7 @@ impl<D: Device> GpuSession<D> {
         Ok(())
     }
 
-    /// Waits for what is in the stream, and asks what went wrong.
+    /// Waits for the stream, and checks for faults.
     fn finish(&mut self) -> Result<(), BackendError> {
         self.running = false;
         self.stream.wait()?;
@@ -221,7 +223,8 @@ impl<D: Device> Session for GpuSession<D> {
     }
 
     fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
-        let other = "the parameters of another program; use those that `replace` gives of this session's";
+        let other =
+            "these are parameters of another program; use the result of `replace` on the parameters of this session";
         let loaded = (loaded as Arc<dyn Any + Send + Sync>).downcast::<GpuLoaded<D>>().ok();
         let loaded = loaded.filter(|loaded| Arc::ptr_eq(&loaded.code, &self.loaded.code));
         let loaded = loaded.ok_or_else(|| wrong("parameter", "*", other.into()))?;
@@ -274,7 +277,9 @@ impl<D: Device> Session for GpuSession<D> {
             Some(buffer) => {
                 place.expect(buffer.bytes(), place.ty.bytes())?;
                 let buffer = (buffer as Box<dyn Any>).downcast::<BoundBuffer<D>>().ok().filter(|b| b.is_of(&device));
-                Some(buffer.ok_or_else(|| place.wrong("a buffer of another device; ask this session for one".into()))?)
+                Some(buffer.ok_or_else(|| {
+                    place.wrong("the buffer is on another device; allocate one from this session".into())
+                })?)
             }
             None => None,
         };
@@ -328,7 +333,7 @@ impl<D: Device> Session for GpuSession<D> {
                 place.check(bytes.len())?;
             }
         }
-        // What comes from the host or goes there passes through the port's own memory.
+        // Transfers between host and device use the port's own memory.
         let [of_inputs, of_outputs, of_states] = &self.places;
         let own = |place: &PortMemory<D>, port: bool| if port { place.at() } else { place.own.address() };
         self.way.wanted.clear();

@@ -1,9 +1,10 @@
-//! Attention: tiles of scores, the largest of each row so far kept (online softmax; Milakov and Gimelshein 2018); the bias is any expression, and tiles that
-//! it hides are left out. Where queries are few, parts of the keys have blocks of their own, and another launch joins them.
+//! Attention: tiles of scores, with the maximum per row so far (online softmax; Milakov and Gimelshein 2018). The bias
+//! is any expression, and tiles that it hides are skipped. For few queries, blocks process splits of the keys, and
+//! another launch joins them.
 
 use eutectic_backend::Kernel;
 use eutectic_gpu::{
-    attention::{Sees, parts_of_keys, seen},
+    attention::{VisibleKeys, parts_of_keys, seen},
     device::DeviceShape,
     dialect::Dialect,
     launch::Launch,
@@ -23,13 +24,14 @@ use crate::{dialect::Wgsl, library::register};
 const JOINING: usize = 128;
 /// Parts that it reads at once.
 const TURNS: usize = 16;
-/// Most entries of a text's list of what blocks of queries see; of more blocks, several share one.
+/// The maximal number of entries in a text's list of visible keys. If there are more blocks of queries, several share
+/// an entry.
 const LISTED: usize = 256;
 
 /// Prints it.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let problem = AttentionProblem::new(dialect, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
     let tile = few_queries::tile(&problem, shape).or_else(|| matrix_attention::tile(&problem, shape));
@@ -45,7 +47,7 @@ impl AttentionProblem<'_> {
         let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, most, &query_of("m"))?;
         let queries = self.functions() + &self.sum_of_seen()?;
         let share = s.div_ceil(bq).div_ceil(LISTED).max(1);
-        // Where the bias is added to every score, no tile is left out.
+        // If the bias is added to every score, no tile is skipped.
         let bias = self.bias.as_ref().filter(|_| self.empty.selects());
         let sees = bias.and_then(|(nest, result)| seen(nest, *result, [bq * share, bt]));
         let (blocks, chunks) = (s.div_ceil(bq), e.div_ceil(be));
@@ -92,7 +94,7 @@ impl AttentionProblem<'_> {
         Ok(launches)
     }
 
-    /// The functions that say which queries are stored.
+    /// Returns the functions that say which queries are stored.
     fn functions(&self) -> String {
         let queries = stored_queries::functions(self.stored.as_ref(), self.extents[1], self.dialect);
         format!(
@@ -101,7 +103,7 @@ impl AttentionProblem<'_> {
         )
     }
 
-    /// A kernel's body that joins the parts of a row, by the largest score of all.
+    /// Returns the body of the kernel that joins the splits of a row by their overall maximal score.
     fn join(&self, epilogue: &Epilogue, parts: usize) -> Result<String, Vec<String>> {
         let AttentionProblem { dialect, kernel, sum, extents: [b, s, _, _, e], .. } = *self;
         let (ty, nothing, lanes) = (register(sum), self.nothing(), epilogue.lanes());
@@ -131,13 +133,15 @@ impl AttentionProblem<'_> {
     }
 }
 
-/// The function that says which keys a block of queries sees, and which tiles its bias leaves as they are.
-fn listed(seen: Option<&[Sees]>, keys: usize) -> String {
+/// Returns the function that gives the visible keys of a block of queries, and the tiles that its bias leaves
+/// unchanged.
+fn listed(seen: Option<&[VisibleKeys]>, keys: usize) -> String {
     let Some(seen) = seen else {
         return format!("fn sees(block: i32) -> vec4<i32> {{ return vec4<i32>(0, {keys}, 0, 0); }}\n");
     };
-    let of =
-        |Sees { keys: [first, last], plain: [from, to] }: &Sees| format!("vec4<i32>({first}, {last}, {from}, {to})");
+    let of = |VisibleKeys { keys: [first, last], plain: [from, to] }: &VisibleKeys| {
+        format!("vec4<i32>({first}, {last}, {from}, {to})")
+    };
     let list: Vec<String> = seen.iter().map(of).collect();
     let count = list.len();
     format!(

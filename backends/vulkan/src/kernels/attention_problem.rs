@@ -1,4 +1,4 @@
-//! Attention to be printed: what its ways share, whichever units multiply.
+//! An attention with the properties that all of its schedules need.
 
 use eutectic_backend::{Attention, AttentionAxes, EmptyRow, Instr, Kernel, ScoreForm, axes::Nest};
 use eutectic_gpu::{
@@ -32,11 +32,11 @@ pub struct AttentionProblem<'a> {
     pub softcap: f64,
     /// The result of a row without weights.
     pub empty: EmptyRow,
-    /// Which queries are stored, if not all.
+    /// The queries whose results are stored; `None` for all.
     pub stored: Option<StoredQueries>,
 }
 
-/// What a block computes.
+/// The extents of a block's tile.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionTile {
     /// Queries and keys.
@@ -51,7 +51,7 @@ pub struct AttentionTile {
     pub way: AttentionWay,
 }
 
-/// How a block computes it.
+/// The schedule of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionWay {
     /// [`super::few_queries`].
@@ -62,13 +62,13 @@ pub enum AttentionWay {
     Fma,
 }
 
-/// A tile's text: what stands before a kernel, and its body.
+/// A tile's text: declarations before the kernel, and its body.
 pub struct AttentionText {
     pub before: String,
     pub body: String,
 }
 
-/// What is done with sums: they are divided by their weights' total, or stored for a launch that joins parts of the keys.
+/// The epilogue of sums: they are divided by the total weight, or stored for the launch that joins splits of the keys.
 pub struct AttentionPoints<'a> {
     pub problem: &'a AttentionProblem<'a>,
     pub epilogue: &'a Epilogue,
@@ -77,12 +77,13 @@ pub struct AttentionPoints<'a> {
 }
 
 impl AttentionPoints<'_> {
-    /// How many neighbours of a row are stored at once.
+    /// Returns how many neighbours of a row are stored at once.
     pub fn lanes(&self) -> usize {
         self.epilogue.lanes()
     }
 
-    /// Statements for sums from column `at_n` of row `m` on, where `most` is the row's largest score and `total` that of its weights.
+    /// Returns statements for sums from column `at_n` of row `m` on. `most` is the row's maximal score, and `total` its
+    /// sum of weights.
     pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
         let AttentionProblem { dialect, kernel, extents: [b, s, .., e], .. } = *self.problem;
         let store = |at: &str, value: &str| dialect.store(kernel.slots.len(), at, value);
@@ -100,7 +101,7 @@ impl AttentionPoints<'_> {
 }
 
 impl<'a> AttentionProblem<'a> {
-    /// That of a kernel, if it is one.
+    /// Returns the attention of a kernel, if it has one.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
         let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
         let ScoreForm { scale, softcap, empty } = form;
@@ -128,45 +129,45 @@ impl<'a> AttentionProblem<'a> {
         })
     }
 
-    /// The type of all operands.
+    /// Returns the type of all operands.
     pub fn operand_type(&self) -> Option<DType> {
         let [query, key, value] = [0, 1, 2].map(|n| self.operands[n].0.instrs[self.operands[n].1].dtype());
         (query == key && key == value).then_some(query)
     }
 
-    /// Query, key and value, printed, with at most so many neighbours at once.
+    /// Returns the printed query, key and value, with at most `most` neighbours per access.
     ///
     /// # Errors
-    /// What cannot be printed.
+    /// The reasons why they cannot be printed.
     pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 3], Vec<String>> {
         let print = |n: usize| {
             let (nest, result) = &self.operands[n];
             let place = (n == 0 && self.stored.is_some()).then(|| query_of("o"));
-            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 2, most, place.as_deref())
+            PrintedOperand::print(self.dialect, (nest, *result), &self.kernel.slots, n == 2, most, place.as_deref())
         };
         Ok([print(0)?, print(1)?, print(2)?])
     }
 
-    /// A number of the type of sums.
+    /// Returns a number of the type of sums.
     pub fn number(&self, x: f64) -> String {
         self.dialect.literal(x, self.sum)
     }
 
-    /// The score of a key that is hidden.
+    /// Returns the score of a key that is hidden.
     pub fn nothing(&self) -> String {
         self.number(f64::NEG_INFINITY)
     }
 
-    /// What a function is called for sums.
+    /// Returns the name of a function for the type of sums.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such function.
     pub fn function(&self, name: &str) -> Result<String, Vec<String>> {
         let sum = self.sum;
         self.dialect.function(name, sum, sum).ok_or_else(|| vec![format!("attention in {sum}: `{name}` on {sum}")])
     }
 
-    /// Whether the bias hides keys, instead of being added to every score.
+    /// Returns whether the bias hides keys, instead of being added to every score.
     pub fn hides_keys(&self) -> bool {
         self.bias.is_some() && self.empty.selects()
     }
@@ -192,8 +193,8 @@ impl<'a> AttentionProblem<'a> {
         text + &epilogue.at(|lane| format!("result{lane}"))
     }
 
-    /// The function that computes a column of a stored query once more, without the values of hidden keys. Their weight is 0, but 0 times
-    /// NaN or an infinity is NaN.
+    /// Returns the function that computes a column of a stored query once more, without the values of hidden keys.
+    /// Their weight is 0, but 0 times NaN or an infinity is NaN.
     ///
     /// # Errors
     /// When an expression cannot be printed.
@@ -228,7 +229,7 @@ impl<'a> AttentionProblem<'a> {
         ))
     }
 
-    /// The score of a product of query and key.
+    /// Returns the score of a product of query and key.
     fn score(&self, product: &str) -> Result<String, Vec<String>> {
         match self.softcap {
             0.0 => Ok(format!("{product} * {}", self.number(self.scale))),
@@ -239,7 +240,8 @@ impl<'a> AttentionProblem<'a> {
         }
     }
 
-    /// A score, or a vector of them, with the bias: one that stands for −∞ replaces it, and is selected by a condition of its lanes.
+    /// Returns a score, or a vector of scores, with the bias. A bias that stands for −∞ replaces the score by a
+    /// selection per lane.
     fn with_bias(&self, score: &str, bias: &str, splat: [&str; 2]) -> String {
         if !self.hides_keys() {
             return format!("{score} + {bias}");
@@ -248,11 +250,12 @@ impl<'a> AttentionProblem<'a> {
         format!("select({score} + {bias}, {bias}, {bias} <= {open}{}{close})", self.number(hiding(self.sum)))
     }
 
-    /// Statements that make the `scores` of query `s` and the keys from `t` on, a multiple of [`KEYS`], of the tile from `t0` on; of their products
-    /// `x`. Those from `end` on are hidden. They do not branch where they need not, so that reads of several scores wait beside each other.
+    /// Returns statements that compute the `scores` of query `s` and the keys from `t` on, a multiple of [`KEYS`], of
+    /// the tile from `t0` on. `x` names their products. Keys from `end` on are hidden. Branches are avoided where
+    /// possible, so that the loads of several scores overlap.
     ///
     /// # Errors
-    /// What cannot be printed.
+    /// The reasons why they cannot be printed.
     pub fn scores(&self, tile: &AttentionTile) -> Result<String, Vec<String>> {
         let (nothing, ty, keys) = (self.nothing(), register(self.sum), self.extents[2]);
         let hidden = format!("vec4<{ty}>({nothing})");
@@ -273,7 +276,7 @@ impl<'a> AttentionProblem<'a> {
             if !emitter.problems.is_empty() {
                 return Err(emitter.problems);
             }
-            // A hidden key is left out, whatever its score is.
+            // A hidden key is skipped, whatever its score is.
             let more: Vec<String> = values.iter().map(|value| format!("{ty}({value})")).collect();
             let (more, evaluated) = (more.join(", "), emitter.text);
             let with_bias = match count {
@@ -283,7 +286,7 @@ impl<'a> AttentionProblem<'a> {
                     self.with_bias("scores[j]", "more", ["", ""])
                 ),
                 _ => {
-                    // Beyond the end is read what the last keys read.
+                    // Loads beyond the end repeat the last keys.
                     let t = if may_end { format!("min(t, {})", keys.saturating_sub(KEYS)) } else { "t".into() };
                     format!(
                         "let keys = i32(u32({t}) / {KEYS}u);\n{evaluated}let more = vec4<{ty}>({more});\n\
@@ -307,7 +310,8 @@ impl<'a> AttentionProblem<'a> {
 /// Neighbouring keys whose scores are made together.
 pub const KEYS: usize = 4;
 
-/// For how many keys at once a bias over `[b s t]` is evaluated: not beyond the end where what it reads there may be no index.
+/// Returns the number of keys for which a bias over `[b s t]` is evaluated at once. Beyond the last key, its loads may
+/// have no valid index.
 fn together(bias: &Nest) -> usize {
     let by_value = |instr: &Instr| {
         matches!(instr, Instr::Within { .. }) || instr.maps().iter().any(|map| !map.values().is_empty())

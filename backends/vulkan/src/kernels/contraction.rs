@@ -1,5 +1,5 @@
-//! Products: a tile of the result in the registers of a block, operands and epilogue any expressions; by the way that promises the least time. Of few
-//! rows, what comes from memory goes into no tile.
+//! Products: chooses the schedule with the least predicted time. A block accumulates a tile of the result in registers,
+//! and operands and epilogue are any expressions. Products of few rows need no tiles in shared memory.
 
 use eutectic_backend::Kernel;
 use eutectic_gpu::{
@@ -16,23 +16,25 @@ use super::{
 };
 use crate::{dialect::Wgsl, library::register};
 
-/// Most parts of the depth that have blocks of their own.
-const PARTS: usize = 16;
-/// How many multiplications and additions a processor could do meanwhile, in the unit of the forms' rates.
+/// The maximal number of splits of the depth.
+const MAX_SPLITS: usize = 16;
+/// Stalls of a processor, in multiply-adds at the rates of the tile forms.
 struct Waits {
     /// While a step waits for memory.
     step: f64,
-    /// While parts of the depth are added: in another launch, which reads what the first has stored.
+    /// When the splits of the depth are added: a further launch reads the partial sums.
     joining: f64,
-    /// For a byte of a sum that is stored and read again.
+    /// Per byte of a partial sum that is stored and read again.
     byte: f64,
 }
 /// 7 a byte at an H200's 4 TB/s.
 const USUAL: Waits = Waits { step: 80_000.0, joining: 800_000.0, byte: 14.0 };
-/// Of matrix units whose right operand lies along the depth: with the forms' rates fitted to 16 products in each of 18 ways on an H200, of which half are
-/// predicted within a factor of 1.08.
+/// Stalls on matrix units with a right operand that is contiguous along the depth. They were fitted together with the
+/// rates of the tile forms, to 16 products by 18 schedules each on an H200. Half of the predictions are within a factor
+/// of 1.08.
 const ALONG: Waits = Waits { step: 27_000.0, joining: 720_000.0, byte: 20.0 };
-/// Seconds of the unit: 14 of them are a byte of each processor's share, stored and read again, of an H200's 4 TB/s.
+/// Seconds per multiply-add. 14 of them correspond to a byte of each processor's share, stored and read again, at an
+/// H200's 4 TB/s.
 const UNIT: f64 = 4.7e-12;
 /// The rates of direct convolution on an H200, beyond those of products in tiles.
 const RATES: Rates = Rates { operations: 1.6e13, ..Rates::USUAL };
@@ -44,7 +46,7 @@ const ADDING: usize = 128;
 /// Prints it.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let product = Product::new(dialect, kernel).ok_or_else(|| vec!["no product".to_string()])?;
     let ways = product.ways(shape)?;
@@ -59,8 +61,8 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
     product.print(shape, &form, parts)
 }
 
-/// Returns the ways between which [`print()`] chooses, with the seconds that each is expected to take, the fastest first; none of another kernel,
-/// and none where few rows are multiplied in the one way that there is for them.
+/// Returns the schedules among which [`print()`] chooses, with their predicted seconds, the fastest first. The list is
+/// empty for other kernels, and for few rows, which have a single schedule.
 pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     let Some(product) = Product::new(dialect, kernel) else { return Vec::new() };
     let tiles = product.ways(shape).unwrap_or_default();
@@ -74,7 +76,7 @@ pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(St
     ways
 }
 
-/// Direct convolution with the seconds that it is expected to take, where all tiles take longer.
+/// Returns the direct convolution with its predicted seconds, if all tiles take longer.
 fn direct<'a>(kernel: &'a Kernel, shape: &DeviceShape, tiles: &[TileWay]) -> Option<(Direct<'a>, f64)> {
     let direct = Direct::of(kernel, shape)?;
     let seconds = direct.busy(shape, RATES);
@@ -97,8 +99,8 @@ impl TileWay {
 }
 
 impl Product<'_> {
-    /// Each form with each number of parts of the depth: waves of blocks, each of a number of steps, which wait for memory unless the processor
-    /// has another block to work on.
+    /// Returns each tile form with each number of splits of the depth. A form runs in waves of blocks, each of a number
+    /// of steps. A step waits for memory unless the processor has another block to work on.
     fn ways(&self, shape: &DeviceShape) -> Result<Vec<TileWay>, Vec<String>> {
         let (forms, waits) = match self.takes_matrices() {
             true if self.operands(matrices::EIGHT)?[1].along => {
@@ -115,7 +117,7 @@ impl Product<'_> {
             let blocks = (b * m.div_ceil(bm) * n.div_ceil(bn)).max(1);
             let steps = k.div_ceil(form.depth).max(1);
             let mut parts = 1;
-            while parts <= PARTS && steps >= parts && (parts == 1 || parts * b * m * n * size <= shape.workspace) {
+            while parts <= MAX_SPLITS && steps >= parts && (parts == 1 || parts * b * m * n * size <= shape.workspace) {
                 let waves = |at_once: usize| (blocks * parts).div_ceil(at_once) as f64;
                 let busy = (bm * bn * form.depth) as f64 / form.rate;
                 let step =
@@ -133,7 +135,7 @@ impl Product<'_> {
         let Product { dialect, kernel, sum, extents: [b, m, n, k], .. } = *self;
         let ty = register(sum);
         let [bm, bn] = form.block;
-        // Each part has a step at least: tiles are fetched before anything asks where a part ends.
+        // Each split has at least one step: tiles are loaded before the end of a split is checked.
         let steps = k.div_ceil(form.depth).max(1);
         let of_part = steps.div_ceil(parts);
         let parts = steps.div_ceil(of_part);
@@ -177,7 +179,7 @@ impl Product<'_> {
             }
             let load = |lane: usize| dialect.load(slot, &format!("part * {elements} + at + {lane}"));
             let add: String = (0..lanes).map(|lane| format!("s{lane} += {};\n", load(lane))).collect();
-            body += &dialect.in_turns(("part", "0"), parts, 1, PARTS, &add);
+            body += &dialect.in_turns(("part", "0"), parts, 1, MAX_SPLITS, &add);
             body += &epilogue.at(|lane| format!("s{lane}"));
             body += "}\n";
             let blocks = groups.div_ceil(ADDING).min(shape.processors * 16);

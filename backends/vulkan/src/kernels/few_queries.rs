@@ -1,5 +1,6 @@
-//! Attention of few queries, a block each: neighbouring threads share four keys, of which each has as many terms as lie in 16 bytes, and as many columns
-//! of their values. Keys and values go from memory to registers, and nothing waits for other threads before the keys are through.
+//! Attention of few queries, with a block for each. Neighbouring threads share four keys: each has the terms of 16
+//! bytes, and as many columns of the values. Keys and values are loaded to registers, and threads first wait for each
+//! other after the last key.
 
 use eutectic_gpu::device::DeviceShape;
 use eutectic_ir::DType;
@@ -9,11 +10,11 @@ use super::{
     matrices::EIGHT,
 };
 
-/// Queries from which on tiles share what they read of keys and values.
-const MANY: usize = 5;
+/// The number of queries from which on tiles share loads of keys and values.
+const MIN_TILE_QUERIES: usize = 5;
 const THREADS: usize = 128;
 
-/// The tile for a problem of few queries, whose terms and columns lie side by side and are as many.
+/// Returns the tile for a problem of few queries, with equally many contiguous terms and columns.
 pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<AttentionTile> {
     let [_, s, _, d, e] = problem.extents;
     let size = problem.dialect.subgroup?;
@@ -23,7 +24,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<Atten
     let beside = d / count;
     let fits = count.is_multiple_of(4) && d == e && beside.is_power_of_two() && beside <= size;
     let is_block = THREADS <= shape.threads && THREADS.is_multiple_of(size);
-    (s < MANY && problem.sum == DType::F32 && lies && fits && is_block).then(|| AttentionTile {
+    (s < MIN_TILE_QUERIES && problem.sum == DType::F32 && lies && fits && is_block).then(|| AttentionTile {
         queries: 1,
         keys: THREADS / beside * KEYS,
         columns: e,
@@ -36,7 +37,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<Atten
 /// Prints a tile.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(
     points: &AttentionPoints<'_>,
     problem: &AttentionProblem<'_>,
@@ -85,19 +86,11 @@ pub fn print(
         body += &format!("sum_{n} = sum_{n} * scale + ({});\n", terms.join(" + "));
     }
     body += "}\n";
-    // What threads of a subgroup with other keys have, then what other subgroups have.
-    let join = |other: [&str; 2], sum: &dyn Fn(usize) -> String| {
-        let mut text = format!(
-            "{{\nlet other = {};\nlet next = {max}(most, other);\nlet base = select(next, 0.0, next == {nothing});\n\
-             let own_scale = {exp}(most - base);\nlet scale = {exp}(other - base);\nmost = next;\ntotal = total * own_scale + {} * scale;\n",
-            other[0], other[1]
-        );
-        (0..vectors).for_each(|n| text += &format!("sum_{n} = sum_{n} * own_scale + {} * scale;\n", sum(n)));
-        text + "}\n"
-    };
+    // Combine the sums of a subgroup's threads with other keys, and then those of other subgroups.
+    let join = Join { vectors, functions: [&max, &exp], nothing: &nothing };
     for with in halves(beside, size) {
         let shuffled = |x: &str| format!("subgroupShuffleXor({x}, {with}u)");
-        body += &join([&shuffled("most"), &shuffled("total")], &|n| shuffled(&format!("sum_{n}")));
+        body += &join.text([&shuffled("most"), &shuffled("total")], &|n| shuffled(&format!("sum_{n}")));
     }
     body += &format!("if (thread % {size} < {beside}) {{\n");
     let place = |subgroup: &str, n: usize| format!("sums[({subgroup} * {beside} + share) * {vectors} + {n}]");
@@ -108,7 +101,7 @@ pub fn print(
     );
     for subgroup in 1..subgroups {
         let [most, total] = ["x", "y"].map(|part| format!("of_parts[{subgroup}].{part}"));
-        body += &join([&most, &total], &|n| place(&subgroup.to_string(), n));
+        body += &join.text([&most, &total], &|n| place(&subgroup.to_string(), n));
     }
     body += "let m = s0;\n";
     for first in (0..4 * vectors).step_by(points.lanes()) {
@@ -117,4 +110,27 @@ pub fn print(
         body += "}\n";
     }
     Ok(AttentionText { before, body })
+}
+
+/// Prints statements that combine a thread's sums with other ones.
+struct Join<'a> {
+    /// The number of vectors of sums.
+    vectors: usize,
+    /// The functions of the maximum and of the exponential.
+    functions: [&'a str; 2],
+    /// The maximum of no scores.
+    nothing: &'a str,
+}
+
+impl Join<'_> {
+    /// Returns the statements, for the maximum and total of the other sums, and for each of their vectors.
+    fn text(&self, [most, total]: [&str; 2], sum: &dyn Fn(usize) -> String) -> String {
+        let Join { vectors, functions: [max, exp], nothing } = *self;
+        let mut text = format!(
+            "{{\nlet other = {most};\nlet next = {max}(most, other);\nlet base = select(next, 0.0, next == {nothing});\n\
+             let own_scale = {exp}(most - base);\nlet scale = {exp}(other - base);\nmost = next;\ntotal = total * own_scale + {total} * scale;\n"
+        );
+        (0..vectors).for_each(|n| text += &format!("sum_{n} = sum_{n} * own_scale + {} * scale;\n", sum(n)));
+        text + "}\n"
+    }
 }

@@ -1,5 +1,5 @@
-//! Products of few rows: neighbouring threads have neighbouring terms of some columns and all rows, from memory to registers, and add what they have
-//! when the depth is through. It takes as long as the right operand takes to come.
+//! Products of few rows: neighbouring threads load neighbouring terms of some columns and all rows into registers, and
+//! add their sums at the end of the depth. The time is that of reading the right operand.
 
 use eutectic_backend::axes::FEW;
 use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
@@ -12,18 +12,18 @@ use super::{
 };
 
 const THREADS: usize = 128;
-/// Most columns of a thread, and most sums.
+/// The maximal number of columns per thread, and of sums per thread.
 const COLUMNS: usize = 4;
 const SUMS: usize = 16;
-/// Blocks that a processor has at once; where there are not as many, all threads of a block share its columns.
+/// Blocks per processor. If there are fewer, all threads of a block share its columns.
 const RESIDENT: usize = 8;
 /// Steps of the depth whose terms are on their way at once.
 const STEPS: usize = 2;
 
-/// Prints a product of few rows whose operands lie along the depth; none of another one.
+/// Prints a product of few rows whose operands are contiguous along the depth; `None` for other products.
 ///
 /// # Errors
-/// What cannot be printed.
+/// The reasons why it cannot be printed.
 pub fn print(product: &Product<'_>, shape: &DeviceShape) -> Option<Result<Launch, Vec<String>>> {
     let [b, m, n, k] = product.extents;
     let size = product.dialect.subgroup?;
@@ -36,7 +36,7 @@ pub fn print(product: &Product<'_>, shape: &DeviceShape) -> Option<Result<Launch
     }
     let columns = COLUMNS.min(1 << (SUMS / m).ilog2());
     let sets = n.div_ceil(columns);
-    // How many sets of columns a block has, and how many subgroups share one.
+    // The number of column sets per block, and of subgroups that share one.
     let subgroups = THREADS / size;
     let (sets_of_block, sharing) =
         if b * sets < subgroups * RESIDENT * shape.processors { (1, subgroups) } else { (subgroups, 1) };
@@ -57,7 +57,7 @@ struct FewRows<'a> {
 }
 
 impl FewRows<'_> {
-    /// With so many blocks for each point of the batch.
+    /// Prints it with `blocks` blocks per batch point.
     fn print(&self, blocks: usize) -> Result<Launch, Vec<String>> {
         let FewRows { product, columns, sets_of_block, sharing, size, .. } = *self;
         let Product { dialect, kernel, extents: [b, m, ..], .. } = *product;
@@ -101,7 +101,7 @@ impl FewRows<'_> {
         Ok(Launch::new(text, [blocks * b, 1, 1], THREADS))
     }
 
-    /// Statements that add the products of all terms that a thread has.
+    /// Returns statements that add the products of a thread's terms.
     fn depth(&self) -> String {
         let FewRows { product, columns, sharing, size, ref operands, .. } = *self;
         let [_, m, n, k] = product.extents;
@@ -113,7 +113,7 @@ impl FewRows<'_> {
             let at = format!("group + {}", step * threads);
             let of = |name: &str, operand: &PrintedOperand, outer: &str| operand.vectors(name, [outer, &at], "true");
             for column in 0..columns {
-                // Beyond the end is read what the last column reads.
+                // Loads beyond the end repeat the last column.
                 text += &of(&format!("right{step}_{column}_"), &operands[1], &format!("min(n0 + {column}, {})", n - 1));
             }
             (0..m).for_each(|row| text += &of(&format!("left{step}_{row}_"), &operands[0], &row.to_string()));

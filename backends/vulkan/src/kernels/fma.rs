@@ -1,5 +1,5 @@
-//! Products by multiplications and additions: a tile of the result in the registers of each thread, in vectors of four. The step after the one that is
-//! summed is on its way in registers.
+//! Products by multiplications and additions: a tile of the result in the registers of each thread, in vectors of four.
+//! The operands of the next step are loaded into registers while this step is summed.
 
 use eutectic_gpu::device::DeviceShape;
 
@@ -30,7 +30,7 @@ fn threads(form: &TileForm) -> usize {
     form.block[0] / form.shares[0] * (form.block[1] / form.shares[1])
 }
 
-/// Those that a device has room for, for sums of so many bytes.
+/// Returns the tile forms that fit on a device, for sums of `size` bytes.
 pub fn forms(shape: &DeviceShape, size: usize) -> Vec<TileForm> {
     let fits = |form: &TileForm| {
         let [bm, bn] = form.block;
@@ -42,7 +42,7 @@ pub fn forms(shape: &DeviceShape, size: usize) -> Vec<TileForm> {
 /// Prints a tile.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) -> Result<TileText, Vec<String>> {
     let ty = register(product.sum);
     let TileForm { block: [bm, bn], depth: bk, shares: [tm, tn], .. } = *form;
@@ -61,7 +61,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         format!("var<workgroup> {}: array<vec4<{ty}>, {}>;\n", tile.memory, bk * tile.stride / 4)
     };
     let before = tiles.iter().map(|(_, tile)| memory(tile)).collect();
-    // A thread's columns are groups of four that lie apart, so that neighbours read neighbouring banks.
+    // A thread's groups of four columns are spread out, so that neighbouring threads read neighbouring banks.
     let across = bn / tn;
     let mut body = format!("let tm = thread / {across} * {tm};\nlet tn = thread % {across} * 4;\n");
     for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
@@ -79,7 +79,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         body += &format!("let k1 = select(begin, k0 + {bk}, k0 + {bk} < end);\n");
         tiles.iter().for_each(|(operand, tile)| body += &operand.read(tile, [tile.first[0], "k1"], threads, ty));
     }
-    // Several terms a turn, whose places differ by constants: the next ones are read while these are multiplied.
+    // Each iteration has several terms at constant offsets: the next ones are loaded while these are multiplied.
     let lines = [bm, bn].map(|outer| (outer + PAD) / 4);
     body += &format!("var l = tm / 4;\nvar r = tn / 4;\nfor (var kk = 0; kk < {bk}; kk += {TERMS}) {{\n");
     for term in 0..TERMS {

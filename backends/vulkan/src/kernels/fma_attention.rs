@@ -1,4 +1,4 @@
-//! Attention by multiplications and additions: a thread has four queries by four keys, and by as many columns.
+//! Attention by multiply-adds: a thread has four queries by four keys, and by as many columns.
 
 use eutectic_gpu::device::DeviceShape;
 
@@ -13,8 +13,9 @@ const fn of([queries, keys, depth]: [usize; 3]) -> AttentionTile {
 }
 
 /// Tiles of few queries, and of many.
-const FEW: [AttentionTile; 3] = [of([16, 64, 32]), of([16, 32, 32]), of([16, 32, 16])];
-const MANY: [AttentionTile; 5] = [of([64, 64, 32]), of([32, 64, 16]), FEW[0], FEW[1], FEW[2]];
+const FEW_QUERY_TILES: [AttentionTile; 3] = [of([16, 64, 32]), of([16, 32, 32]), of([16, 32, 16])];
+const MANY_QUERY_TILES: [AttentionTile; 5] =
+    [of([64, 64, 32]), of([32, 64, 16]), FEW_QUERY_TILES[0], FEW_QUERY_TILES[1], FEW_QUERY_TILES[2]];
 
 /// Arrays in shared memory, of vectors of four or of numbers: names and elements.
 fn shared(tile: &AttentionTile) -> [(&'static str, bool, usize); 5] {
@@ -29,20 +30,20 @@ fn shared(tile: &AttentionTile) -> [(&'static str, bool, usize); 5] {
     ]
 }
 
-/// The first of the tiles for a problem that a device has room for.
+/// Returns the first tile that fits on a device.
 ///
 /// # Errors
-/// When it has room for none.
+/// If none fits.
 pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Result<AttentionTile, Vec<String>> {
     let ([b, s, ..], sum) = (problem.extents, problem.sum);
     let few = s <= 16 || b * s.div_ceil(32) < shape.processors / 2;
-    let all: &[AttentionTile] = if few { &FEW } else { &MANY };
+    let all: &[AttentionTile] = if few { &FEW_QUERY_TILES } else { &MANY_QUERY_TILES };
     let bytes = |tile: &AttentionTile| shared(tile).iter().map(|(.., count)| count * sum.size()).sum::<usize>();
-    // Large ones are worth it unless they have many more rows than there are queries.
+    // A large tile is worthwhile unless its padding has many more rows than there are queries.
     let rows = |tile: &AttentionTile| s.next_multiple_of(tile.queries);
-    let is_full = |tile: &AttentionTile| 8 * rows(tile) <= 9 * rows(&FEW[0]) || tile.queries <= 32;
+    let is_full = |tile: &AttentionTile| 8 * rows(tile) <= 9 * rows(&FEW_QUERY_TILES[0]) || tile.queries <= 32;
     let fits = |tile: &&AttentionTile| bytes(tile) <= shape.shared && tile.threads <= shape.threads && is_full(tile);
-    let least = FEW.iter().map(bytes).min().unwrap_or(0);
+    let least = FEW_QUERY_TILES.iter().map(bytes).min().unwrap_or(0);
     let lacking = || {
         let has = shape.shared;
         vec![format!("attention in {sum} takes {least} bytes of shared memory; the device has {has}")]
@@ -53,7 +54,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Result<Atten
 /// Prints a tile.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(
     points: &AttentionPoints<'_>,
     problem: &AttentionProblem<'_>,
@@ -133,8 +134,8 @@ pub fn print(
     Ok(AttentionText { before, body })
 }
 
-/// Statements that add the product of two tiles, of lines of four queries and four keys or columns, to a thread's four vectors: several lines
-/// a turn, whose places differ by constants.
+/// Returns statements that add the product of two tiles to a thread's four vectors. Lines have four queries, and four
+/// keys or columns. Each iteration processes several lines at constant offsets.
 fn multiply([left, right]: [&str; 2], [sums, ty]: [&str; 2], [bq, bt]: [usize; 2], lines: usize) -> String {
     let turn = if lines.is_multiple_of(4) { 4 } else { 1 };
     let mut text = format!("{{\nvar l = tq / 4;\nvar r = tt / 4;\nfor (var n = 0; n < {lines}; n += {turn}) {{\n");

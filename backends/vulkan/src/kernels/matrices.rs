@@ -1,8 +1,8 @@
-//! Products of 16-bit floats on matrix units: fragments of 16 × 16 that a subgroup holds, from tiles in shared memory whose rows are padded by 16
-//! bytes. The tile after the one that is multiplied is on its way in registers.
+//! Products of 16-bit floats on matrix units: a subgroup holds fragments of 16 × 16. Tiles are in shared memory, with
+//! rows padded by 16 bytes. The next tile is loaded into registers while this one is multiplied.
 //!
-//! Memory is of `f32` because sums pass through it too, and naga asks for one type; operands lie in it as bits, and SPIR-V is told their type behind
-//! naga's back ([`crate::units`]).
+//! Shared memory is declared as `f32`, because sums use it too and naga allows one type. It holds the bits of the
+//! operands, and a pass over the SPIR-V sets their type ([`crate::units`]).
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ const fn forms_at(rates: [f64; 5]) -> [TileForm; 5] {
     ]
 }
 
-/// With rates as measured on an H200, where the right operand lies along the depth and where it lies across.
+/// Tile forms with rates measured on an H200: for right operands contiguous along the depth, and for others.
 pub const ALONG: [TileForm; 5] = forms_at([5.6, 3.9, 4.1, 2.8, 1.5]);
 pub const ACROSS: [TileForm; 5] = forms_at([5.5, 4.5, 3.6, 1.9, 1.0]);
 /// Rows, columns and depth of a fragment.
@@ -37,7 +37,7 @@ pub const SIDE: usize = 16;
 /// Elements of 16 bytes.
 pub const EIGHT: usize = 8;
 
-/// Those that a device has room for.
+/// Returns the tile forms that fit on a device.
 pub fn forms(dialect: &Wgsl, shape: &DeviceShape, all: &[TileForm]) -> Vec<TileForm> {
     let fits = |form: &&TileForm| {
         let [bm, bn] = form.block;
@@ -48,7 +48,7 @@ pub fn forms(dialect: &Wgsl, shape: &DeviceShape, all: &[TileForm]) -> Vec<TileF
     all.iter().filter(fits).copied().collect()
 }
 
-/// Threads of a subgroup.
+/// Returns threads of a subgroup.
 pub fn lanes(dialect: &Wgsl) -> usize {
     dialect.subgroup.filter(|_| !dialect.matrices.emulated).unwrap_or(32)
 }
@@ -57,12 +57,12 @@ fn threads(dialect: &Wgsl, form: &TileForm) -> usize {
     form.shares[0] * form.shares[1] * lanes(dialect)
 }
 
-/// Columns of a subgroup, as parts of 16 bytes of sums, padded.
+/// Returns the padded columns of a subgroup's sums, in units of 16 bytes.
 fn stride(form: &TileForm) -> usize {
     form.block[1] / form.shares[1] / 4 + 1
 }
 
-/// Parts of 16 bytes that the sums of a row of fragments take, of all subgroups.
+/// Returns the units of 16 bytes that a row of fragments' sums takes, for all subgroups.
 fn sums(form: &TileForm) -> usize {
     form.shares[0] * form.shares[1] * SIDE * stride(form)
 }
@@ -71,20 +71,20 @@ fn sums(form: &TileForm) -> usize {
 pub struct UnitTile<'a> {
     pub operand: &'a PrintedOperand,
     pub name: &'static str,
-    /// Which matrix of a product it is.
+    /// The matrix of the product.
     pub role: char,
     /// Extents.
     pub outer: usize,
     pub depth: usize,
-    /// Where the operand's depth ends, if a tile may reach beyond.
+    /// The end of the operand's depth, if a tile may reach beyond.
     pub end: Option<&'a str>,
-    /// Where it begins in memory, in parts of 16 bytes.
+    /// Its start in shared memory, in units of 16 bytes.
     pub at: usize,
     pub dtype: DType,
 }
 
 impl UnitTile<'_> {
-    /// Extents in memory, and parts of 16 bytes from one line to the next.
+    /// Returns extents in memory, and parts of 16 bytes from one line to the next.
     fn lines(&self) -> ([usize; 2], usize) {
         let extents = if self.operand.along { [self.outer, self.depth] } else { [self.depth, self.outer] };
         (extents, extents[1] / EIGHT + 1)
@@ -96,12 +96,13 @@ impl UnitTile<'_> {
         lines * stride
     }
 
-    /// How many parts of 16 bytes a thread brings.
+    /// Returns how many parts of 16 bytes a thread brings.
     fn rounds(&self, threads: usize) -> usize {
         (self.outer * self.depth / EIGHT).div_ceil(threads)
     }
 
-    /// Statements of a thread for each of its parts, by the part's number, line and place in it; they are in braces.
+    /// Returns a thread's statements for each of its units, given the unit's number, line and position. They are in
+    /// braces.
     fn each(&self, threads: usize, text: impl Fn(usize) -> String) -> String {
         let ([_, length], _) = self.lines();
         let (count, across) = (self.outer * self.depth / EIGHT, length / EIGHT);
@@ -126,9 +127,9 @@ impl UnitTile<'_> {
         (0..self.rounds(threads)).map(|n| format!("var {}{n}: vec4<u32>;\n", self.name)).collect()
     }
 
-    /// Statements that bring them into registers, from an outer coordinate and a term of the depth on. Beyond the depth are zeros; beyond the
-    /// outer axis, where nobody looks at sums, the last ones again. Branches would cost a quarter of the time. Coordinates are divided as
-    /// unsigned numbers, which takes a shift.
+    /// Returns statements that load a tile into registers, from an outer coordinate and a term of the depth on.
+    /// Elements beyond the depth are zeros. Elements beyond the outer axis, whose sums are unused, repeat the last
+    /// ones; branches would take a quarter of the time. Coordinates are divided as unsigned numbers, by shifts.
     pub fn read(&self, [first, from]: [&str; 2], threads: usize) -> String {
         let PrintedOperand { text, values, lanes, along, outer, raw } = self.operand;
         let (count, name, end) = (&lanes.count, self.name, self.end);
@@ -190,25 +191,25 @@ impl UnitTile<'_> {
         })
     }
 
-    /// A fragment, which begins at an outer coordinate and a term of the depth of the tile.
+    /// Returns a fragment, which begins at an outer coordinate and a term of the depth of the tile.
     pub fn load(&self, name: &str, outer: &str, depth: usize, units: &MatrixUnits) -> String {
         let ([..], stride) = self.lines();
         let place = match self.operand.along {
             true => format!("{} + ({outer}) * {stride} + {}", self.at, depth / EIGHT),
             false => format!("{} + ({outer}) / {EIGHT}", self.at + depth * stride),
         };
-        // Rows of the left operand, and of the right one where they lie across, are lines.
+        // Lines are rows of the left operand, and rows of a right operand that is not contiguous along the depth.
         let rows_are_lines = self.operand.along == (self.role == 'A');
         units::load((name, self.role), (&place, stride), rows_are_lines, units)
     }
 }
 
-/// Whether a tile of so many terms may reach beyond the end of a depth.
+/// Returns whether a tile of `tile` terms may reach beyond the end of a depth.
 pub fn may_end_within(depth: usize, tile: usize) -> bool {
     depth == 0 || !depth.is_multiple_of(tile)
 }
 
-/// A sum in shared memory: one of so many neighbours, from a column of the line that begins there on.
+/// Returns a sum in shared memory: lane `lane` of `lanes` neighbours, from a column of the line on.
 pub fn sum_at(line: &str, column: &str, lane: usize, lanes: usize) -> String {
     match lanes {
         1 | 2 => format!("memory[{line} + {column} / 4][{column} % 4 + {lane}]"),
@@ -219,7 +220,7 @@ pub fn sum_at(line: &str, column: &str, lane: usize, lanes: usize) -> String {
 /// Prints a tile.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) -> Result<TileText, Vec<String>> {
     let Product { dialect, .. } = *product;
     let dtype = product.operand_type().unwrap_or(DType::F16);
@@ -272,7 +273,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         }
     }
     body += "workgroupBarrier();\n}\n";
-    // A row of fragments at a time passes through shared memory, where each thread finds sums whose places it knows.
+    // One row of fragments at a time goes through shared memory, where threads read sums at known positions.
     let (stride, width) = (stride(form), columns * SIDE);
     body += &format!("let own = warp * {};\n", SIDE * stride);
     for i in 0..rows {
@@ -302,10 +303,10 @@ mod tests {
     use super::*;
     use crate::spirv::compile;
 
-    /// The kernels of a graph's first step, printed for units of an H200.
+    /// Returns the kernels of a graph's first step, printed for units of an H200.
     fn printed(text: String) -> Vec<String> {
         let cpu = eutectic::BACKENDS[0].open(&Setup::default()).unwrap_or_else(|e| panic!("{e}"));
-        let compiler = Compiler::on(cpu, eutectic::RuleSet::default());
+        let compiler = Compiler::from_arc(cpu, eutectic::RuleSet::default());
         let matrices = MatrixUnits { f16: true, bf16: true, emulated: false };
         let dialect = Wgsl { subgroup: Some(32), matrices, float_atomics: true };
         let graph = parse(&Source::new("g", text)).unwrap_or_else(|e| panic!("{e:?}"));
@@ -318,13 +319,14 @@ mod tests {
             workspace: 1 << 28,
             cluster: 0,
             library: None,
+            rankings: crate::costs(false).rankings,
         };
         let launches =
             super::super::print(&dialect, &shape, &program.kernels[0]).unwrap_or_else(|why| panic!("{why:?}"));
         launches.iter().map(|launch| launch.source().unwrap_or_default().to_string()).collect()
     }
 
-    /// What real units are told compiles; what they compute is tested by emulation, and on devices that have them.
+    /// The text for real units compiles. Its results are tested by emulation, and on devices with matrix units.
     #[test]
     fn texts_for_matrix_units_compile() {
         for (dtype, rows) in [("f16", 4000), ("bf16", 30), ("f16", 1)] {
@@ -336,7 +338,7 @@ mod tests {
         }
     }
 
-    /// The first tile of a part is fetched before anything asks whether it has one.
+    /// The first tile of a split is loaded before any check that the split has a tile.
     #[test]
     fn no_part_of_the_depth_is_empty() {
         let number = |text: &str, before: &str, after: &str| -> usize {

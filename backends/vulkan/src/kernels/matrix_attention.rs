@@ -1,6 +1,10 @@
-//! Attention of 16-bit floats on matrix units: a subgroup has 16 queries, whose sums stay in its fragments. Scores pass through shared memory, where two
-//! threads share a row; sums are scaled anew only where a row's largest score has grown by more than a margin, for weights need no more than not to overflow.
-//! Weights are of 16 bits, so the device's own exponential is exact enough (Vulkan: 3 + 2|x| units in the last place of 32 bits).
+//! Attention of 16-bit floats on matrix units: a subgroup has 16 queries, whose sums stay in its fragments.
+//!
+//! Scores go through shared memory, where two threads share a row. Sums are rescaled only if a row's maximal score has
+//! grown by more than a margin, because weights must only not overflow. Weights have 16 bits, so the device's own
+//! exponential is exact enough (Vulkan: 3 + 2|x| units in the last place of 32 bits).
+
+use std::ops::Range;
 
 use eutectic_gpu::device::DeviceShape;
 use eutectic_ir::DType;
@@ -10,27 +14,28 @@ use super::{
     matrices::{EIGHT, SIDE, UnitTile, lanes, may_end_within, sum_at},
     parts::PrintedOperand,
 };
-use crate::units;
+use crate::{features::MatrixUnits, units};
 
-/// Most terms of the depth, and most columns: their fragments stay in registers.
-const MOST: usize = 128;
-/// How much a largest score grows before sums are scaled: weights are at most e⁴.
+/// The maximal depth and number of columns, whose fragments stay in registers.
+const MAX_TERMS: usize = 128;
+/// The growth of the maximal score at which sums are rescaled. Weights are at most e⁴.
 const MARGIN: f64 = 4.0;
 
-/// The tile for a problem, if matrix units take it.
+/// Returns the tile for a problem, if matrix units take it.
 pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<AttentionTile> {
     let dialect = problem.dialect;
     let [_, s, _, d, e] = problem.extents;
     let takes = problem.operand_type().is_some_and(|dtype| dialect.matrices.take(dtype));
     // Two threads of a subgroup share a row.
-    if !takes || problem.sum != DType::F32 || dialect.subgroup.is_none() || lanes(dialect) != 2 * SIDE || d > MOST {
+    if !takes || problem.sum != DType::F32 || dialect.subgroup.is_none() || lanes(dialect) != 2 * SIDE || d > MAX_TERMS
+    {
         return None;
     }
     let warps = s.div_ceil(SIDE).clamp(1, 4);
     let of = |keys: usize| AttentionTile {
         queries: warps * SIDE,
         keys,
-        columns: e.next_multiple_of(SIDE).clamp(SIDE, MOST),
+        columns: e.next_multiple_of(SIDE).clamp(SIDE, MAX_TERMS),
         depth: d.next_multiple_of(SIDE).max(SIDE),
         threads: warps * 2 * SIDE,
         way: AttentionWay::Units,
@@ -56,18 +61,17 @@ fn stride(tile: &AttentionTile) -> usize {
 /// Prints a tile.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(
     points: &AttentionPoints<'_>,
     problem: &AttentionProblem<'_>,
     tile: &AttentionTile,
 ) -> Result<AttentionText, Vec<String>> {
-    let AttentionTile { queries: bq, keys: bt, columns: be, depth: bd, threads, .. } = *tile;
+    let AttentionTile { queries: bq, keys: bt, columns: be, depth: bd, .. } = *tile;
     let d = problem.extents[3];
     let units = &problem.dialect.matrices;
     let dtype = problem.operand_type().unwrap_or(DType::F16);
     let [q, k, v] = problem.operands(EIGHT)?;
-    let nothing = problem.nothing();
     let end_of_depth = d.to_string();
     let end_of_depth = may_end_within(d, bd).then_some(end_of_depth.as_str());
     let of = |operand, (name, role), [outer, depth]: [usize; 2], end, at| -> UnitTile<'_> {
@@ -79,124 +83,226 @@ pub fn print(
     let passing = key.size() + value.size();
     let query = of(&q, ("query", 'A'), [bq, bd], end_of_depth, passing);
     let stride = stride(tile);
-    // Scores pass where queries came by; emulation has no fragments that keep these.
+    // Scores reuse the shared memory of queries. Emulation has no fragments to keep the queries in.
     let own = passing + if units.emulated { query.size() } else { 0 };
-    let settle = units::settle(units);
     let before = format!(
         "{}var<workgroup> memory: array<vec4<f32>, {}>;\nvar<workgroup> of_rows: array<f32, {}>;\n",
         units::head(dtype, units),
         (passing + query.size()).max(own + bq * stride),
         2 * bq
     );
-    let mut body = format!(
-        "let warp = thread / {0};\nlet lane = thread % {0};\nlet own = {own} + warp * {1};\nlet row = lane / 2;\nlet half = lane % 2;\n\
-         let s = query_of(b, s0 + warp * {SIDE} + row);\n",
-        2 * SIDE,
-        SIDE * stride
-    );
-    // Queries stay in fragments.
-    body += &query.declare(threads);
-    body += &query.read(["s0", "0"], threads);
-    body += &query.write(threads);
-    body += "workgroupBarrier();\n";
-    for step in (0..bd).step_by(SIDE) {
-        body += &query.load(&format!("q{step}"), &format!("warp * {SIDE}"), step, units);
+    let barrier = units::subgroup_barrier(units);
+    let attention = UnitAttention { points, problem, tile, units, dtype, query, key, value, own, stride, barrier };
+    let body = [
+        attention.queries(),
+        attention.loads(),
+        attention.products(),
+        attention.maxima()?,
+        attention.rescaling(),
+        attention.weights(),
+        attention.sums(),
+        attention.results(),
+    ];
+    Ok(AttentionText { before, body: body.concat() })
+}
+
+/// A tile whose statements are printed, part by part.
+struct UnitAttention<'a> {
+    points: &'a AttentionPoints<'a>,
+    problem: &'a AttentionProblem<'a>,
+    tile: &'a AttentionTile,
+    units: &'a MatrixUnits,
+    /// The type of the operands and weights.
+    dtype: DType,
+    query: UnitTile<'a>,
+    key: UnitTile<'a>,
+    value: UnitTile<'a>,
+    /// The start of the scores in shared memory and the distance of their rows, in parts of 16 bytes.
+    own: usize,
+    stride: usize,
+    /// The barrier of a subgroup.
+    barrier: &'static str,
+}
+
+impl UnitAttention<'_> {
+    /// Returns the number of fragments that hold the sums of a subgroup.
+    fn fragments(&self) -> usize {
+        self.tile.columns / SIDE
     }
-    let fragments = be / SIDE;
-    (0..fragments).for_each(|j| body += &units::zeros(&format!("c{j}"), units));
-    body += &format!("var base = {nothing};\nvar total = 0.0;\n");
-    for (tile, first) in [(&key, ["begin", "0"]), (&value, ["e0", "begin"])] {
-        body += &tile.declare(threads);
-        body += &tile.read(first, threads);
+
+    /// Returns the ranges of fragments that fit into the memory of scores at once.
+    fn passes(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (fragments, most) = (self.fragments(), self.tile.keys / SIDE);
+        (0..fragments).step_by(most).map(move |first| first..(first + most).min(fragments))
     }
-    body += &format!("workgroupBarrier();\nfor (var t0 = begin; t0 < end; t0 += {bt}) {{\n");
-    body += &(key.write(threads) + &value.write(threads));
-    body += &format!("workgroupBarrier();\nlet t1 = t0 + {bt};\nif (t1 < end) {{\n");
-    body += &(key.read(["t1", "0"], threads) + &value.read(["e0", "t1"], threads));
-    body += "}\n";
-    for j in 0..bt / SIDE {
-        body += &units::zeros(&format!("p{j}"), units);
-        for step in (0..bd).step_by(SIDE) {
-            let y = format!("k{step}_{j}");
-            body += &key.load(&y, &(j * SIDE).to_string(), step, units);
-            body += &units::multiply(&format!("p{j}"), &format!("q{step}"), &y, units);
-        }
-        body += &units::store(&format!("p{j}"), (&format!("p{j}_at"), &format!("own + {}", j * 4), stride), units);
-    }
-    // Scores of half a row.
-    body += &format!(
-        "{settle}var w: array<vec4<f32>, {0}>;\nvar most = base;\nfor (var i = 0; i < {0}; i += 1) {{\n\
-         let x = memory[own + row * {stride} + half * {0} + i];\nlet t = t0 + (half * {0} + i) * {KEYS};\n",
-        bt / 2 / KEYS
-    );
-    body += &problem.scores(tile)?;
-    body += &format!(
-        "w[i] = scores;\nmost = max(most, max(max(scores.x, scores.y), max(scores.z, scores.w)));\n}}\nmost = max(most, subgroupShuffleXor(most, 1u));\n{settle}\
-         let moved = most > base + {};\nlet next = select(base, most, moved);\nlet least = select(next, 0.0, next == {nothing});\n\
-         let factor = select(1.0, exp(base - least), moved);\nif ({}) {{\n",
-        problem.number(MARGIN),
-        units::any("moved", units)
-    );
-    // As many fragments at once as have room where scores pass.
-    let passes = || (0..fragments).step_by(bt / SIDE).map(|first| (first, (first + bt / SIDE).min(fragments)));
-    let place = |j: usize, first: usize| format!("own + {}", (j - first) * 4);
-    for (first, last) in passes() {
-        for j in first..last {
-            body += &units::store(&format!("c{j}"), (&format!("o{j}_at"), &place(j, first), stride), units);
-        }
-        let quads = (last - first) * 2;
-        body += &format!(
-            "{settle}for (var i = 0; i < {quads}; i += 1) {{ memory[own + row * {stride} + half * {quads} + i] *= factor; }}\n{settle}"
+
+    /// Prints the loads of queries, which stay in fragments.
+    fn queries(&self) -> String {
+        let &AttentionTile { depth, threads, .. } = self.tile;
+        let mut body = format!(
+            "let warp = thread / {0};\nlet lane = thread % {0};\nlet own = {own} + warp * {1};\nlet row = lane / 2;\nlet half = lane % 2;\n\
+             let s = query_of(b, s0 + warp * {SIDE} + row);\n",
+            2 * SIDE,
+            SIDE * self.stride,
+            own = self.own,
         );
-        for j in first..last {
-            body += &units::reload(&format!("c{j}"), (&format!("n{j}_at"), &place(j, first), stride), units);
+        body += &self.query.declare(threads);
+        body += &self.query.read(["s0", "0"], threads);
+        body += &self.query.write(threads);
+        body += "workgroupBarrier();\n";
+        for step in (0..depth).step_by(SIDE) {
+            body += &self.query.load(&format!("q{step}"), &format!("warp * {SIDE}"), step, self.units);
         }
-        body += settle;
+        body
     }
-    body += &format!("}}\nbase = next;\ntotal *= factor;\nfor (var i = 0; i < {}; i += 1) {{\n", bt / SIDE);
-    for n in 0..2 {
-        for j in 0..4 {
-            body += &format!("let w{} = exp(w[2 * i + {n}][{j}] - least);\n", n * 4 + j);
+
+    /// Prints the start of the loop over keys: loads of a tile of keys and values, and of the next one.
+    fn loads(&self) -> String {
+        let (key, value) = (&self.key, &self.value);
+        let &AttentionTile { keys, threads, .. } = self.tile;
+        let mut body: String = (0..self.fragments()).map(|j| units::zeros(&format!("c{j}"), self.units)).collect();
+        body += &format!("var base = {};\nvar total = 0.0;\n", self.problem.nothing());
+        for (tile, first) in [(key, ["begin", "0"]), (value, ["e0", "begin"])] {
+            body += &tile.declare(threads);
+            body += &tile.read(first, threads);
         }
+        body += &format!("workgroupBarrier();\nfor (var t0 = begin; t0 < end; t0 += {keys}) {{\n");
+        body += &(key.write(threads) + &value.write(threads));
+        body += &format!("workgroupBarrier();\nlet t1 = t0 + {keys};\nif (t1 < end) {{\n");
+        body += &(key.read(["t1", "0"], threads) + &value.read(["e0", "t1"], threads));
+        body + "}\n"
     }
-    let pairs: Vec<String> = (0..4).map(|n| units::weights(dtype, 2 * n)).collect();
-    let weights: Vec<String> = (0..8).map(|n| format!("w{n}")).collect();
-    let of_weights = bt / EIGHT + 1;
-    body += &format!(
-        "total += {};\nmemory[own + row * {of_weights} + half * {} + i] = bitcast<vec4<f32>>(vec4<u32>({}));\n}}\n{settle}",
-        weights.join(" + "),
-        bt / SIDE,
-        pairs.join(", ")
-    );
-    for step in (0..bt).step_by(SIDE) {
-        let x = format!("x{step}");
-        body += &units::load((&x, 'A'), (&format!("own + {}", step / EIGHT), of_weights), true, units);
-        for j in 0..fragments {
-            let y = format!("v{step}_{j}");
-            body += &value.load(&y, &(j * SIDE).to_string(), step, units);
-            body += &units::multiply(&format!("c{j}"), &x, &y, units);
+
+    /// Prints the products of queries and keys, which go to the memory of scores.
+    fn products(&self) -> String {
+        let units = self.units;
+        let mut body = String::new();
+        for j in 0..self.tile.keys / SIDE {
+            body += &units::zeros(&format!("p{j}"), units);
+            for step in (0..self.tile.depth).step_by(SIDE) {
+                let y = format!("k{step}_{j}");
+                body += &self.key.load(&y, &(j * SIDE).to_string(), step, units);
+                body += &units::multiply(&format!("p{j}"), &format!("q{step}"), &y, units);
+            }
+            let place = format!("own + {}", j * 4);
+            body += &units::store(&format!("p{j}"), (&format!("p{j}_at"), &place, self.stride), units);
         }
+        body
     }
-    body += &format!(
-        "workgroupBarrier();\n}}\ntotal += subgroupShuffleXor(total, 1u);\n\
-         if (half == 0) {{ of_rows[warp * {SIDE} + row] = base; of_rows[{bq} + warp * {SIDE} + row] = total; }}\n"
-    );
-    for (first, last) in passes() {
-        for j in first..last {
-            body += &units::store(&format!("c{j}"), (&format!("s{j}_at"), &place(j, first), stride), units);
-        }
-        let width = (last - first) * SIDE;
-        body += &format!(
-            "{settle}for (var e = lane * {0}; e < {1}; e += {2}) {{\nlet at_row = e / {width};\nlet column = e % {width};\n\
-             let m = s0 + warp * {SIDE} + at_row;\nlet at_n = e0 + {3} + column;\n\
-             let most = of_rows[warp * {SIDE} + at_row];\nlet total = of_rows[{bq} + warp * {SIDE} + at_row];\n",
-            points.lanes(),
-            SIDE * width,
-            2 * SIDE * points.lanes(),
-            first * SIDE,
+
+    /// Prints the scores of half a row, their maximum, and the factor by which it changes the sums.
+    ///
+    /// # Errors
+    /// If the kernel has a part that cannot be printed. The error names it.
+    fn maxima(&self) -> Result<String, Vec<String>> {
+        let Self { problem, barrier, stride, .. } = self;
+        let mut body = format!(
+            "{barrier}var w: array<vec4<f32>, {0}>;\nvar most = base;\nfor (var i = 0; i < {0}; i += 1) {{\n\
+             let x = memory[own + row * {stride} + half * {0} + i];\nlet t = t0 + (half * {0} + i) * {KEYS};\n",
+            self.tile.keys / 2 / KEYS
         );
-        body += &points.at(|lane| sum_at(&format!("own + at_row * {stride}"), "column", lane, points.lanes()));
-        body += &format!("}}\n{settle}");
+        body += &problem.scores(self.tile)?;
+        body += &format!(
+            "w[i] = scores;\nmost = max(most, max(max(scores.x, scores.y), max(scores.z, scores.w)));\n}}\nmost = max(most, subgroupShuffleXor(most, 1u));\n{barrier}\
+             let moved = most > base + {};\nlet next = select(base, most, moved);\nlet least = select(next, 0.0, next == {});\n\
+             let factor = select(1.0, exp(base - least), moved);\n",
+            problem.number(MARGIN),
+            problem.nothing(),
+        );
+        Ok(body)
     }
-    Ok(AttentionText { before, body })
+
+    /// Prints the rescaling of sums, which pass through the memory of scores, where a maximum of the subgroup moved.
+    fn rescaling(&self) -> String {
+        let Self { units, barrier, stride, .. } = *self;
+        let mut body = format!("if ({}) {{\n", units::any("moved", units));
+        for pass in self.passes() {
+            let place = |j: usize| format!("own + {}", (j - pass.start) * 4);
+            for j in pass.clone() {
+                body += &units::store(&format!("c{j}"), (&format!("o{j}_at"), &place(j), stride), units);
+            }
+            let quads = pass.len() * 2;
+            body += &format!(
+                "{barrier}for (var i = 0; i < {quads}; i += 1) {{ memory[own + row * {stride} + half * {quads} + i] *= factor; }}\n{barrier}"
+            );
+            for j in pass.clone() {
+                body += &units::reload(&format!("c{j}"), (&format!("n{j}_at"), &place(j), stride), units);
+            }
+            body += barrier;
+        }
+        body + "}\n"
+    }
+
+    /// Prints the weights, which replace the scores, and their sum.
+    fn weights(&self) -> String {
+        let mut body =
+            format!("base = next;\ntotal *= factor;\nfor (var i = 0; i < {}; i += 1) {{\n", self.tile.keys / SIDE);
+        for n in 0..2 {
+            for j in 0..4 {
+                body += &format!("let w{} = exp(w[2 * i + {n}][{j}] - least);\n", n * 4 + j);
+            }
+        }
+        let pairs: Vec<String> = (0..4).map(|n| units::weights(self.dtype, 2 * n)).collect();
+        let weights: Vec<String> = (0..8).map(|n| format!("w{n}")).collect();
+        body += &format!(
+            "total += {};\nmemory[own + row * {} + half * {} + i] = bitcast<vec4<f32>>(vec4<u32>({}));\n}}\n{}",
+            weights.join(" + "),
+            self.weight_stride(),
+            self.tile.keys / SIDE,
+            pairs.join(", "),
+            self.barrier
+        );
+        body
+    }
+
+    /// Returns the distance of two rows of weights, in parts of 16 bytes.
+    fn weight_stride(&self) -> usize {
+        self.tile.keys / EIGHT + 1
+    }
+
+    /// Prints the products of weights and values, and the end of the loop over keys.
+    fn sums(&self) -> String {
+        let units = self.units;
+        let mut body = String::new();
+        for step in (0..self.tile.keys).step_by(SIDE) {
+            let x = format!("x{step}");
+            let place = format!("own + {}", step / EIGHT);
+            body += &units::load((&x, 'A'), (&place, self.weight_stride()), true, units);
+            for j in 0..self.fragments() {
+                let y = format!("v{step}_{j}");
+                body += &self.value.load(&y, &(j * SIDE).to_string(), step, units);
+                body += &units::multiply(&format!("c{j}"), &x, &y, units);
+            }
+        }
+        body + "workgroupBarrier();\n}\n"
+    }
+
+    /// Prints the stores of the sums, by way of the memory of scores.
+    fn results(&self) -> String {
+        let Self { points, units, barrier, stride, .. } = *self;
+        let bq = self.tile.queries;
+        let mut body = format!(
+            "total += subgroupShuffleXor(total, 1u);\n\
+             if (half == 0) {{ of_rows[warp * {SIDE} + row] = base; of_rows[{bq} + warp * {SIDE} + row] = total; }}\n"
+        );
+        for pass in self.passes() {
+            for j in pass.clone() {
+                let place = format!("own + {}", (j - pass.start) * 4);
+                body += &units::store(&format!("c{j}"), (&format!("s{j}_at"), &place, stride), units);
+            }
+            let width = pass.len() * SIDE;
+            body += &format!(
+                "{barrier}for (var e = lane * {0}; e < {1}; e += {2}) {{\nlet at_row = e / {width};\nlet column = e % {width};\n\
+                 let m = s0 + warp * {SIDE} + at_row;\nlet at_n = e0 + {3} + column;\n\
+                 let most = of_rows[warp * {SIDE} + at_row];\nlet total = of_rows[{bq} + warp * {SIDE} + at_row];\n",
+                points.lanes(),
+                SIDE * width,
+                2 * SIDE * points.lanes(),
+                pass.start * SIDE,
+            );
+            body += &points.at(|lane| sum_at(&format!("own + at_row * {stride}"), "column", lane, points.lanes()));
+            body += &format!("}}\n{barrier}");
+        }
+        body
+    }
 }

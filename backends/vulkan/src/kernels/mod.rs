@@ -21,26 +21,26 @@ use crate::{dialect::Wgsl, library};
 /// Prints a kernel.
 ///
 /// # Errors
-/// What cannot be printed.
+/// If the kernel has a part that cannot be printed. The error names it.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     match kernel.kind() {
         "map" => map::print(dialect, shape, kernel),
         "rows" => rows::print(dialect, shape, kernel),
         "matmul" => contraction::print(dialect, shape, kernel),
         "attention" => attention::print(dialect, shape, kernel),
-        other => Err(vec![format!("there is no kernel for `{other}`")]),
+        other => Err(vec![format!("the backend has no kernel for `{other}`")]),
     }
 }
 
-/// Returns the ways between which [`print()`] chooses, with the seconds that each is expected to take, the fastest first.
+/// Returns the schedules among which [`print()`] chooses, with their predicted seconds, the fastest first.
 pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     contraction::expected(dialect, shape, kernel)
 }
 
-/// Whether a kernel can be printed. All kernels can whose ops the table has: it is not printed to find out.
+/// Checks whether a kernel can be printed, without printing it. All kernels can whose ops are in the table.
 ///
 /// # Errors
-/// The ops that the table lacks, and the element types that have no text.
+/// The ops that the table lacks, and the element types that WGSL lacks.
 pub fn supports(dialect: &Wgsl, kernel: &Kernel) -> Result<(), Vec<String>> {
     let lacking = library::dtypes().lacking(kernel);
     if !lacking.is_empty() {
@@ -48,7 +48,7 @@ pub fn supports(dialect: &Wgsl, kernel: &Kernel) -> Result<(), Vec<String>> {
     }
     let mut problems: Vec<String> = kernel.bodies().into_iter().flat_map(|body| ops::missing(dialect, body)).collect();
     if kernel.attention().is_some() && parts::sums(&kernel.bodies()) == DType::F64 {
-        problems.push("attention in f64, for which it has no exponential".into());
+        problems.push("attention in f64, for which Vulkan has no exponential".into());
     }
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

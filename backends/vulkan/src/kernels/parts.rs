@@ -1,4 +1,4 @@
-//! The printed parts of tiled kernels: operands that are brought into shared memory, and epilogues.
+//! The printed parts of tiled kernels: operands that are loaded into shared memory, and epilogues.
 
 use eutectic_backend::{Body, Instr, axes::Nest};
 use eutectic_gpu::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
@@ -9,12 +9,12 @@ use crate::dialect::Wgsl;
 /// Element types and sizes of a kernel's buffers.
 pub type SlotTypes = [(DType, usize)];
 
-/// A body over three groups of axes, each as one axis.
+/// Returns a body over three groups of axes, each as one axis.
 pub fn matrix(nest: &Nest, groups: [usize; 3]) -> Nest {
     (0..3).rev().fold(nest.clone(), |nest, n| nest.flat(groups[..n].iter().sum(), groups[n]))
 }
 
-/// The type that a kernel sums in: 64 bits where anything is of 64 bits.
+/// Returns the type that a kernel sums in: 64 bits if any operand has 64 bits.
 pub fn sums(bodies: &[&Body]) -> DType {
     let mut instrs = bodies.iter().flat_map(|body| &body.instrs);
     if instrs.any(|instr| instr.dtype() == DType::F64) { DType::F64 } else { DType::F32 }
@@ -26,13 +26,13 @@ pub struct PrintedOperand {
     pub text: String,
     /// Their names.
     pub values: Vec<String>,
-    /// How many there are.
+    /// The axis and the number of neighbours per access.
     pub lanes: SplitAxis,
-    /// Whether they lie along the depth.
+    /// Whether neighbours are along the depth.
     pub along: bool,
     /// Its extent.
     pub outer: usize,
-    /// The buffer and element where neighbours lie as they are.
+    /// The buffer and element, if neighbours are contiguous, unchanged memory.
     pub raw: Option<(usize, String)>,
 }
 
@@ -47,22 +47,21 @@ pub struct OperandTile<'a> {
     pub depth: usize,
     /// Elements from one term of the depth to the next: a multiple of four.
     pub stride: usize,
-    /// Where it begins.
+    /// The start of the tile.
     pub first: [&'a str; 2],
-    /// Where the operand's depth ends.
+    /// The end of the operand's depth.
     pub end: &'a str,
 }
 
 impl PrintedOperand {
-    /// Of a body over `[b o k]`, or `[b k o]` where the depth comes first, with at most so many neighbours. Where
-    /// its outer coordinate is another expression than `o`, those of neighbours are not neighbours.
+    /// Prints an operand over `[b o k]`, or `[b k o]` with the depth first, with at most `most` neighbours per access.
+    /// If its outer coordinate is an expression other than `o`, its neighbours are not contiguous.
     ///
     /// # Errors
-    /// What cannot be printed.
+    /// The reasons why it cannot be printed.
     pub fn print(
         dialect: &Wgsl,
-        nest: &Nest,
-        result: usize,
+        (nest, result): (&Nest, usize),
         slots: &SlotTypes,
         depth_first: bool,
         most: usize,
@@ -90,8 +89,9 @@ impl PrintedOperand {
         Ok(PrintedOperand { raw, text: emitter.text, values, lanes, along, outer: nest.domain[outer] })
     }
 
-    /// Statements that declare vectors of four, `{name}0`, `{name}1`, …, of the neighbours there: outer coordinate and number along the depth, which
-    /// counts groups on the axis where neighbours lie. Where a condition does not hold, they are zeros.
+    /// Returns statements that declare vectors of four, `{name}0`, `{name}1`, …, of neighbours at an outer coordinate
+    /// and a number along the depth. The number counts groups on the axis of neighbours. The vectors are zeros unless a
+    /// condition holds.
     pub fn vectors(&self, name: &str, [o, k]: [&str; 2], when: &str) -> String {
         let vectors = 0..self.lanes.count.div_ceil(4);
         let mut text: String = vectors.map(|n| format!("var {name}{n} = vec4<f32>();\n")).collect();
@@ -103,7 +103,8 @@ impl PrintedOperand {
         text + "}\n"
     }
 
-    /// Statements by which so many threads leave a tile in shared memory; what of it is outside of the operand is zeros.
+    /// Returns statements by which `threads` threads load a tile into shared memory. Elements outside of the operand
+    /// are zeros.
     pub fn fetch(&self, tile: &OperandTile<'_>, threads: usize, ty: &str) -> String {
         let mut text = format!("for (var group = thread; group < {}; group += {threads}) {{\n", self.groups(tile));
         text += &format!("{}var x = vec4<{ty}>();\n", self.place(tile));
@@ -118,7 +119,7 @@ impl PrintedOperand {
         (0..rounds).map(|round| format!("var {}{round}: vec4<{ty}>;\n", tile.memory)).collect()
     }
 
-    /// Statements by which a thread reads its part of the tile that begins there into registers.
+    /// Returns statements by which a thread loads its part of the tile at `first` into registers.
     pub fn read(&self, tile: &OperandTile<'_>, first: [&str; 2], threads: usize, ty: &str) -> String {
         self.each(tile, threads, |x| format!("{x} = vec4<{ty}>();\n{}", self.evaluate(x, tile, first, ty)))
     }
@@ -144,7 +145,7 @@ impl PrintedOperand {
         (0..groups.div_ceil(threads)).map(of_round).collect()
     }
 
-    /// Where a group lies in its tile.
+    /// Returns the position of a group in its tile.
     fn place(&self, tile: &OperandTile<'_>) -> String {
         let (count, OperandTile { outer, depth, .. }) = (self.lanes.count, *tile);
         let (o, k) = match self.along {
@@ -154,7 +155,7 @@ impl PrintedOperand {
         format!("let at_o = {o};\nlet at_k = {k};\n")
     }
 
-    /// Statements that evaluate a group, of the tile that begins there, where it lies inside of the operand.
+    /// Returns statements that evaluate a group of the tile at `[o0, k0]`, if it is inside of the operand.
     fn evaluate(&self, x: &str, tile: &OperandTile<'_>, [o0, k0]: [&str; 2], ty: &str) -> String {
         let count = self.lanes.count;
         let by = |split: bool| if split && count > 1 { format!(" / {count}") } else { String::new() };
@@ -192,10 +193,10 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// Of a kernel's own body, whose row is the one of this name, at most so many columns at once.
+    /// Prints the epilogue of a kernel, with at most `most` columns at once. `row` is the name of its row.
     ///
     /// # Errors
-    /// What cannot be printed.
+    /// The reasons why it cannot be printed.
     pub fn print(
         dialect: &Wgsl,
         nest: &Nest,
@@ -211,7 +212,7 @@ impl Epilogue {
                 emitter.set(id, (0..lanes.count).map(|lane| dialect.convert(ty, &format!("sum{lane}"))).collect());
             }
         }
-        // A point reads what it writes before it writes.
+        // A point reads the old value of an element before it writes the element.
         nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
         (0..nest.stores.len()).for_each(|n| emitter.store(n));
         if emitter.problems.is_empty() {
@@ -221,7 +222,7 @@ impl Epilogue {
         }
     }
 
-    /// How many columns it takes at once.
+    /// Returns how many columns it takes at once.
     pub fn lanes(&self) -> usize {
         self.lanes
     }

@@ -1,4 +1,4 @@
-//! A product to be printed: what its ways share, whichever units multiply.
+//! A product with the properties that all of its schedules need.
 
 use eutectic_backend::{Contraction, Kernel, axes::Nest};
 use eutectic_gpu::dialect::Dialect;
@@ -7,7 +7,7 @@ use eutectic_ir::DType;
 use super::parts::{Epilogue, PrintedOperand, matrix, sums};
 use crate::dialect::Wgsl;
 
-/// A tile: what a block computes, in what steps, and how long they take.
+/// A tile form: the extents of a block's tile, its steps, and their rate.
 #[derive(Clone, Copy, Debug)]
 pub struct TileForm {
     /// Rows and columns of a block.
@@ -16,11 +16,11 @@ pub struct TileForm {
     pub depth: usize,
     /// Rows and columns of a thread; on matrix units, how many subgroups share rows and columns.
     pub shares: [usize; 2],
-    /// What part it comes to of the multiplications and additions of 32 bits that a busy processor can do.
+    /// The achieved share of the 32-bit multiply-adds of a busy processor.
     pub rate: f64,
 }
 
-/// `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis, to be printed.
+/// The product `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis.
 pub struct Product<'a> {
     pub dialect: &'a Wgsl,
     pub kernel: &'a Kernel,
@@ -33,14 +33,15 @@ pub struct Product<'a> {
     pub own: Nest,
 }
 
-/// A tile's text: threads of a block, what stands before a kernel, and its body.
+/// A tile's text: threads per block, declarations before the kernel, and its body.
 pub struct TileText {
     pub threads: usize,
     pub before: String,
     pub body: String,
 }
 
-/// What is done with the sums of neighbours in a row, from column `at_n` of row `m` on: the epilogue, or storing a part of the depth.
+/// The epilogue of the sums of neighbours in a row, from column `at_n` of row `m` on: the kernel's stores, or a store
+/// of partial sums.
 pub struct TilePoints<'a> {
     pub product: &'a Product<'a>,
     pub epilogue: &'a Epilogue,
@@ -49,7 +50,7 @@ pub struct TilePoints<'a> {
 }
 
 impl TilePoints<'_> {
-    /// How many neighbours there are at once.
+    /// Returns how many neighbours there are at once.
     pub fn lanes(&self) -> usize {
         self.epilogue.lanes()
     }
@@ -70,7 +71,7 @@ impl TilePoints<'_> {
 }
 
 impl<'a> Product<'a> {
-    /// That of a kernel, if it is one.
+    /// Returns the product of a kernel, if it has one.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<Product<'a>> {
         let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let left = matrix(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
@@ -85,25 +86,25 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// The type of both operands.
+    /// Returns the type of both operands.
     pub fn operand_type(&self) -> Option<DType> {
         let [left, right] = [0, 1].map(|n| self.operands[n].0.instrs[self.operands[n].1].dtype());
         (left == right).then_some(left)
     }
 
-    /// Whether the device's matrix units take the operands.
+    /// Returns whether the device's matrix units take the operands.
     pub fn takes_matrices(&self) -> bool {
         self.sum == DType::F32 && self.operand_type().is_some_and(|dtype| self.dialect.matrices.take(dtype))
     }
 
-    /// The operands, printed, with at most so many neighbours at once.
+    /// Returns the printed operands, with at most `most` neighbours per access.
     ///
     /// # Errors
-    /// What cannot be printed.
+    /// The reasons why they cannot be printed.
     pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 2], Vec<String>> {
         let print = |n: usize| {
             let (nest, result) = &self.operands[n];
-            PrintedOperand::print(self.dialect, nest, *result, &self.kernel.slots, n == 1, most, None)
+            PrintedOperand::print(self.dialect, (nest, *result), &self.kernel.slots, n == 1, most, None)
         };
         Ok([print(0)?, print(1)?])
     }

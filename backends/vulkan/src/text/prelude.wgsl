@@ -11,7 +11,8 @@ fn rint_f32(x: f32) -> f32 { return round(x); }
 fn copysign_f32(x: f32, y: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }
-// Devices divide to within 2.5 units in the last place; what remains of `a` is exact where all of it is normal, and mends that.
+// Devices divide to within 2.5 units in the last place. The remainder is exact where all numbers are normal, and
+// corrects the quotient.
 fn div_of_f32(a: f32, b: f32) -> f32 {
     if (!(abs(a) < 1e18 && abs(b) < 1e18 && abs(b) > 1e-18)) { return a / b; }
     let r = 1.0 / b;
@@ -29,7 +30,7 @@ fn reduced(x: f32, tail: f32) -> Reduced {
     let rest = fma(r * r, p, r);
     return Reduced(1.0 + rest, bitcast<i32>(shifted) - 0x4b400000, rest);
 }
-// y·2ⁿ in two steps, so that results between the least and the largest float come out.
+// y·2ⁿ in two steps, which avoids an overflow or underflow of 2ⁿ.
 fn scaled(y: f32, n: i32) -> f32 {
     let half = n >> 1u;
     return y * bitcast<f32>((half + 127) << 23u) * bitcast<f32>((n - half + 127) << 23u);
@@ -64,7 +65,7 @@ fn log_f32(x: f32) -> f32 {
     y = select(y, of_bits(0xff800000u), x == 0.0);
     return select(y, of_bits(0x7fc00000u), x < 0.0 || !(x == x));
 }
-// What is lost in adding 1 goes into the logarithm.
+// The rounding error of 1 + x is added to the logarithm.
 fn log1p_f32(x: f32) -> f32 {
     let u = 1.0 + x;
     let lost = x - (u - 1.0);
@@ -105,7 +106,7 @@ fn atanh_f32(x: f32) -> f32 {
     let y = select(0.5 * log1p_f32(2.0 * a / (1.0 - a)), of_bits(0x7f800000u), a == 1.0);
     return select(copysign_f32(y, x), of_bits(0x7fc00000u), a > 1.0);
 }
-// Of a ≤ 1/2, beside a.
+// For a ≤ 1/2: the difference of asin a and a.
 fn asin_rest(a: f32) -> f32 {
     let z = a * a;
     return fma(fma(fma(fma(0.0422305, z, 0.024141013), z, 0.04547834), z, 0.07495233), z, 0.16666754) * z * a;
@@ -129,7 +130,7 @@ fn sigmoid_f32(x: f32) -> f32 {
     let e = exp_f32(-abs(x));
     return select(1.0, e, x < 0.0) / (1.0 + e);
 }
-// x·eᵛ/(1 + eᵛ): where eᵛ is subnormal, it has fewer bits than its root, if any.
+// x·eᵛ/(1 + eᵛ). Where eᵛ is subnormal, it has fewer bits than its square root, if any.
 fn gated_f32(x: f32, v: f32) -> f32 {
     let root = exp_f32(0.5 * v);
     return select(x / (1.0 + exp_f32(-v)), (x * root) * root, v < -80.0);
@@ -152,7 +153,8 @@ fn erfc_positive(x: f32) -> f32 {
     let part = reduced(-square, -fma(z, z, -square));
     return select(scaled(part.y * (p * t), part.n), x, !(x == x));
 }
-// x·Φ(x) with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a = |x|. Where Φ is subnormal, below −12.9, it has fewer bits.
+// x·Φ(x) with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a = |x|. Where Φ is subnormal, below
+// −12.9, the result has fewer bits.
 fn gelu_erf_f32(x: f32) -> f32 {
     let a = min(abs(x), 14.5);
     let t = 1.0 / (a + 4.2426405);
@@ -167,13 +169,14 @@ fn gelu_erf_f32(x: f32) -> f32 {
 fn erf_f32(x: f32) -> f32 {
     let z = x * x;
     var p = fma(fma(fma(8.53901e-5, z, -0.000818196), z, 0.0052044378), z, -0.026860753);
-    // Beside x, what is less than 1 of the slope is a small summand.
+    // The difference of the slope and 1 is small compared to x.
     p = fma(fma(fma(p, z, 0.112837195), z, -0.37612635), z, 0.12837917);
     let large = copysign_f32(1.0 - erfc_positive(abs(x)), x);
     return select(select(large, fma(x, p, x), abs(x) < 0.8), x, !(x == x));
 }
 fn gelu_tanh_f32(x: f32) -> f32 { return gated_f32(x, 1.5957691 * (x + 0.044715 * x * x * x)); }
-// x = q·π/2 + r: by three parts of π/2 where the quotient is small, else by the bits of 2/π that count (Payne and Hanek 1983).
+// x = q·π/2 + r: by three parts of π/2 if the quotient is small, and otherwise by the significant bits of 2/π (Payne
+// and Hanek 1983).
 struct Turned { r: f32, q: u32 }
 fn turned(x: f32) -> Turned {
     if (abs(x) < 10000.0) {
@@ -185,7 +188,7 @@ fn turned(x: f32) -> Turned {
     var bits = array<u32, 8>(0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
     let e = (bitcast<u32>(x) >> 23u) & 0xffu;
     let mantissa = (bitcast<u32>(x) & 0x007fffffu) | 0x00800000u;
-    // x = mantissa·2^(e − 150); what counts of 2/π begins 2 bits above the binary point of the product.
+    // x = mantissa·2^(e − 150). The significant bits of 2/π begin 2 bits above the binary point of the product.
     let first = e - 150u + 32u + 24u - 2u;
     let word = (first - 24u) / 32u;
     let shift = (first - 24u) % 32u;
@@ -286,7 +289,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
         let p = z * fma(fma(fma(0.2358982, z, 0.28536928), z, 0.4000034), z, 0.6666666);
         let small = fma(s, p, 2.0 * (rest / d)) + e * -0.00021219444;
         let large = e * 0.6933594;
-        // Each sum with what it lost.
+        // Each sum with its rounding error.
         let one = large + 2.0 * s;
         let lost = select((2.0 * s - one) + large, (large - one) + 2.0 * s, abs(large) > abs(2.0 * s));
         let log_high = one + (small + lost);

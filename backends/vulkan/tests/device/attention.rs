@@ -1,4 +1,4 @@
-//! Attention whose keys are cut into parts, and whose hidden tiles are left out, against the reference.
+//! Compares attention with split keys and skipped tiles with the reference.
 
 use eutectic::Compiler;
 use eutectic_checker::run::check;
@@ -7,7 +7,7 @@ use eutectic_vulkan::{Features, VulkanOptions, on};
 
 use crate::{bare, graph, open};
 
-/// Few queries of many keys, masks that hide tiles, and more columns than a block has.
+/// Few queries with many keys, masks that hide tiles, and more columns than a block has.
 const CASES: &[&str] = &[
     "(input q f32[2 1 32]) (input k f32[2 700 32]) (input v f32[2 700 32]) (output y (sdpa q k v :scale 0.2 :mask none))",
     "(input q f32[3 60 20]) (input k f32[3 333 20]) (input v f32[3 333 20]) (output y (sdpa q k v :scale 0.2 :mask causal))",

@@ -1,4 +1,4 @@
-//! What is kept on disk: whatever is found there, kernels are right.
+//! Tests the disk cache: kernels are right, whatever its files contain.
 
 use std::{fs, path::PathBuf};
 

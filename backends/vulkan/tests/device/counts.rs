@@ -1,4 +1,4 @@
-//! What a run is to the queue: one submission, a dispatch for each launch, and barriers only where the hazard analysis has steps meet in memory.
+//! Counts a run's commands: one submission, a dispatch per launch, and barriers only between steps with a hazard.
 
 use eutectic::{
     Graph, Program,
@@ -14,9 +14,9 @@ use eutectic_vulkan::Vulkan;
 
 use crate::{CHAINS, Ready, bare, folder, graph, open, planned};
 
-/// How many dispatches and barriers a run is made of.
+/// Returns how many dispatches and barriers a run is made of.
 fn expected(device: &Vulkan, program: &Program) -> [usize; 2] {
-    // What each kernel launches, and the memory that it has for itself, which is the same for all.
+    // The launches of each kernel, and their common workspace.
     let launches: Vec<(usize, usize)> = program
         .kernels
         .iter()
@@ -51,7 +51,7 @@ fn is_counted(name: &str, graph: &Graph) {
     assert_eq!(after.submits - before.submits, 1, "{name}: copies and kernels go together");
     let got = [after.dispatches - before.dispatches, after.barriers - before.barriers];
     println!("{name}: {} steps, {} dispatches, {} barriers, one submission", program.run.len(), got[0], got[1]);
-    // Copies from the host, the program, copies to the host: each waits for what is before it.
+    // Copies from the host, the program, copies to the host: a barrier before each.
     assert_eq!(after.around_copies - before.around_copies, 3, "{name}: barriers around copies");
     assert_eq!(got, expected(device.device(), &program), "{name}: dispatches and barriers");
 }

@@ -1,4 +1,5 @@
-//! Programs that come and go, and many runs, leave nothing behind: neither objects, which layers watch, nor memory, nor files that are open.
+//! Checks that loading and dropping programs, and many runs, leak nothing: objects, which the layers count, memory, or
+//! open files.
 
 use std::{fs, thread, time::Instant};
 
@@ -15,7 +16,7 @@ fn held() -> [i64; 2] {
     [line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0), files as i64]
 }
 
-/// Runs something so often; the first tenth of it may fill what stays.
+/// Runs a function `times` times. The first tenth may fill caches.
 fn does_not_grow(device: &Gpu<Vulkan>, what: &str, times: usize, most: i64, mut run: impl FnMut(usize)) {
     let start = Instant::now();
     (0..times / 10).for_each(&mut run);

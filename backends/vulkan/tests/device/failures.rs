@@ -1,4 +1,4 @@
-//! What this machine lacks is an error that says where it was looked for, and the process lives on.
+//! Checks that a missing requirement is an error which says where it was searched, and that the process survives.
 
 use std::{path::PathBuf, process::Command};
 

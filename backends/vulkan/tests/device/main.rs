@@ -1,6 +1,6 @@
-//! The backend on the device that is there, lavapipe where there is no other, watched by validation layers, which have nothing to say.
+//! Tests the backend on the machine's device, or on lavapipe, under validation layers, which must have no messages.
 //!
-//! Where there is no layer, nothing watches; where there is no loader or device, these tests say so and pass. `.ci/run` installs them.
+//! Without layers, nothing validates. Without a loader or device, these tests say so and pass. `.ci/run` installs them.
 
 mod attention;
 mod cache;
@@ -19,7 +19,7 @@ use eutectic_ir::{DType, lang::Source, text::parse};
 use eutectic_vulkan::{Vulkan, VulkanOptions, on};
 use std::{path::PathBuf, sync::Arc};
 
-/// A device without a cache, watched where there are layers; none where there is no device.
+/// Returns a device without a cache, validated if there are layers; `None` if there is no device.
 fn open(options: VulkanOptions) -> Option<Gpu<Vulkan>> {
     let watched = VulkanOptions { validation: true, ..options.clone() };
     let missing = |error: &BackendError| matches!(error, BackendError::Missing { .. });
@@ -33,12 +33,12 @@ fn open(options: VulkanOptions) -> Option<Gpu<Vulkan>> {
     }
 }
 
-/// What tests open devices by: no cache.
+/// Returns options of a device without a cache.
 fn bare() -> VulkanOptions {
     VulkanOptions { cache: None, ..VulkanOptions::default() }
 }
 
-/// A folder of the checkout.
+/// Returns a folder of the checkout.
 fn folder(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
@@ -51,7 +51,7 @@ fn graph(text: &str) -> Graph {
     parse(&Source::new("graph", text.to_string())).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
-/// What runs for a graph, by the embedded rules and the costs of such a device.
+/// Returns the program of a graph, planned by the embedded rules and the device's costs.
 fn planned(graph: &Graph) -> Program {
     let planner = on(&bare()).unwrap_or_else(|e| panic!("{e}"));
     let compiler = Compiler::new(planner).unwrap_or_else(|e| panic!("{e}"));

@@ -1,14 +1,19 @@
-//! Products and attention on matrix units, which are emulated here: everything about them but the units themselves, against the reference.
+//! Compares products and attention on emulated matrix units with the reference. This tests everything except the units
+//! themselves.
 
 use eutectic::Compiler;
+use eutectic_backend::{
+    Setup,
+    costs::{CostSheet, print},
+};
 use eutectic_checker::run::check;
 use eutectic_gpu::device::Device;
 use eutectic_vulkan::{Features, MatrixUnits, VulkanOptions, costs, on};
 
 use crate::{bare, graph, open};
 
-/// Extents that are no multiples of a tile's, neighbours along either axis or none, batches, epilogues, operands that are computed, long sums of few
-/// results.
+/// Extents that are no multiples of a tile's, operands contiguous along either axis or none, batches, epilogues,
+/// computed operands, and long sums of few results.
 const CASES: &[&str] = &[
     "(input x f16[33 70]) (input w f16[70 41]) (output y (matmul x w))",
     "(input x bf16[130 64]) (param w bf16[64 136]) (output y (matmul x w))",
@@ -22,7 +27,7 @@ const CASES: &[&str] = &[
     "(input x f16[1 7]) (param w f16[7 1]) (output y (matmul x w))",
 ];
 
-/// Few queries and many, keys in parts, masks, depths and columns that are no multiple of a fragment's.
+/// Few and many queries, split keys, masks, and depths and columns that are no multiple of a fragment's.
 const ATTENTIONS: &[&str] = &[
     "(input q f16[2 70 32]) (input k f16[2 150 32]) (input v f16[2 150 32]) (output y (sdpa q k v :scale 0.2 :mask none))",
     "(input q bf16[3 60 20]) (input k bf16[3 333 20]) (input v bf16[3 333 24]) (output y (sdpa q k v :scale 0.2 :mask causal))",
@@ -47,11 +52,14 @@ fn attention_on_matrix_units() {
     assert!(in_parts != Some(0), "none is cut into parts of the keys");
 }
 
-/// Checks cases on a device of so many processors, and says how many are computed in parts; none where there is no device.
+/// Checks cases on a device with `processors` processors. Returns the number of cases with splits; `None` if there is
+/// no device.
 fn right_on_units(cases: &[&str], processors: usize) -> Option<usize> {
     // Room for small tiles, which lavapipe compiles faster.
     let most = Features { matrices: MatrixUnits::EMULATED, shared: 25 << 10, ..Features::ALL };
-    let options = VulkanOptions { most, processors: Some(processors), costs: Some(costs(false)), ..bare() };
+    let sheet = CostSheet { coefficients: costs(false).coefficients(), lists: Vec::new(), provenance: None };
+    let setup = Setup { costs: Some(print(&sheet)), ..Setup::default() };
+    let options = VulkanOptions { most, processors: Some(processors), setup, ..bare() };
     let device = open(options.clone())?;
     let printer = on(&options).unwrap_or_else(|e| panic!("{e}"));
     let compiler = Compiler::new(device).unwrap_or_else(|e| panic!("{e}"));

@@ -11,7 +11,8 @@ use eutectic_vulkan::VulkanOptions;
 
 use crate::{bare, folder, open};
 
-/// Runs something on a device that is watched: it is right, and layers have nothing to say, not even when the device is closed.
+/// Runs a function on a validated device. Its results must be right, and the layers must have no messages, even when
+/// the device is closed.
 pub fn passes(options: VulkanOptions, run: impl FnOnce(&Device) -> Vec<Verdict>) {
     let Some(vulkan) = open(options).map(Arc::new) else { return };
     let device = Device::new(vec![vulkan.clone() as Arc<dyn Backend>]).unwrap_or_else(|e| panic!("{e}"));
@@ -34,13 +35,13 @@ pub fn passes(options: VulkanOptions, run: impl FnOnce(&Device) -> Vec<Verdict>)
     assert_eq!(vulkan.close(), Vec::<String>::new(), "validation layers have something to say");
 }
 
-/// Those checks of a suite whose names contain a word.
+/// Returns the checks of a suite whose names contain a word.
 pub fn checks<'a>(suite: &'a str, word: &'a str) -> impl FnOnce(&Device) -> Vec<Verdict> + 'a {
     let suite = SUITES.iter().find(|of| of.name == suite).expect("there is such a suite");
     move |device| suite.run(device, word).collect()
 }
 
-/// A model, from a folder of the checkout.
+/// Returns a model, from a folder of the checkout.
 fn model(name: &'static str, check: fn(&Device, &Path), path: &'static str) -> impl FnOnce(&Device) -> Vec<Verdict> {
     move |device| match folder(path) {
         folder if folder.exists() => vec![verdict(name.into(), device, |device| check(device, &folder))],
@@ -60,7 +61,7 @@ macro_rules! suites {
     )* };
 }
 
-/// Those that take minutes on lavapipe.
+/// Defines the suites that take minutes on lavapipe.
 macro_rules! long_suites {
     ($($name:ident),* $(,)?) => { $(
         #[test]
@@ -73,8 +74,8 @@ macro_rules! long_suites {
 
 suites!(ops, program, sessions, states, failures);
 long_suites!(
-    kernels, groups, products, codes, halves, windows, scatters, rankings, scans, extents, precision, decode, graphs,
-    programs, rules
+    kernels, groups, products, codes, halves, windows, scatters, rankings, scans, random, extents, precision, decode,
+    graphs, programs, rules
 );
 
 #[test]

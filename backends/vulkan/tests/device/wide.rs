@@ -1,4 +1,4 @@
-//! 64-bit integers that come from 32 bits, compared with constants, which a driver got wrong.
+//! Compares 64-bit integers that were converted from 32 bits with constants, where a driver had a bug.
 
 use eutectic::{Compiler, DType, Tensor};
 
@@ -8,7 +8,7 @@ use crate::{bare, graph, open};
 fn widened_integers_are_compared_with_constants() {
     let Some(device) = open(bare()) else { return };
     let compiler = Compiler::new(device).unwrap_or_else(|e| panic!("{e}"));
-    // Of coordinates, of 32-bit integers and of truth values.
+    // Converted from coordinates, 32-bit integers and bools.
     let text = "(graph \"g\" (input a i32[9]) (input u u8[9]) \
         (output c (lt (iota :shape [9] :axis -1 :dtype i64) (const i64[] { 5 }))) \
         (output x (lt (cast a :to i64) (const i64[] { -3 }))) \

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::sweep::Sweep;
 use crate::{
     args::CommonArgs,
+    difference::tolerance,
     fault::{Fault, input},
     generation::Cache,
     inputs::InputFiles,
@@ -25,6 +26,12 @@ Examples:
   eutectic bench model.graph --sweep threads=1,2,4 --sweep B=1,8,64 \\
       --csv times.csv
   eutectic bench model.onnx --input x=@x.npy --reference y.npy
+  # how two settings compare, in turns: threads, costs, rules, a plan
+  eutectic bench demo --against \"--threads 1\" --against \"--costs old.toml\"
+  # without the rules of --rules
+  eutectic bench model.onnx --rules mine.epack --against \"--rules none\"
+  # beside an older binary
+  eutectic bench demo --against target/old/eutectic
   # keep a plan, and run it without a search
   eutectic bench demo --save-plan demo.plan
   eutectic bench demo --plan demo.plan
@@ -55,6 +62,9 @@ pub struct Args {
     /// What the first output should be: the largest difference is shown
     #[arg(long, value_name = "FILE.npy", help_heading = "Results")]
     pub reference: Option<PathBuf>,
+    /// The largest difference from --reference, as a share of its largest number; a larger one is a failure
+    #[arg(long, value_name = "SHARE", value_parser = tolerance, requires = "reference", help_heading = "Results")]
+    pub tol: Option<f64>,
     /// Shows predicted and measured time, GFLOP/s and GB/s of each kernel
     #[arg(long, help_heading = "Results")]
     pub explain: bool,
@@ -64,6 +74,11 @@ pub struct Args {
     /// Takes the plan from a file that --save-plan wrote, of the same model, rules and backend
     #[arg(long, value_name = "FILE", help_heading = "Plan", conflicts_with = "save_plan")]
     pub plan: Option<PathBuf>,
+    /// Also runs with these options, in turns with the command as given, and says how their times compare; a first word without a dash is
+    /// another binary of eutectic, which runs in processes; may be repeated
+    #[arg(long, value_name = "OPTIONS", help_heading = "Measuring", allow_hyphen_values = true,
+          conflicts_with_all = ["sweep", "output", "reference", "explain", "save_plan", "csv"])]
+    pub against: Vec<String>,
     /// Writes the times as comma-separated values
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub csv: Option<PathBuf>,
@@ -81,13 +96,13 @@ pub struct LanguageArgs {
     /// The tokens that are generated after it, one by one [default: 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub generate: Option<u32>,
-    /// The element type of the keys and values in the cache [default: f32]
+    /// The element type of the keys and values in the cache [default: f16]
     #[arg(long, value_name = "TYPE", value_enum)]
     pub cache: Option<Cache>,
 }
 
 impl LanguageArgs {
-    /// The options that are given.
+    /// Returns the options that are given.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let flags = [
             ("--prompt", self.prompt.is_some()),
@@ -117,7 +132,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// The limits of the measurement, with numbers of runs where none are given.
+    /// Returns the limits of the measurement, with numbers of runs where none are given.
     pub fn runs(&self, iters: u32, warmup: u32) -> Runs {
         let limit = self.duration.map(Duration::from_secs_f64);
         let iters = if limit.is_some() { usize::MAX } else { self.iters.unwrap_or(iters) as usize };
@@ -134,7 +149,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The number of steps that a bar shows.
+    /// Returns the number of steps that a bar shows.
     pub fn shown(&self) -> Option<u64> {
         self.limit.is_none().then(|| (self.warmup + self.iters) as u64)
     }

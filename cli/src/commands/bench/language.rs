@@ -1,4 +1,5 @@
-//! `bench` of language models: tokens a second of a prompt and of a continuation, and how far the latter is from the memory's limit.
+//! `bench` of language models: tokens a second of a prompt and of a continuation, and how far the latter is from the
+//! memory's limit.
 
 use std::{
     io::{Write, stdout},
@@ -46,7 +47,8 @@ struct Measured {
 /// Measures a language model.
 ///
 /// # Errors
-/// When the file is no language model that can be built, the tokens are more than it was trained for, or the backend cannot run it.
+/// If the file holds no language model that can be built, there are more tokens than it was trained for, or the backend
+/// cannot run it.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let path = &args.job.program.model;
     let model = open(path)?;
@@ -83,7 +85,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
 }
 
-/// Reads prompts of arbitrary tokens, and continues each of them by the likeliest ones; the end of a text does not end it.
+/// Reads prompts of arbitrary tokens, and continues each of them by the likeliest ones; the end of a text does not end
+/// it.
 fn times(args: &Args, generator: &mut Generator, tokens: [usize; 2]) -> Result<[Times; 2], Fault> {
     let runs = args.measure.runs(RUNS[0], RUNS[1]);
     let known = generator.model().vocabulary().len() as u64;
@@ -119,7 +122,7 @@ fn times(args: &Args, generator: &mut Generator, tokens: [usize; 2]) -> Result<[
 fn bandwidth(compiler: &Compiler) -> Result<f64, Fault> {
     const COLUMNS: usize = 1 << 12;
     let rows = READ / (4 * COLUMNS);
-    // The input keeps the kernel in every run: values of parameters alone are computed once.
+    // The result depends on an input, so that the kernel runs in every run. Values of parameters alone are computed once.
     let text = format!(
         "(graph \"read\" (input n f32[]) (param x f32[{rows} {COLUMNS}]) (output y (reduce-max (min x n) :axes [0 1] :keep false)))"
     );
@@ -143,7 +146,7 @@ impl Measured {
         self.tokens[phase] as f64 / self.times[phase].quantile(share)
     }
 
-    /// Bytes a second that the continuation reads.
+    /// Returns bytes a second that the continuation reads.
     fn reads(&self) -> f64 {
         self.read as f64 * self.speed(1, 0.5)
     }

@@ -11,7 +11,7 @@ use crate::{
     program::ProgramArgs,
 };
 
-/// What is varied, and the values that it takes: `threads=1,2,4`.
+/// The varied quantity, and its values: `threads=1,2,4`.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     name: String,
@@ -33,10 +33,10 @@ impl FromStr for Sweep {
     }
 }
 
-/// Whether what is varied is something that a program has.
+/// Checks that a program has the varied quantities.
 ///
 /// # Errors
-/// When it has nothing of that name, or a file cannot be read.
+/// If it has nothing of that name, or a file cannot be read.
 pub fn check(sweeps: &[Sweep], program: &ProgramArgs) -> Result<(), Fault> {
     let of_program = match program.is_built_in() {
         true => vec!["batch".into(), "seq".into()],
@@ -57,7 +57,7 @@ pub fn check(sweeps: &[Sweep], program: &ProgramArgs) -> Result<(), Fault> {
 #[derive(Clone, Debug, Default)]
 pub struct Point(Vec<(String, usize)>);
 
-/// All combinations, the last sweep's values in turn; one point without a sweep.
+/// Returns all combinations, varying the last sweep's values fastest; one point without a sweep.
 pub fn points(sweeps: &[Sweep]) -> Vec<Point> {
     sweeps.iter().fold(vec![Point::default()], |points, sweep| {
         let with = |point: &Point, &value: &usize| Point([&point.0[..], &[(sweep.name.clone(), value)]].concat());
@@ -81,12 +81,12 @@ impl Point {
         }
     }
 
-    /// What is varied.
+    /// Returns the names of the varied quantities.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn values(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|(_, value)| *value)
     }

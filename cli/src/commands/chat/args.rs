@@ -25,10 +25,10 @@ pub struct Args {
     pub compile: Compile,
     #[command(flatten)]
     pub generation: GenerationArgs,
-    /// The message that says how the model is to answer
+    /// The system message, which tells the model how to answer
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
-    /// The tokens that there is room for in a conversation: no more than the model was trained for
+    /// The largest number of tokens in a conversation, at most the number that the model was trained for
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = whole::<usize>)]
     pub context: usize,
     /// The seed of random choices

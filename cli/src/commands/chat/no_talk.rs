@@ -1,4 +1,4 @@
-//! `chat`, in a build without tokenizers.
+//! `chat` in a build without tokenizers.
 
 use super::args::Args;
 use crate::fault::{Fault, not_built};
@@ -8,5 +8,5 @@ use crate::fault::{Fault, not_built};
 /// # Errors
 /// Always.
 pub fn run(args: &Args) -> Result<(), Fault> {
-    Err(not_built(format!("chat {}: this build has no tokenizer", args.model.display()), "text"))
+    Err(not_built(format!("cannot chat with {} because this build has no tokenizer", args.model.display()), "text"))
 }

@@ -1,4 +1,4 @@
-//! Messages from stdin, and the answers.
+//! Reads messages from stdin and prints the answers.
 
 use std::io::{BufRead, IsTerminal, stdin};
 
@@ -15,12 +15,12 @@ use crate::{
 /// Answers each line of stdin.
 ///
 /// # Errors
-/// When the file is no language model with a chat template, the options have no meaning, or the conversation has no room.
+/// If the file is not a language model with a chat template, options are invalid, or the conversation is full.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let options = options(&args.generation, args.seed)?;
     let model = open(&args.model)?;
     let mut messages: Vec<Message> = args.system.iter().map(|text| Message::new("system", text)).collect();
-    // The template is tried before the model is compiled.
+    // Apply the template before the model is compiled, so that errors come early.
     let first = [messages.clone(), vec![Message::new("user", "")]].concat();
     model.chat_prompt(&first).map_err(Fault::input)?;
     let bar = progress("compiling", None);
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
             eprint!("> ");
         }
         let Some(line) = lines.next() else { return Ok(()) };
-        let line = line.map_err(|e| input(format!("stdin cannot be read: {e}"), "give text in UTF-8"))?;
+        let line = line.map_err(|e| input(format!("cannot read stdin: {e}"), "give text in UTF-8"))?;
         if line.trim().is_empty() {
             continue;
         }
@@ -53,8 +53,9 @@ fn answer(
 ) -> Result<String, Fault> {
     let prompt = generator.model().chat_prompt(messages).map_err(Fault::input)?;
     if prompt.len() > generator.room() {
-        let problem = format!("the conversation has {} tokens, there is room for {}", prompt.len(), generator.room());
-        return Err(input(problem, "begin another one, or give a larger --context"));
+        let problem =
+            format!("the conversation has {} tokens, but there is room for {}", prompt.len(), generator.room());
+        return Err(input(problem, "start another one, or give a larger --context"));
     }
     Ok(print(generator, &prompt, options, format)?.text)
 }

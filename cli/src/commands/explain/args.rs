@@ -22,7 +22,7 @@ For each kernel: what it costs; the rules that led from the program as written t
 in which they were applied, and what the whole plan costs without each; the ops fused into it, each with what storing its \
 result instead would cost; and the kernels whose results it reads, with what one kernel for both would cost.";
 
-/// Says how the kernels of a program's plan came about
+/// Explains the kernels of a program's plan
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -31,13 +31,13 @@ pub struct Args {
     /// Kernels by number, model part or op
     #[arg(help_heading = None, default_value = "*", value_name = "KERNEL|GLOB")]
     pub glob: String,
-    /// Leaves out what each rule gains, for which the program is planned again without it
+    /// Does not compute the gain of each rule, for which the program is planned again without it
     #[arg(help_heading = None, long)]
     pub quick: bool,
-    /// Writes a page for a browser instead, which needs no other file: the graph of all kernels, with measured times
+    /// Writes a self-contained page for a browser instead: the graph of all kernels, with measured times
     #[arg(help_heading = None, long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Runs that are measured for the page; 0 leaves measuring out
+    /// The number of measured runs for the page (0 for none)
     #[arg(help_heading = None, long, value_name = "N", default_value_t = 20, value_parser = whole::<usize>)]
     pub iters: usize,
 }

@@ -1,4 +1,4 @@
-//! A kernel of a plan, and how it came about, as text and as JSON.
+//! The explanation of a kernel, as text and as JSON.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -18,14 +18,14 @@ use crate::{
     table::{bytes, count, faint, hanging, heading, seconds},
 };
 
-/// Candidates, at most, that are named beside the one that is taken.
+/// The maximal number of candidates that are named in addition to the selected one.
 const RUNNERS_UP: usize = 2;
 
-/// A kernel and how it came about.
+/// A kernel, with the rules and the choices that led to it.
 pub struct Explanation {
     /// Its number in each call of its block.
     pub numbers: Vec<String>,
-    /// Its block, and its number there.
+    /// The block, and the kernel's index in it.
     pub of: (usize, usize),
     pub report: KernelReport,
     pub steps: Vec<RuleRun>,
@@ -33,7 +33,7 @@ pub struct Explanation {
     pub reads: Vec<Read>,
 }
 
-/// A rule that was kept from a value of the kernel, and the op that observes this value.
+/// A rule that was not applied to a value of the kernel, and the op that observes this value.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct WithheldRule {
     pub rule: String,
@@ -41,42 +41,42 @@ pub struct WithheldRule {
     pub origin: String,
 }
 
-/// Rule applications in a row, of one rule to one model part.
+/// Consecutive applications of one rule to one part of the model.
 pub struct RuleRun {
-    /// Its name; with the op that it was applied to, where it is for several.
+    /// The name. If the rule is for several ops, the op is included.
     pub rule: String,
     /// Its name in rule files.
     pub base: String,
     pub doc: String,
-    /// What is known of it.
+    /// The verdict on its proof.
     pub proof: String,
     pub origin: String,
     pub times: usize,
 }
 
-/// A kernel of which this one reads a result.
+/// A kernel whose result this one reads.
 pub struct Read {
-    /// In the block.
+    /// The index of that kernel in the block.
     pub from: usize,
     pub number: String,
     pub name: String,
-    /// What is read.
+    /// The value that is read.
     pub between: String,
     pub why: Reason,
 }
 
-/// What the plan is without a rule.
+/// The plan without a rule.
 pub enum Without {
-    /// So many predicted seconds longer.
+    /// The predicted increase of the time in seconds.
     Longer(f64),
-    /// There is none.
+    /// There is no plan, for this reason.
     Nothing(String),
 }
 
-/// What each rule gains, by its name in rule files.
+/// The gain of each rule, by its name in rule files.
 pub type Gains = BTreeMap<String, Without>;
 
-/// `12 µs more`, `12 µs less`, or nothing.
+/// Returns `12 µs more`, `12 µs less`, or an empty text.
 fn more(difference: f64) -> String {
     match difference {
         d if d.abs() < 0.5e-9 => "no more".into(),
@@ -101,7 +101,7 @@ impl Without {
     }
 }
 
-/// Why two kernels are two, in words.
+/// Returns the reason why two kernels were not joined, in words.
 pub fn in_words(why: &Reason) -> String {
     match why {
         Reason::Dearer(difference) => format!("one kernel for both would take {}", more(*difference)),
@@ -117,7 +117,7 @@ impl Explanation {
             || all.any(|(op, origin)| wanted.is_match(op.name()) || wanted.is_match(origin.path()))
     }
 
-    /// What it can be asked for by.
+    /// Returns the names that select the kernel.
     pub fn names(&self) -> Vec<String> {
         let ops =
             self.report.fused.iter().map(|f| (f.op, &f.origin)).chain([(self.report.anchor, &self.report.origin)]);

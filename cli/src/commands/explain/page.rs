@@ -1,6 +1,9 @@
-//! The page for a browser: the graph of a plan's kernels with what each takes, in one file that needs no other.
+//! Writes the page for a browser: the graph of a plan's kernels with their times, in one self-contained file.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use eutectic::{
     Compiler, Graph, Planned,
@@ -28,11 +31,11 @@ use crate::{
     values::NamedTensors,
 };
 
-/// The page; [`DATA`] stands where its data go.
+/// The page. Data replaces the placeholder [`DATA`].
 const PAGE: &str = include_str!("page.html");
 const DATA: &str = "/*data*/";
 
-/// Runs that are not counted.
+/// The number of runs before the measurement.
 const WARMUP: usize = 3;
 
 /// Writes the page.
@@ -42,9 +45,7 @@ const WARMUP: usize = 3;
 pub(super) fn write(
     args: &Args,
     path: &Path,
-    compiler: &Compiler,
-    graph: &Graph,
-    planned: &Planned,
+    (compiler, graph, planned): (&Compiler, &Graph, &Planned),
     explained: &[Explanation],
     gains: &Gains,
 ) -> Result<(), Fault> {
@@ -69,7 +70,7 @@ pub(super) fn write(
         "edges": page.edges(),
         "rules": page.rules(),
     });
-    // Within a script element, `</script>` would end it.
+    // `</script>` in the data would end the script element.
     let text = PAGE.replace(DATA, &data.to_string().replace('<', "\\u003c"));
     output::write(path, &[text.as_bytes()])?;
     if output::is_standard(path) {
@@ -79,7 +80,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The kernels of a run, measured, and where the parameters come from. Without a model's files, times are those of random numbers.
+/// Returns the measured kernels of a run, and the source of the parameters. Without a model's files, times are for
+/// random numbers.
 fn measure(
     args: &Args,
     compiler: &Compiler,
@@ -107,11 +109,12 @@ fn ports(ports: &[(String, eutectic::Type)]) -> Vec<Value> {
     ports.iter().map(|(name, ty)| json!({ "name": name, "type": ty.to_string() })).collect()
 }
 
-/// What the machine can do at most, by its cost model: what it reaches in a large product, and in a large sum of two tensors.
+/// The peak rates of the machine according to its cost model: those of a large product, and of a large sum of two
+/// tensors.
 struct Roof {
-    /// Floating-point operations a second.
+    /// Floating-point operations per second.
     flops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     bytes: f64,
 }
 
@@ -149,7 +152,7 @@ impl Page<'_> {
             let more = json!({
                 "kind": kernel.kind(),
                 "call": step.of.map(|(call, _)| call),
-                "layer": step.of.map(|(call, _)| self.layer(call)),
+                "layer": step.of.and_then(|(call, _)| self.layer_of(call, &step.origin)),
                 "weights": self.weights(run),
                 "details": step.of.and_then(|(call, at)| self.details(&numbers, call, at)),
             });
@@ -161,7 +164,22 @@ impl Page<'_> {
         (1..).zip(self.steps.iter().zip(&program.run)).map(describe).collect()
     }
 
-    /// The model part that a call stands for: what the origins of its kernels have in common.
+    /// Returns the layer that a kernel of a call belongs to: the call's model part or, where the call has several numbered parts, that part.
+    /// A kernel between these belongs to none.
+    fn layer_of(&self, call: usize, origin: &str) -> Option<String> {
+        let part = self.layer(call);
+        let known = if part.is_empty() { 0 } else { part.split('.').count() };
+        let numbered = |origin: &str| {
+            let path: Vec<&str> = origin.split('.').collect();
+            let at = (known..path.len()).find(|at| path[*at].parse::<usize>().is_ok())?;
+            Some(path[..=at].join("."))
+        };
+        let of_call = self.steps.iter().filter(|step| step.of.is_some_and(|(of, _)| of == call));
+        let parts: BTreeSet<String> = of_call.filter_map(|step| numbered(&step.origin)).collect();
+        if parts.len() > 1 { numbered(origin) } else { Some(part) }
+    }
+
+    /// Returns the part of the model that a call computes: the longest common prefix of the origins of its kernels.
     fn layer(&self, call: usize) -> String {
         let of_call = self.steps.iter().filter(|step| step.of.is_some_and(|(of, _)| of == call));
         let mut paths = of_call.map(|step| step.origin.split('.').collect::<Vec<_>>());
@@ -172,7 +190,7 @@ impl Page<'_> {
         common.join(".")
     }
 
-    /// Bytes of parameters, and of what is computed of them when they are loaded, that a step reads.
+    /// Returns the bytes of parameters, and of results of the load program, that a step reads.
     fn weights(&self, step: &Step) -> usize {
         let program = &self.planned.lowered.program;
         let kept = step.buffers.iter().map(|&buffer| &program.buffers[buffer]);
@@ -180,11 +198,11 @@ impl Page<'_> {
         kept.map(|b| b.count * b.dtype.size()).sum()
     }
 
-    /// What `explain` says of a kernel.
+    /// Returns the explanation of a kernel.
     fn details(&self, numbers: &Numbers, call: usize, at: usize) -> Option<Value> {
         let block = self.planned.outlined.calls[call].block;
         let Explanation { report, steps, reads, .. } = self.explained.iter().find(|e| e.of == (block, at))?;
-        // Of what repeats, the first is explained; names are those of this call.
+        // The explanation is that of the first call, with the names of this call.
         let names = &self.planned.outlined.calls[call].origins;
         let here = |origin: &str| {
             let known = names.iter().find(|(from, _)| from.path() == origin);
@@ -210,7 +228,7 @@ impl Page<'_> {
         }))
     }
 
-    /// Who reads what of whom: numbers of kernels, or inputs and outputs.
+    /// Returns the edges: each kernel with the kernel or the input that it reads.
     fn edges(&self) -> Vec<Value> {
         let program = &self.planned.lowered.program;
         let mut writer: BTreeMap<usize, usize> = BTreeMap::new();
@@ -239,7 +257,7 @@ impl Page<'_> {
         edges
     }
 
-    /// The rules that led to the kernels: what each says, and what it gains.
+    /// Returns the rules that led to the kernels, with their documentation and gain.
     fn rules(&self) -> Vec<Value> {
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
         for step in self.explained.iter().flat_map(|e| &e.steps) {

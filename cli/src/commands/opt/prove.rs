@@ -2,8 +2,11 @@
 
 use std::{io::Write, time::Instant};
 
-use eutectic::{Planned, engine::rewrites::Claim};
-use eutectic_prover::plans::{Validated, Validity, validate};
+use eutectic::Planned;
+use eutectic_prover::{
+    Sense,
+    plans::{Validated, Validity, validate},
+};
 use serde_json::json;
 
 use crate::{
@@ -13,10 +16,10 @@ use crate::{
     table::{duration, hanging, lines, several},
 };
 
-/// Proves the kernels of each block, and prints what is shown of them.
+/// Proves the kernels of each block, and prints the verdicts.
 ///
 /// # Errors
-/// When a kernel is not shown to compute what its ops say.
+/// If a kernel is not shown to compute its ops.
 pub fn print(out: &mut impl Write, planned: &Planned, format: Format) -> Result<(), Fault> {
     let start = Instant::now();
     let kernels: Vec<(usize, Validated)> = planned
@@ -26,12 +29,12 @@ pub fn print(out: &mut impl Write, planned: &Planned, format: Format) -> Result<
         .flat_map(|(n, block)| validate(block).into_iter().map(move |v| (n, v)))
         .collect();
     let count = |is: &dyn Fn(&Validity) -> bool| kernels.iter().filter(|(_, v)| is(&v.validity)).count();
-    let bits = count(&|v| *v == Validity::Valid(Claim::Bits));
-    let reals = count(&|v| *v == Validity::Valid(Claim::Reals));
+    let bits = count(&|v| *v == Validity::Valid(Sense::Bits));
+    let reals = count(&|v| *v == Validity::Valid(Sense::Reals));
     if format == Format::Json {
         let row = |(block, v): &(usize, Validated)| {
             let (shown, reason) = match &v.validity {
-                Validity::Valid(claim) => (Some(claim.to_string()), None),
+                Validity::Valid(sense) => (Some(words(*sense)), None),
                 Validity::Open(why) => (None, Some(why)),
             };
             json!({ "block": block, "kernel": v.kind, "origin": v.origin, "shown": shown, "reason": reason })
@@ -55,5 +58,13 @@ pub fn print(out: &mut impl Write, planned: &Planned, format: Format) -> Result<
     match kernels.len() - bits - reals {
         0 => Ok(()),
         open => Err(Fault::run(format!("{} not proved", several(open, "kernel")))),
+    }
+}
+
+/// Returns the words of reports.
+fn words(sense: Sense) -> &'static str {
+    match sense {
+        Sense::Bits => "equal to the last bit",
+        Sense::Reals => "equal over the reals",
     }
 }

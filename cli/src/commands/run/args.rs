@@ -41,38 +41,39 @@ pub struct Args {
     /// A text to embed (minilm); may be repeated
     #[arg(help_heading = None, long = "text", value_name = "TEXT", allow_hyphen_values = true)]
     pub texts: Vec<OsString>,
-    /// The image that a model looks at: PNG or JPEG (sam)
+    /// The image, a PNG or JPEG file (sam)
     #[arg(help_heading = None, long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// A point of what a mask is wanted of, in pixels of the image from its top left; may be repeated (sam)
+    /// A point on the object to mask, in pixels from the top left of the image; may be repeated (sam)
     #[arg(help_heading = None, long = "point", value_name = "X,Y", value_parser = point)]
     pub points: Vec<[f64; 2]>,
-    /// Where the result goes: the numbers (*.npy), or a picture (*.png): the mask over the image, or the embedding's first three
-    /// principal components beside it; may be repeated (sam)
+    /// The file of the result: numbers (*.npy), or a picture (*.png) that shows the mask over the image, or the
+    /// embedding's first three principal components next to it; may be repeated (sam)
     #[arg(help_heading = None, long = "out", value_name = "FILE.npy|FILE.png")]
     pub results: Vec<PathBuf>,
-    /// Runs the program as written too, on the same inputs, and compares all results. Where they differ by more than rounding, names the
-    /// rule and the first kernel that differs, with exit code 1
+    /// Also runs the program as written on the same inputs, and compares all results. If they differ by more than
+    /// rounding, names the rule and the first kernel that differs, with exit code 1
     #[arg(help_heading = None, long)]
     pub verify: bool,
     #[command(flatten)]
     pub prompt: PromptArgs,
     #[command(flatten)]
     pub inputs: InputFiles,
-    /// Where an output goes: the first one, or the one of that name; - for stdout, which then holds nothing else; may be repeated
+    /// The file of the first output, or of the output of that name; - for stdout, which then receives nothing else; may
+    /// be repeated
     #[arg(help_heading = None, long = "output", value_name = "[NAME=]FILE.npy", value_parser = npy::target())]
     pub outputs: Vec<PathBuf>,
 }
 
-/// The prompt of a language model (*.gguf), and how it is continued.
+/// The prompt of a language model (*.gguf), and the options of its continuation.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Generation")]
 pub struct PromptArgs {
-    /// The text that a language model continues, without the template of its conversations unless --chat is given; - for stdin (*.gguf).
-    /// With --format json, an object with prompt_tokens and tokens (ids), text and stop
+    /// The text that a language model continues (*.gguf); - for stdin. The chat template is applied only with --chat.
+    /// With --format json, prints an object with prompt_tokens and tokens (ids), text and stop
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// Takes the prompt as a user's message, and writes it as the file's chat template says
+    /// Treats the prompt as a user's message, and applies the file's chat template
     #[arg(long)]
     pub chat: bool,
     #[command(flatten)]
@@ -80,14 +81,14 @@ pub struct PromptArgs {
 }
 
 impl PromptArgs {
-    /// The options that are given.
+    /// Returns the options that are given.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let own = [("--prompt", self.prompt.is_some()), ("--chat", self.chat)];
         own.into_iter().filter_map(|(flag, given)| given.then_some(flag)).chain(self.generation.given())
     }
 }
 
-/// `X,Y`.
+/// Parses `X,Y`.
 fn point(text: &str) -> Result<[f64; 2], String> {
     let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite());
     let pair = text.split_once(',').and_then(|(x, y)| Some([number(x)?, number(y)?]));

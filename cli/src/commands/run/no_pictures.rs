@@ -1,4 +1,4 @@
-//! Images in a build without the feature `vision`: there is none, and whoever asks for one is told why.
+//! Images in a build without the feature `vision`: every use is an error that names the feature.
 
 use std::{convert::Infallible, path::Path};
 
@@ -6,19 +6,22 @@ use eutectic::engine::models::image::{Prepared, Preprocessing};
 
 use crate::fault::{Fault, not_built};
 
-/// An image that was read: none can be.
+/// An image that was read. This build cannot read any.
 pub struct SeenImage {
     pub prepared: Prepared,
     none: Infallible,
 }
 
 impl SeenImage {
-    /// Says which feature reads images.
+    /// Fails with an error that names the feature `vision`, which reads images.
     ///
     /// # Errors
     /// Always.
     pub fn open(path: &Path, _: &Preprocessing, _: [usize; 2]) -> Result<SeenImage, Fault> {
-        Err(not_built(format!("--image {}: this build reads no images", path.display()), "vision"))
+        Err(not_built(
+            format!("cannot read the image {} because this build has no image reader", path.display()),
+            "vision",
+        ))
     }
 
     pub fn size(&self) -> (u32, u32) {

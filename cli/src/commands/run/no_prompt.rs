@@ -1,4 +1,4 @@
-//! `run` of language models, in a build without tokenizers.
+//! `run` of language models in a build without tokenizers.
 
 use super::args::Args;
 use crate::fault::{Fault, not_built};
@@ -8,5 +8,5 @@ use crate::fault::{Fault, not_built};
 /// # Errors
 /// Always.
 pub fn run(_: &Args) -> Result<(), Fault> {
-    Err(not_built("--prompt: this build has no tokenizer", "text"))
+    Err(not_built("cannot continue a prompt because this build has no tokenizer", "text"))
 }

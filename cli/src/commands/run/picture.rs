@@ -1,4 +1,4 @@
-//! Pictures of results: a mask over an image, and the principal components of an embedding beside it.
+//! Pictures of results: a mask over an image, or the principal components of an embedding next to it.
 
 use std::{fmt::Display, io::Cursor, path::Path};
 
@@ -10,49 +10,49 @@ use crate::{
     output,
 };
 
-/// What a mask is painted with, and its rim.
+/// The colour of a mask.
 const PAINT: [f32; 3] = [30.0, 144.0, 255.0];
 const RIM: Rgb<u8> = Rgb([255, 255, 255]);
 
-/// The image as it was and as the model gets it.
+/// The original image, and the model's input.
 pub struct SeenImage {
     image: RgbImage,
     pub prepared: Prepared,
 }
 
 impl SeenImage {
-    /// Reads an image, and prepares it for a model that takes it at a size of that many rows and columns.
+    /// Reads an image, and prepares it for a model with this number of rows and columns.
     ///
     /// # Errors
-    /// When the file is no image.
+    /// If the file is not an image.
     pub fn open(path: &Path, preprocessing: &Preprocessing, sides: [usize; 2]) -> Result<SeenImage, Fault> {
         let image = image::open(path).map_err(|e| input(e, "give a PNG or JPEG file"))?;
         Ok(SeenImage { prepared: preprocessing.apply(&image, sides), image })
     }
 
-    /// Columns and rows.
+    /// Returns the numbers of columns and rows.
     pub fn size(&self) -> (u32, u32) {
         self.image.dimensions()
     }
 
-    /// Writes the image with a mask over it, of which `logits` has one for each pixel.
+    /// Writes the image with a mask over it. `logits` has a number for each pixel.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write_mask(&self, path: &Path, logits: &[f32]) -> Result<(), Fault> {
         write(path, &mask_over(&self.image, logits))
     }
 
-    /// Writes the image and beside it the first three principal components of its embedding [channels rows columns].
+    /// Writes the image next to the first three principal components of its embedding [channels rows columns].
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write_components(&self, path: &Path, embedding: &[f32], dims: [usize; 3]) -> Result<(), Fault> {
         write(path, &components_beside(&self.image, &self.prepared, embedding, dims))
     }
 }
 
-/// The image with the places painted where the logits, one for each pixel, are above 0; the mask's rim is white.
+/// Returns the image with a mask. Pixels with positive logits are painted, and the rim of the mask is white.
 fn mask_over(image: &RgbImage, logits: &[f32]) -> RgbImage {
     let (width, height) = image.dimensions();
     let within = |x: u32, y: u32| logits[(y * width + x) as usize] > 0.0;
@@ -69,12 +69,12 @@ fn mask_over(image: &RgbImage, logits: &[f32]) -> RgbImage {
     })
 }
 
-/// The image, and beside it as large the first three principal components of an embedding [channels rows columns] as colours; the
-/// part of it that shows padding is cut off.
+/// Returns the image next to the first three principal components of an embedding [channels rows columns], which are
+/// shown as colours in the same size. Padding is cropped.
 fn components_beside(image: &RgbImage, prepared: &Prepared, embedding: &[f32], dims: [usize; 3]) -> RgbImage {
     let [channels, rows, columns] = dims;
     let shown = prepared.shown([rows, columns]);
-    // A row for each token that shows the image.
+    // One row for each token that shows the image.
     let token = |(y, x): (usize, usize)| (0..channels).map(move |c| embedding[(c * rows + y) * columns + x]).collect();
     let tokens: Vec<Vec<f32>> = (0..shown[0]).flat_map(|y| (0..shown[1]).map(move |x| (y, x))).map(token).collect();
     let size = prepared.original;
@@ -89,17 +89,17 @@ fn components_beside(image: &RgbImage, prepared: &Prepared, embedding: &[f32], d
     both
 }
 
-/// Numbers as colours from 0 to 255.
+/// Scales numbers to colours from 0 to 255.
 fn colours(plane: &[f32]) -> Vec<f32> {
     let (low, high) = plane.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
     let range = (high - low).max(f32::MIN_POSITIVE);
     plane.iter().map(|x| (x - low) / range * 255.0).collect()
 }
 
-/// Steps of the power iteration: pictures need no more digits.
+/// Iterations of the power method, enough for the precision of a picture.
 const STEPS: usize = 60;
 
-/// The first principal components of rows, each as a number for every row; by power iteration on what the earlier ones leave.
+/// Returns the first principal components of rows, with a number for each row, by the power method with deflation.
 fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
     let width = rows.first().map_or(0, Vec::len);
     let mean: Vec<f64> =
@@ -108,7 +108,7 @@ fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
         rows.iter().map(|row| row.iter().zip(&mean).map(|(x, m)| f64::from(*x) - m).collect()).collect();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
     let component = |n: usize| {
-        // Not orthogonal to anything in particular, and the same each time.
+        // The start is fixed, and unlikely to be orthogonal to a component.
         let mut axis: Vec<f64> = (0..width).map(|c| 1.0 + ((c * (n + 7)) % 13) as f64).collect();
         for _ in 0..STEPS {
             let mut next = vec![0.0; width];
@@ -129,7 +129,7 @@ fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
 }
 
 fn write(path: &Path, picture: &RgbImage) -> Result<(), Fault> {
-    let unwritable = |e: &dyn Display| Fault::input(format!("{}: cannot be written: {e}", path.display()));
+    let unwritable = |e: &dyn Display| Fault::input(format!("cannot write {}: {e}", path.display()));
     let format = ImageFormat::from_path(path).map_err(|e| unwritable(&e))?;
     let mut bytes = Cursor::new(Vec::new());
     picture.write_to(&mut bytes, format).map_err(|e| unwritable(&e))?;
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn components_are_those_of_the_covariance() {
-        // Rows along (3, 4) / 5, with a little along (4, -3) / 5.
+        // Rows along (3, 4) / 5, with a small part along (4, -3) / 5.
         let along = [5.0, -5.0, 10.0, -10.0];
         let across = [0.5, 0.5, -0.5, -0.5];
         let rows: Vec<Vec<f32>> =

@@ -1,4 +1,4 @@
-//! `run` of language models: prompts, and their continuations.
+//! `run` of language models: continues a prompt.
 
 use std::io::{Read, stdin};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Continues the prompt of the arguments.
 ///
 /// # Errors
-/// When the file is no language model that can be built, the numbers have no meaning, or there is no room for the prompt.
+/// If the file is not a supported language model, options are invalid, or the prompt is too long.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let options = options(&args.prompt.generation, args.job.program.seed)?;
     let path = &args.job.program.model;
@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let prompt = prompt.map_err(Fault::input)?;
     let (count, trained) = (prompt.len(), model.trained());
     if count > trained {
-        let problem = format!("the prompt has {count} tokens, {} was trained for {trained}", path.display());
+        let problem = format!("the prompt has {count} tokens, but {} was trained for {trained}", path.display());
         return Err(input(problem, "give a shorter one"));
     }
     let bar = progress("compiling", None);
@@ -47,6 +47,6 @@ fn text(args: &PromptArgs) -> Result<String, Fault> {
     }
     let mut text = String::new();
     let read = stdin().lock().read_to_string(&mut text);
-    read.map_err(|e| input(format!("--prompt -: stdin cannot be read: {e}"), "give text in UTF-8"))?;
+    read.map_err(|e| input(format!("cannot read stdin (--prompt -): {e}"), "give text in UTF-8"))?;
     Ok(text)
 }

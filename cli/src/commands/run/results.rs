@@ -1,4 +1,4 @@
-//! The results of `run`: which goes into which file, and how numbers are shown.
+//! The results of `run`: their files, and their form in tables and JSON.
 
 use std::{
     io::{Write, stdout},
@@ -18,10 +18,10 @@ use crate::{
     values::NamedTensors,
 };
 
-/// How many numbers of a tensor a table shows.
+/// The number of elements that a table shows.
 const SHOWN: usize = 6;
 
-/// The most elements of an output that are written as JSON: each of them takes tens of bytes on the way.
+/// The largest output that is written as JSON. Each element takes tens of bytes of memory.
 const MOST_IN_JSON: usize = 1 << 26;
 
 pub fn print_results(
@@ -30,15 +30,18 @@ pub fn print_results(
     inputs: &NamedTensors,
     source: &str,
 ) -> Result<(), Fault> {
-    // An array on stdout stands alone.
+    // If stdout receives an array, it receives nothing else.
     if args.outputs.iter().chain(&args.results).any(|path| is_to_stdout(path)) {
         return Ok(());
     }
     let mut out = stdout().lock();
     if args.job.format == Format::Json {
         if let Some((name, tensor)) = results.iter().find(|(_, tensor)| tensor.count() > MOST_IN_JSON) {
-            let problem = format!("output `{name}` has {} elements; JSON takes {MOST_IN_JSON}", tensor.count());
-            return Err(input(problem, "--output FILE.npy keeps them, and --format table shows some"));
+            let problem = format!(
+                "cannot print output `{name}` as JSON because it has {} elements; at most {MOST_IN_JSON} are supported",
+                tensor.count()
+            );
+            return Err(input(problem, "--output FILE.npy writes them, and --format table shows some"));
         }
         let values = |t: &Tensor| match t.dtype() {
             DType::F64 => t.to_f64().into_iter().map(|x| number(x, json!(x))).collect(),
@@ -67,9 +70,9 @@ pub fn print_results(
     Ok(writeln!(out, "{table}")?)
 }
 
-/// The elements, without a copy of all of them.
+/// Returns the elements without a copy of the whole tensor.
 fn elements<T>(tensor: &Tensor, of: impl Fn(&Tensor) -> Vec<T>) -> impl Iterator<Item = T> {
-    /// So many are taken out at once.
+    /// The number of elements that are converted at once.
     const PART: usize = 1 << 16;
     let (dtype, size) = (tensor.dtype(), tensor.dtype().size());
     tensor.bytes().chunks(size * PART).flat_map(move |part| {
@@ -78,7 +81,8 @@ fn elements<T>(tensor: &Tensor, of: impl Fn(&Tensor) -> Vec<T>) -> impl Iterator
     })
 }
 
-/// The first of some numbers, the smallest and the largest: of none there is neither, and a NaN is both.
+/// Returns the first of some numbers, the minimum and the maximum. An empty list has no minimum. If there is a NaN, it
+/// is both.
 pub fn overview<T: PartialOrd + Copy>(
     numbers: impl Iterator<Item = T>,
     count: usize,
@@ -103,7 +107,7 @@ pub fn overview<T: PartialOrd + Copy>(
     [first.join(" ") + &rest, low, high]
 }
 
-/// A number with five decimals where these say something of it, else with an exponent.
+/// Returns a number with five decimals if these have significant digits, and otherwise with an exponent.
 pub fn decimal(x: f64) -> String {
     match x.abs() {
         size if size == 0.0 || (1e-4..1e7).contains(&size) || !x.is_finite() => format!("{x:.5}"),
@@ -111,12 +115,13 @@ pub fn decimal(x: f64) -> String {
     }
 }
 
-/// A number of `f32` with no digits but those that tell it from its neighbours.
+/// Returns a number with only as many digits as distinguish it from its neighbours in `f32`.
 pub fn shortest(x: f32) -> f64 {
     x.to_string().parse().unwrap_or_else(|_| x.into())
 }
 
-/// A number, or what JSON has none for, in the words of Protocol Buffers' JSON: `"NaN"`, `"Infinity"`, `"-Infinity"`.
+/// Returns a number as JSON. Numbers that JSON lacks are strings, as in Protocol Buffers: `"NaN"`, `"Infinity"`,
+/// `"-Infinity"`.
 pub fn number(x: f64, finite: Value) -> Value {
     match x {
         _ if x.is_finite() => finite,
@@ -126,12 +131,12 @@ pub fn number(x: f64, finite: Value) -> Value {
     }
 }
 
-/// Whether an output goes to stdout: `-`, or `NAME=-`.
+/// Returns whether an output goes to stdout: `-`, or `NAME=-`.
 pub fn is_to_stdout(path: &Path) -> bool {
     output::is_standard(path) || path.to_str().is_some_and(|text| text.ends_with("=-"))
 }
 
-/// Which output goes into which file.
+/// Returns the file of each output.
 pub fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Result<Vec<(usize, PathBuf)>, Fault> {
     let file = |path: &PathBuf| {
         let named = path.to_str().and_then(|text| text.split_once('='));
@@ -139,7 +144,7 @@ pub fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Resu
             Some((Some(at), file)) => Ok((at, file.into())),
             None if !outputs.is_empty() => Ok((0, path.clone())),
             _ => {
-                let problem = format!("--output {}: there is no output of that name", path.display());
+                let problem = format!("--output {}: the program has no output of that name", path.display());
                 let name = named.map_or("", |(name, _)| name);
                 Err(input(problem, suggestion(name, "the outputs are", outputs.iter().map(|(name, _)| name.as_str()))))
             }

@@ -1,4 +1,4 @@
-//! `run` of models that take texts: embeddings, and how near these are to each other.
+//! `run` of models that take texts: embeddings, and their similarities.
 
 use std::{
     ffi::OsString,
@@ -27,13 +27,13 @@ use crate::{
 /// Embeds the texts of the arguments.
 ///
 /// # Errors
-/// When the model takes no texts, a file or a text is wrong, or this build has no tokenizer.
+/// If the model takes no texts, a file or a text is wrong, or this build has no tokenizer.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let texts = utf8(&args.texts)?;
     let model = args.job.program.model.display();
     let Some(help) = args.job.program.published() else {
         let help = "minilm does; a graph takes arrays: --input NAME=@FILE.npy";
-        return Err(input(format!("--text: {model} takes no texts"), help));
+        return Err(input(format!("--text does not apply to {model}, which takes no texts"), help));
     };
     let Some(dir) = &args.job.program.weights else {
         return Err(input("--text needs the model's files", format!("give --weights DIR; {help}")));
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The name of the model, and an embedding of length 1 for each text.
+/// Returns the name of the model, and an embedding of length 1 for each text.
 #[cfg(feature = "text")]
 fn embedded(args: &Args, dir: &Path, texts: &[String]) -> Result<(String, Vec<Vec<f32>>), Fault> {
     let encoder = eutectic::TextEncoder::open(dir, args.job.compile.compiler()?)?;
@@ -80,7 +80,7 @@ fn embedded(args: &Args, dir: &Path, texts: &[String]) -> Result<(String, Vec<Ve
 
 #[cfg(not(feature = "text"))]
 fn embedded(_: &Args, _: &Path, _: &[String]) -> Result<(String, Vec<Vec<f32>>), Fault> {
-    Err(not_built("--text: this build has no tokenizer", "text"))
+    Err(not_built("cannot embed texts because this build has no tokenizer", "text"))
 }
 
 fn similarity_table(similarities: &[Vec<f64>]) -> Table {
@@ -95,12 +95,12 @@ fn similarity_table(similarities: &[Vec<f64>]) -> Table {
     table
 }
 
-/// Embeddings have length 1: the product is the cosine.
+/// Returns the product of two embeddings. Since they have length 1, it is their cosine.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
 }
 
-/// Texts as they were typed, or which of them is no text.
+/// Returns the texts as they were typed. The error names a text that is not UTF-8.
 fn utf8(texts: &[OsString]) -> Result<Vec<String>, Fault> {
     let text = |(at, text): (usize, &OsString)| {
         text.to_str().map(String::from).ok_or_else(|| {

@@ -1,4 +1,5 @@
-//! `run --verify`: compares the chosen plan with the program as written, on the same inputs, and names the fault where they differ.
+//! `run --verify`: compares the chosen plan with the program as written, on the same inputs. If they differ, it names
+//! the rules or the kernel at fault.
 
 use std::io::{Write, stdout};
 
@@ -23,22 +24,23 @@ use crate::{
     values::NamedTensors,
 };
 
-/// Refuses `--verify` where texts are embedded: it compares the results of a graph.
+/// Refuses `--verify` for embeddings of texts, because it compares the results of a graph.
 ///
 /// # Errors
-/// When it is asked for.
+/// If the option is given.
 pub fn takes_no_texts(args: &Args) -> Result<(), Fault> {
     if !args.verify {
         return Ok(());
     }
     let help = "leave out --text, and give token ids as --input ids=@FILE.npy, or --random";
-    Err(input("--verify compares the results of a graph, and --text asks for embeddings", help))
+    Err(input("--verify does not apply to --text, because it compares the results of a graph", help))
 }
 
-/// Verifies a graph on inputs and parameters, writes the outputs that are asked for, and prints the comparison.
+/// Verifies a graph on inputs and parameters, writes the requested outputs, and prints the comparison.
 ///
 /// # Errors
-/// When the program cannot be compiled or run; when a result is farther from that of the program as written than is allowed.
+/// If the program cannot be compiled or run, or a result differs from that of the program as written by more than is
+/// allowed.
 pub fn run(
     args: &Args,
     compiler: &Compiler,
@@ -59,7 +61,7 @@ pub fn run(
     let found = Found { compiler, verified: &verified };
     let mut out = stdout().lock();
     match args.job.format {
-        // An array on stdout stands alone.
+        // If stdout receives an array, it receives nothing else.
         _ if args.outputs.iter().any(|path| is_to_stdout(path)) => {}
         Format::Json => print_json(&mut out, &found.json(source))?,
         Format::Table => found.print(args, source, &mut out)?,
@@ -69,10 +71,15 @@ pub fn run(
         return Ok(());
     }
     let model = args.job.program.model.display();
-    Err(Fault::run(format!("{model} gives another result than the program as written: {}", found.culprit())))
+    Err(Fault::run(format!("{model} differs from the program as written: {}", found.culprit())))
 }
 
-/// A comparison that is shown.
+/// Names the rules or the kernel at fault, in a few words.
+pub fn culprit(compiler: &Compiler, verified: &Verified) -> String {
+    Found { compiler, verified }.culprit()
+}
+
+/// A comparison to print.
 struct Found<'a> {
     compiler: &'a Compiler,
     verified: &'a Verified,
@@ -81,7 +88,7 @@ struct Found<'a> {
 impl Found<'_> {
     /// Names the rules or kernel at fault, in a few words.
     fn culprit(&self) -> String {
-        let Some(blame) = &self.verified.blame else { return "nothing was looked for".into() };
+        let Some(blame) = &self.verified.blame else { return "no rule or kernel was searched for".into() };
         let kernel = blame.kernel.as_ref().map(|kernel| self.name(kernel));
         let kernel = kernel.unwrap_or_else(|| "no stored value of the program as written".into());
         match &blame.cause {
@@ -95,7 +102,7 @@ impl Found<'_> {
         }
     }
 
-    /// The number and the name of a kernel, as all commands write them.
+    /// Returns the number and the name of a kernel, as all commands write them.
     fn name(&self, kernel: &BlamedKernel) -> String {
         let planned = &self.verified.planned;
         let block = planned.outlined.calls[kernel.call].block;
@@ -108,7 +115,7 @@ impl Found<'_> {
         Numbers::of(&self.verified.planned).get(kernel.call, kernel.kernel).to_string()
     }
 
-    /// The rules that led to what a kernel computes, each once, in order.
+    /// Returns the rules that led to a kernel, each once, in order.
     fn rules_of(&self, kernel: &BlamedKernel) -> Vec<String> {
         let planned = &self.verified.planned;
         let mut names: Vec<String> = Vec::new();
@@ -139,7 +146,7 @@ impl Found<'_> {
                 0 => String::new(),
                 n => format!("; rounding decides about {}, which cannot be judged", several(n, "element")),
             };
-            return Ok(writeln!(out, "{}", lines(format!("all results are within what rounding may change{open}")))?);
+            return Ok(writeln!(out, "{}", lines(format!("all results agree up to rounding{open}")))?);
         };
         writeln!(out, "\n{}", heading("at fault"))?;
         match &blame.cause {
@@ -166,7 +173,7 @@ impl Found<'_> {
         let time = if kernel.time > 0 { format!(", when it runs for time {}", kernel.time + 1) } else { String::new() };
         writeln!(out, "{}", lines(format!("  first to differ: {}{time}", self.name(kernel))))?;
         let stored = format!(
-            "  it stores {} of {} {}: {} at {}, as written {}; apart by {apart:.2e}, allowed {allowed:.2e}",
+            "  it stores {} of {} {}: {} at {}, as written {}; difference {apart:.2e}, allowed {allowed:.2e}",
             kernel.op,
             kernel.origin,
             kernel.ty,
@@ -235,7 +242,7 @@ fn row(result: &VerifiedResult) -> [String; 9] {
     [name, result.value.ty().to_string(), thousands(*elements), apart, allowed, at, got, want, state]
 }
 
-/// An element with as many digits as distinguish `f32` numbers.
+/// Returns an element with as many digits as distinguish `f32` numbers.
 fn shown(element: Element) -> String {
     match element {
         Element::Real(x) if x.is_finite() && x.abs() < f64::from(f32::MAX) => format!("{:?}", x as f32),
@@ -243,7 +250,7 @@ fn shown(element: Element) -> String {
     }
 }
 
-/// `[0 3]`.
+/// Returns an index as `[0 3]`.
 fn place(at: &[usize]) -> String {
     format!("[{}]", at.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))
 }

@@ -1,4 +1,4 @@
-//! `run` of models that take images: from a picture and points to embeddings and masks.
+//! `run` of models that take images: embeddings, and masks for points.
 
 use std::{
     io::{Write, stdout},
@@ -31,7 +31,7 @@ use crate::{
 /// Runs a model that takes images.
 ///
 /// # Errors
-/// When arguments or files are wrong, or the program cannot be compiled or run.
+/// If arguments or files are wrong, or the program cannot be compiled or run.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let program = &args.job.program;
     if !args.texts.is_empty() {
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let seen = see(args, &opened)?;
     if !files.pictures.is_empty() && seen.is_none() {
         return Err(input(
-            "--out: a picture shows an image, and there is none",
+            "cannot write a picture (--out) because there is no image",
             "add --image FILE, or write a .npy file",
         ));
     }
@@ -53,13 +53,13 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     if let Some(seen) = &seen
         && given.insert("pixels".into(), seen.prepared.pixels.clone()).is_some()
     {
-        return Err(input("--image and --input pixels say the same", "give one of them"));
+        return Err(input("--image and --input pixels set the same input", "give one of them"));
     }
     given.extend(prompt(args, seen.as_ref()));
     let inputs = program.inputs(&graph, given)?;
     if args.verify {
         if !args.results.is_empty() {
-            return Err(input("--verify compares numbers and draws nothing", "leave out --out, or --verify"));
+            return Err(input("--verify does not write pictures", "leave out --out, or --verify"));
         }
         return verify::run(args, &args.job.compile.compiler()?, &graph, &(params, source), &inputs);
     }
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Results by what they are written as.
+/// The files of results, by format.
 struct Files {
     arrays: Vec<PathBuf>,
     pictures: Vec<PathBuf>,
@@ -98,7 +98,8 @@ impl Files {
     fn of(paths: &[PathBuf]) -> Result<Files, Fault> {
         let ends = |path: &Path, with: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(with));
         if let Some(path) = paths.iter().find(|path| !ends(path, "npy") && !ends(path, "png")) {
-            let problem = format!("--out {}: its name does not say what to write", path.display());
+            let problem =
+                format!("--out {}: the extension selects the format, and this one is unknown", path.display());
             return Err(input(problem, "name a .npy file for numbers, or a .png file for a picture"));
         }
         let (arrays, pictures) = paths.iter().cloned().partition(|path| ends(path, "npy"));
@@ -106,15 +107,15 @@ impl Files {
     }
 }
 
-/// Reads and prepares the image, if there is one, and checks that points lie in it.
+/// Reads and prepares the image, if there is one, and checks that points are within it.
 fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
     let Some(path) = &args.image else { return Ok(None) };
     let Some((preprocessing, sides)) = opened.model.preprocessing() else {
-        let problem = format!("--image: {} takes no pixels", args.job.program.model.display());
+        let problem = format!("--image does not apply to {}, which takes no pixels", args.job.program.model.display());
         return Err(input(problem, "give its inputs as arrays, --input NAME=@FILE.npy"));
     };
     if args.job.program.images() != 1 {
-        return Err(input("--image is one image, and --batch asks for others", "leave out --batch"));
+        return Err(input("--image gives one image, and --batch asks for more", "leave out --batch"));
     }
     let seen = SeenImage::open(path, &preprocessing, sides)?;
     let (width, height) = seen.size();
@@ -122,34 +123,37 @@ fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
     if let Some([x, y]) = args.points.iter().find(outside) {
         let help = format!("x is from 0 to {}, y from 0 to {}", width - 1, height - 1);
         return Err(input(
-            format!("--point {x},{y} lies outside of {}, which is {width}x{height}", path.display()),
+            format!("--point {x},{y} is outside of {}, which is {width}x{height}", path.display()),
             help,
         ));
     }
     Ok(Some(seen))
 }
 
-/// The graph for an embedding, or for masks where points are given, with the tensors that files have besides.
+/// Returns the graph for an embedding, or for masks if points are given, with the names of additional tensors that
+/// files may have.
 fn graph(args: &Args, opened: &Opened) -> Result<(Graph, &'static [&'static str]), Fault> {
     let (form, batch) = (args.job.program.form(), args.job.program.images());
     let built = match (&opened.model, args.points.len()) {
         (model, 0) => (model.graph(form, batch), model.ignored()),
         (VisionModel::Sam(config), points) => {
             if batch != 1 {
-                return Err(input("--point is of one image, and --batch asks for others", "leave out --batch"));
+                return Err(input("--point refers to one image, and --batch asks for more", "leave out --batch"));
             }
             let prompts = Prompts { number: 1, points: points + 1, prior: false };
             (sam::segmenter(config, form, batch, prompts), sam::IGNORED_FOR_MASKS)
         }
         _ => {
-            let problem = format!("--point: {} makes no masks", args.job.program.model.display());
+            let problem =
+                format!("--point does not apply to {}, which computes no masks", args.job.program.model.display());
             return Err(input(problem, "`eutectic run sam` does"));
         }
     };
     Ok((built.0.map_err(Fault::input)?, built.1))
 }
 
-/// The points as inputs; the last one is none, as the model expects. Without an image they are in pixels of the input.
+/// Returns the points as inputs. As the model requires, the last one is no point. Without an image, points are in
+/// pixels of the input.
 fn prompt(args: &Args, seen: Option<&SeenImage>) -> NamedTensors {
     if args.points.is_empty() {
         return NamedTensors::new();
@@ -162,12 +166,15 @@ fn prompt(args: &Args, seen: Option<&SeenImage>) -> NamedTensors {
     NamedTensors::from([("points".into(), points), ("labels".into(), labels)])
 }
 
-/// The result that a picture shows where there is no mask.
+/// Returns the result that a picture shows if there is no mask.
 fn embedding<'a>(model: &VisionModel, results: &[(&str, &'a Tensor)]) -> Result<&'a Tensor, Fault> {
     let wanted = model.pictured();
     let found = results.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
     found.ok_or_else(|| {
-        input(format!("--out: a picture shows `{wanted}`, which this model does not have"), "write a .npy file")
+        input(
+            format!("cannot write a picture (--out) because this model has no output `{wanted}`"),
+            "write a .npy file",
+        )
     })
 }
 
@@ -183,17 +190,17 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
     tensor.to_f64().into_iter().map(|x| x as f32).collect()
 }
 
-/// The mask that a point gives: of those for prompts that may mean several things, the one with the highest score.
+/// The mask for a point: of the masks for ambiguous prompts, the one with the highest score.
 struct PointMask {
-    /// Which of the model's masks it is, and how many there are.
+    /// The index of the mask, and the number of masks.
     number: [usize; 2],
     score: f64,
-    /// One for each pixel of the image, or of the model's output where there is no image.
+    /// A logit for each pixel of the image, or of the model's output if there is no image.
     logits: Vec<f32>,
 }
 
 impl PointMask {
-    /// Chooses from masks [1 1 n h w] and scores [1 1 n].
+    /// Chooses from masks [1 1 n h w] by scores [1 1 n].
     fn best(masks: &Tensor, scores: &Tensor, seen: Option<&SeenImage>) -> PointMask {
         let scores = scores.to_f64();
         let best = (1..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap_or(0);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use eutectic::{Compiler, Graph, Planned, engine::backend::Kernel};
 
-use crate::{fault::Fault, program::ProgramArgs};
+use crate::{fault::Fault, interrupt::Interrupt, program::ProgramArgs};
 
 /// A kernel of a plan's run.
 pub struct Timed {
@@ -12,14 +12,16 @@ pub struct Timed {
     pub seconds: f64,
 }
 
-/// Measures kernels, each once for each number of threads where the backend measures them by themselves.
+/// Measures kernels, each once per number of threads if the backend measures kernels alone.
 pub struct Meter {
     pub iters: u32,
     pub known: HashMap<(usize, Kernel), f64>,
+    /// Ends measurements: kernels that are not known by then have no times.
+    pub interrupt: Interrupt,
 }
 
 impl Meter {
-    /// A program's plan, and the kernels of its run, each with the time of its fastest run; copies take none.
+    /// Returns a program's plan, and the kernels of its run, each with the time of its fastest run; copies take none.
     pub fn run(
         &mut self,
         compiler: &Compiler,
@@ -33,6 +35,9 @@ impl Meter {
         let mut timed = Vec::new();
         let mut by_itself = true;
         for kernel in steps.clone() {
+            if self.interrupt.came() {
+                return Ok((planned, timed));
+            }
             let known = self.known.get(&(threads, kernel.clone())).copied();
             let seconds = match known {
                 Some(seconds) => Some(seconds),
@@ -53,7 +58,7 @@ impl Meter {
         Ok((planned, timed))
     }
 
-    /// Seconds of each step, the least of several runs.
+    /// Returns seconds of each step, the least of several runs.
     pub fn profile(
         &self,
         compiler: &Compiler,

@@ -1,4 +1,4 @@
-//! How good the choice of a plan is: a program's cheapest plans by prediction, measured.
+//! Judges the choice of a plan: measures the plans of a program that are predicted to be the cheapest.
 
 use std::{io::Write, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     args::Rules,
     fault::Fault,
     program::ProgramArgs,
-    table::{several, thousands},
+    table::{prose, several, thousands},
     timing::Times,
 };
 
@@ -30,17 +30,17 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// By what factor the chosen plan takes longer than the best of them.
+    /// Returns the time of the chosen plan relative to the best of them.
     fn regret(&self) -> f64 {
         self.plans[0].1 / self.plans.iter().map(|plan| plan.1).fold(f64::INFINITY, f64::min)
     }
 }
 
-/// Measures plans of a program that differ in what they are predicted to take: what each strategy chooses, and what is chosen without one of the
-/// rules that took part. Nothing where there is but one.
+/// Measures plans of a program with different predicted times: the choice of each strategy, and the choice without one
+/// of the rules that were used. Returns nothing if there is one plan only.
 ///
 /// # Errors
-/// When the program cannot be compiled with all rules, or a plan cannot be measured.
+/// If the program cannot be compiled with all rules, or a plan cannot be measured.
 pub fn contest(
     backend: &Arc<dyn Backend>,
     rules: &Rules,
@@ -48,7 +48,7 @@ pub fn contest(
     (program, graph): (&ProgramArgs, &Graph),
     threads: usize,
 ) -> Result<Option<Contest>, Fault> {
-    let chosen = Compiler::on(backend.clone(), rules.load(&**backend)?);
+    let chosen = Compiler::from_arc(backend.clone(), rules.load(&**backend)?);
     let planned = chosen.plan(graph)?;
     let fired = planned.rewritten.iter().flat_map(|r| &r.statistics).filter(|s| s.changes > 0);
     let mut others: Vec<Compiler> =
@@ -58,7 +58,7 @@ pub fn contest(
         let without = Choice { without: vec![rule.name.to_string()], fp, precision, ..Choice::default() };
         others.push(chosen.clone().with_rules(chosen.rules().choose(&without).map_err(Error::from)?));
     }
-    // What cannot be computed without a rule is no plan.
+    // If a program cannot be computed without a rule, there is no such plan.
     let mut plans: Vec<(f64, Compiler)> =
         others.into_iter().filter_map(|other| Some((other.plan(graph).ok()?.seconds(), other))).collect();
     plans.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -80,7 +80,7 @@ pub fn contest(
     Ok(Some(Contest { program: graph.name.clone(), plans: measured }))
 }
 
-/// Predictions and what was measured, of all plans.
+/// Returns predictions and measurements of all plans.
 fn pairs(contests: &[Contest]) -> Vec<(f64, f64)> {
     contests.iter().flat_map(|contest| &contest.plans).copied().collect()
 }
@@ -95,16 +95,15 @@ pub fn json(contests: &[Contest]) -> Value {
     json!({ "rank_correlation": rank_correlation(&all), "median_factor": median_off(&all), "programs": programs })
 }
 
-/// For people.
+/// Prints the results as tables.
 ///
 /// # Errors
-/// When nothing can be written.
+/// If they cannot be written.
 pub fn print(contests: &[Contest], out: &mut impl Write) -> Result<(), Fault> {
     let Some(worst) = contests.iter().max_by(|a, b| a.regret().total_cmp(&b.regret())) else { return Ok(()) };
     let all = pairs(contests);
     let regrets = Times(contests.iter().map(Contest::regret).collect());
-    Ok(writeln!(
-        out,
+    let text = format!(
         "{} of {}, by the new costs: rank correlation {:.3}, half are off by at most {:.2}; what is chosen takes {:.3} times as long as the \
          best of the cheapest {MEASURED} in the median, {:.2} times in one of ten, {:.2} at most ({}: {} plans)",
         several(all.len(), "plan"),
@@ -116,5 +115,6 @@ pub fn print(contests: &[Contest], out: &mut impl Write) -> Result<(), Fault> {
         worst.regret(),
         worst.program,
         thousands(worst.plans.len()),
-    )?)
+    );
+    Ok(writeln!(out, "{}", prose(text))?)
 }

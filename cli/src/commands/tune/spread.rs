@@ -14,7 +14,7 @@ pub fn spread() -> Vec<String> {
         let _ = writeln!(program, "  (output y {result}))");
         programs.push(program);
     };
-    // Products: vectors, few rows, many; short and long sums; narrow and wide; with what models put behind them.
+    // Products: vectors, few rows and many; short and long sums; narrow and wide; with the epilogues of models.
     for (m, k, n) in [
         (1, 384, 384),
         (1, 2048, 2048),
@@ -62,12 +62,20 @@ pub fn spread() -> Vec<String> {
         add(&[("x", &ty)], "(reduce-sum x :axes [-1] :keep true)");
         add(&[("x", &ty)], "(softmax x :axis -1)");
         add(&[("x", &ty), ("g", &row), ("b", &row)], "(layernorm x g b :eps 1e-5)");
+        add(&[("x", &ty)], &format!("(ranking x :most {n} :descending false)"));
+        add(&[("x", &ty)], &format!("(ranking x :most {} :descending true)", n / 16));
         // Views that no order of elements makes dense.
         add(&[("x", &ty)], "(transpose x :perm [1 0])");
         add(&[("x", &ty)], &format!("(abs (slice x :axis -1 :at 0 :len {} :step 2))", n / 2));
         add(&[("x", &ty), ("z", &ty)], "(concat x z :axis -1)");
         let (words, ids) = (format!("f32[{m} {n}]"), format!("i64[{}]", m / 2));
         add(&[("%t", &words), ("i", &ids)], "(abs (gather t i :axis 0))");
+    }
+    // Histograms.
+    for (elements, n) in [(256, 1 << 17), (256, 1 << 20), (1 << 16, 1 << 20)] {
+        let (x, u, ids) = (format!("f32[1 {elements} 1]"), format!("f32[1 {n} 1]"), format!("i32[1 {n} 1]"));
+        let id = format!("(mod i (const i32[] {{ {elements} }}))");
+        add(&[("x", &x), ("u", &u), ("i", &ids)], &format!("(scatter-sum x u {id})"));
     }
     // Attention, and images.
     for (h, s, d) in [(12, 16, 32), (12, 128, 32), (8, 512, 64), (384, 128, 64), (12, 2048, 64)] {
@@ -84,7 +92,47 @@ pub fn spread() -> Vec<String> {
         );
         add(&[("x", &x)], "(max-pool (abs x) :size [3 3] :stride [2 2] :before [1 1] :after [1 1])");
     }
+    narrow(&mut add);
     programs
+}
+
+/// Products too narrow for vectors of their own: convolutions of few channels per group, batches of vectors times
+/// matrices, results of few columns, and weights of 8 bits that are decoded on the fly.
+fn narrow(add: &mut impl FnMut(&[(&str, &str)], &str)) {
+    for (channels, size, kernel, stride, groups) in [
+        (32, 112, 3, 1, 32),
+        (96, 56, 3, 2, 96),
+        (384, 14, 3, 1, 384),
+        (384, 14, 7, 1, 384),
+        (960, 7, 5, 1, 960),
+        (64, 56, 3, 1, 16),
+        (128, 28, 3, 1, 32),
+    ] {
+        let x = format!("f32[1 {channels} {size} {size}]");
+        let w = format!("f32[{channels} {} {kernel} {kernel}]", channels / groups);
+        let around = kernel / 2;
+        let conv = format!(
+            "(conv x w :stride [{stride} {stride}] :before [{around} {around}] :after [{around} {around}] :groups {groups})"
+        );
+        add(&[("x", &x), ("%w", &w)], &conv);
+    }
+    for (size, kernel, stride) in [(224, 7, 2), (112, 3, 1)] {
+        let (x, w) = (format!("f32[1 3 {size} {size}]"), format!("f32[32 3 {kernel} {kernel}]"));
+        let conv = format!("(conv x w :stride [{stride} {stride}] :before [1 1] :after [1 1])");
+        add(&[("x", &x), ("%w", &w)], &conv);
+    }
+    for (batch, m, k, n) in [(64, 1, 64, 64), (1024, 4, 8, 8), (64, 8, 512, 8), (16, 1, 512, 64)] {
+        let (x, w) = (format!("f32[{batch} {m} {k}]"), format!("f32[{batch} {k} {n}]"));
+        add(&[("x", &x), ("z", &w)], "(matmul x z)");
+    }
+    for (m, k, n) in [(4096, 256, 4), (4, 256, 4096), (16384, 64, 2)] {
+        let (x, w) = (format!("f32[{k} {m}]"), format!("f32[{k} {n}]"));
+        add(&[("x", &x), ("z", &w)], "(matmul (transpose x :perm [1 0]) z)");
+    }
+    for (m, k, n) in [(1, 1024, 1024), (1, 2048, 8192), (4, 1024, 4096)] {
+        let (x, w) = (format!("f32[{m} {k}]"), format!("i8[{k} {n}]"));
+        add(&[("x", &x), ("%w", &w), ("%s", "f32[]")], "(matmul x (mul (cast w :to f32) s))");
+    }
 }
 
 #[cfg(test)]

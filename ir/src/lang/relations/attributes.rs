@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Attr, DType, bounded::hides};
 
-/// Whether a number that is known by now is of a kind.
+/// Returns whether a number that is known by now is of a kind.
 fn guarded(number: &RelationArg, bindings: &Bindings, is: impl Fn(f64) -> bool, what: &str) -> Result<Status, String> {
     let known = number.attr(bindings).and_then(|attr| attr.float().or_else(|| attr.int().map(|n| n as f64)));
     match known {
@@ -19,7 +19,7 @@ fn guarded(number: &RelationArg, bindings: &Bindings, is: impl Fn(f64) -> bool, 
     }
 }
 
-/// Whether a quotient by a number is the product with its reciprocal, to the last bit.
+/// Returns whether a quotient by a number is the product with its reciprocal, to the last bit.
 fn inverts(x: f64, dtype: DType) -> bool {
     let (least, most) = dtype.normal_range();
     let normal = |x: f64| x.is_normal() && (least..=most).contains(&x.abs());
@@ -108,7 +108,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         solve: |args, bindings| match (args[1].number(bindings), args[2].number(bindings)) {
             (Some(least), Some(most)) => {
                 let within = |x: f64| (least..=most).contains(&x);
-                guarded(&args[0], bindings, within, "does not lie between the two")
+                guarded(&args[0], bindings, within, &format!("is not from {least} to {most}"))
             }
             _ => Ok(Status::Later),
         },

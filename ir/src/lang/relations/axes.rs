@@ -1,4 +1,4 @@
-//! Relations of reductions: which axes they run over, and what is left.
+//! Relations of reductions: the reduced axes, and the remaining ones.
 
 use super::{
     super::{

@@ -17,7 +17,7 @@ use crate::{Attr, Dim, Shape};
 pub(super) const FAMILIES: &[&[Relation]] =
     &[shapes::RELATIONS, views::RELATIONS, windows::RELATIONS, axes::RELATIONS, attributes::RELATIONS];
 
-/// The NumPy broadcast of two shapes.
+/// Returns the NumPy broadcast of two shapes.
 ///
 /// # Errors
 /// Which dimensions do not go together.
@@ -40,10 +40,11 @@ fn bind(slot: VarId, value: Bound, bindings: &mut Bindings) -> Result<Status, St
     bindings.bind(slot, value).map(|()| Status::Done).map_err(told)
 }
 
-/// The most axes of what is drawn for axes that are given.
+/// The maximal number of axes that are sampled for given axes.
 const MOST_AXES: i64 = 16;
 
-/// How many axes it takes to have those that are given, which may be any numbers of a rule's text: at least one.
+/// Returns how many axes it takes to have those that are given, which may be any numbers of a rule's text: at least
+/// one.
 fn axes_for(given: impl IntoIterator<Item = i64>) -> Result<usize, String> {
     given.into_iter().try_fold(1, |rank, axis| match (-MOST_AXES..0).contains(&axis) {
         true => Ok(rank.max(axis.unsigned_abs() as usize)),
@@ -51,7 +52,7 @@ fn axes_for(given: impl IntoIterator<Item = i64>) -> Result<usize, String> {
     })
 }
 
-/// An attribute that names an axis of a shape, chosen where it is free.
+/// Returns the axis that an attribute names. Chooses an axis of the shape if the attribute is not bound.
 fn axis_of(arg: &RelationArg, shape: &Shape, sampler: &mut Sampler<'_>) -> Result<i64, String> {
     if let Some(axis) = arg.attr(&sampler.bindings).and_then(Attr::int) {
         return Ok(axis);

@@ -175,7 +175,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             if let (None, Some(n), RelationArg::Dim(p)) =
                 (args[0].dim(&sampler.bindings), args[1].dim(&sampler.bindings).and_then(|n| n.known()), &args[0])
             {
-                // The numbers that the expression takes, from one of them down; it may take few of many.
+                // The numbers that the expression may be, downwards from a random one.
                 let start = sampler.below(n.max(0) as usize + 1) as i64;
                 let fits = |m: &i64| p.unify(&Dim::Known(*m), &mut sampler.bindings.clone()).is_ok();
                 let m = (1..=start).rev().chain(start..=n).take(TRIES).find(fits).ok_or("nothing fits")?;

@@ -279,7 +279,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
 ];
 
-/// The first two arguments of a relation about an axis of a shape.
+/// Returns the first two arguments of a relation about an axis of a shape.
 fn shape_and_axis(args: &[RelationArg], sampler: &mut Sampler<'_>) -> Result<(Shape, i64), String> {
     let shape = sampler.shape_of(&args[0], 1)?;
     let axis = axis_of(&args[1], &shape, sampler)?;

@@ -1,4 +1,4 @@
-//! The variables of a signature or a rule, what they are bound to, and why something does not fit them.
+//! The variables of a signature or a rule, their bindings, and the errors of mismatches.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{DimPattern, DimsPattern};
 use crate::{Attr, Attrs, DType, Dim, Op, Shape};
 
-/// Which element types a variable may stand for.
+/// The element types that a variable may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DTypeClass(
     /// A bit for each element type.
@@ -39,17 +39,17 @@ impl DTypeClass {
         DTypeClass(DType::ALL.into_iter().filter(|dtype| admits(*dtype)).map(bit).sum())
     }
 
-    /// Whether `dtype` belongs to it.
+    /// Returns whether `dtype` belongs to it.
     pub fn contains(self, dtype: DType) -> bool {
         self.0 & bit(dtype) != 0
     }
 
-    /// The element types in it.
+    /// Returns the element types in it.
     pub fn members(self) -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(move |dtype| self.contains(*dtype))
     }
 
-    /// The class of that name: `any`, `float`, `wide`, `short`, `int`, `number`, `signed` or an element type.
+    /// Returns the class of that name: `any`, `float`, `wide`, `short`, `int`, `number`, `signed` or an element type.
     pub fn named(name: &str) -> Option<DTypeClass> {
         match CLASSES.iter().find(|(known, _)| *known == name) {
             Some((_, admits)) => Some(DTypeClass::of(admits)),
@@ -57,12 +57,12 @@ impl DTypeClass {
         }
     }
 
-    /// The names of classes and element types.
+    /// Returns the names of classes and element types.
     pub fn names() -> impl Iterator<Item = &'static str> {
         CLASSES.iter().map(|(name, _)| *name).chain(DType::names())
     }
 
-    /// What is in either.
+    /// Returns the union of two classes.
     pub fn or(self, other: DTypeClass) -> DTypeClass {
         DTypeClass(self.0 | other.0)
     }
@@ -80,7 +80,7 @@ impl fmt::Display for DTypeClass {
 /// The number of a variable in its [`Scope`].
 pub type VarId = usize;
 
-/// What a variable stands for.
+/// The kind of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     /// An element type of a class.
@@ -103,12 +103,12 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The slot of `name`, if it is known.
+    /// Returns the slot of `name`, if it is known.
     pub fn find(&self, name: &str) -> Option<VarId> {
         self.variables.iter().position(|(n, _)| &**n == name)
     }
 
-    /// The slot of `name`, made where it is new; `Err` holds the kind that it has already where that differs.
+    /// Returns the slot of `name`, which is added if it is new. `Err` has its kind if that differs.
     pub fn slot(&mut self, name: &str, kind: SlotKind) -> Result<VarId, SlotKind> {
         match self.find(name) {
             Some(slot) if self.variables[slot].1 == kind => Ok(slot),
@@ -120,13 +120,13 @@ impl Scope {
         }
     }
 
-    /// The name of a slot; `_` where the scope is another's.
+    /// Returns the name of a slot; `_` where the scope is another's.
     pub fn name(&self, slot: VarId) -> &str {
         self.variables.get(slot).map_or("_", |v| &v.0)
     }
 }
 
-/// What a variable is bound to.
+/// The binding of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
     /// An element type.
@@ -162,12 +162,12 @@ impl fmt::Display for Bound {
 pub struct Bindings(SmallVec<[Option<Bound>; 8]>);
 
 impl Bindings {
-    /// The value of a slot.
+    /// Returns the value of a slot.
     pub fn get(&self, slot: VarId) -> Option<&Bound> {
         self.0.get(slot)?.as_ref()
     }
 
-    /// The dimension in a slot.
+    /// Returns the dimension in a slot.
     pub fn dim(&self, slot: VarId) -> Option<&Dim> {
         match self.get(slot) {
             Some(Bound::Dim(d)) => Some(d),
@@ -175,7 +175,7 @@ impl Bindings {
         }
     }
 
-    /// The sequence of dimensions in a slot.
+    /// Returns the sequence of dimensions in a slot.
     pub fn dims(&self, slot: VarId) -> Option<&Shape> {
         match self.get(slot) {
             Some(Bound::Dims(s)) => Some(s),
@@ -183,7 +183,7 @@ impl Bindings {
         }
     }
 
-    /// The attribute in a slot.
+    /// Returns the attribute in a slot.
     pub fn attr(&self, slot: VarId) -> Option<&Attr> {
         match self.get(slot) {
             Some(Bound::Attr(a)) => Some(a),
@@ -191,7 +191,7 @@ impl Bindings {
         }
     }
 
-    /// The op in a slot, and its attributes.
+    /// Returns the op in a slot, and its attributes.
     pub fn op(&self, slot: VarId) -> Option<(Op, &Attrs)> {
         match self.get(slot) {
             Some(Bound::Op(op, attrs)) => Some((*op, attrs)),
@@ -199,10 +199,10 @@ impl Bindings {
         }
     }
 
-    /// Binds a slot, or compares with what it is bound to already.
+    /// Binds a slot, or compares the value with its binding.
     ///
     /// # Errors
-    /// When it is bound to something else.
+    /// If it is bound to another value.
     pub fn bind(&mut self, slot: VarId, value: Bound) -> Result<(), Mismatch> {
         if slot >= self.0.len() {
             self.0.resize(slot + 1, None);
@@ -223,39 +223,39 @@ pub enum Mismatch {
     Conflict {
         /// The variable.
         slot: VarId,
-        /// What it was bound to first.
+        /// The first binding.
         old: Box<Bound>,
-        /// What it would have to be here.
+        /// The value that it would have here.
         new: Box<Bound>,
     },
     /// The element type is not of the class asked for.
     DType {
         /// The element type.
         got: DType,
-        /// What is asked for.
+        /// The wanted types.
         want: String,
     },
     /// A dimension differs from the one asked for, or an expression has no solution.
     Dim {
         /// The dimension.
         got: Dim,
-        /// What is asked for.
+        /// The wanted dimension.
         want: DimPattern,
     },
     /// The number of axes differs.
     Rank {
         /// The shape.
         got: Shape,
-        /// What is asked for.
+        /// The wanted dimensions.
         want: DimsPattern,
     },
-    /// A tuple where a tensor is wanted, or the wrong number of operands.
+    /// A tuple in place of a tensor, or the wrong number of operands.
     Form(String),
     /// A relation does not hold.
     Relation {
         /// The attributes that it speaks of.
         attrs: Vec<(VarId, Attr)>,
-        /// In what way.
+        /// The reason.
         why: String,
     },
     /// Too much is unbound.
@@ -263,7 +263,7 @@ pub enum Mismatch {
 }
 
 impl Mismatch {
-    /// A sentence for people, with the variables' names of `scope`.
+    /// Returns a sentence for people, with the variables' names of `scope`.
     pub fn describe(&self, scope: &Scope) -> String {
         match self {
             Mismatch::Conflict { slot, old, new } => {
@@ -277,12 +277,12 @@ impl Mismatch {
                 let attrs = attrs.iter().map(|(slot, attr)| format!("`:{} {attr}`: ", scope.name(*slot)));
                 attrs.chain([why.clone()]).collect()
             }
-            Mismatch::Unsolved(text) => format!("{text} cannot be solved from what is known"),
+            Mismatch::Unsolved(text) => format!("cannot solve {text} from the bound variables"),
         }
     }
 }
 
-/// Whether a constraint is settled.
+/// Whether a constraint is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Everything in it is bound and agrees.

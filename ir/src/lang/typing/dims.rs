@@ -25,10 +25,14 @@ pub enum DimPattern {
     Difference(Box<[DimPattern; 2]>),
     /// `(/ a b)`, exact.
     Quotient(Box<[DimPattern; 2]>),
+    /// `(floor a b)`: the largest integer up to a/b. It is checked and never solved.
+    Floor(Box<[DimPattern; 2]>),
+    /// `(mod a b)`: a − b·⌊a/b⌋. It is checked and never solved.
+    Mod(Box<[DimPattern; 2]>),
 }
 
 impl DimPattern {
-    /// As it is written, with the variables' names of `scope`.
+    /// Returns the source form, with the variables' names of `scope`.
     pub fn show<'a>(&'a self, scope: &'a Scope) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             let (op, items) = match self {
@@ -38,9 +42,11 @@ impl DimPattern {
                 DimPattern::Product(items) => ("*", items.as_slice()),
                 DimPattern::Difference(pair) => ("-", pair.as_slice()),
                 DimPattern::Quotient(pair) => ("/", pair.as_slice()),
+                DimPattern::Floor(pair) => ("floor", pair.as_slice()),
+                DimPattern::Mod(pair) => ("mod", pair.as_slice()),
             };
             write!(f, "({op}")?;
-            // Boxed: the type of what is shown would hold itself.
+            // The box avoids an infinitely large type.
             items.iter().try_for_each(|item| write!(f, " {}", Box::new(item.show(scope)) as Box<dyn fmt::Display>))?;
             f.write_str(")")
         })
@@ -51,7 +57,7 @@ impl DimPattern {
     /// # Errors
     /// When it is no dimension expression.
     pub fn parse(sexp: &Sexp, scope: &mut Scope, source: &Source) -> Result<DimPattern, LangError> {
-        let help = "a dimension is a number, an upper-case name, or (+ a b), (- a b), (* a b), (/ a b) of dimensions";
+        let help = "a dimension is a number, an upper-case name, or (+ a b), (- a b), (* a b), (/ a b), (floor a b), (mod a b) of dimensions";
         let bad = |what: String| source.error(sexp.span.clone(), what, help);
         if let Some(atom) = sexp.atom() {
             if let Ok(n) = atom.parse() {
@@ -76,6 +82,8 @@ impl DimPattern {
             "*" => DimPattern::Product(items),
             "-" => DimPattern::Difference(pair(items)?),
             "/" => DimPattern::Quotient(pair(items)?),
+            "floor" => DimPattern::Floor(pair(items)?),
+            "mod" => DimPattern::Mod(pair(items)?),
             _ => return Err(bad(format!("`{op}` is no operation on dimensions"))),
         };
         match made.terms() {
@@ -86,7 +94,7 @@ impl DimPattern {
         }
     }
 
-    /// How many terms it has at most when it is multiplied out, as dimensions are.
+    /// Returns the maximal number of terms after multiplying out, as for dimensions.
     fn terms(&self) -> usize {
         match self {
             DimPattern::Number(_) | DimPattern::Var(_) => 1,
@@ -94,10 +102,13 @@ impl DimPattern {
             DimPattern::Product(items) => items.iter().map(DimPattern::terms).fold(1, usize::saturating_mul),
             DimPattern::Difference(pair) => pair[0].terms().saturating_add(pair[1].terms()),
             DimPattern::Quotient(pair) => pair[0].terms(),
+            // Only numbers have a value.
+            DimPattern::Floor(_) | DimPattern::Mod(_) => 1,
         }
     }
 
-    /// Its value, once every variable in it is bound; `None` also for an inexact quotient.
+    /// Returns its value, once every variable in it is bound; `None` also for an inexact quotient, and for `floor` and
+    /// `mod` of an extent at run time or by a number that is not positive.
     pub fn value(&self, bindings: &Bindings) -> Option<Dim> {
         Some(match self {
             DimPattern::Number(n) => Dim::Known(*n),
@@ -108,16 +119,34 @@ impl DimPattern {
             }
             DimPattern::Difference(pair) => &pair[0].value(bindings)? - &pair[1].value(bindings)?,
             DimPattern::Quotient(pair) => pair[0].value(bindings)?.checked_div(&pair[1].value(bindings)?)?,
+            DimPattern::Floor(pair) => divided(pair, bindings)?.0,
+            DimPattern::Mod(pair) => divided(pair, bindings)?.1,
         })
     }
 
-    /// Whether a variable in it is unbound.
+    /// Returns whether a variable in it is unbound.
     pub fn is_open(&self, bindings: &Bindings) -> bool {
         match self {
             DimPattern::Number(_) => false,
             DimPattern::Var(slot) => bindings.get(*slot).is_none(),
             DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().any(|p| p.is_open(bindings)),
-            DimPattern::Difference(pair) | DimPattern::Quotient(pair) => pair.iter().any(|p| p.is_open(bindings)),
+            DimPattern::Difference(pair)
+            | DimPattern::Quotient(pair)
+            | DimPattern::Floor(pair)
+            | DimPattern::Mod(pair) => pair.iter().any(|p| p.is_open(bindings)),
+        }
+    }
+
+    /// Returns whether a variable in it is bound to an extent at run time, or to a symbol.
+    pub(in crate::lang) fn varies(&self, bindings: &Bindings) -> bool {
+        match self {
+            DimPattern::Number(_) => false,
+            DimPattern::Var(slot) => bindings.dim(*slot).is_some_and(|dim| dim.known().is_none()),
+            DimPattern::Sum(items) | DimPattern::Product(items) => items.iter().any(|p| p.varies(bindings)),
+            DimPattern::Difference(pair)
+            | DimPattern::Quotient(pair)
+            | DimPattern::Floor(pair)
+            | DimPattern::Mod(pair) => pair.iter().any(|p| p.varies(bindings)),
         }
     }
 
@@ -136,6 +165,7 @@ impl DimPattern {
         }
         let (part, rest) = match self {
             DimPattern::Number(_) | DimPattern::Var(_) => return Err(mismatch()),
+            DimPattern::Floor(_) | DimPattern::Mod(_) => return Ok(Status::Later),
             DimPattern::Sum(items) | DimPattern::Product(items) => {
                 let (open, closed): (Vec<_>, Vec<_>) = items.iter().partition(|p| p.is_open(bindings));
                 let [part] = open.as_slice() else { return Ok(Status::Later) };
@@ -164,6 +194,12 @@ impl DimPattern {
     }
 }
 
+/// Returns the quotient, rounded down, and the remainder of two numbers, the second of which is positive.
+fn divided(pair: &[DimPattern; 2], bindings: &Bindings) -> Option<(Dim, Dim)> {
+    let (n, by) = (pair[0].value(bindings)?.known()?, pair[1].value(bindings)?.known()?);
+    (by > 0).then(|| (Dim::Known(n.div_euclid(by)), Dim::Known(n.rem_euclid(by))))
+}
+
 /// A shape with variables: `[B.. M K]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DimsPattern(pub Vec<DimsItem>);
@@ -178,7 +214,7 @@ pub enum DimsItem {
 }
 
 impl DimsPattern {
-    /// As it is written, with the variables' names of `scope`: `[B.. (* 2 H)]`.
+    /// Returns the source form, with the variables' names of `scope`: `[B.. (* 2 H)]`.
     pub fn show<'a>(&'a self, scope: &'a Scope) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             f.write_str("[")?;
@@ -207,7 +243,7 @@ impl DimsPattern {
         items.iter().map(item).collect::<Result<_, _>>().map(DimsPattern)
     }
 
-    /// The shape, once every variable is bound and no extent is negative.
+    /// Returns the shape, once every variable is bound and no extent is negative.
     pub fn value(&self, bindings: &Bindings) -> Option<Shape> {
         let mut dims: SmallVec<[Dim; 5]> = SmallVec::new();
         for item in &self.0 {

@@ -104,7 +104,7 @@ impl Signature {
         Ok(bindings)
     }
 
-    /// The type of the result for given attributes and operand types.
+    /// Returns the type of the result for given attributes and operand types.
     ///
     /// # Errors
     /// When they do not fit.

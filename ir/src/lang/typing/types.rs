@@ -1,4 +1,4 @@
-//! Patterns of tensor types, `F[B.. M K]`, and the solver that settles several of them with their relations.
+//! Patterns of tensor types, `F[B.. M K]`, and the solver of several patterns with their relations.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::{DType, Type};
 /// The element type of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DTypePattern {
-    /// A variable, of a class.
+    /// A variable for any element type of the class.
     Var(VarId, DTypeClass),
     /// One type.
     Fixed(DType),
@@ -32,7 +32,7 @@ pub struct TypePattern {
 }
 
 impl TypePattern {
-    /// As it is written, with the variables' names of `scope`: `F[B.. (* 2 H)]`.
+    /// Returns the source form, with the variables' names of `scope`: `F[B.. (* 2 H)]`.
     pub fn show<'a>(&'a self, scope: &'a Scope) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| match self.dtype {
             DTypePattern::Var(slot, _) => write!(f, "{}{}", scope.name(slot), self.dims.show(scope)),
@@ -88,7 +88,7 @@ impl TypePattern {
         self.dims.unify(shape, bindings)
     }
 
-    /// The type, once every variable is bound.
+    /// Returns the type, once every variable is bound.
     pub fn value(&self, bindings: &Bindings) -> Option<Type> {
         let dtype = match self.dtype {
             DTypePattern::Fixed(dtype) => dtype,
@@ -101,10 +101,10 @@ impl TypePattern {
     }
 }
 
-/// Settles constraints in whatever order works.
+/// Solves constraints in any order that works.
 ///
 /// # Errors
-/// The first contradiction, or what is left when nothing moves any more.
+/// The first contradiction, or the remaining constraint if none can be decided.
 pub fn solve(
     types: &[(&TypePattern, &Type)],
     relations: &[RelationCall],

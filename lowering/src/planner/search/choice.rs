@@ -1,4 +1,4 @@
-//! The choice that the search starts from: for each class the e-node that is cheapest with what is below it.
+//! Chooses the initial plan of the search: for each class the e-node that is cheapest together with its operands.
 
 use eutectic_ir::{eclasses::ClassId, ops::Class};
 
@@ -7,23 +7,24 @@ use crate::{
     planner::space::Space,
 };
 
-/// The most that a class counts: as a tree, what is below doubles with each `x + sin x`, past all numbers in the end. No choice is
-/// improved at this price, so that none comes to run in a circle; and sums of a few stay finite.
+/// The maximal cost of a class. Costs count expressions as trees, so that each `x + sin x` doubles them, up to
+/// infinity. Costs at this maximum are never improved, which rules out cyclic choices, and the sum of a few stays
+/// finite.
 const MOST: f64 = 1e300;
 
-/// Where the search starts.
+/// The plan that the search starts from.
 pub(super) struct First {
-    /// Every class stored in a kernel of its own.
+    /// The plan that stores every class in its own kernel.
     pub plan: Plan,
-    /// What each e-node costs with everything below it, as a tree.
+    /// For each e-node, its cost with all its operands, counted as a tree.
     pub totals: Vec<Vec<f64>>,
 }
 
-/// The cheapest way to compute each class. Fused, pointwise ops and views cost what they add to a kernel, because they will be
-/// inlined; unfused, each op costs its own kernel.
+/// Chooses the cheapest way to compute each class. If `fused`, pointwise ops and views count only what they add to a
+/// kernel, because they will be inlined. Otherwise each op counts a kernel of its own.
 ///
 /// # Errors
-/// [`PlanError::NoChoice`] where an output cannot be computed.
+/// [`PlanError::NoChoice`] if an output cannot be computed.
 pub(super) fn first(space: &Space<'_>, fused: bool) -> Result<First, PlanError> {
     let classes = &space.classes.classes;
     let n = classes.len();
@@ -39,7 +40,7 @@ pub(super) fn first(space: &Space<'_>, fused: bool) -> Result<First, PlanError> 
         for class in (0..n).filter(|&c| !given[c]) {
             for i in 0..classes[class].nodes.len() {
                 let total = total(&best, class, i);
-                // A relative margin: ties keep the earlier node, whatever the order of addition.
+                // A relative margin, so that ties keep the earlier node in any order of addition.
                 if total < best[class].0 * (1.0 - 1e-12) || (best[class].0.is_infinite() && total.is_finite()) {
                     best[class] = (total, i);
                     changed = true;
@@ -62,11 +63,11 @@ pub(super) fn first(space: &Space<'_>, fused: bool) -> Result<First, PlanError> 
     Ok(First { plan, totals })
 }
 
-/// How many ops that nothing speaks for storing are computed in one kernel before the search has said anything.
+/// The maximal number of ops that the initial plan fuses into one kernel.
 const CHAINED: usize = 32;
 
-/// Makes classes virtual that only one op reads, where storing that op's result is as good: the search need not find that out one by
-/// one, deriving ever longer kernels.
+/// Makes a class virtual if one op alone reads it and storing that op's result is as good. The search need not find
+/// this out class by class, while it derives longer and longer kernels.
 fn chain(space: &Space<'_>, plan: &mut Plan) {
     let classes = &space.classes.classes;
     let chosen = |plan: &Plan, class: ClassId| classes[class].nodes.get(plan.choice[class]);
@@ -84,7 +85,8 @@ fn chain(space: &Space<'_>, plan: &mut Plan) {
             open.push(operand);
         }
     }
-    // What each class computes with the virtual ones below it; those that are not yet known count as stored.
+    // For each class, the ops that it computes with its virtual operands. Classes that were not visited yet count as
+    // stored.
     let mut ops = vec![0_usize; classes.len()];
     order.sort_unstable();
     for class in order {
@@ -101,15 +103,16 @@ fn chain(space: &Space<'_>, plan: &mut Plan) {
     }
 }
 
-/// What each e-node of a class counts. Fused, a pointwise op or a view adds to a kernel what its own takes beyond moving its result, and
-/// at the least its share of a launch: so that of equal ways the one of fewer ops is taken.
+/// Returns the cost of each e-node of a class without its operands. If `fused`, a pointwise op or a view counts its
+/// kernel's time minus that of moving the result. It counts at least a share of a launch, so that of equal forms the
+/// one with fewer ops is chosen.
 fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
     let c = &space.classes.classes[class];
     if space.facts.given[class] {
         return vec![0.0; c.nodes.len()];
     }
-    // What is constant is computed when parameters arrive, and kept. That it may be kept in place of something else, only a whole plan
-    // tells.
+    // A constant is computed at loading and kept. Only the price of a whole plan tells whether another kept class
+    // becomes unnecessary.
     let (share, kept) = match space.facts.loadable[class] {
         true => (space.rates.load, space.keep(class)),
         false => (1.0, 0.0),
@@ -127,7 +130,8 @@ fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
         .collect()
 }
 
-/// A class below `class` that stops it from being computed: the first without a node whose operands all can be.
+/// Returns a class that stops `class` from being computed: it has no e-node with a kernel although all its operands can
+/// be computed.
 fn culprit(space: &Space<'_>, class: ClassId, best: &[(f64, usize)]) -> ClassId {
     let (mut at, mut seen) = (class, vec![false; best.len()]);
     loop {

@@ -1,4 +1,4 @@
-//! Enumeration of every plan: choices, stored sets and hosts of the classes that are needed, users before operands.
+//! Enumerates every plan: choices, stored sets and hosts of the needed classes, users before operands.
 
 use eutectic_ir::eclasses::ClassId;
 
@@ -7,8 +7,8 @@ use crate::{
     planner::space::{Priced, Space},
 };
 
-/// Prices every plan; gives up, without harm, once the classes of all of them are more than `limit`. Returns how many plans were priced, and
-/// whether these are all.
+/// Prices every plan. Gives up once the plans that were priced had more than `limit` classes together. Returns the
+/// number of priced plans, and whether these are all plans.
 pub fn improve(
     space: &Space<'_>,
     users: &[Vec<ClassId>],
@@ -24,7 +24,7 @@ pub fn improve(
     (all.tried, all.left > 0)
 }
 
-/// Classes that need a kernel, those that read others before those (as far as cycles between classes allow).
+/// Returns the classes that need a kernel, users before operands as far as e-graph cycles allow.
 fn users_first(space: &Space<'_>) -> Vec<ClassId> {
     fn visit(space: &Space<'_>, class: ClassId, seen: &mut [bool], order: &mut Vec<ClassId>) {
         if space.facts.given[class] || std::mem::replace(&mut seen[class], true) {
@@ -49,12 +49,12 @@ struct Enumeration<'e, 's> {
     users: &'e [Vec<ClassId>],
     order: Vec<ClassId>,
     trial: Plan,
-    /// Whether a class is needed, once it is decided.
+    /// For each decided class, whether it is needed.
     decided: Vec<Option<bool>>,
     plan: &'e mut Plan,
     best: &'e mut Priced,
     tried: usize,
-    /// How many classes may still be priced.
+    /// The number of classes that may still be priced.
     left: usize,
 }
 
@@ -86,7 +86,7 @@ impl Enumeration<'_, '_> {
         self.decided[class] = None;
     }
 
-    /// Whether `user` needs `class` under what is decided; a user that is still open might.
+    /// Returns whether `user` reads `class` under the decisions so far. An undecided user may read it.
     fn reads(&self, user: ClassId, class: ClassId) -> bool {
         let node = self.space.classes.classes[user].nodes.get(self.trial.choice[user]);
         !self.space.facts.given[user]

@@ -1,20 +1,22 @@
-//! Which moves are alike: layers of a network differ in extents, and what a move gains in one of them it mostly gains in the others.
+//! Groups similar moves: layers of a network differ in extents only, and a move that gains in one layer usually gains
+//! in the others.
 
 use std::hash::{Hash, Hasher};
 
 use eutectic_ir::{
     Attr, Type,
-    eclasses::{ClassId, ENode},
+    eclasses::{ClassId, ENode, NodeChoice},
     ops::Class,
 };
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::planner::space::Space;
 
-/// Numbers up to which steps, sides of windows, axes and paddings are told apart. Larger ones are extents and offsets, which count by octave.
+/// Numbers up to this one are distinguished: steps, windows, axes and paddings. Larger numbers are extents and offsets,
+/// and count by octave.
 const SMALL: u64 = 8;
 
-/// What classes and e-nodes are, with extents by octave, and which moves were refused.
+/// Hashes of classes and e-nodes that ignore exact extents, with the results of moves.
 pub(super) struct Likeness {
     /// For each class, a hash of its type, its e-nodes and the classes that read it.
     classes: Vec<u64>,
@@ -23,15 +25,15 @@ pub(super) struct Likeness {
     moves: FxHashMap<u64, Tried>,
 }
 
-/// What became of moves that are alike.
+/// The results of similar moves.
 struct Tried {
-    /// The first of them.
+    /// The first move, by its hash.
     first: u64,
     gained: bool,
 }
 
 impl Likeness {
-    /// Nothing has been tried. `users` are the classes that read each class.
+    /// Hashes the classes of a space. No move has been tried yet. `users` gives the classes that read each class.
     pub fn of(space: &Space<'_>, users: &[Vec<ClassId>]) -> Likeness {
         let classes = &space.classes.classes;
         let facts = &space.facts;
@@ -44,7 +46,7 @@ impl Likeness {
             let node = |node: &ENode| {
                 let mut hasher = FxHasher::default();
                 node.op.name().hash(&mut hasher);
-                // Leaves have names, which say nothing.
+                // Names of leaves carry no information.
                 if !matches!(node.op.def().class, Class::Leaf(_)) {
                     node.attrs.iter().for_each(|attr| attr_of(attr).hash(&mut hasher));
                 }
@@ -62,19 +64,19 @@ impl Likeness {
         Likeness { nodes: nodes_over(&classes), classes, moves: FxHashMap::default() }
     }
 
-    /// Whether a change of choices like this one was refused elsewhere, and none like it has gained.
-    pub fn is_vain(&self, choices: &[(ClassId, usize)]) -> bool {
+    /// Returns whether a similar change of choices was refused at another class, and no similar one has gained.
+    pub fn is_vain(&self, choices: &[NodeChoice]) -> bool {
         self.moves.get(&self.kind(choices)).is_some_and(|tried| !tried.gained && tried.first != hash(&choices))
     }
 
-    /// Notes whether a change of choices gained.
-    pub fn note(&mut self, choices: &[(ClassId, usize)], gained: bool) {
+    /// Records whether a change of choices gained.
+    pub fn note(&mut self, choices: &[NodeChoice], gained: bool) {
         let (kind, first) = (self.kind(choices), hash(&choices));
         self.moves.entry(kind).or_insert(Tried { first, gained }).gained |= gained;
     }
 
-    fn kind(&self, choices: &[(ClassId, usize)]) -> u64 {
-        let of = |&(class, node): &(ClassId, usize)| hash(&(self.classes[class], self.nodes[class][node]));
+    fn kind(&self, choices: &[NodeChoice]) -> u64 {
+        let of = |&NodeChoice { class, node }: &NodeChoice| hash(&(self.classes[class], self.nodes[class][node]));
         let mut all: Vec<u64> = choices.iter().map(of).collect();
         all.sort_unstable();
         hash(&all)
@@ -93,7 +95,7 @@ fn distinct(mut hashes: Vec<u64>) -> Vec<u64> {
     hashes
 }
 
-/// A number, or the octave of a large one.
+/// Returns a small number itself, and the octave of a large one.
 fn number(n: i64) -> (bool, i64) {
     let size = n.unsigned_abs();
     if size <= SMALL { (true, n) } else { (false, i64::from(size.ilog2()) * n.signum()) }
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
     use crate::tests::Roofline;
 
-    /// Layers of such widths, each a product and an activation; and the classes of the activations.
+    /// Returns layers of these widths, each a product and an activation, and the classes of the activations.
     fn layers(layers: &[(usize, &str)]) -> (EClasses, Vec<ClassId>) {
         let mut graph = Graph::new("layers");
         let mut activations = Vec::new();
@@ -146,14 +148,14 @@ mod tests {
         let [a, b, wide, other] = activations[..] else { panic!("{activations:?}") };
         let space = Space::new(&classes, &Roofline);
         let mut likeness = Likeness::of(&space, &super::super::users(&space));
-        let is_vain = |likeness: &Likeness, class| likeness.is_vain(&[(class, 0)]);
-        likeness.note(&[(a, 0)], false);
-        // The place itself is left to those who know what changed around it.
+        let is_vain = |likeness: &Likeness, class| likeness.is_vain(&[NodeChoice { class, node: 0 }]);
+        likeness.note(&[NodeChoice { class: a, node: 0 }], false);
+        // A repeated move at the same class is left to the don't-look bits.
         assert!(!is_vain(&likeness, a));
         assert!(is_vain(&likeness, b));
         assert!(!is_vain(&likeness, wide), "another octave");
         assert!(!is_vain(&likeness, other), "another op");
-        likeness.note(&[(a, 0)], true);
+        likeness.note(&[NodeChoice { class: a, node: 0 }], true);
         assert!(!is_vain(&likeness, b));
     }
 }

@@ -1,18 +1,22 @@
-//! Plan search: a first choice by dynamic programming, greedy fusion, local search with bundle moves, exact for small.
+//! Searches for a plan: a first choice by dynamic programming, greedy fusion, local search with bundle moves; exact
+//! search for small programs.
 
 mod choice;
+mod detours;
 mod exact;
-mod fresh;
+mod joins;
 mod likeness;
 mod local;
 mod order;
+mod retry;
+mod starts;
 pub(crate) mod state;
 
 use eutectic_ir::eclasses::ClassId;
 
 use self::{
-    fresh::{Fresh, Move},
     likeness::Likeness,
+    retry::{Move, RetryFilter},
     state::{Mark, Price, State},
 };
 use crate::{
@@ -20,43 +24,45 @@ use crate::{
     planner::space::{Priced, Space},
 };
 
-/// How to look for a plan.
+/// The strategy of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Every op a kernel of its own: what running the graph op by op costs.
+    /// Each op is a kernel of its own. This is the cost of running the graph op by op.
     Unfused,
-    /// Each class is stored or not by one pass in the order of the data flow.
+    /// One pass in the order of the data flow decides whether each class is stored.
     Greedy,
-    /// Greedy, then changes of choice, storage and host, one rule application's together, while they gain.
+    /// Greedy, followed by local search: changes of choice, storage and host, or all changes of one rule application,
+    /// as long as they gain.
     Local,
-    /// Every plan; only for spaces of a few classes.
+    /// Every plan. It suits spaces of a few classes.
     Exact,
 }
 
 /// Options of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchOptions {
-    /// How.
+    /// The strategy.
     pub strategy: Strategy,
-    /// How often local search goes over all moves; it ends earlier when a round gains too little.
+    /// The maximal number of rounds of local search. The search ends earlier if a round gains too little.
     pub rounds: usize,
-    /// How much greedy and local search may do for each node of the program, in units of [`Space::work`]. At least 200 nodes
-    /// are counted, and of those beyond 500 a tenth: otherwise planning a program of thousands takes longer than anyone waits. A count
-    /// and not a time, so that plans repeat; the best plan so far is the result.
+    /// The work of greedy and local search per node of the program, in ops visited (see [`Space::work`]). At least 200
+    /// nodes are counted, and a tenth of those beyond 500, which bounds the planning time of large programs. Since it
+    /// is a count and not a time, plans repeat. The search returns the best plan so far.
     pub work: u64,
-    /// How many classes the exact search may price, those of each plan anew, before it gives up.
+    /// The maximal number of classes that the exact search prices, summed over plans.
     pub exact_limit: usize,
 }
 
-/// Programs of fewer nodes have the search's work of so many.
+/// Smaller programs get the work of this number of nodes.
 const NODES_LEAST: usize = 200;
-/// From so many nodes on, the search's work grows a tenth as fast as the program.
+/// Beyond this number of nodes, work grows a tenth as fast as the program.
 const NODES_FULL: usize = 500;
-/// The work after which a search no longer tries what was refused at a place alike: programs that took less are searched in full.
+/// Beyond this work, moves are skipped if a similar one was refused elsewhere. Programs that need less are searched in
+/// full.
 const WORK_FULL: u64 = 200_000;
 
 impl SearchOptions {
-    /// How much work a program of so many nodes is worth.
+    /// Returns the maximal work for a program of `program` nodes.
     fn work_of(&self, program: usize) -> u64 {
         let counted = program.clamp(NODES_LEAST, NODES_FULL) + program.saturating_sub(NODES_FULL) / 10;
         self.work.saturating_mul(counted as u64)
@@ -69,27 +75,27 @@ impl Default for SearchOptions {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Searched {
     /// The plan.
     pub plan: Plan,
     /// Its price.
     pub priced: Priced,
-    /// What greedy search alone would have found, in seconds.
+    /// Seconds of the plan that greedy search alone finds.
     pub greedy_seconds: f64,
-    /// How many plans were priced.
+    /// The number of plans that were priced.
     pub tried: usize,
-    /// What that took, in units of [`Space::work`].
+    /// The work of the search, in ops visited (see [`Space::work`]).
     pub work: u64,
-    /// Whether the search ended because it had used up [`SearchOptions::work`], or met [`SearchOptions::exact_limit`].
+    /// Whether the search ended at [`SearchOptions::work`] or [`SearchOptions::exact_limit`].
     pub cut_short: bool,
 }
 
-/// Looks for a cheap plan. The same space gives the same plan, always.
+/// Searches for a cheap plan. The search is deterministic.
 ///
 /// # Errors
-/// When an output cannot be computed at all by the backend: [`PlanError::NoChoice`] names the first class that has no kernel.
+/// [`PlanError::NoChoice`] if the backend cannot compute an output. It names the first class without a kernel.
 pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, PlanError> {
     let classes = space.classes.classes.len();
     let start = space.work();
@@ -102,7 +108,7 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
         likeness: Likeness::of(space, &users),
         users,
         totals: first.totals,
-        fresh: Fresh::new(classes),
+        fresh: RetryFilter::new(classes),
         asked: vec![false; classes],
         full: start + WORK_FULL,
         limit: start + options.work_of(space.classes.program),
@@ -128,8 +134,9 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
     Ok(Searched { plan, priced, greedy_seconds, tried, work, cut_short })
 }
 
-/// What stands in the way of computing the outputs: each class that has no kernel although its operands can be computed,
-/// with its place in the model, the ops that could compute it and what the backend says to each.
+/// Returns one line for each class that prevents the outputs from being computed: it has no kernel, although its
+/// operands can be computed. A line has the place in the model, the ops that could compute the class, and the backend's
+/// reason against each.
 pub fn obstacles(space: &Space<'_>) -> Vec<String> {
     let classes = &space.classes.classes;
     let given = &space.facts.given;
@@ -150,7 +157,7 @@ pub fn obstacles(space: &Space<'_>) -> Vec<String> {
     stuck.map(|class| space.obstacle(class)).collect()
 }
 
-/// For each class, the classes with an e-node that reads it.
+/// Returns, for each class, the classes with an e-node that reads it.
 fn users(space: &Space<'_>) -> Vec<Vec<ClassId>> {
     let mut users = vec![Vec::new(); space.classes.classes.len()];
     for (class, c) in space.classes.classes.iter().enumerate() {
@@ -165,31 +172,31 @@ fn users(space: &Space<'_>) -> Vec<Vec<ClassId>> {
 }
 
 struct Search<'s, 'a> {
-    /// The best plan so far, but for a move that is being tried.
+    /// The best plan so far, or during a move the plan under trial.
     state: State<'s, 'a>,
     tried: usize,
     users: Vec<Vec<ClassId>>,
-    /// What each e-node costs with everything below it.
+    /// For each e-node, its cost with all its operands.
     totals: Vec<Vec<f64>>,
-    /// Where moves are worth another try.
-    fresh: Fresh,
-    /// Of what the plan does not need, which classes have been asked whether they should be stored if it did.
+    /// Don't-look bits of moves.
+    fresh: RetryFilter,
+    /// For each class that the plan does not need, whether the search has asked whether it should be stored.
     asked: Vec<bool>,
-    /// What was tried at places that are alike.
+    /// The results of similar moves.
     likeness: Likeness,
-    /// The work from which on moves that were refused at a place alike are left out.
+    /// The work beyond which moves are skipped if a similar one was refused.
     full: u64,
-    /// The work after which the search ends.
+    /// The work at which the search ends.
     limit: u64,
 }
 
 impl Search<'_, '_> {
-    /// Whether there is work left.
+    /// Returns whether work remains.
     fn goes_on(&self) -> bool {
         self.state.space.work() <= self.limit
     }
 
-    /// Stores everything in kernels of the start that cannot be built: one op after the other is fused from there.
+    /// Stores every class of the initial kernels that cannot be built. Greedy search then fuses their ops one by one.
     fn part(&mut self) {
         let state = &mut self.state;
         let mark = state.mark();
@@ -198,13 +205,13 @@ impl Search<'_, '_> {
         for class in classes.into_iter().filter(|&class| !state.space.facts.given[class]) {
             state.store(class);
         }
-        match state.settle() {
+        match state.refresh() {
             Ok(()) => state.commit(),
             Err(_) => state.rollback(mark),
         }
     }
 
-    /// Makes classes virtual, from the inputs on, wherever that gains; until a pass changes nothing.
+    /// Makes classes virtual if that gains, in the order of the data flow, in passes until one changes nothing.
     fn greedy(&mut self) {
         for _ in 0..4 {
             let ids = self.state.in_order();
@@ -219,15 +226,15 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Stores a class or makes it virtual, if that gains.
+    /// Stores a virtual class, or makes a stored class virtual, if that gains.
     fn try_flip(&mut self, class: ClassId) {
-        if self.is_free(class) && !self.is_settled(class) && self.fresh.try_now(Move::Flip(class), [class]) {
+        if self.is_free(class) && !self.is_dominated(class) && self.fresh.try_now(Move::Flip(class), [class]) {
             self.attempt(|state| flip(state, class));
         }
     }
 
-    /// Whether a class is virtual, and storing it would gain no more than storing the only class that reads it.
-    fn is_settled(&self, class: ClassId) -> bool {
+    /// Returns whether a class is virtual, and storing it can gain no more than storing its only reader.
+    fn is_dominated(&self, class: ClassId) -> bool {
         let (plan, space) = (self.state.plan(), self.state.space);
         if plan.stored[class] || !self.state.is_built(class) {
             return false;
@@ -243,16 +250,16 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Whether a class is not given and no output, so that the plan decides whether it is stored.
+    /// Returns whether the plan decides whether a class is stored: it is neither given nor an output.
     fn is_free(&self, class: ClassId) -> bool {
         self.state.is_free(class)
     }
 
-    /// Makes a move, and takes it back unless it gains.
+    /// Makes a move, and takes it back unless it gains. Returns whether it gained.
     fn attempt(&mut self, edit: impl FnOnce(&mut State<'_, '_>)) -> bool {
         let mark = self.state.mark();
         edit(&mut self.state);
-        if self.settle(|_, _| mark.price).is_some_and(|price| price.gains(mark.price)) {
+        if self.refresh(|_, _| mark.price).is_some_and(|price| price.gains(mark.price)) {
             self.take(mark);
             return true;
         }
@@ -260,24 +267,25 @@ impl Search<'_, '_> {
         false
     }
 
-    /// The price after edits, if the plan is valid and costs no more than `most` of it, and of the classes that have been asked.
-    fn settle(&mut self, most: impl Fn(&State<'_, '_>, &[bool]) -> Price) -> Option<Price> {
+    /// Updates kernels and prices after edits. Returns the price, or `None` if the plan is invalid or its price exceeds
+    /// `most`, which gets the state and the classes that were asked.
+    fn refresh(&mut self, most: impl Fn(&State<'_, '_>, &[bool]) -> Price) -> Option<Price> {
         self.tried += 1;
         if !self.goes_on() {
             return None;
         }
-        let within = self.state.settle_within(&|state| most(state, &self.asked));
+        let within = self.state.refresh_within(&|state| most(state, &self.asked));
         within.ok().filter(|within| *within).map(|_| self.state.price)
     }
 
-    /// Keeps what was done since a moment.
+    /// Accepts all edits since a moment.
     fn take(&mut self, since: Mark) {
         self.fresh.mark(self.state.changes(since).map(|(_, kernel)| kernel));
         self.state.commit();
     }
 }
 
-/// Stores a class that is virtual, or the other way round.
+/// Stores a virtual class, or makes a stored class virtual.
 fn flip(state: &mut State<'_, '_>, class: ClassId) {
     if state.plan().stored[class] { state.release(class) } else { state.store(class) }
 }

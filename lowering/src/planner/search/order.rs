@@ -1,40 +1,42 @@
-//! An order of kernels in which what is read is stored before, kept up to date as kernels come and go.
+//! Maintains a topological order of kernels while kernels are added and removed.
 //!
-//! As in Pearce and Kelly, *A dynamic topological sort algorithm for directed acyclic graphs* (JEA 11, 2006), only kernels that stand
-//! between a new one and what it waits for are visited. Labels leave room between them, so that lifting those is all it takes.
+//! The algorithm is that of Pearce and Kelly, *A dynamic topological sort algorithm for directed acyclic graphs* (JEA
+//! 11, 2006): only kernels between a new kernel and its operands are visited. Labels have gaps, so that relabelling
+//! these kernels suffices.
 
 use rustc_hash::FxHashMap;
 
 /// The number of a kernel.
 pub(crate) type KernelId = u32;
 
-/// Kernels with labels, of which those that are read have the lesser ones.
+/// Kernels with labels. The label of a kernel is larger than the labels of the kernels that it reads.
 pub(super) trait Labelled {
-    /// The kernels that a kernel waits for.
+    /// Returns the kernels that a kernel reads.
     fn below(&self, id: KernelId) -> impl Iterator<Item = KernelId>;
 
-    /// The kernels that wait for a kernel.
+    /// Returns the kernels that read a kernel.
     fn above(&self, id: KernelId) -> impl Iterator<Item = KernelId>;
 
-    /// A kernel's label.
+    /// Returns a kernel's label.
     fn label(&self, id: KernelId) -> u64;
 
     /// Gives a kernel a label.
     fn relabel(&mut self, id: KernelId, label: u64);
 }
 
-/// Room between a kernel and the last that it waits for.
+/// The gap between a new kernel's label and the largest label of its operands.
 const GAP: u64 = 1 << 32;
 
-/// How often kernels are lifted for a new one at most; what would take more is refused like a circle.
+/// The maximal number of kernels that are relabelled for a new one. Insertions that need more fail as if there were a
+/// cycle.
 pub(super) const REACH: usize = 512;
 
-/// Gives new kernels their places, and sorts them by these; they come in ascending order.
+/// Labels new kernels, given in ascending order of their ids, and sorts them by label.
 ///
 /// # Errors
-/// When kernels wait for each other: those of a circle.
+/// If kernels read each other's results in a cycle. The error has the kernels of one cycle.
 pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Result<(), Vec<KernelId>> {
-    // There are few: a search among them takes less than a table.
+    // There are few kernels, so that a binary search is faster than a table.
     let new = |id: KernelId| fresh.binary_search(&id).ok();
     let mut waits: Vec<usize> =
         fresh.iter().map(|&id| state.below(id).filter(|&below| new(below).is_some()).count()).collect();
@@ -51,7 +53,7 @@ pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Resul
         }
     }
     if let Some(at) = placed.iter().position(|placed| !placed) {
-        // Each that is left waits for another one: sooner or later for one that was passed.
+        // Each remaining kernel waits for another remaining one, so that following these reaches a visited kernel.
         let left = |id: &KernelId| state.below(*id).find(|&below| new(below).is_some_and(|below| !placed[below]));
         let (mut path, mut places) = (Vec::new(), FxHashMap::default());
         let mut next = Some(fresh[at]);
@@ -67,7 +69,7 @@ pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Resul
     Ok(())
 }
 
-/// Places one new kernel, all whose operands are placed, and lifts what waits for it over it.
+/// Inserts `id` after its operands, which have labels, and relabels its users above it.
 fn place<L: Labelled>(state: &mut L, id: KernelId, unplaced: &impl Fn(&KernelId) -> bool) -> Result<(), Vec<KernelId>> {
     let low = state.below(id).map(|below| state.label(below)).max().unwrap_or(0);
     let readers =
@@ -85,7 +87,7 @@ fn place<L: Labelled>(state: &mut L, id: KernelId, unplaced: &impl Fn(&KernelId)
                 continue;
             }
             lifted += 1;
-            // A path from a new kernel to one that it waits for runs through labels that are lifted, all of them.
+            // A path from a new kernel to one of its operands passes only through relabelled kernels.
             lifted_for.insert(above, at);
             if lifted > REACH || state.below(id).any(|below| below == above) {
                 let path = std::iter::successors(Some(above), |at| lifted_for.get(at).copied().filter(|_| *at != id));

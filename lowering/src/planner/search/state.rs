@@ -1,4 +1,5 @@
-//! A plan with its kernels kept up to date: a move derives and prices only the kernels that it touches, and can be taken back.
+//! A plan whose kernels are kept up to date. A move derives and prices only the kernels that it affects, and can be
+//! taken back.
 
 use std::sync::Arc;
 
@@ -12,33 +13,33 @@ use crate::{
     walk::Walker,
 };
 
-mod settle;
+mod refresh;
 
-/// The number of no kernel.
+/// The id for the absence of a kernel.
 pub(crate) const NONE: KernelId = KernelId::MAX;
 
-/// How many times what launching takes a kernel may take for one launch less to be worth a try.
+/// A kernel is small if it takes at most this multiple of its launch. Only small kernels are tried with fewer launches.
 const SMALL: f64 = 100.0;
 
-/// What a plan counts. Less is better, and what cannot be built is worse than anything that can.
+/// The price of a plan. Lower is better, and each kernel that cannot be built outweighs any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Price {
-    /// How many kernels cannot be built.
+    /// The number of kernels that cannot be built.
     pub impossible: usize,
-    /// What the others count.
+    /// The counted seconds of the other kernels.
     pub seconds: f64,
 }
 
 impl Price {
-    /// No plan costs more.
+    /// The highest price.
     pub const ANY: Price = Price { impossible: usize::MAX, seconds: f64::INFINITY };
 
-    /// Whether this is worse, whatever is added to it.
+    /// Returns whether the price exceeds `most` even if kernels are only added.
     pub fn exceeds(self, most: Price) -> bool {
         self.impossible > most.impossible || (self.impossible == most.impossible && self.seconds > most.seconds)
     }
 
-    /// Whether this is better by more than rounding.
+    /// Returns whether the price is below `old` by more than rounding errors.
     pub fn gains(self, old: Price) -> bool {
         let better = self.seconds < old.seconds * (1.0 - 1e-9);
         self.impossible < old.impossible || (self.impossible == old.impossible && better)
@@ -46,74 +47,75 @@ impl Price {
 }
 
 /// A kernel of the plan.
-pub(crate) struct Live {
+pub(crate) struct LiveKernel {
     /// The class that leads it.
     pub leader: ClassId,
-    /// Its parts.
+    /// Its stores, interior and reads.
     pub kernel: Arc<PlanKernel>,
-    /// Its place in an order of all kernels in which what is read is stored before.
+    /// Its label in the topological order of all kernels.
     pub label: u64,
-    /// What it counts.
+    /// Its counted seconds.
     seconds: f64,
     /// Whether its price is part of the total.
     counted: bool,
-    /// Where it stands in [`State::readers`] of each class that it reads.
+    /// For each class that it reads, its position in [`State::readers`].
     at_reads: SmallVec<[u32; 8]>,
-    /// Where it stands in [`State::computing`] of each class of its interior.
+    /// For each interior class, its position in [`State::computing`].
     at_interior: SmallVec<[u32; 16]>,
 }
 
-/// One step back.
+/// One entry of the undo log.
 enum Undo {
     Choice(ClassId, usize),
     Stored(ClassId, bool),
     Host(ClassId, ClassId),
     Added(KernelId),
-    Removed(Box<Live>),
+    Removed(Box<LiveKernel>),
     Label(KernelId, u64),
     Load(KernelId),
 }
 
-/// A moment to which the plan can be taken back.
+/// A position of the undo log.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     undo: usize,
-    /// The price of that moment.
+    /// The price at that position.
     pub price: Price,
 }
 
-/// See the module.
+/// The current plan of a search, with its kernels and price.
 pub(crate) struct State<'s, 'a> {
-    /// What the plan is over.
+    /// The classes and prices that the plan is over.
     pub space: &'s Space<'a>,
-    /// What the plan counts.
+    /// The price of the plan.
     pub price: Price,
     plan: Plan,
-    kernels: Vec<Option<Box<Live>>>,
+    kernels: Vec<Option<Box<LiveKernel>>>,
     free: Vec<KernelId>,
     /// For each class, the kernel that stores it.
     maker: Vec<KernelId>,
     /// For each class, the kernel that it leads.
     led: Vec<KernelId>,
-    /// For each class, the classes that name it as their leader, itself left out.
+    /// For each class, the other classes that name it as their leader.
     guests: Vec<Vec<ClassId>>,
-    /// For each class, the kernels that read it, with the place of the class among their reads.
+    /// For each class, the kernels that read it, each with the position of the class among the kernel's reads.
     readers: Vec<Vec<(KernelId, u32)>>,
-    /// For each class that is not given, the kernels that compute it, with its place in their interior.
+    /// For each class that is not given, the kernels that compute it, each with the position of the class in the
+    /// kernel's interior.
     computing: Vec<Vec<(KernelId, u32)>>,
-    /// For each constant leaf, how many kernels of the run program read it.
+    /// For each constant leaf, the number of kernels of the run program that read it.
     kept: Vec<u32>,
-    /// Kernels that no longer are what the plan says.
+    /// Kernels that an edit invalidated.
     stale: Vec<KernelId>,
     undo: Vec<Undo>,
     walker: Walker,
 }
 
 impl<'s, 'a> State<'s, 'a> {
-    /// The kernels of a plan.
+    /// Derives the kernels of a plan.
     ///
     /// # Errors
-    /// When the plan is not valid.
+    /// If the plan is not valid.
     pub fn new(space: &'s Space<'a>, plan: Plan) -> Result<State<'s, 'a>, PlanError> {
         let n = space.classes.classes.len();
         let mut guests = vec![Vec::new(); n];
@@ -137,27 +139,27 @@ impl<'s, 'a> State<'s, 'a> {
             walker: Walker::new(n),
         };
         let outputs = space.classes.outputs.iter().map(|&output| (u64::MAX / 2, output)).collect();
-        state.settle_from(outputs, &|_| Price::ANY)?;
+        state.refresh_from(outputs, &|_| Price::ANY)?;
         state.undo.clear();
         Ok(state)
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The plan, for who is done.
+    /// Returns the plan and drops its kernels.
     pub fn into_plan(self) -> Plan {
         self.plan
     }
 
-    /// A kernel.
-    pub fn kernel(&self, id: KernelId) -> &Live {
-        self.kernels[id as usize].as_ref().expect("numbers are dropped with their kernels")
+    /// Returns a kernel.
+    pub fn kernel(&self, id: KernelId) -> &LiveKernel {
+        self.kernels[id as usize].as_ref().expect("kernel numbers are dropped with their kernels")
     }
 
-    /// All kernels, those that are read first.
+    /// Returns all kernels in topological order.
     pub fn in_order(&self) -> Vec<KernelId> {
         let live = |id: &KernelId| self.kernels[*id as usize].is_some();
         let mut ids: Vec<KernelId> = (0..self.kernels.len() as KernelId).filter(live).collect();
@@ -165,47 +167,47 @@ impl<'s, 'a> State<'s, 'a> {
         ids
     }
 
-    /// Whether launching a kernel is more than a hundredth of what it takes.
+    /// Returns whether launching a kernel takes more than a hundredth of its time.
     pub fn is_small(&self, id: KernelId) -> bool {
         self.kernel(id).seconds <= self.space.rates.launch * SMALL
     }
 
-    /// Whether a kernel can be built.
+    /// Returns whether a kernel can be built.
     pub fn is_possible(&self, id: KernelId) -> bool {
         self.kernel(id).seconds.is_finite()
     }
 
-    /// Whether every kernel that computes a class can be built.
+    /// Returns whether every kernel that computes a class can be built.
     pub fn is_built(&self, class: ClassId) -> bool {
         self.computing[class].iter().all(|(id, _)| self.is_possible(*id))
     }
 
-    /// Whether some kernel computes a class.
+    /// Returns whether some kernel computes a class.
     pub fn is_needed(&self, class: ClassId) -> bool {
         !self.computing[class].is_empty()
     }
 
-    /// The kernel that a class leads.
-    pub fn led_by(&self, leader: ClassId) -> Option<&Live> {
+    /// Returns the kernel that a class leads.
+    pub fn led_by(&self, leader: ClassId) -> Option<&LiveKernel> {
         self.kernels.get(self.led[leader] as usize)?.as_deref()
     }
 
-    /// The kernel that stores a class.
-    pub fn maker_of(&self, class: ClassId) -> Option<&Live> {
+    /// Returns the kernel that stores a class.
+    pub fn maker_of(&self, class: ClassId) -> Option<&LiveKernel> {
         self.kernels.get(self.maker[class] as usize)?.as_deref()
     }
 
-    /// This moment.
+    /// Returns the current position of the undo log.
     pub fn mark(&self) -> Mark {
         Mark { undo: self.undo.len(), price: self.price }
     }
 
-    /// Makes what was done since a moment stand, if nothing before it is to be taken back.
+    /// Discards the undo log, which makes all edits permanent.
     pub fn commit(&mut self) {
         self.undo.clear();
     }
 
-    /// Kernels that are gone since a moment (true) or have come.
+    /// Returns the kernels that were removed (true) or added (false) since a mark.
     pub fn changes(&self, since: Mark) -> impl Iterator<Item = (bool, &PlanKernel)> {
         self.undo[since.undo..].iter().filter_map(|step| match step {
             Undo::Removed(live) => Some((true, &*live.kernel)),
@@ -214,24 +216,24 @@ impl<'s, 'a> State<'s, 'a> {
         })
     }
 
-    /// Whether a class is not given and no output, so that the plan decides whether it is stored.
+    /// Returns whether the plan decides whether a class is stored: it is neither given nor an output.
     pub fn is_free(&self, class: ClassId) -> bool {
         let facts = &self.space.facts;
         !facts.given[class] && !facts.output[class]
     }
 
-    /// What the kernels that are gone since a moment counted.
+    /// Returns the counted seconds of the kernels that were removed since a mark.
     pub fn gone(&self, since: Mark) -> f64 {
         let gone = |step: &Undo| if let Undo::Removed(live) = step { live.seconds } else { 0.0 };
         self.undo[since.undo..].iter().map(gone).sum()
     }
 
-    /// What launching the kernels of the run program takes that have come since a moment.
+    /// Returns the seconds of launching the kernels of the run program that were added since a mark.
     pub fn launches(&self, since: Mark) -> f64 {
         self.changes(since).filter(|(gone, kernel)| !gone && !kernel.load).count() as f64 * self.space.rates.launch
     }
 
-    /// What the kernels of the load program that have come since a moment count.
+    /// Returns the counted seconds of the kernels of the load program that were added since a mark.
     pub fn loaded(&self, since: Mark) -> f64 {
         let come = |step: &Undo| match step {
             Undo::Added(id) => {
@@ -242,13 +244,14 @@ impl<'s, 'a> State<'s, 'a> {
         self.undo[since.undo..].iter().filter_map(come).sum()
     }
 
-    /// Whether a class is computed, and kernels of the run program neither compute nor read it.
+    /// Returns whether a class is computed, and no kernel of the run program computes or reads it.
     pub fn is_loaded(&self, class: ClassId) -> bool {
         let mut around = self.computing[class].iter().chain(&self.readers[class]);
         self.is_needed(class) && around.all(|(id, _)| self.kernel(*id).kernel.load)
     }
 
-    /// Has a class that nothing needs stored, or not, once something does; unless it leads a kernel of others that are needed.
+    /// Sets whether an unneeded class will be stored once a kernel needs it, unless it leads a kernel with other needed
+    /// stores.
     pub fn wish(&mut self, class: ClassId, stored: bool) {
         debug_assert!(!self.is_needed(class), "what is needed is changed by moves");
         if self.led[class] != NONE {
@@ -260,7 +263,7 @@ impl<'s, 'a> State<'s, 'a> {
         } else {
             self.release(class)
         }
-        // No kernel is touched, and the plan is the same one: there is nothing to take back.
+        // No kernel is affected, so that the edit needs no undo entry.
         self.undo.truncate(steps);
         self.stale.clear();
     }
@@ -280,7 +283,7 @@ impl<'s, 'a> State<'s, 'a> {
         self.set_host(class, class);
     }
 
-    /// Makes a class virtual; if it led a kernel, the kernel's other stores are on their own again.
+    /// Makes a class virtual. If it led a kernel, each other store of that kernel gets a kernel of its own.
     pub fn release(&mut self, class: ClassId) {
         self.set_stored(class, false);
         for guest in self.guests[class].clone() {
@@ -309,7 +312,7 @@ impl<'s, 'a> State<'s, 'a> {
         }
     }
 
-    /// Makes one kernel of two: all that one leader hosts goes to another.
+    /// Merges two kernels: all classes that `from` leads get the leader `to`.
     pub fn join(&mut self, from: ClassId, to: ClassId) {
         for guest in self.guests[from].clone() {
             self.set_host(guest, to);
@@ -317,7 +320,7 @@ impl<'s, 'a> State<'s, 'a> {
         self.set_host(from, to);
     }
 
-    /// Gives the lead of a kernel to another class, which is stored in its place.
+    /// Makes another class the leader of a kernel, and stores it in place of the old leader.
     pub fn hand_over(&mut self, from: ClassId, to: ClassId) {
         self.set_stored(to, true);
         let host = self.plan.host[from];
@@ -342,18 +345,18 @@ impl<'s, 'a> State<'s, 'a> {
         }
     }
 
-    /// Takes everything back to a moment.
+    /// Undoes all edits since a mark.
     pub fn rollback(&mut self, mark: Mark) {
         self.stale.clear();
         self.take_back(mark.undo);
-        // Sums that were added to and taken from differ by rounding.
+        // Restore the sum exactly; adding and subtracting costs leaves rounding errors.
         self.price = mark.price;
     }
 
-    /// Takes back all but the first `steps` of the log.
+    /// Undoes all but the first `steps` entries of the log.
     fn take_back(&mut self, steps: usize) {
         while self.undo.len() > steps {
-            match self.undo.pop().expect("the log is longer than that") {
+            match self.undo.pop().expect("the log has more than `steps` entries") {
                 Undo::Choice(class, old) => self.plan.choice[class] = old,
                 Undo::Stored(class, old) => self.plan.stored[class] = old,
                 Undo::Host(class, old) => self.move_guest(class, old),
@@ -365,11 +368,11 @@ impl<'s, 'a> State<'s, 'a> {
         }
     }
 
-    pub(crate) fn live_mut(&mut self, id: KernelId) -> &mut Live {
-        self.kernels[id as usize].as_mut().expect("numbers are dropped with their kernels")
+    pub(crate) fn live_mut(&mut self, id: KernelId) -> &mut LiveKernel {
+        self.kernels[id as usize].as_mut().expect("kernel numbers are dropped with their kernels")
     }
 
-    fn attach(&mut self, mut live: Box<Live>) -> KernelId {
+    fn attach(&mut self, mut live: Box<LiveKernel>) -> KernelId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.kernels.push(None);
             self.kernels.len() as KernelId - 1
@@ -396,7 +399,7 @@ impl<'s, 'a> State<'s, 'a> {
         id
     }
 
-    fn detach(&mut self, id: KernelId) -> Box<Live> {
+    fn detach(&mut self, id: KernelId) -> Box<LiveKernel> {
         let counted = self.kernel(id).counted;
         if counted {
             self.count(id, false);

@@ -1,4 +1,4 @@
-//! The order in which nodes are mapped: as in the file, but a node comes after those that compute its inputs.
+//! Sorts nodes topologically and otherwise keeps the order of the file.
 
 use std::{
     cmp::Reverse,
@@ -7,8 +7,8 @@ use std::{
 
 use super::super::{model::each_node, proto::NodeProto};
 
-/// Returns the numbers of nodes in an order in which they can be mapped, the first of the file first where several come next. Nodes that
-/// depend on themselves stay behind the others, in the order of the file.
+/// Returns the indices of nodes in an order in which they can be imported. Of several nodes that could come next, the
+/// first one in the file does. Nodes on a cycle come last, in the order of the file.
 pub(super) fn ordered(nodes: &[NodeProto]) -> Vec<usize> {
     let mut makers: HashMap<&str, usize> = HashMap::new();
     for (at, node) in nodes.iter().enumerate() {
@@ -47,7 +47,7 @@ pub(super) fn ordered(nodes: &[NodeProto]) -> Vec<usize> {
     order
 }
 
-/// Returns the names that a node reads, in its subgraphs too.
+/// Returns the names that a node reads, including those that its subgraphs read.
 fn read_by(node: &NodeProto) -> Vec<String> {
     let mut names = Vec::new();
     each_node(std::slice::from_ref(node), &mut |inner| {

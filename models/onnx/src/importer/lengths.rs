@@ -1,4 +1,5 @@
-//! Integers that depend on extents at run time: shapes are known as polynomials of these, wherever files compute with them.
+//! Evaluates integers that depend on run-time extents: files compute shapes with them. They are polynomials in these
+//! extents.
 
 use eutectic_ir::{
     Attr, Class, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::Node, interp::evaluate_rounded,
@@ -7,20 +8,21 @@ use eutectic_ir::{
 
 use super::{super::error::NodeError, Importer};
 
-/// More integers than any shape has axes are not followed.
+/// The largest number of integers that are tracked, beyond the rank of any shape.
 const MOST: usize = 64;
 
-/// Stands for integer `n` that is not a number, where a view says which of them goes where: no extent is as large.
+/// Placeholders for integers that are no numbers: a view moves `STANDS_FOR + n` in place of the n-th one. No extent is
+/// as large.
 const STANDS_FOR: i64 = 1 << 50;
 
 impl Importer<'_> {
-    /// The extents of a value.
+    /// Returns the extents of a value.
     pub fn shape(&self, id: NodeId) -> Shape {
         let shape = self.graph.shape(id);
         shape.expect("values of the model are tensors").clone()
     }
 
-    /// Returns the integers of a value that is known, or depends on nothing but extents at run time.
+    /// Returns the integers of a value that is known or depends on run-time extents only.
     pub fn lengths(&self, id: NodeId) -> Option<Vec<Dim>> {
         if let Some(dims) = self.lengths.get(&id) {
             return Some(dims.clone());
@@ -29,7 +31,7 @@ impl Importer<'_> {
         Some(value.to_i64().into_iter().map(Dim::Known).collect())
     }
 
-    /// Integers as a value i64[n].
+    /// Returns integers as a value `i64[n]`.
     pub fn integers(&mut self, dims: &[Dim]) -> Result<NodeId, NodeError> {
         let numbers: Option<Vec<i64>> = dims.iter().map(Dim::known).collect();
         if let Some(numbers) = numbers {
@@ -48,7 +50,7 @@ impl Importer<'_> {
         Ok(all)
     }
 
-    /// An integer as a value i64[]: programs count the elements of an axis of that length.
+    /// Returns a dim as a value `i64[]`. Run-time extents are measured by a sum of ones over an axis of that extent.
     pub fn length(&mut self, dim: &Dim) -> Result<NodeId, NodeError> {
         let (terms, constant) = dim.split_constant();
         let origin = Origin::default();
@@ -75,7 +77,7 @@ impl Importer<'_> {
         Ok(all)
     }
 
-    /// Integers that are the same at all lengths, as the constant that they are.
+    /// Replaces a value whose integers do not depend on run-time extents by a constant.
     pub(super) fn same_for_all(&mut self, id: NodeId, dims: &[Dim]) -> Result<NodeId, NodeError> {
         let ty = self.graph.ty(id).clone();
         let numbers = dims.iter().filter_map(Dim::known);
@@ -83,7 +85,7 @@ impl Importer<'_> {
         self.constant(Tensor::from_i64(dtype, &dims, numbers))
     }
 
-    /// What an op makes of integers that depend on extents at run time; nothing where the result is not such integers.
+    /// Applies an op to integers that depend on run-time extents. `None` if the results are not such integers.
     pub(super) fn lengths_of(&self, id: NodeId) -> Option<Vec<Dim>> {
         let node = self.graph.node(id);
         let (dims, dtype) = (node.ty.dims()?, node.ty.dtype()?);
@@ -99,7 +101,7 @@ impl Importer<'_> {
         }
     }
 
-    /// A pointwise op, each of whose results is a number or a polynomial.
+    /// Applies a pointwise op, element by element, to numbers and polynomials.
     fn combined(&self, node: &Node, dims: &[usize], operands: &[Vec<Dim>]) -> Option<Vec<Dim>> {
         let dtype = node.ty.dtype()?;
         let (low, high) = dtype.integers();
@@ -115,14 +117,14 @@ impl Importer<'_> {
             }
             let given: Vec<Dim> = of_operands.into_iter().map(|(dim, _)| dim).collect();
             let made = (node.op.def().lengths)(&given, dtype)?;
-            // An integer that may wrap is none of these.
+            // A polynomial that may exceed the element type would wrap, so it is not tracked.
             made.range().filter(|(least, most)| low <= *least && *most <= high).map(|_| made)
         };
         (0..dims.iter().product()).map(one).collect()
     }
 }
 
-/// The element of an operand that broadcasts to a result, for an element of the result.
+/// Returns the index of the operand's element that broadcasting uses for an element of the result.
 fn place(mut element: usize, result: &[usize], operand: &[usize]) -> usize {
     let (mut at, mut stride) = (0, 1);
     for (axis, &extent) in result.iter().enumerate().rev() {
@@ -135,7 +137,7 @@ fn place(mut element: usize, result: &[usize], operand: &[usize]) -> usize {
     at
 }
 
-/// A view: it moves numbers that stand for what is none.
+/// Applies a view to placeholders, and so finds the element that each result comes from.
 fn moved(id: NodeId, node: &Node, importer: &Importer<'_>, operands: &[Vec<Dim>]) -> Option<Vec<Dim>> {
     let mut open = Vec::new();
     let mut values = Vec::new();
@@ -148,12 +150,12 @@ fn moved(id: NodeId, node: &Node, importer: &Importer<'_>, operands: &[Vec<Dim>]
         };
         let numbers: Vec<i64> = dims.iter().map(number).collect();
         let extents = importer.graph.ty(*operand).dims()?;
-        // In the widest type, which holds them.
+        // `i64` holds every placeholder.
         values.push(Value::from_tensor(&Tensor::from_i64(DType::I64, &extents, numbers)));
     }
     let wide = Node { ty: Type::tensor(DType::I64, &node.ty.dims().unwrap_or_default()), ..node.clone() };
     let values: Vec<&Value<f64>> = values.iter().collect();
-    // Where they are ids, they name nothing.
+    // The evaluation fails if a placeholder is used as an id, because it is out of range.
     let moved = evaluate_rounded(id, &wide, &values).ok()?.pop()?;
     let dim = |n: i64| match usize::try_from(n - STANDS_FOR) {
         Ok(at) => open.get(at).cloned().unwrap_or(Dim::Known(n)),

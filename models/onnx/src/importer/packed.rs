@@ -1,5 +1,5 @@
-//! Elements of fewer than 8 bits, which files keep several to a byte. Programs have no such element type: their elements are i8 or u8, taken out
-//! of bytes by ops, so that a backend keeps the bytes.
+//! Unpacks elements of fewer than 8 bits, which files store several to a byte. Programs have no such element type. Ops
+//! unpack them to `i8` or `u8`, so a backend can keep the packed bytes.
 
 use eutectic_ir::{DType, NodeId, Origin, Tensor};
 
@@ -9,13 +9,13 @@ use super::{
 };
 
 impl Importer<'_> {
-    /// Takes the elements out of bytes: u8[.., n] becomes u8 or i8[.., n · 8 / bits].
+    /// Unpacks elements from bytes: `u8[.., n]` becomes `u8` or `i8[.., n · 8 / bits]`.
     pub fn unpacked(&mut self, bytes: NodeId, packed: Packed, origin: &Origin) -> Result<NodeId, NodeError> {
         if packed.bits == 8 && !packed.signed {
             return Ok(bytes);
         }
-        let dims = self.graph.ty(bytes).dims().ok_or("bytes of unknown extents")?;
-        let (&last, outer) = dims.split_last().ok_or("bytes without an axis")?;
+        let dims = self.graph.ty(bytes).dims().ok_or("its packed bytes have a run-time extent")?;
+        let (&last, outer) = dims.split_last().ok_or("its packed bytes have no axis")?;
         let number = |n: i64, dtype: DType| Tensor::from_i64(dtype, &[], [n]);
         let to = |dims: Vec<usize>| [("shape", shape(&dims))];
         let column = self.apply("reshape", &[bytes], &to([outer, &[last, 1]].concat()), origin)?;
@@ -28,7 +28,7 @@ impl Importer<'_> {
         if !packed.signed {
             return Ok(codes);
         }
-        // The highest bit counts negatively: (code xor half) − half.
+        // Sign extension: (code xor half) − half, where half is the value of the sign bit.
         let half = 1 << (packed.bits - 1);
         let flip = self.constant(number(half, DType::U8))?;
         let flipped = self.apply("bit-xor", &[codes, flip], &[], origin)?;

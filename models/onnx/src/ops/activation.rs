@@ -1,4 +1,4 @@
-//! Activations.
+//! Activation functions.
 
 use eutectic_ir::NodeId;
 
@@ -55,7 +55,7 @@ fn relu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.dtype(x).is_float() { c.op("act", &[x], &[("kind", "relu".into())]) } else { c.with("max", x, 0.0) }
 }
 
-/// x where it is not negative, elsewhere x·slope.
+/// Computes x where x ≥ 0, and x·slope elsewhere.
 pub(super) fn leaky(c: &mut NodeCall<'_, '_>, x: NodeId, slope: NodeId) -> NodeResult {
     let below = c.with("lt", x, 0.0)?;
     let scaled = c.apply("mul", [x, slope])?;
@@ -69,7 +69,7 @@ fn thresholded_relu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("where", [above, x, zero])
 }
 
-/// scale·x for x ≥ 0, elsewhere scale·alpha·(e^(x/width) − 1).
+/// Computes scale·x for x ≥ 0, and scale·alpha·(e^(x/width) − 1) elsewhere.
 fn exponential(c: &mut NodeCall<'_, '_>, alpha: f64, width: f64, scale: f64) -> NodeResult {
     let x = c.input(0)?;
     let below = c.with("lt", x, 0.0)?;
@@ -85,14 +85,14 @@ fn selu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     exponential(c, alpha, 1.0, gamma)
 }
 
-/// min(max(alpha·x + beta, 0), 1).
+/// Computes min(max(alpha·x + beta, 0), 1).
 pub(super) fn hard_sigmoid(c: &mut NodeCall<'_, '_>, x: NodeId, alpha: f64, beta: f64) -> NodeResult {
     let scaled = c.with("mul", x, alpha)?;
     let shifted = c.with("add", scaled, beta)?;
     clamp(c, shifted, 0.0, 1.0)
 }
 
-/// x·hard-sigmoid(x) with a slope of 1/6.
+/// Computes x·hard-sigmoid(x) with a slope of 1/6.
 fn hard_swish(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let gate = hard_sigmoid(c, x, 1.0 / 6.0, 0.5)?;
@@ -111,7 +111,7 @@ fn gelu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let kind = match c.word("approximate")?.unwrap_or("none") {
         "none" => "gelu-erf",
         "tanh" => "gelu-tanh",
-        other => return Err(format!("its approximation `{other}` is not known").into()),
+        other => return Err(format!("its approximation `{other}` is not supported").into()),
     };
     c.op("act", &[x], &[("kind", kind.into())])
 }
@@ -130,7 +130,7 @@ fn swish(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("mul", [x, gate])
 }
 
-/// x + bias below −lambd, x − bias above lambd, 0 between them.
+/// Computes x + bias below −lambd, x − bias above lambd, and 0 between them.
 fn shrink(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, bias, lambd) = (c.input(0)?, c.float_or("bias", 0.0)?, c.float_or("lambd", 0.5)?);
     let (below, above) = (c.with("lt", x, -lambd)?, c.with("gt", x, lambd)?);
@@ -139,17 +139,17 @@ fn shrink(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("where", [below, up, high])
 }
 
-/// min(max(x, low), high) for numbers.
+/// Computes min(max(x, low), high) for constant bounds.
 fn clamp(c: &mut NodeCall<'_, '_>, x: NodeId, low: f64, high: f64) -> NodeResult {
     c.op("clamp", &[x], &[("min", low.into()), ("max", high.into())])
 }
 
-/// The bounds are inputs; where they are known, it is a `clamp`.
+/// Imports `Clip`. It becomes the op `clamp` if its bounds are known.
 fn clip(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let bounds = [(1, f64::NEG_INFINITY), (2, f64::INFINITY)];
     let number = |c: &NodeCall<'_, '_>, (at, open): (usize, f64)| match c.optional(at) {
-        Some(id) => c.settled(id).and_then(|t| t.to_f64().first().copied()),
+        Some(id) => c.exact_value(id).and_then(|t| t.to_f64().first().copied()),
         None => Some(open),
     };
     if let (Some(low), Some(high)) = (number(c, bounds[0]), number(c, bounds[1]))

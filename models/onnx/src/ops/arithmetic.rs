@@ -1,4 +1,4 @@
-//! Arithmetic, elementary functions, comparison and conversion, element by element.
+//! Elementwise arithmetic, elementary functions, comparisons and conversions.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -39,7 +39,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("BitShift", 11, |c| match c.word("direction")? {
         Some("LEFT") => c.same("shift-left"),
         Some("RIGHT") => c.same("shift-right"),
-        other => Err(format!("its direction is {other:?}; it is LEFT or RIGHT").into()),
+        other => Err(format!("its direction is {other:?}; it must be LEFT or RIGHT").into()),
     }),
     same("Equal", 7, "eq"),
     same("Less", 7, "lt"),
@@ -65,17 +65,18 @@ pub(super) const OPS: &[OpRow] = &[
     one("CastLike", 15, cast_like),
 ];
 
-/// The exponent may be of another element type.
+/// Imports `Pow`, whose exponent may have another element type than the base.
 fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, y) = (c.input(0)?, c.input(1)?);
     let to = c.dtype(x);
     if to.is_int() && c.dtype(y).is_float() {
-        // 2^0.5 as an integer is what the real power truncates to.
+        // For integers with a float exponent, compute in `f64` and truncate: 2^0.5 is 1, not 2^trunc(0.5).
         let (base, power) = (c.cast(x, DType::F64)?, c.cast(y, DType::F64)?);
         let power = c.apply("pow", [base, power])?;
         return c.cast(power, to);
     }
-    // An exponent that the base's type does not hold is not rounded to it: 2.2 is 2.203 in bf16, and x^2.2 another curve.
+    // Do not round the exponent to the element type of the base. In bf16, 2.2 becomes 2.203, which is a different
+    // power.
     let wide = c.dtype(y);
     if to.is_float() && wide.is_float() && wide.size() > to.size() && !holds(c, y, to) {
         let base = c.cast(x, wide)?;
@@ -86,7 +87,7 @@ fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("pow", [x, y])
 }
 
-/// Says whether a value is known, and a type holds each of its numbers.
+/// Returns whether a value is known and each of its numbers is exact in the element type.
 fn holds(c: &NodeCall<'_, '_>, value: NodeId, dtype: DType) -> bool {
     let held = |tensor: Tensor| {
         let numbers = tensor.to_f64();
@@ -95,7 +96,7 @@ fn holds(c: &NodeCall<'_, '_>, value: NodeId, dtype: DType) -> bool {
     c.value(value).is_some_and(held)
 }
 
-/// With the sign of the divisor, or, as C's `fmod`, of the dividend: a − b·trunc(a/b).
+/// Computes the remainder with the sign of the divisor or, as C's `fmod` does, of the dividend: a − b·trunc(a/b).
 fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (a, b) = (c.input(0)?, c.input(1)?);
     if !c.flag("fmod")? {
@@ -104,13 +105,14 @@ fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if !c.dtype(a).is_float() {
         return remainder(c, a, b);
     }
-    // |a| mod |b| is exact where a quotient would be rounded.
+    // |a| mod |b| is exact, but the quotient a/b would be rounded.
     let (sign, a, b) = (c.apply("sign", [a])?, c.apply("abs", [a])?, c.apply("abs", [b])?);
     let rest = c.apply("mod", [a, b])?;
     c.apply("mul", [sign, rest])
 }
 
-/// a − b·(a/b) of integers, 0 where b is 0. No magnitude is taken, as the least integer has none.
+/// Computes a − b·(a/b) of integers, or 0 where b is 0. It does not take the absolute value, which overflows for the
+/// least integer.
 fn remainder(c: &mut NodeCall<'_, '_>, a: NodeId, b: NodeId) -> NodeResult {
     let quotient = c.apply("div", [a, b])?;
     let whole = c.apply("mul", [b, quotient])?;
@@ -119,7 +121,7 @@ fn remainder(c: &mut NodeCall<'_, '_>, a: NodeId, b: NodeId) -> NodeResult {
     c.apply("where", [nothing, zero, rest])
 }
 
-/// A commutative op over any number of inputs.
+/// Applies a commutative op to any number of inputs.
 fn all(op: &str, c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let (first, rest) = inputs.split_first().ok_or("it has no inputs")?;
@@ -148,12 +150,12 @@ fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 fn cast(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let to = c.dtype_attr("to")?.ok_or("it does not say to which type")?;
+    let to = c.dtype_attr("to")?.ok_or("it does not state its target type")?;
     let x = c.input(0)?;
     narrowed(c, x, to)
 }
 
-/// Returns x as elements of another type. Floats of 8 bits keep what is too large at their greatest number unless the node says otherwise.
+/// Converts x to another element type. A conversion to 8-bit floats saturates unless the node says otherwise.
 pub(super) fn narrowed(c: &mut NodeCall<'_, '_>, x: NodeId, to: DType) -> NodeResult {
     let saturates = c.int_or("saturate", 1)? != 0;
     let Some(format) = to.float().filter(|_| saturates && to.bits() == 8) else { return c.cast(x, to) };

@@ -1,4 +1,4 @@
-//! Attention and rotary embedding, as ONNX has them since opset 23.
+//! Attention and rotary embedding of ONNX's own domain, since opset 23.
 
 use eutectic_ir::{Attr, DType, Dim, NodeId, ops::Ids};
 
@@ -14,7 +14,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
 
-/// [B S heads·D] as [B heads S D]; what has four axes is so already.
+/// Splits heads: [B S heads·D] becomes [B heads S D]. An input with four axes is already split.
 pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResult {
     match &c.shape(x)[..] {
         [_, _, _, _] => Ok(x),
@@ -22,15 +22,15 @@ pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResu
             let width = c.fix(width);
             let heads =
                 c.int(attr)?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0 && width.is_multiple_of(n));
-            let heads = heads.ok_or_else(|| NodeError(format!("{width} is not split into heads by `{attr}`")))?;
-            let apart = c.reshape(x, &[batch.clone(), rows.clone(), heads.into(), (width / heads).into()])?;
-            c.transpose(apart, &[0, 2, 1, 3])
+            let heads = heads.ok_or_else(|| NodeError(format!("its width of {width} is not divisible by `{attr}`")))?;
+            let split = c.reshape(x, &[batch.clone(), rows.clone(), heads.into(), (width / heads).into()])?;
+            c.transpose(split, &[0, 2, 1, 3])
         }
-        _ => Err("its inputs have neither three nor four axes".into()),
+        _ => Err("an input has neither three nor four axes".into()),
     }
 }
 
-/// The result, then the keys and values with those of the past before them.
+/// Imports `Attention`. The outputs are the result, the keys and values including those of the past, and the scores.
 fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let query = c.input(0)?;
     let flat = c.rank(query) == 3;
@@ -77,19 +77,19 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok([result, k, v].into_iter().chain(scores).collect())
 }
 
-/// The extents of a value with four axes.
+/// Returns the extents of a value with four axes.
 pub(super) fn four(c: &NodeCall<'_, '_>, x: NodeId) -> Result<[Dim; 4], NodeError> {
-    c.shape(x).try_into().map_err(|dims| NodeError(format!("{dims:?} has not four axes")))
+    c.shape(x).try_into().map_err(|dims| NodeError(format!("an input with extents {dims:?} does not have four axes")))
 }
 
-/// [B heads S D] as [B S heads·D].
+/// Merges heads: [B heads S D] becomes [B S heads·D].
 pub(super) fn side_by_side(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let [batch, heads, rows, width] = four(c, x)?;
     let x = c.transpose(x, &[0, 2, 1, 3])?;
     c.reshape(x, &[batch, rows, &heads * &width])
 }
 
-/// Returns a mask that hides each key that either of two masks hides. `visible` is true at visible keys.
+/// Combines a mask with a Boolean mask `visible`. A key is hidden if either of them hides it.
 pub(super) fn both(c: &mut NodeCall<'_, '_>, mask: Option<NodeId>, visible: NodeId, like: NodeId) -> NodeResult {
     match mask {
         None => Ok(visible),
@@ -101,7 +101,8 @@ pub(super) fn both(c: &mut NodeCall<'_, '_>, mask: Option<NodeId>, visible: Node
     }
 }
 
-/// The scores that `qk_matmul_output_mode` names: those of the product, under the cap, under the mask, or their probabilities.
+/// Returns the scores that `qk_matmul_output_mode` selects: before the cap, after it, after the mask, or after the
+/// softmax.
 fn scores(
     c: &mut NodeCall<'_, '_>,
     [q, k]: [NodeId; 2],
@@ -132,7 +133,8 @@ fn scores(
     if mode == 3 { c.op("softmax", &[scores], &[("axis", (-1).into())]) } else { Ok(scores) }
 }
 
-/// Attention under a mask of truth values, which selects the keys that are kept, or of numbers, which are added. A query without any key gives zeros.
+/// Computes attention. A Boolean mask selects visible keys. Any other mask is added to the scores. A query without
+/// visible keys gives zeros.
 pub(super) fn attend(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],
@@ -145,7 +147,7 @@ pub(super) fn attend(
     match mask {
         None => sdpa(c, &[q, k, v], "none"),
         Some(mask) if c.dtype(mask) == DType::Bool => sdpa(c, &[q, k, v, mask], "keep"),
-        // Under an additive mask, `sdpa` gives NaN to a query whose scores are all −∞, as PyTorch does.
+        // As in PyTorch, `sdpa` gives NaN for a query whose scores are all −∞.
         Some(mask) => {
             let heads = c.extent(q, 1);
             let (k, v) = (repeated(c, k, heads)?, repeated(c, v, heads)?);
@@ -154,7 +156,7 @@ pub(super) fn attend(
     }
 }
 
-/// Heads of keys or values, each as often as query heads read it.
+/// Repeats heads of keys or values until there are as many as heads of queries.
 pub(super) fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
     let [batch, groups, rows, width] = four(c, x)?;
     let groups = c.fix(&groups);
@@ -165,12 +167,12 @@ pub(super) fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> Nod
         let heads = heads.iter().map(|&n| n.into());
         [batch.clone()].into_iter().chain(heads).chain([rows.clone(), width.clone()]).collect::<Vec<Dim>>()
     };
-    let apart = c.reshape(x, &with(&[groups, 1]))?;
-    let each = c.expand(apart, &with(&[groups, heads / groups]))?;
+    let split = c.reshape(x, &with(&[groups, 1]))?;
+    let each = c.expand(split, &with(&[groups, heads / groups]))?;
     c.reshape(each, &with(&[heads]))
 }
 
-/// A mask of fewer keys than there are hides the others.
+/// Extends a mask that covers fewer keys than there are. The other keys are hidden.
 fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim) -> NodeResult {
     let last = c.shape(mask).pop();
     if last.as_ref() == Some(keys) {
@@ -192,7 +194,7 @@ fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim) -> NodeResult {
     }
 }
 
-/// Which keys each query sees: those up to its own place.
+/// Returns a causal mask: each query sees the keys up to its own position.
 pub(super) fn causal(c: &mut NodeCall<'_, '_>, queries: Dim, keys: Dim, past: Dim) -> NodeResult {
     let places = [queries, keys];
     let (query, key) = (c.iota(&places, 0, DType::I32)?, c.iota(&places, 1, DType::I32)?);
@@ -202,13 +204,14 @@ pub(super) fn causal(c: &mut NodeCall<'_, '_>, queries: Dim, keys: Dim, past: Di
     c.apply("le", [key, last])
 }
 
-/// Pairs of coordinates turn by the angle of their position; the caches are for each position, or for each token.
+/// Imports `RotaryEmbedding`. Each pair of coordinates is rotated by the angle of its position. The caches have a row
+/// for each position or for each token.
 fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (cos, sin) = (c.input(1)?, c.input(2)?);
     rotated(c, [cos, sin], c.optional(3))
 }
 
-/// As [`rotary`], by these caches of cosines and sines, at the positions of tokens if caches are for each position.
+/// Applies rotary embedding as [`rotary`] does, with given caches of cosines and sines.
 pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Option<NodeId>) -> NodeResult {
     let input = c.input(0)?;
     let x = heads(c, input, "num_heads")?;
@@ -225,25 +228,25 @@ pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Opt
     side_by_side(c, turned)
 }
 
-/// How pairs of coordinates turn.
+/// The parameters of a rotation.
 pub(super) struct Rotation {
-    /// Cosines and sines: a row for each position, or for each token.
+    /// Cosines and sines, with a row for each position or for each token.
     pub caches: [NodeId; 2],
-    /// The positions of the tokens, if caches have a row for each position.
+    /// The position of each token, if the caches have a row for each position.
     pub places: Option<NodeId>,
-    /// How many of the coordinates turn.
+    /// The number of coordinates that are rotated.
     pub width: usize,
-    /// Whether the coordinates of a pair are neighbours; else the second ones follow all of the first ones.
+    /// Whether the coordinates of a pair are adjacent. Otherwise, pair i consists of coordinates i and i + width/2.
     pub interleaved: bool,
 }
 
-/// Turns the coordinates of x [B H S D].
+/// Rotates the coordinates of x [B H S D].
 pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -> NodeResult {
     let [batch, heads, rows, depth] = four(c, x)?;
     let depth = c.fix(&depth);
     let Rotation { caches, places, width, interleaved } = *rotation;
     if width > depth {
-        return Err("it turns more than there is".into());
+        return Err("it rotates more coordinates than a head has".into());
     }
     let pairs = width / 2;
     let mut angle = |cache: NodeId| {
@@ -255,7 +258,7 @@ pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -
             }
             None => cache,
         };
-        // One cache for all texts is repeated.
+        // A cache that all sequences share is repeated for each.
         let batch = c.shape(of_tokens).into_iter().next().filter(|_| c.rank(of_tokens) == 3);
         c.reshape(of_tokens, &[batch.unwrap_or(Dim::Known(1)), Dim::Known(1), rows.clone(), pairs.into()])
     };

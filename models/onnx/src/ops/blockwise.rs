@@ -1,5 +1,5 @@
-//! The ops of `com.microsoft` on matrices that are quantised in blocks, with elements of 2, 4 or 8 bits. Their definitions are those of ONNX
-//! Runtime's document `ContribOperators.md`.
+//! The ops of `com.microsoft` on matrices that are quantised block by block, with elements of 2, 4 or 8 bits. ONNX
+//! Runtime's document `ContribOperators.md` defines them.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -20,17 +20,21 @@ pub(super) const OPS: &[OpRow] = &[one("MatMulNBits", 1, product), one("GatherBl
 fn elements(c: &NodeCall<'_, '_>) -> Result<Packed, NodeError> {
     match c.int_or("bits", 4)? {
         bits @ (2 | 4 | 8) => Ok(Packed { bits: bits as u32, signed: false }),
-        bits => Err(format!("with elements of {bits} bits; 2, 4 and 8 are supported").into()),
+        bits => Err(format!("its elements have {bits} bits; 2, 4 and 8 are supported").into()),
     }
 }
 
-/// An attribute that is a positive number.
+/// Reads an attribute that must be a positive integer.
 fn positive(c: &NodeCall<'_, '_>, name: &str) -> Result<usize, NodeError> {
     let given = c.int(name)?.ok_or_else(|| format!("it has no `{name}`"))?;
-    usize::try_from(given).ok().filter(|n| *n > 0).ok_or_else(|| NodeError(format!("its `{name}` is {given}")))
+    usize::try_from(given)
+        .ok()
+        .filter(|n| *n > 0)
+        .ok_or_else(|| NodeError(format!("its `{name}` is {given}, not a positive number")))
 }
 
-/// x · Wᵀ + bias. W [N K] is quantised in blocks along K: its bytes are [N, blocks, bytes of a block], scales and zero points [N, blocks].
+/// Computes x · Wᵀ + bias. W [N K] is quantised in blocks along K. Its bytes are [N, blocks, bytes of a block]; scales
+/// and zero points are [N, blocks].
 fn product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, bytes, scales) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (terms, columns, block) = (positive(c, "K")?, positive(c, "N")?, positive(c, "block_size")?);
@@ -40,9 +44,10 @@ fn product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     for (what, value, count) in [("bytes", bytes, wanted.iter().product()), ("scales", scales, columns * blocks)] {
         let given = c.dims(value);
         if given.iter().product::<usize>() != count {
-            return Err(
-                format!("its {what} are {given:?}; {count} are wanted for K = {terms} and N = {columns}").into()
-            );
+            return Err(format!(
+                "its {what} have extents {given:?}; K = {terms} and N = {columns} need {count} elements"
+            )
+            .into());
         }
     }
     let bytes = c.reshape(bytes, &wanted)?;
@@ -51,7 +56,7 @@ fn product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let codes = c.cast(codes, to)?;
     let mut params = [c.reshape(scales, &[columns, blocks])?, zeros(c, 3, packed, [columns, blocks], to)?];
     let weights = match c.optional(4) {
-        // The block of each term is given.
+        // `g_idx` maps each index along K to its block.
         Some(groups) => {
             let groups = c.cast(groups, DType::I64)?;
             let groups = ids::named(c, groups, blocks)?;
@@ -79,13 +84,14 @@ fn product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
 }
 
-/// (code − zero) · scale.
+/// Computes (code − zero) · scale.
 fn decoded(c: &mut NodeCall<'_, '_>, codes: NodeId, [scale, zero]: [NodeId; 2]) -> NodeResult {
     let centred = c.apply("sub", [codes, zero])?;
     c.apply("mul", [centred, scale])
 }
 
-/// The zero points of an input: numbers, or codes that are packed along their last axis. Without it, it is the middle of the codes.
+/// Reads the zero points: numbers, or codes that are packed along their last axis. If the input is absent, each is the
+/// middle code.
 fn zeros(c: &mut NodeCall<'_, '_>, at: usize, packed: Packed, dims: [usize; 2], to: DType) -> NodeResult {
     let Some(given) = c.optional(at) else {
         let middle = c.number_of(f64::from(1 << (packed.bits - 1)), to)?;
@@ -102,7 +108,8 @@ fn zeros(c: &mut NodeCall<'_, '_>, at: usize, packed: Packed, dims: [usize; 2], 
     c.cast(zero, to)
 }
 
-/// Rows of a table that is quantised in blocks along an axis. A table of bytes has its elements packed along the last axis.
+/// Gathers rows of a table that is quantised in blocks along an axis. A table of bytes has its elements packed along
+/// the last axis.
 fn gathered(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, scales) = (c.input(0)?, c.input(2)?);
     let (rank, to) = (c.rank(table), c.dtype(scales));
@@ -111,7 +118,10 @@ fn gathered(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let block = c.int_or("block_size", 128)?;
     let packed = (c.packed(table).is_none() && c.dtype(table) == DType::U8).then(|| elements(c)).transpose()?;
     if axis == along || packed.is_some() && along + 1 != rank {
-        return Err(format!("with gather_axis {axis} and quantize_axis {along} of {rank} axes").into());
+        return Err(format!(
+            "it has gather_axis {axis} and quantize_axis {along} of {rank} axes, which is not supported"
+        )
+        .into());
     }
     let index = c.cast(c.input(1)?, DType::I64)?;
     let index = ids::named(c, index, c.dims(table)[axis])?;

@@ -18,7 +18,8 @@ fn matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     product_of_matrices(c, a, b)
 }
 
-/// A vector is a row on the left and a column on the right; its axis is gone from the result.
+/// Computes a matrix product as NumPy does. A vector is a row on the left and a column on the right, and the result
+/// lacks its axis.
 pub(super) fn product_of_matrices(c: &mut NodeCall<'_, '_>, mut a: NodeId, mut b: NodeId) -> NodeResult {
     let (left, right) = (c.shape(a), c.shape(b));
     if let [k] = &left[..] {
@@ -39,7 +40,7 @@ pub(super) fn product_of_matrices(c: &mut NodeCall<'_, '_>, mut a: NodeId, mut b
     c.reshape(product, &dims)
 }
 
-/// alpha·A·B + beta·C, where A and B may be transposed.
+/// Computes alpha·A·B + beta·C. A and B may be transposed.
 pub(super) fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut operand = |at: usize, attr: &str| {
         let x = c.input(at)?;
@@ -49,20 +50,21 @@ pub(super) fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (alpha, beta) = (c.float_or("alpha", 1.0)?, c.float_or("beta", 1.0)?);
     let product = c.apply("matmul", [a, b])?;
     let scaled = if alpha == 1.0 { product } else { c.with("mul", product, alpha)? };
-    // As in BLAS, a bias that counts 0 times is not read, whatever it holds.
+    // As in BLAS, C is not read if beta is 0, even if it contains NaN.
     let Some(bias) = c.optional(2).filter(|_| beta != 0.0) else { return Ok(scaled) };
     let bias = if beta == 1.0 { bias } else { c.with("mul", bias, beta)? };
     c.apply("add", [scaled, bias])
 }
 
-/// A value whose axes have names.
+/// An operand whose axes have letters.
 #[derive(Clone)]
 struct EinsumTerm {
     value: NodeId,
     axes: Vec<char>,
 }
 
-/// Sums over what the result does not name, two operands at a time, each pair as one batched product.
+/// Imports `Einsum`: a sequence of batched products of two operands. Each product sums over letters that are not
+/// needed later.
 fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let text: String =
         c.word("equation")?.ok_or("it has no equation")?.chars().filter(|l| !l.is_whitespace()).collect();
@@ -70,9 +72,11 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let names: Vec<&str> = left.split(',').collect();
     if names.len() != inputs.len() {
-        return Err(format!("`{text}` has {} operands, the node {}", names.len(), inputs.len()).into());
+        return Err(
+            format!("its equation `{text}` has {} operands, but the node has {}", names.len(), inputs.len()).into()
+        );
     }
-    // The axes behind an ellipsis are numbered from the end, as broadcasting does.
+    // Axes of an ellipsis are aligned at the last one, as in broadcasting.
     let rest = |named: usize, rank: usize| {
         rank.checked_sub(named).map(|n| (0..n as u32).rev().filter_map(|i| char::from_u32(0xe000 + i)))
     };
@@ -86,7 +90,10 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     for (axes, value) in names.into_iter().zip(inputs) {
         let rank = c.rank(value);
         let axes = spelled(axes, rank).filter(|a| a.len() == rank);
-        terms.push(EinsumTerm { value, axes: axes.ok_or_else(|| format!("`{text}` does not fit {rank} axes"))? });
+        terms.push(EinsumTerm {
+            value,
+            axes: axes.ok_or_else(|| format!("its term `{text}` does not fit an operand with {rank} axes"))?,
+        });
     }
     let hidden = |l: &char| ('\u{e000}'..='\u{f8ff}').contains(l);
     let mut everything: Vec<char> = terms.iter().flat_map(|t| t.axes.clone()).collect();
@@ -99,14 +106,14 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
             let named = axes.len() - axes.matches("...").count() * 3;
             spelled(axes, named + ellipsis.len()).unwrap_or_default()
         }
-        // What occurs once, in the order of the alphabet.
+        // Without an explicit result, its letters are those that occur once, in alphabetical order.
         None => {
             let once = everything.chunk_by(|a, b| a == b).filter(|same| same.len() == 1 && !hidden(&same[0]));
             ellipsis.iter().copied().chain(once.map(|same| same[0])).collect()
         }
     };
     if let Some((_, _, name)) = pair(&wanted) {
-        return Err(format!("`{text}` names the axis {name} of its result twice").into());
+        return Err(format!("its equation `{text}` names the axis {name} of its result twice").into());
     }
     let terms: Vec<EinsumTerm> = terms.into_iter().map(|t| diagonal(c, t)).collect::<Result<_, _>>()?;
     let mut terms = terms.into_iter();
@@ -120,7 +127,7 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     arranged(c, &all, &wanted)
 }
 
-/// Two axes of the same name.
+/// Finds two axes with the same letter.
 fn pair(axes: &[char]) -> Option<(usize, usize, char)> {
     axes.iter().enumerate().find_map(|(at, name)| {
         let other = axes[at + 1..].iter().position(|other| other == name)?;
@@ -128,7 +135,8 @@ fn pair(axes: &[char]) -> Option<(usize, usize, char)> {
     })
 }
 
-/// Of axes with the same name the elements whose coordinates agree, as one axis: a step of n + 1 through the n² elements of two.
+/// Takes the diagonal of two axes with the same letter, as one axis. In the flattened n² elements, the diagonal has a
+/// stride of n + 1.
 fn diagonal(c: &mut NodeCall<'_, '_>, mut term: EinsumTerm) -> Result<EinsumTerm, NodeError> {
     while let Some((first, second, name)) = pair(&term.axes) {
         let dims = c.dims(term.value);
@@ -151,7 +159,7 @@ fn diagonal(c: &mut NodeCall<'_, '_>, mut term: EinsumTerm) -> Result<EinsumTerm
     Ok(term)
 }
 
-/// Σ over the axes that are not kept.
+/// Sums over the axes that `kept` rejects.
 fn summed(c: &mut NodeCall<'_, '_>, term: EinsumTerm, kept: &dyn Fn(&char) -> bool) -> Result<EinsumTerm, NodeError> {
     let gone: Vec<usize> = (0..term.axes.len()).filter(|&i| !kept(&term.axes[i])).collect();
     let axes: Vec<char> = term.axes.iter().copied().filter(|l| kept(l)).collect();
@@ -161,7 +169,7 @@ fn summed(c: &mut NodeCall<'_, '_>, term: EinsumTerm, kept: &dyn Fn(&char) -> bo
     Ok(EinsumTerm { value: c.reshape(sum, &dims)?, axes })
 }
 
-/// The axes in that order.
+/// Returns the term with its axes in this order.
 fn arranged(c: &mut NodeCall<'_, '_>, term: &EinsumTerm, order: &[char]) -> NodeResult {
     let at = |l: &char| {
         term.axes.iter().position(|a| a == l).ok_or_else(|| NodeError(format!("no operand has the axis {l}")))
@@ -170,7 +178,7 @@ fn arranged(c: &mut NodeCall<'_, '_>, term: &EinsumTerm, order: &[char]) -> Node
     c.transpose(term.value, &perm)
 }
 
-/// Of two operands: axes of both that stay are the batch, axes of both that go are contracted.
+/// Multiplies two operands. Axes that both have are batch axes if the result keeps them. Otherwise they are contracted.
 fn product(
     c: &mut NodeCall<'_, '_>,
     a: EinsumTerm,
@@ -193,7 +201,7 @@ fn product(
     let batch = of(&a, &|l| b.axes.contains(l) && later(l));
     let inner = of(&a, &|l| b.axes.contains(l) && !later(l));
     let (rows, columns) = (of(&a, &|l| !b.axes.contains(l)), of(&b, &|l| !a.axes.contains(l)));
-    // An extent of 1 is repeated where the other operand has more.
+    // Broadcasts an extent of 1 to that of the other operand.
     let both = |axes: &[char]| -> Result<Vec<Dim>, NodeError> {
         let side = |t: &EinsumTerm| axes.iter().map(|l| extent(c, t, l).unwrap_or(Dim::Known(1))).collect::<Vec<_>>();
         c.broadcast(&side(&a), &side(&b))

@@ -1,6 +1,7 @@
-//! Branches and loops. A branch whose condition is known is the one that is taken, another one a choice between the results of both.
-//! A loop runs a number of times that is known when the model is read, or at most that number while its condition holds. Its body becomes
-//! that of our op `loop`.
+//! Branches and loops. An `If` with a known condition becomes the selected branch. Otherwise both branches are
+//! computed, and the op `where` selects the result.
+//!
+//! A loop becomes the op `loop`. It has a known trip count, or a limit on the iterations and a condition that ends it.
 
 use eutectic_ir::{DType, NodeId, Tensor, Type};
 
@@ -14,7 +15,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[many("If", 1, branch), many("Loop", 1, repeat), many("Scan", 9, scan)];
 
-/// The branch that is taken; where that depends on the model's inputs, both are computed.
+/// Imports `If`.
 fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
     let condition = c.input(0)?;
     if let Some(known) = c.value(condition) {
@@ -23,71 +24,70 @@ fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
     let condition = truth(c, condition)?;
     let (then, otherwise) = (c.subgraph("then_branch", &[])?, c.subgraph("else_branch", &[])?);
     if then.len() != otherwise.len() {
-        return Err(format!("one branch has {} results, the other {}", then.len(), otherwise.len()).into());
+        return Err(format!("its branches have {} and {} results", then.len(), otherwise.len()).into());
     }
     let choice = |(at, (a, b)): (usize, (NodeId, NodeId))| {
         if c.ty(a) != c.ty(b) {
-            let types = format!("{} where its condition holds, else {}", c.ty(a), c.ty(b));
-            return Err(NodeError(format!(
-                "its result {at} is {types}; give the condition a value when the model is read: by --input, or as a fixed input"
-            )));
+            let types = format!("{} if its condition holds, and {} otherwise", c.ty(a), c.ty(b));
+            return Err(NodeError(format!("its result {at} is {types}; give the condition a fixed value (--input)")));
         }
         c.apply("where", [condition, a, b])
     };
     then.into_iter().zip(otherwise).enumerate().map(choice).collect()
 }
 
-/// One truth value.
+/// Checks that a condition has one element and returns it as a scalar.
 fn truth(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     if c.dtype(x) != DType::Bool || c.dims(x).iter().product::<usize>() != 1 {
-        return Err(format!("its condition is {}, not one truth value", c.ty(x)).into());
+        return Err(format!("its condition has type {}; one Boolean is needed", c.ty(x)).into());
     }
     c.scalar(x)
 }
 
-/// Whether a value is known to be true.
+/// Returns the truth value if it is known.
 fn holds(c: &NodeCall<'_, '_>, x: NodeId) -> Option<bool> {
     c.value(x).map(|known| known.to_i64().first() == Some(&1))
 }
 
-/// How often a loop runs at most.
+/// The maximum trip count that a `Loop` states.
 enum Most {
-    /// So often.
+    /// A known number.
     Known(usize),
-    /// As often as a value says that is not known, if one does.
+    /// A value that is computed in each run, or no limit.
     Open(Option<NodeId>),
 }
 
 impl Most {
-    /// From the first input. A number beyond what programs take is as good as none.
+    /// Reads the first input. A number beyond what the op `loop` supports counts as no limit.
     fn read(c: &NodeCall<'_, '_>) -> Most {
         let Some(most) = c.optional(0) else { return Most::Open(None) };
         match c.value(most).and_then(|known| known.to_i64().first().copied()) {
-            Some(most) => {
-                usize::try_from(most.max(0)).ok().filter(|most| *most <= TURNS).map_or(Most::Open(None), Most::Known)
-            }
+            Some(most) => usize::try_from(most.max(0))
+                .ok()
+                .filter(|most| *most <= MOST_TRIPS)
+                .map_or(Most::Open(None), Most::Known),
             None => Most::Open(Some(most)),
         }
     }
 }
 
-/// A count of the file is not shortened to the limit of loops without one, unless it is larger.
+/// The limit on iterations applies to loops without a count. A count in the file that is at most this large is kept.
 const COUNTED: usize = 1 << 14;
 
-/// The most times that are counted when the model is read.
-const TURNS: usize = 1 << 24;
+/// The largest trip count that is computed in advance.
+const MOST_TRIPS: usize = 1 << 24;
 
-/// How the number of times is found.
+/// The end of a loop.
 enum Ending {
-    /// It is known when the model is read.
+    /// After a known number of iterations.
     After(usize),
-    /// A condition says it in each run.
+    /// When a condition becomes false.
     While,
 }
 
-/// Inputs: the most times, whether to start at all, what is carried. The body is given the number of the time, the condition, and what
-/// is carried; it says whether to go on. Where the number of steps follows from known values, the loop has that number. Otherwise the
-/// condition is carried, and runs end at it.
+/// Imports `Loop`. Its inputs are the maximum trip count, the initial condition, and the carried values. The body
+/// receives the iteration number, the condition and the carried values, and returns the next condition. If the trip
+/// count follows from known values, the loop has that count. Otherwise the condition is carried and ends the loop.
 fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
     let most = Most::read(c);
     let start = c.optional(1).map(|start| truth(c, start)).transpose()?;
@@ -101,7 +101,7 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
         let carried = types.iter().map(|ty| c.body_input(ty.clone())).collect::<Result<Vec<_>, _>>()?;
         let number = c.body_input(Type::tensor(DType::I64, &[]))?;
         let results = c.subgraph_of("body", &[&[number, runs], carried.as_slice()].concat())?;
-        let (&goes_on, results) = results.split_first().ok_or("its body does not say whether it goes on")?;
+        let (&goes_on, results) = results.split_first().ok_or("its body has no output for the condition")?;
         outputs = results.len();
         let mut on = truth(c, goes_on)?;
         let always = goes_on == runs || holds(c, goes_on) == Some(true);
@@ -109,14 +109,14 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
             (Some(false), _) => Some(0),
             (Some(true), Most::Known(most)) if always => Some(*most),
             (Some(true), Most::Open(None)) if always => {
-                return Err("its condition always holds, and it has no count".into());
+                return Err("it never ends: its condition always holds, and it has no trip count".into());
             }
             (Some(true), Most::Known(_) | Most::Open(None)) => {
-                let most = if let Most::Known(most) = most { most } else { TURNS };
+                let most = if let Most::Known(most) = most { most } else { MOST_TRIPS };
                 let given = [(runs, Some(Tensor::from_i64(DType::Bool, &[], [1])))].into_iter();
                 let given = given.chain(carried.iter().copied().zip(known_values));
                 let next: Vec<NodeId> = [on].into_iter().chain(results.iter().copied()).collect();
-                c.turns(number, &given.zip(next).collect::<Vec<_>>(), most).filter(|count| *count < TURNS)
+                c.trip_count(number, &given.zip(next).collect::<Vec<_>>(), most).filter(|count| *count < MOST_TRIPS)
             }
             _ => None,
         };
@@ -141,7 +141,7 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
         return Ok(results[1..].to_vec());
     }
     if outputs > values.len() {
-        return Err("how often it runs depends on the model's inputs, and so do the shapes of what it collects".into());
+        return Err("its trip count depends on the model's inputs, and so does the shape of its scan outputs".into());
     }
     let start = match most {
         Most::Open(Some(most)) => {
@@ -160,29 +160,35 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
     }
     let why =
         format!("the condition of the loop still holds after {times} times; allow more times when the model is read");
-    results[1..].iter().map(|result| c.unless(results[0], *result, &why)).collect()
+    results[1..].iter().map(|result| c.fail_if(results[0], *result, &why)).collect()
 }
 
-/// Whether a number of a time is below the count, a value of the graph around where it is read `inside` the body.
+/// Returns whether an iteration number is below `most`, a value of the enclosing graph. `inside` is true if the
+/// comparison belongs to the body.
 fn counted(c: &mut NodeCall<'_, '_>, number: NodeId, most: NodeId, inside: bool) -> NodeResult {
-    let most = if inside { c.around(most)? } else { most };
+    let most = if inside { c.capture(most)? } else { most };
     if c.dims(most).iter().product::<usize>() != 1 {
-        return Err(format!("its count is {}, not one number", c.ty(most)).into());
+        return Err(format!("its trip count has type {}; one number is needed", c.ty(most)).into());
     }
     let most = c.cast(most, DType::I64)?;
     let most = c.scalar(most)?;
     c.apply("lt", [number, most])
 }
 
-/// Inputs: what is carried, then what is scanned along an axis each, forwards or backwards; outputs likewise.
+/// Imports `Scan`. Its inputs are the carried values and the scanned ones, each with an axis and a direction. Its
+/// outputs have the same order.
 fn scan(c: &mut NodeCall<'_, '_>) -> Outputs {
     let inputs = c.inputs();
     let count = c.int("num_scan_inputs")?.and_then(|n| usize::try_from(n).ok());
-    let count = count.filter(|&n| (1..=inputs.len()).contains(&n)).ok_or("it does not say how many inputs it scans")?;
+    let count = count
+        .filter(|&n| (1..=inputs.len()).contains(&n))
+        .ok_or("its num_scan_inputs is missing, or more than its inputs")?;
     let (starts, scanned) = inputs.split_at(inputs.len() - count);
     let collected = c.outputs().saturating_sub(starts.len());
     let list = |name: &str, n: usize| match c.ints(name)? {
-        Some(given) if given.len() != n => Err(NodeError(format!("{} numbers in {name}, {n} are wanted", given.len()))),
+        Some(given) if given.len() != n => {
+            Err(NodeError(format!("its {name} has {} numbers; {n} are needed", given.len())))
+        }
         given => Ok(given.unwrap_or_else(|| vec![0; n])),
     };
     let (axes, directions) = (list("scan_input_axes", count)?, list("scan_input_directions", count)?);
@@ -214,13 +220,13 @@ fn scan(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(results)
 }
 
-/// Along the outermost axis, from the last element to the first where the direction is 1.
+/// Reverses the outermost axis if the direction is 1.
 fn backwards(c: &mut NodeCall<'_, '_>, x: NodeId, direction: i64) -> NodeResult {
     let extent = c.dims(x)[0];
     match direction {
         0 => Ok(x),
         1 if extent == 0 => Ok(x),
         1 => c.slice_by(x, 0, extent as i64 - 1, extent, -1),
-        other => Err(format!("a direction of {other}").into()),
+        other => Err(format!("its scan direction is {other}; it must be 0 or 1").into()),
     }
 }

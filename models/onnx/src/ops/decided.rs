@@ -1,4 +1,4 @@
-//! Ops whose data decides about the shape of their result: that data must be known when the model is read.
+//! Ops whose result has a shape that depends on data. The data must be known when the model is imported.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("NonMaxSuppression", 10, suppressed),
 ];
 
-/// Returns the parts along an axis where a condition holds, which may be shorter than the axis.
+/// Selects the slices along an axis where a condition holds. The condition may be shorter than the axis.
 fn compress(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut x = c.input(0)?;
     let axis = match c.int("axis")? {
@@ -33,11 +33,11 @@ fn compress(c: &mut NodeCall<'_, '_>) -> NodeResult {
     match ids.last() {
         None => c.slice(x, axis, 0, 0),
         Some(last) if *last < extent => taken(c, x, axis, &ids),
-        Some(last) => Err(format!("its condition holds for element {last} of an axis of {extent}").into()),
+        Some(last) => Err(format!("its condition selects element {last} of an axis of {extent}").into()),
     }
 }
 
-/// Returns the coordinates of the elements that are not 0, a column each.
+/// Returns the coordinates of nonzero elements, one column each.
 fn non_zero(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.known(0)?;
     let dims = x.dims().to_vec();
@@ -56,7 +56,8 @@ fn non_zero(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.constant(Tensor::from_i64(DType::I64, &[dims.len(), found.len()], all))
 }
 
-/// Returns numbers in the order of the elements. NaN are equal and the largest, and zeros are equal.
+/// Maps elements to integers that sort in the same order. NaN are equal to each other and largest. Zeros of both signs
+/// are equal.
 fn keys(x: &Tensor) -> Vec<i64> {
     let key = |x: f64| {
         if x.is_nan() {
@@ -68,7 +69,8 @@ fn keys(x: &Tensor) -> Vec<i64> {
     if x.dtype().is_float() { x.to_f64().into_iter().map(key).collect() } else { x.to_i64() }
 }
 
-/// Returns the parts along an axis, or all elements, each once; where each is first, which of them each part is, and how many each stands for.
+/// Imports `Unique`. The outputs are the distinct slices along an axis, or the distinct elements; the index of the
+/// first occurrence of each; the number of the distinct slice for each input slice; and the counts.
 fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
     let mut x = c.input(0)?;
     let known = keys(&c.known(0)?);
@@ -85,7 +87,7 @@ fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
         let outer = dims[..axis].iter().product::<usize>();
         (0..outer).flat_map(|o| (0..inner).map(move |i| (o * extent + at) * inner + i)).map(|n| known[n]).collect()
     };
-    // By part: where it is first, and how often.
+    // By key: the index of the first occurrence, and the count.
     let mut met: BTreeMap<Vec<i64>, (usize, i64)> = BTreeMap::new();
     let parts: Vec<Vec<i64>> = (0..extent).map(part).collect();
     for (at, part) in parts.iter().enumerate() {
@@ -104,7 +106,7 @@ fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![y, c.known_integers(&first)?, c.known_integers(&which)?, c.known_integers(&counts)?])
 }
 
-/// A box by its corners.
+/// A box, given by two opposite corners.
 #[derive(Clone, Copy)]
 struct Corners {
     low: [f32; 2],
@@ -112,7 +114,7 @@ struct Corners {
 }
 
 impl Corners {
-    /// Reads two corners, either way round, or a centre and extents.
+    /// Reads two opposite corners in either order, or a centre and extents.
     fn new(numbers: &[f64], centre: bool) -> Corners {
         let n = |at: usize| numbers[at] as f32;
         let (low, high) = if centre {
@@ -128,7 +130,7 @@ impl Corners {
         (self.high[0] - self.low[0]) * (self.high[1] - self.low[1])
     }
 
-    /// Says whether two boxes share more than a part of the area that both cover.
+    /// Returns whether intersection over union exceeds the limit.
     fn overlaps(self, other: Corners, limit: f32) -> bool {
         let side = |at: usize| self.high[at].min(other.high[at]) - self.low[at].max(other.low[at]);
         let (a, b) = (side(0), side(1));
@@ -141,7 +143,8 @@ impl Corners {
     }
 }
 
-/// Returns the boxes that are kept, as [batch, class, box]: from the highest score on, those that overlap no box of their class that was kept.
+/// Imports `NonMaxSuppression` and returns the selected boxes as [batch, class, box]. In descending order of scores, it
+/// selects each box that overlaps no selected box of the same class.
 fn suppressed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (boxes, scores) = (c.known(0)?, c.known(1)?);
     let (&[batches, count, 4], &[of_batches, classes, of_boxes]) = (boxes.dims(), scores.dims()) else {

@@ -1,4 +1,4 @@
-//! Nodes that stand for ops that files of rules or graphs declare: `(onnx DOMAIN NAME)`.
+//! Nodes that a declared op replaces (`(onnx DOMAIN NAME)` in a file of rules or a graph).
 
 use eutectic_ir::{
     Attr, NodeId, Op,
@@ -10,13 +10,14 @@ use super::super::{
     error::NodeError,
 };
 
-/// The op on the inputs of the node, in order. Attributes go by name, where names of ONNX have underscores for hyphens.
+/// Applies the op to the inputs of the node. Attributes are matched by name; a hyphen in a declared name is an
+/// underscore in ONNX.
 pub fn declared(call: &mut NodeCall<'_, '_>, op: Op) -> NodeResult {
     let own = op.def().attrs;
     let names: Vec<String> = own.iter().map(|def| def.name.replace('-', "_")).collect();
     if let Some(unknown) = call.attribute_names().find(|name| !names.iter().any(|known| known == name)) {
         let known = if names.is_empty() { "it has none".into() } else { format!("it has {}", names.join(", ")) };
-        return Err(NodeError(format!("its attribute `{unknown}` is none of `{op}`: {known}")));
+        return Err(NodeError(format!("the declared op `{op}` has no attribute `{unknown}`; {known}")));
     }
     let inputs: Vec<NodeId> = (0..call.count()).map(|at| call.input(at)).collect::<Result<_, _>>()?;
     let mut attrs: Vec<(&str, Attr)> = Vec::new();
@@ -32,7 +33,7 @@ pub fn declared(call: &mut NodeCall<'_, '_>, op: Op) -> NodeResult {
     call.op(op, &inputs, &attrs)
 }
 
-/// The value of an attribute, where the node has it.
+/// Returns the value of an attribute if the node has it.
 fn attribute(call: &NodeCall<'_, '_>, def: &AttrDef, name: &str) -> Result<Option<Attr>, NodeError> {
     Ok(match def.kind {
         AttrKind::Int | AttrKind::Axis => call.int(name)?.map(Attr::from),

@@ -1,4 +1,4 @@
-//! Determinants, by elimination.
+//! Determinants by Gaussian elimination.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -13,19 +13,20 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("Det", 11, determinant)];
 
-/// The most rows of a matrix: each is eliminated by ops of its own.
+/// The largest matrix size. Elimination is unrolled: each row takes separate ops.
 const MOST: usize = 128;
 
-/// Returns the product of pivots, each the largest element of its column, with the sign of the exchanges of rows.
+/// Returns the product of the pivots, with the sign of the row exchanges. Each pivot is the largest element of its
+/// column.
 fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let (outer, n) = match dims[..] {
         [ref outer @ .., n, m] if n == m => (outer.to_vec(), n),
-        _ => return Err(format!("the determinant of {dims:?}; it takes square matrices").into()),
+        _ => return Err(format!("its input has extents {dims:?}; square matrices are needed").into()),
     };
     if n > MOST {
-        return Err(format!("the determinant of {n} rows; at most {MOST} are supported").into());
+        return Err(format!("its matrices have {n} rows; at most {MOST} are supported").into());
     }
     let count = outer.iter().product::<usize>();
     let mut rest = c.reshape(x, &[count, n, n])?;
@@ -38,7 +39,8 @@ fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(product, &outer)
 }
 
-/// Returns the pivot of the first column [count 1 1], negative where rows were exchanged, and what is left of the other rows and columns.
+/// Performs one step of elimination. Returns the pivot of the first column [count 1 1], negated if rows were exchanged,
+/// and the remaining matrix of size n − 1.
 fn eliminated(c: &mut NodeCall<'_, '_>, x: NodeId, count: usize, n: usize) -> Result<(NodeId, NodeId), NodeError> {
     let column = c.slice(x, 2, 0, 1)?;
     let size = c.apply("abs", [column])?;
@@ -52,7 +54,7 @@ fn eliminated(c: &mut NodeCall<'_, '_>, x: NodeId, count: usize, n: usize) -> Re
     if n == 1 {
         return Ok((signed, x));
     }
-    // The first row goes where the pivot was.
+    // Exchange rows: the first row replaces that of the pivot.
     let (number, first) = (c.iota(&[1, n, 1], 1, DType::I64)?, c.slice(x, 1, 0, 1)?);
     let here = c.apply("eq", [number, place])?;
     let rows = c.apply("where", [here, first, x])?;

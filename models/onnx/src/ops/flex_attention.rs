@@ -1,4 +1,4 @@
-//! `FlexAttention` of the domain `ai.onnx.preview`: attention whose scores and probabilities are functions that the node states.
+//! `FlexAttention` of the domain `ai.onnx.preview`: attention with subgraphs that modify scores and probabilities.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -13,14 +13,15 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("FlexAttention", 1, attention)];
 
-/// prob_mod(softmax(score_mod(q · kᵀ · scale))) · v, of q [B H L E], k [B G S E] and v [B G S F]. The softmax is computed in f32 at least.
+/// Computes prob_mod(softmax(score_mod(q · kᵀ · scale))) · v, for q [B H L E], k [B G S E] and v [B G S F]. The softmax
+/// is computed in `f32` or wider.
 fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (q, k, v) = (c.input(0)?, c.input(1)?, c.input(2)?);
-    let [_, heads, _, depth] = c.dims(q)[..] else { return Err("its inputs have not four axes".into()) };
+    let [_, heads, _, depth] = c.dims(q)[..] else { return Err("its inputs do not have four axes".into()) };
     let own = c.dtype(q);
     let wide = if own.bits() < 32 { DType::F32 } else { own };
     let wide = c.dtype_attr("softmax_precision")?.unwrap_or(wide);
-    // The root of the scale is taken on both sides, so that products of 16-bit numbers stay in range.
+    // Each operand is multiplied by the square root of the scale, so 16-bit products stay in range.
     let scale = c.float("scale")?.map_or(1.0 / (depth as f32).sqrt(), |scale| scale as f32);
     let scaled = |c: &mut NodeCall<'_, '_>, x: NodeId| c.with("mul", x, f64::from(scale.sqrt()));
     let (k, v) = (repeated(c, k, heads)?, repeated(c, v, heads)?);
@@ -36,7 +37,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(y, own)
 }
 
-/// The output of a function of x, in the type and the shape of x; x itself, if the node has no such function.
+/// Applies an optional subgraph to x and casts its result to the element type of x.
 fn modified(c: &mut NodeCall<'_, '_>, name: &str, x: NodeId) -> NodeResult {
     if !c.has(name) {
         return Ok(x);
@@ -46,7 +47,9 @@ fn modified(c: &mut NodeCall<'_, '_>, name: &str, x: NodeId) -> NodeResult {
         return Err(NodeError(format!("its `{name}` has {} outputs, not one", outputs.len())));
     };
     if c.dims(y) != c.dims(x) {
-        return Err(format!("its `{name}` makes {:?} of {:?}", c.dims(y), c.dims(x)).into());
+        return Err(
+            format!("its `{name}` returns extents {:?} for an input of extents {:?}", c.dims(y), c.dims(x)).into()
+        );
     }
     c.cast(y, c.dtype(x))
 }

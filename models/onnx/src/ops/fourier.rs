@@ -1,11 +1,16 @@
-//! Fourier transforms as products with constant matrices: a length of at most 64 (or without divisors) is one product, another one
-//! goes by its divisors (Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series", 1965), and a long
-//! prime by a convolution of a length with divisors (Bluestein, "A Linear Filtering Approach to the Computation of Discrete Fourier
-//! Transform", 1970). Complex numbers are pairs on the last axis, so a complex product is a real one of twice the length.
+//! Fourier transforms as products with constant matrices. The method depends on the length:
 //!
-//! Error: with the unit roundoff u, a stage of length f gives sums of 2f products with numbers of size at most 1, rounded once, and
-//! turns them by factors of size 1. Each result differs from the exact one by at most √2·u·Σ(2f + 4)·Σ|xᵢ| to first order, where
-//! the first sum is over the lengths of the stages; by Bluestein's way, which is for primes above 1024, at most four times that of its longer length.
+//! - at most 64, or a prime up to 1024: one product;
+//! - composite: factors (Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series", 1965);
+//! - a larger prime: a convolution of composite length (Bluestein, "A Linear Filtering Approach to the Computation of
+//!   Discrete Fourier Transform", 1970).
+//!
+//! Complex numbers are pairs on the last axis, so a complex product is a real one of twice the length.
+//!
+//! Error: let u be the unit roundoff. A stage of length f sums 2f products with factors of magnitude at most 1, rounds
+//! once, and multiplies by twiddle factors. Each result differs from the exact one by at most √2·u·Σ(2f + 4)·Σ|xᵢ| to
+//! first order. The first sum is over the lengths of the stages. For Bluestein's method, the error is at most four
+//! times that of its longer length.
 
 use std::f64::consts::TAU;
 
@@ -36,30 +41,31 @@ pub(super) const OPS: &[OpRow] = &[
     one("MelWeightMatrix", 17, mel_weights),
 ];
 
-/// The longest transform that is one product although its length has divisors.
+/// The longest composite transform that is computed as one product.
 const SMALL: usize = 64;
 
-/// The longest transform that is one product because its length has none.
+/// The longest prime transform that is computed as one product.
 const LARGEST_PRIME: usize = 1024;
 
-/// No signal is longer: the constants are made here.
+/// The longest transform. Its constants are computed during the import.
 const LONGEST: usize = 1 << 24;
 
 fn length_of(n: f64) -> Result<usize, NodeError> {
     if (1.0..=LONGEST as f64).contains(&n) {
         Ok(n as usize)
     } else {
-        Err(format!("a transform of {n} elements").into())
+        Err(format!("its transform has {n} elements; lengths from 1 to {LONGEST} are supported").into())
     }
 }
 
-/// x [.. n .. c], where c is 1 (real) or 2; of `dft_length` elements, as many as there are or zeros behind them.
+/// Imports `DFT` of x [.. n .. c], where c is 1 (real) or 2. The signal is cropped or padded with zeros to
+/// `dft_length`.
 fn dft(c: &mut NodeCall<'_, '_>, axis: i64) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let axis = c.axis(axis, rank)?;
     if axis + 1 >= rank {
-        return Err(format!("axis {axis} of {rank} is that of real and imaginary parts").into());
+        return Err(format!("its axis {axis} of {rank} is the one of real and imaginary parts").into());
     }
     let (inverse, one_sided) = (c.flag("inverse")?, c.flag("onesided")?);
     let extent = c.dims(x)[axis];
@@ -69,7 +75,7 @@ fn dft(c: &mut NodeCall<'_, '_>, axis: i64) -> NodeResult {
         None => extent as f64,
     };
     let length = length_of(length)?;
-    // The axis goes to the end, before that of the parts, and back.
+    // Move the axis to the last position before the parts, and back afterwards.
     let mut order: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
     order.insert(rank - 2, axis);
     let x = c.transpose(x, &order)?;
@@ -87,7 +93,8 @@ fn dft(c: &mut NodeCall<'_, '_>, axis: i64) -> NodeResult {
     c.transpose(result, &back)
 }
 
-/// The real signal of a spectrum [.. N/2 + 1 c]: what follows is the mirror image with the imaginary part negated.
+/// Computes the real signal of a half spectrum [.. N/2 + 1 c]. The other half is its complex conjugate in reverse
+/// order.
 fn real_inverse(c: &mut NodeCall<'_, '_>, x: NodeId, length: usize) -> NodeResult {
     let (x, last) = (complex(c, x)?, c.rank(x) - 1);
     let rest = length - (length / 2 + 1);
@@ -104,7 +111,7 @@ fn real_inverse(c: &mut NodeCall<'_, '_>, x: NodeId, length: usize) -> NodeResul
     c.slice(signal, last, 0, 1)
 }
 
-/// With an imaginary part.
+/// Adds an imaginary part of 0.
 fn complex(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let last = c.rank(x) - 1;
     match c.dims(x)[last] {
@@ -113,12 +120,14 @@ fn complex(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     }
 }
 
-/// The first `keep` elements of the transform of x [.. n c], in a type that sums are good in.
+/// Returns the first `keep` elements of the transform of x [.. n c]. Sums are computed in `f32` or wider.
 fn along(c: &mut NodeCall<'_, '_>, x: NodeId, inverse: bool, keep: usize) -> NodeResult {
     let (dims, dtype) = (c.dims(x), c.dtype(x));
-    let [.., n, parts] = dims[..] else { return Err("a signal has an axis, and one of its parts".into()) };
+    let [.., n, parts] = dims[..] else {
+        return Err("its signal needs an axis and a last one for real and imaginary parts".into());
+    };
     if !matches!(parts, 1 | 2) {
-        return Err(format!("elements of {parts} parts are neither real nor complex").into());
+        return Err(format!("its last axis has {parts} elements; 1 is real and 2 is complex").into());
     }
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let rows = dims[..dims.len() - 2].iter().product();
@@ -132,7 +141,7 @@ fn along(c: &mut NodeCall<'_, '_>, x: NodeId, inverse: bool, keep: usize) -> Nod
     c.cast(y, dtype)
 }
 
-/// The first `keep` of Σ x[j]·e^(sign·2πi·jk/n) for x [rows n c]: [rows keep 2].
+/// Returns the first `keep` of Σ x[j]·e^(sign·2πi·jk/n) for x [rows n c], as [rows keep 2].
 fn transform(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> NodeResult {
     let (dims, dtype) = (c.dims(x), c.dtype(x));
     let (rows, n, parts) = (dims[0], dims[1], dims[2]);
@@ -146,7 +155,7 @@ fn transform(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> Nod
     if root == 1 {
         return bluestein(c, x, sign, keep);
     }
-    // j = a·B + b and k = l + A·m: over a, turned, over b.
+    // With j = a·B + b and k = l + A·m: transform over a, multiply by twiddle factors, transform over b.
     let (a, b) = (root, n / root);
     let x = c.reshape(x, &[rows, a, b, parts])?;
     let x = c.transpose(x, &[0, 2, 1, 3])?;
@@ -165,13 +174,13 @@ fn transform(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> Nod
     c.slice(z, 1, 0, keep)
 }
 
-/// e^(sign·2πi·j/n), for any j.
+/// Returns e^(sign·2πi·j/n) for any j.
 fn unit(j: usize, n: usize, sign: f64) -> [f64; 2] {
     let (sin, cos) = (TAU * ((j % n) as f64 / n as f64)).sin_cos();
     [cos, sign * sin]
 }
 
-/// The transform as a real matrix of pairs.
+/// Returns the transform as a real matrix that acts on pairs.
 fn matrix(n: usize, parts: usize, sign: f64, keep: usize) -> Vec<f64> {
     let row = |(j, part): (usize, usize)| {
         (0..keep).flat_map(move |k| {
@@ -182,7 +191,7 @@ fn matrix(n: usize, parts: usize, sign: f64, keep: usize) -> Vec<f64> {
     (0..n).flat_map(|j| (0..parts).map(move |part| (j, part))).flat_map(row).collect()
 }
 
-/// x [.. dims.. 2], each element multiplied by e^(sign·2πi·j/n) of its (j, n).
+/// Multiplies each element of x [.. dims.. 2] by e^(sign·2πi·j/n). `angles` maps its place to (j, n).
 fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], angles: &[(usize, usize)], sign: f64) -> NodeResult {
     let dims = [dims, &[2]].concat();
     let factors: Vec<[f64; 2]> = angles.iter().map(|&(j, n)| unit(j, n, sign)).collect();
@@ -191,7 +200,7 @@ fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], angles: &[(usize,
     times(c, x, Tensor::from_f64(c.dtype(x), &dims, same), Tensor::from_f64(c.dtype(x), &dims, other))
 }
 
-/// x·same + x with its parts exchanged·other.
+/// Computes x·same + swap(x)·other, where `swap` exchanges real and imaginary parts.
 fn times(c: &mut NodeCall<'_, '_>, x: NodeId, same: Tensor, other: Tensor) -> NodeResult {
     let (same, other) = (c.constant(same)?, c.constant(other)?);
     let exchanged = c.slice_by(x, c.rank(x) - 1, 1, 2, -1)?;
@@ -199,11 +208,12 @@ fn times(c: &mut NodeCall<'_, '_>, x: NodeId, same: Tensor, other: Tensor) -> No
     c.apply("add", [straight, across])
 }
 
-/// By jk = (j² + k² − (k − j)²)/2: turned by j²/2n, convolved with the chirp e^(−sign·2πi·j²/2n), turned by k²/2n.
+/// Applies Bluestein's method: jk = (j² + k² − (k − j)²)/2. Multiply by the chirp of j, convolve with the conjugate
+/// chirp e^(−sign·2πi·j²/2n), and multiply by the chirp of k.
 fn bluestein(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> NodeResult {
     let (n, dtype) = (c.dims(x)[1], c.dtype(x));
     let longer = (2 * n - 1).next_power_of_two();
-    // j² modulo 2n, which is all that the angle depends on.
+    // The angle depends only on j² modulo 2n.
     let square = |j: usize| ((j as u64 * j as u64 % (2 * n as u64)) as usize, 2 * n);
     let x = complex(c, x)?;
     let turned_in = turned(c, x, &[n], &(0..n).map(square).collect::<Vec<_>>(), sign)?;
@@ -225,7 +235,7 @@ fn bluestein(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> Nod
     turned(c, scaled, &[keep], &(0..keep).map(square).collect::<Vec<_>>(), sign)
 }
 
-/// The transform of numbers that are known; as many as a power of two.
+/// Returns the transform of known numbers, whose count is a power of two.
 fn spectrum_of(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let n = x.len();
     if n == 1 {
@@ -241,13 +251,16 @@ fn spectrum_of(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     (0..n).map(of).collect()
 }
 
-/// Frames of a signal [batch n c] at every `frame_step`, each weighted and transformed.
+/// Imports `STFT`: frames of a signal [batch n c] at a distance of `frame_step`, each multiplied by a window and
+/// transformed.
 fn stft(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut x = c.input(0)?;
     if let [batch, n] = c.dims(x)[..] {
         x = c.reshape(x, &[batch, n, 1])?;
     }
-    let [batch, n, parts] = c.dims(x)[..] else { return Err("its signal is not [batch, length, parts]".into()) };
+    let [batch, n, parts] = c.dims(x)[..] else {
+        return Err("its signal does not have the axes [batch, length, parts]".into());
+    };
     let window = c.optional(2);
     let size = match (c.optional(3), window) {
         (Some(_), _) => c.known_number(3)?,
@@ -256,12 +269,12 @@ fn stft(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     let (size, step) = (length_of(size)?, length_of(c.known_number(1)?)?);
     if size > n {
-        return Err(format!("frames of {size} elements in a signal of {n}").into());
+        return Err(format!("its frames of {size} elements do not fit a signal of {n}").into());
     }
     let keep = match c.int_or("onesided", 1)? {
         0 => size,
         _ if parts == 1 => size / 2 + 1,
-        _ => return Err("the transform of complex numbers has no half that says all".into()),
+        _ => return Err("a onesided transform needs a real signal, and its signal is complex".into()),
     };
     let attrs = [("axis", 1.into()), ("size", (size as i64).into()), ("stride", (step as i64).into())];
     let mut frames = c.op("window", &[x], &attrs)?;
@@ -274,7 +287,7 @@ fn stft(c: &mut NodeCall<'_, '_>) -> NodeResult {
     along(c, frames, false, keep)
 }
 
-/// Σ aₖ·cos(2πjk/N): N is the size, or one less where the window is symmetric.
+/// Computes Σ aₖ·cos(2πjk/N), where N is the size, or the size − 1 if the window is symmetric.
 fn window(c: &mut NodeCall<'_, '_>, cosines: &[f64]) -> NodeResult {
     let size = length_of(c.known_number(0)?)?;
     let dtype = c.dtype_attr("output_datatype")?.unwrap_or(DType::F32);
@@ -286,7 +299,8 @@ fn window(c: &mut NodeCall<'_, '_>, cosines: &[f64]) -> NodeResult {
     c.constant(Tensor::from_f64(dtype, &[size], (0..size).map(value)))
 }
 
-/// Triangles over the bins of a spectrum, evenly apart on the mel scale, 2595·log₁₀(1 + f/700).
+/// Returns triangular filters over the bins of a spectrum. Their centres are equidistant on the mel scale, 2595·log₁₀(1
+/// + f/700).
 fn mel_weights(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (bands, length) = (length_of(c.known_number(0)?)?, length_of(c.known_number(1)?)?);
     let [rate, low, high] = [c.known_number(2)?, c.known_number(3)?, c.known_number(4)?];
@@ -299,7 +313,7 @@ fn mel_weights(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     let edges: Vec<f64> = (0..bands + 2).map(edge).collect();
     if !edges.iter().all(|e| (0.0..bins as f64).contains(e)) || edges.windows(2).any(|e| e[0] > e[1]) {
-        return Err(format!("bands from {low} to {high} Hz of {bins} bins at {rate} Hz").into());
+        return Err(format!("its bands from {low} to {high} Hz do not fit {bins} bins at {rate} Hz").into());
     }
     let weight = |bin: usize, band: usize| {
         let (bin, [left, top, right]) = (bin as f64, [edges[band], edges[band + 1], edges[band + 2]]);

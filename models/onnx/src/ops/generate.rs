@@ -1,4 +1,4 @@
-//! Values from nothing but shapes: constants, ranges, triangles, unit matrices.
+//! Values that depend on shapes only: constants, ranges, triangles, unit matrices.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
@@ -32,13 +32,13 @@ fn constant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     } else {
         c.ints("value_ints")?.map(|n| Tensor::from_i64(DType::I64, &[n.len()], n))
     };
-    c.constant(value.ok_or("its value is neither numbers nor a dense tensor")?)
+    c.constant(value.ok_or("its value is neither a list of numbers nor a dense tensor")?)
 }
 
 fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dims = c.known_dims(0)?;
     if let Some(dim) = dims.iter().find(|dim| dim.range().is_none_or(|(least, _)| least < 0)) {
-        return Err(format!("an extent of {dim}").into());
+        return Err(format!("its shape has the extent {dim}, which is negative").into());
     }
     let value = match c.tensor_attr("value")? {
         Some(value) => c.scalar(value)?,
@@ -47,7 +47,7 @@ fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.expand(value, &dims)
 }
 
-/// start, start + delta, … before limit.
+/// Returns start, start + delta, … up to, but excluding, limit.
 fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dtype = c.dtype(c.input(0)?);
     if let Some(range) = varying_range(c)? {
@@ -60,13 +60,14 @@ fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     } else {
         steps(start.int(), limit.int(), delta.int())
     };
-    let count = count.ok_or_else(|| format!("a range from {start} to {limit} in steps of {delta}"))?;
+    let count =
+        count.ok_or_else(|| format!("its range from {start} to {limit} with a step of {delta} is not supported"))?;
     let steps = c.iota(&[count], 0, dtype)?;
     let scaled = if delta == 1.0.into() { steps } else { c.with("mul", steps, delta)? };
     if start == 0.0.into() { Ok(scaled) } else { c.with("add", scaled, start) }
 }
 
-/// A range of integers that depends on extents at run time, in steps of 1.
+/// Returns a range of integers with a step of 1 whose bounds depend on run-time extents.
 fn varying_range(c: &mut NodeCall<'_, '_>) -> Result<Option<NodeId>, NodeError> {
     let numbers: Option<Vec<Dim>> = (0..3).map(|at| c.lengths(c.input(at).ok()?)?.pop()).collect();
     let [start, limit, Dim::Known(1)] = &numbers.unwrap_or_default()[..] else { return Ok(None) };
@@ -75,17 +76,18 @@ fn varying_range(c: &mut NodeCall<'_, '_>) -> Result<Option<NodeId>, NodeError> 
         return Ok(None);
     }
     if count.range().is_none_or(|(least, _)| least < 0) {
-        return Err(format!("a range of {count} elements, which may be negative").into());
+        return Err(format!("its range has {count} elements, which may be negative").into());
     }
     let (first, dtype) = (c.length(start)?, c.dtype(c.input(0)?));
     let (steps, first) = (c.iota(&[count], 0, dtype)?, c.cast(first, dtype)?);
     c.apply("add", [steps, first]).map(Some)
 }
 
-/// The most elements of a range: no model has a longer axis.
+/// The longest range, beyond any axis of a real model.
 const LONGEST: u64 = 1_000_000_000_000;
 
-/// How many integers there are from `start` to before `limit`; `None` where they are too many, and in steps of 0.
+/// Returns the number of integers from `start` up to, but excluding, `limit`. `None` for a step of 0 and for more than
+/// `LONGEST` integers.
 fn steps(start: i64, limit: i64, delta: i64) -> Option<usize> {
     let (far, step) = (i128::from(limit) - i128::from(start), i128::from(delta));
     if far == 0 || step != 0 && (far < 0) != (step < 0) {
@@ -98,12 +100,12 @@ fn steps(start: i64, limit: i64, delta: i64) -> Option<usize> {
     usize::try_from(count).ok().filter(|_| count < LONGEST.into())
 }
 
-/// 1 where column − row is k.
+/// Returns a matrix that is 1 where column − row is k, and 0 elsewhere.
 fn eye_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (dims, dtype) = (c.dims(x), c.dtype_attr("dtype")?.unwrap_or(c.dtype(x)));
     if dims.len() != 2 {
-        return Err(format!("a unit matrix of {} axes", dims.len()).into());
+        return Err(format!("its unit matrix has {} axes; two are needed", dims.len()).into());
     }
     let k = c.int_or("k", 0)?;
     let (row, column) = (c.iota(&dims, 0, DType::I64)?, c.iota(&dims, 1, DType::I64)?);
@@ -112,11 +114,11 @@ fn eye_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(hit, dtype)
 }
 
-/// What lies on and above the k-th diagonal of each matrix, or on and below it.
+/// Keeps the elements of each matrix on and above the k-th diagonal, or on and below it.
 fn triangle(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.shape(x);
-    let [.., rows, columns] = &dims[..] else { return Err("its input has not two axes".into()) };
+    let [.., rows, columns] = &dims[..] else { return Err("its input has fewer than two axes".into()) };
     let square = [rows.clone(), columns.clone()];
     let k = if c.optional(1).is_some() { c.known_int(1)? } else { 0 };
     let upper = c.int_or("upper", 1)? != 0;

@@ -1,5 +1,6 @@
-//! GridSampling at computed places: along each spatial axis some elements around the place and their weights; the taps of all axes are axes
-//! of one gather, which is weighted and summed. What the modes mean is defined by ONNX's reference (`onnx/reference/ops/op_grid_sample.py`).
+//! Sampling at computed coordinates. Along each spatial axis, some elements near the coordinate have weights. One
+//! gather reads the taps of all axes, and a weighted sum combines them. ONNX's reference implementation defines the
+//! modes (`onnx/reference/ops/op_grid_sample.py`).
 
 use eutectic_ir::{DType, NodeId};
 
@@ -13,16 +14,16 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("GridSample", 16, grid_sample), one("AffineGrid", 20, affine_grid)];
 
-/// Which elements around a place count.
+/// The interpolation.
 #[derive(Clone, Copy)]
 enum GridInterpolation {
     Nearest,
     Linear,
-    /// Keys' cubic convolution with coefficient −3/4.
+    /// Keys' cubic convolution with a coefficient of −3/4.
     Cubic,
 }
 
-/// What lies outside.
+/// The padding mode: the treatment of coordinates outside of the image.
 #[derive(Clone, Copy, PartialEq)]
 enum Outside {
     Zeros,
@@ -30,45 +31,49 @@ enum Outside {
     Reflection,
 }
 
-/// How places become elements and weights, along any axis.
+/// The attributes of `GridSample`.
 struct GridSampling {
     kernel: GridInterpolation,
     padding: Outside,
-    /// Whether −1 and 1 are the centres of the outermost elements, not their outer edges.
+    /// Whether −1 and 1 are the centres of the outermost elements. Otherwise they are their outer edges.
     align: bool,
-    /// The type in which places are computed.
+    /// The element type in which coordinates are computed.
     number: DType,
 }
 
-/// What is read along one axis, with an axis for its taps.
+/// The taps along one axis.
 struct Taps {
-    /// The elements, all of them inside.
+    /// Their indices. All are in range.
     ids: NodeId,
-    /// How much each counts; nothing where one counts for all.
+    /// Their weights. `None` if there is one tap.
     weights: Option<NodeId>,
-    /// Whether each lies inside; nothing where what is outside is another element.
+    /// Whether the tap is inside the image. `None` if taps outside are replaced by elements inside.
     inside: Option<NodeId>,
 }
 
-/// The places that GridSample reads for affine maps [N r r+1] of the places of a result [N C D..], as [N D.. r]; the last axis counts the axes D from
-/// the last one on.
+/// Computes the sampling grid [N D.. r] of affine maps [N r r+1] for a result [N C D..]. The last axis of the grid has
+/// the coordinates in reverse order of the axes D.
 fn affine_grid(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let theta = c.input(0)?;
     let size: Vec<usize> = c
         .known_ints(1)?
         .into_iter()
-        .map(|n| usize::try_from(n).map_err(|_| format!("an extent of {n}")))
+        .map(|n| usize::try_from(n).map_err(|_| format!("its result has the extent {n}, which is negative")))
         .collect::<Result<_, _>>()?;
     let axes = size.len().saturating_sub(2);
     if axes == 0 || c.dims(theta) != [size[0], axes, axes + 1] {
-        return Err(format!("maps of {:?} for a result of {size:?}", c.dims(theta)).into());
+        return Err(format!(
+            "its maps have extents {:?}, which do not fit a result of extents {size:?}",
+            c.dims(theta)
+        )
+        .into());
     }
     let (align, dtype, space) = (c.flag("align_corners")?, c.dtype(theta), &size[2..]);
     let mut columns = Vec::new();
     for axis in (0..axes).rev() {
         let extent = space[axis];
         let number = c.iota(&[space, &[1]].concat(), axis, dtype)?;
-        // From −1 to 1: the centres of the outermost elements, or their outer edges.
+        // Coordinates run from −1 to 1, which are the centres or the outer edges of the outermost elements.
         let (step, first) = match align {
             true if extent > 1 => (2.0 / (extent as f64 - 1.0), -1.0),
             true => (0.0, 0.0),
@@ -87,21 +92,22 @@ fn affine_grid(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(grid, &[&[size[0]], space, &[axes]].concat())
 }
 
-/// X [N C D..] at the places of a grid [N E.. r], whose last axis counts the axes D from the last one on.
+/// Samples X [N C D..] at a grid [N E.. r]. The last axis of the grid has the coordinates in reverse order of the axes
+/// D.
 fn grid_sample(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, grid) = (c.input(0)?, c.input(1)?);
     let (dims, places) = (c.dims(x), c.dims(grid));
     let axes = dims.len().saturating_sub(2);
     if axes == 0 || places.len() != dims.len() || places[axes + 1] != axes || places[0] != dims[0] {
-        return Err(format!("a grid of {places:?} for an input of {dims:?}").into());
+        return Err(format!("its grid has extents {places:?}, which do not fit an input of extents {dims:?}").into());
     }
     if dims[2..].contains(&0) {
-        return Err(format!("there is nothing to sample in {dims:?}").into());
+        return Err(format!("its input of extents {dims:?} has no elements to sample").into());
     }
     let sampling = GridSampling::read(c, grid)?;
     let grid = c.cast(grid, sampling.number)?;
     let out = &places[..=axes];
-    // The flat place in [N D..] of each tap of each result, its weight, and whether it lies inside.
+    // For each tap of each result: the flat index in [N D..], the weight, and whether it is inside the image.
     let mut at = {
         let batch = c.iota(&[&[dims[0]], vec![1; 2 * axes].as_slice()].concat(), 0, DType::I64)?;
         c.with("mul", batch, dims[2..].iter().product::<usize>() as f64)?
@@ -126,16 +132,16 @@ fn grid_sample(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let full = [out, &taps].concat();
     let at = c.expand(at, &full)?;
     let mut read = c.op("gather", &[rows, at], &[("axis", 0.into())])?;
-    let apart = |c: &mut NodeCall<'_, '_>, of_taps: NodeId| {
+    let per_channel = |c: &mut NodeCall<'_, '_>, of_taps: NodeId| {
         let whole = c.expand(of_taps, &full)?;
         c.reshape(whole, &[full.as_slice(), &[1]].concat())
     };
     if let Some(inside) = inside {
-        let (inside, zero) = (apart(c, inside)?, c.number(0.0, x)?);
+        let (inside, zero) = (per_channel(c, inside)?, c.number(0.0, x)?);
         read = c.apply("where", [inside, read, zero])?;
     }
     if let Some(weights) = weights {
-        let weights = apart(c, weights)?;
+        let weights = per_channel(c, weights)?;
         let weights = c.cast(weights, c.dtype(x))?;
         read = c.apply("mul", [read, weights])?;
         read = c.reduce("reduce-sum", read, &(axes + 1..2 * axes + 1).collect::<Vec<_>>())?;
@@ -144,7 +150,7 @@ fn grid_sample(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.transpose(result, &[&[0, axes + 1], (1..=axes).collect::<Vec<_>>().as_slice()].concat())
 }
 
-/// Of what is there of two, both together.
+/// Combines two optional values. If one is absent, it returns the other.
 fn join(c: &mut NodeCall<'_, '_>, op: &str, a: Option<NodeId>, b: Option<NodeId>) -> Result<Option<NodeId>, NodeError> {
     match (a, b) {
         (Some(a), Some(b)) => c.apply(op, [a, b]).map(Some),
@@ -153,7 +159,7 @@ fn join(c: &mut NodeCall<'_, '_>, op: &str, a: Option<NodeId>, b: Option<NodeId>
 }
 
 impl GridInterpolation {
-    /// The first element that is read, counted from the one at or before the place, and how many there are.
+    /// Returns the offset of the first tap from the floor of the coordinate, and the number of taps.
     fn taps(self) -> (i64, usize) {
         match self {
             GridInterpolation::Nearest => (0, 1),
@@ -169,24 +175,25 @@ impl GridSampling {
             "nearest" => GridInterpolation::Nearest,
             "linear" | "bilinear" => GridInterpolation::Linear,
             "cubic" | "bicubic" => GridInterpolation::Cubic,
-            other => return Err(format!("its mode `{other}` is not known").into()),
+            other => return Err(format!("its mode `{other}` is not supported").into()),
         };
         let padding = match c.word("padding_mode")?.unwrap_or("zeros") {
             "zeros" => Outside::Zeros,
             "border" => Outside::Border,
             "reflection" => Outside::Reflection,
-            other => return Err(format!("its padding_mode `{other}` is not known").into()),
+            other => return Err(format!("its padding_mode `{other}` is not supported").into()),
         };
         let number = if c.dtype(grid) == DType::F64 { DType::F64 } else { DType::F32 };
         Ok(GridSampling { kernel, padding, align: c.flag("align_corners")?, number })
     }
 
-    /// The lowest and the highest coordinate of an axis.
+    /// Returns the smallest and the largest coordinate of an axis.
     fn borders(&self, extent: usize) -> [f64; 2] {
         if self.align { [0.0, extent as f64 - 1.0] } else { [-0.5, extent as f64 - 0.5] }
     }
 
-    /// What is read for places between −1 and 1, with the taps on axis `axis` of the last ones, which have that `shape`.
+    /// Returns the taps for coordinates between −1 and 1. The taps are on axis `axis` of the innermost axes, which have
+    /// this `shape`.
     fn taps(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -222,14 +229,14 @@ impl GridSampling {
             GridInterpolation::Nearest => None,
             kernel => {
                 let rest = c.apply("sub", [place, base])?;
-                let apart = c.apply("sub", [rest, number])?;
-                let distance = c.apply("abs", [apart])?;
+                let offset = c.apply("sub", [rest, number])?;
+                let distance = c.apply("abs", [offset])?;
                 Some(weight(c, kernel, distance)?)
             }
         };
         let (not_before, not_behind) = (c.with("ge", at, 0.0)?, c.with("le", at, last)?);
         let inside = c.apply("and", [not_before, not_behind])?;
-        // What is taken from elsewhere is an element up to rounding; a place that is no number is nowhere.
+        // Border and reflection give an element up to rounding. A NaN coordinate reads element 0.
         let elsewhere = match self.padding {
             Outside::Zeros => c.number(0.0, at)?,
             _ => {
@@ -246,14 +253,14 @@ impl GridSampling {
         Ok(Taps { ids, weights, inside: (self.padding == Outside::Zeros).then_some(inside) })
     }
 
-    /// Where a coordinate outside is taken from: the edge, or its mirror image.
+    /// Maps a coordinate outside of the image to the edge or to its reflection.
     fn moved(&self, c: &mut NodeCall<'_, '_>, at: NodeId, extent: usize) -> NodeResult {
         let [low, high] = self.borders(extent);
         let width = high - low;
         if self.padding != Outside::Reflection || width == 0.0 {
             return c.op("clamp", &[at], &[("min", 0.0.into()), ("max", (extent as f64 - 1.0).into())]);
         }
-        // A triangular wave of twice the width.
+        // Reflection is a triangular wave with a period of twice the width.
         let from = c.with("sub", at, low)?;
         let periods = c.with("div", from, 2.0 * width)?;
         let whole = c.apply("floor", [periods])?;
@@ -266,14 +273,14 @@ impl GridSampling {
     }
 }
 
-/// What an element counts at a distance.
+/// Returns the weight of a tap at this distance.
 fn weight(c: &mut NodeCall<'_, '_>, kernel: GridInterpolation, distance: NodeId) -> NodeResult {
     if let GridInterpolation::Linear = kernel {
         let one = c.number(1.0, distance)?;
         return c.apply("sub", [one, distance]);
     }
     let a = -0.75;
-    // Horner's scheme, from the highest power on.
+    // Horner's scheme, starting at the highest power.
     let mut polynomial = |coefficients: [f64; 4]| {
         let mut value = c.number(coefficients[0], distance)?;
         for k in &coefficients[1..] {

@@ -1,5 +1,5 @@
-//! `com.microsoft.GroupQueryAttention`, the attention of exported language models: causal, with a cache, and with rotary positions. Its
-//! definition is that of ONNX Runtime's document `ContribOperators.md`.
+//! `com.microsoft.GroupQueryAttention`, the attention of exported language models. It is causal, and has a cache and
+//! rotary positions. ONNX Runtime's document `ContribOperators.md` defines it.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -14,19 +14,19 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[many("GroupQueryAttention", 1, attention)];
 
-/// Inputs that are not supported, with their numbers.
+/// The inputs that are not supported, by index.
 const REFUSED: [(usize, &str); 3] = [(11, "head_sink"), (12, "k_scale"), (13, "v_scale")];
 
-/// The result [B S H·D], then keys and values [B G L D] with those of the past before them.
+/// Returns the result [B S H·D], and the keys and values [B G L D] that start with those of the past.
 fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     if let Some((_, name)) = REFUSED.iter().find(|(at, _)| c.optional(*at).is_some()) {
-        return Err(format!("with its input `{name}`").into());
+        return Err(format!("its input `{name}` is not supported").into());
     }
     if c.flag("smooth_softmax")? || c.flag("qk_output")? {
-        return Err("with smooth_softmax or qk_output".into());
+        return Err("smooth_softmax and qk_output are not supported".into());
     }
     let [mut q, mut k, mut v] = projections(c)?;
-    let [_, _, rows, depth] = c.dims(q)[..] else { return Err("queries have no heads".into()) };
+    let [_, _, rows, depth] = c.dims(q)[..] else { return Err("its queries are not split into heads".into()) };
     let past = c.optional(3).map_or(0, |past| c.dims(past).get(2).copied().unwrap_or(0));
     let total = past + rows;
     q = whole_cache(c, q, past, total)?;
@@ -59,12 +59,14 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     };
     let attrs = [("scale", scale.into()), ("softcap", c.float_or("softcap", 0.0)?.into())];
     let y = attend(c, [q, k, v], mask, &attrs)?;
-    let [batch, heads, rows, width] = c.dims(y)[..] else { return Err("heads are lost".into()) };
+    let [batch, heads, rows, width] = c.dims(y)[..] else {
+        return Err("the result of attention does not have four axes".into());
+    };
     let y = c.transpose(y, &[0, 2, 1, 3])?;
     Ok(vec![c.reshape(y, &[batch, rows, heads * width])?, k, v])
 }
 
-/// Queries, keys and values in heads, of three inputs or side by side in one.
+/// Returns queries, keys and values in heads. They are three inputs, or concatenated in one.
 fn projections(c: &mut NodeCall<'_, '_>) -> Result<[NodeId; 3], NodeError> {
     let first = c.input(0)?;
     let parts = match (c.optional(1), c.optional(2)) {
@@ -77,7 +79,7 @@ fn projections(c: &mut NodeCall<'_, '_>) -> Result<[NodeId; 3], NodeError> {
             let (of_queries, of_keys) = (count("num_heads")?, count("kv_num_heads")?);
             let (width, all) = (c.dims(first).last().copied().unwrap_or(0), of_queries + 2 * of_keys);
             if c.rank(first) != 3 || width % all != 0 {
-                return Err(format!("{:?} is not split into {all} heads", c.dims(first)).into());
+                return Err(format!("an input of extents {:?} is not divisible into {all} heads", c.dims(first)).into());
             }
             let depth = width / all;
             let queries = c.slice(first, 2, 0, of_queries * depth)?;
@@ -85,18 +87,18 @@ fn projections(c: &mut NodeCall<'_, '_>) -> Result<[NodeId; 3], NodeError> {
             let values = c.slice(first, 2, (of_queries + of_keys) * depth, of_keys * depth)?;
             [queries, keys, values]
         }
-        _ => return Err("with keys and no values, or values and no keys".into()),
+        _ => return Err("it has keys without values, or values without keys".into()),
     };
     Ok([heads(c, parts[0], "num_heads")?, heads(c, parts[1], "kv_num_heads")?, heads(c, parts[2], "kv_num_heads")?])
 }
 
-/// Returns x, after a check that the past holds as many tokens as `seqlens_k` says: all of its rows, in each text. A prompt has no past, and
-/// the tokens that pad it come last, where no other token sees them.
+/// Returns x after a check that `seqlens_k` counts all rows of the past, for each sequence. In a prompt there is no
+/// past. Its padding tokens come last, where no other token sees them.
 fn whole_cache(c: &mut NodeCall<'_, '_>, x: NodeId, past: usize, total: usize) -> NodeResult {
     let given = c.known_int(6)?;
     if usize::try_from(given) != Ok(total) {
         let problem = format!(
-            "its past has {past} tokens and total_sequence_length is {given}; {total} is supported, which the past and the new tokens are together"
+            "its past has {past} tokens and total_sequence_length is {given}; it must be {total}, the sum of past and new tokens"
         );
         return Err(problem.into());
     }
@@ -110,10 +112,11 @@ fn whole_cache(c: &mut NodeCall<'_, '_>, x: NodeId, past: usize, total: usize) -
     let any = c.reduce("reduce-max", other, &axes)?;
     let any = c.scalar(any)?;
     let any = c.with("ne", any, 0)?;
-    c.unless(any, x, "seqlens_k says that a text is shorter than the past")
+    c.fail_if(any, x, "seqlens_k says that a text is shorter than the past")
 }
 
-/// Returns the keys that each query sees: those up to its own place, the last ones if there is a window. Nothing, where it sees all.
+/// Returns the mask of visible keys: those up to the query's own position, and only the last ones if there is a window.
+/// `None` if every query sees all keys.
 fn visible(c: &mut NodeCall<'_, '_>, rows: usize, past: usize) -> Result<Option<NodeId>, NodeError> {
     let window = c.int_or("local_window_size", -1)?;
     if rows == 1 && (window < 0 || window as usize > past) {

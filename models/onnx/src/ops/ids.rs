@@ -1,4 +1,4 @@
-//! Ids as nodes give them: those that are known are compared with their axis here, all others are checked where they are read.
+//! Ids of nodes. Known ids are checked during the import. Others are checked in each run.
 
 use eutectic_ir::{
     NodeId,
@@ -10,12 +10,12 @@ use super::super::{
     error::NodeError,
 };
 
-/// The elements that ids name along an axis of a given extent; negative ids count from its end.
+/// Normalizes and checks ids along an axis. Negative ids count from its end.
 pub(super) fn named(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     checked(c, ids, Ids { extent: extent as i64, from_end: true })
 }
 
-/// The elements that ids name.
+/// Normalizes and checks ids against the legal range.
 pub(super) fn checked(c: &mut NodeCall<'_, '_>, ids: NodeId, legal: Ids) -> NodeResult {
     known_in_range(c, ids, &[legal])?;
     match c.value(ids) {
@@ -24,7 +24,7 @@ pub(super) fn checked(c: &mut NodeCall<'_, '_>, ids: NodeId, legal: Ids) -> Node
     }
 }
 
-/// Checks ids whose values are known; their last axis has a coordinate for each of several axes.
+/// Checks known ids. Their last axis has one coordinate for each indexed axis.
 pub(super) fn known_in_range(c: &NodeCall<'_, '_>, ids: NodeId, legal: &[Ids]) -> Result<(), NodeError> {
     let Some(known) = c.value(ids) else { return Ok(()) };
     let dims = known.dims().to_vec();
@@ -34,7 +34,7 @@ pub(super) fn known_in_range(c: &NodeCall<'_, '_>, ids: NodeId, legal: &[Ids]) -
     known.to_i64().iter().zip(legal.iter().cycle()).enumerate().find_map(wrong).map_or(Ok(()), Err)
 }
 
-/// That the id of this number in a tensor of these extents is wrong.
+/// Describes an id that is out of range, by its index in the tensor of ids, which has these extents.
 pub(super) fn out_of_range(problem: OutOfRange, mut number: usize, dims: &[usize]) -> NodeError {
     let mut at = vec![0; dims.len()];
     for (at, &extent) in at.iter_mut().zip(dims).rev() {

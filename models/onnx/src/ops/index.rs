@@ -1,4 +1,4 @@
-//! Reading by index, and what becomes an index: gathering, the place of an extremum, one-hot vectors.
+//! Reads by index, and ops whose results are indices or depend on them: gather, arg-max, one-hot.
 
 use eutectic_ir::{DType, Dim, NodeId, ops::Ids};
 
@@ -23,7 +23,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("OneHot", 9, one_hot),
 ];
 
-/// Negative ids count from the end.
+/// Imports `Gather`. Negative ids count from the end.
 fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, ids) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(table))?;
@@ -41,7 +41,7 @@ fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("gather", &[table, named], &[("axis", (axis as i64).into())])
 }
 
-/// Gathers along an axis whose extent varies.
+/// Gathers along an axis whose extent is known only at run time.
 fn gather_along(c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId, axis: usize) -> NodeResult {
     let along = ("axis", (axis as i64).into());
     let extent = c.shape(table)[axis].clone();
@@ -62,19 +62,20 @@ fn gather_along(c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId, axis: usiz
     c.op("gather", &[table, ids], &[along])
 }
 
-/// Where negative ids count from the end, of ids that may be out of range.
+/// Replaces negative ids by ids from the start. Ids may be out of range.
 fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     let negative = c.with("lt", ids, 0.0)?;
     let shifted = c.with("add", ids, extent as f64)?;
     c.apply("where", [negative, shifted, ids])
 }
 
-/// The type in which so many elements are counted: of 32 bits, where that is enough, whose vectors have twice as many.
+/// Returns the element type for indices of an axis: `i32` if it suffices, because vectors then have twice as many
+/// lanes.
 pub(super) fn counter(extent: usize) -> DType {
     if i32::try_from(extent).is_ok() { DType::I32 } else { DType::I64 }
 }
 
-/// Ids as numbers of so many elements; those that name none are −1 or the extent.
+/// Casts ids to [`counter`] and clamps those that are out of range to −1 or the extent.
 pub(super) fn counted(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     let ids = c.with("max", ids, -1.0)?;
     let ids = c.with("min", ids, extent as f64)?;
@@ -89,7 +90,7 @@ fn gather_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     elements_at(c, x, ids, axis)
 }
 
-/// out[.. i ..] = x[.. ids[.. i ..] ..]: one gather of all elements, by their place in row-major order.
+/// Computes out[.. i ..] = x[.. ids[.. i ..] ..] as one gather by row-major index.
 pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> NodeResult {
     let (dims, wanted) = (c.dims(x), c.shape(ids));
     let mut at = c.full(0.0, DType::I64, &wanted)?;
@@ -104,7 +105,7 @@ pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis
     c.op("gather", &[flat, at], &[("axis", 0.into())])
 }
 
-/// The first elements of each sequence in the opposite order; each has a length of its own.
+/// Reverses the start of each sequence. Each has its own length.
 fn reverse_sequence(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, lengths) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
@@ -112,7 +113,7 @@ fn reverse_sequence(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let batch = c.axis(c.int_or("batch_axis", 1)?, dims.len())?;
     if time == batch || c.dims(lengths) != [dims[batch]] {
         return Err(format!(
-            "lengths of {:?} for {dims:?}, whose axis {batch} is the batch and axis {time} is time",
+            "its lengths have extents {:?}, which do not fit an input of extents {dims:?} with batch axis {batch} and time axis {time}",
             c.dims(lengths)
         )
         .into());
@@ -140,7 +141,8 @@ fn gather_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("gather", &[rows, at], &[("axis", 0.into())])
 }
 
-/// The last axis of ids names a place along the axes after the batch ones: what it names, as rows, and the number of each.
+/// Interprets the last axis of ids as coordinates along the axes that follow the batch axes. Returns the data as a
+/// table of rows, and a row number for each id.
 pub(super) fn rows_at(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -151,10 +153,14 @@ pub(super) fn rows_at(
     let batch = usize::try_from(batch)
         .ok()
         .filter(|&b| b < wanted.len())
-        .ok_or_else(|| NodeError(format!("batch_dims is {batch}")))?;
+        .ok_or_else(|| NodeError(format!("its batch_dims is {batch}, more than the axes of ids or data")))?;
     let (depth, outer) = (c.fix(&wanted[wanted.len() - 1]), &wanted[..wanted.len() - 1]);
     if batch + depth > dims.len() {
-        return Err(format!("ids of {depth} coordinates after {batch} batch axes, for {} axes", dims.len()).into());
+        return Err(format!(
+            "its ids have {depth} coordinates after {batch} batch axes, but the data has {} axes",
+            dims.len()
+        )
+        .into());
     }
     let ids = c.cast(ids, DType::I64)?;
     let legal: Vec<Ids> =
@@ -178,14 +184,15 @@ pub(super) fn rows_at(
     Ok((rows, at))
 }
 
-/// The coordinate of the first, or the last, element that is equal to the extremum of its row. As in NumPy, NaN counts as the extremum.
-/// The axis is kept with an extent of 1.
+/// Returns the index of the first, or the last, element that is equal to the extremum of its row. As in NumPy, NaN
+/// counts as the extremum. The axis is kept with an extent of 1.
 pub(super) fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
     let (dims, extent) = (c.shape(x), c.extent(x, axis));
     let extremum = c.reduce(how, x, &[axis])?;
     let mut found = c.apply("eq", [x, extremum])?;
     if c.dtype(x).is_float() {
-        // The extremum of a row with NaN is NaN, which nothing is equal to: one of the two finds an element in every row.
+        // The extremum of a row with NaN is NaN, which equals nothing. So `is-nan` finds the element in these rows, and
+        // `eq` in the others.
         let is_nan = c.apply("is-nan", [x])?;
         found = c.apply("or", [found, is_nan])?;
     }
@@ -201,7 +208,7 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
     let mut dims = c.shape(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
     if dims[axis] == Dim::Known(0) {
-        return Err(format!("axis {axis} has no elements, none of which is the extreme one").into());
+        return Err(format!("axis {axis} has no elements, so there is no extremum").into());
     }
     let place = place_of(c, x, how, axis, c.flag("select_last_index")?)?;
     let place = c.cast(place, DType::I64)?;
@@ -212,7 +219,8 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
     Ok(place)
 }
 
-/// 1 at the first of the largest elements; before opset 13 over all axes from `axis` on.
+/// Returns 1 at the first of the largest elements of a row, and 0 elsewhere. Before opset 13, a row consists of all
+/// axes from `axis` on.
 fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     super::norm::over_rows(c, rest, |c, x, axis| {
         let place = place_of(c, x, "reduce-max", axis, false)?;
@@ -223,12 +231,12 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     })
 }
 
-/// `values` are what stands for off and on; ids outside of the depth are off everywhere.
+/// Imports `OneHot`. `values` has the numbers for off and on. An id outside of the depth gives off everywhere.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ids, values) = (c.input(0)?, c.input(2)?);
     let depth = c.known_int(1)?;
     if !(0..1_000_000_000).contains(&depth) {
-        return Err(format!("a depth of {depth}").into());
+        return Err(format!("its depth is {depth}; it must be from 0 to 999999999").into());
     }
     let mut dims = c.shape(ids);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len() + 1)?;

@@ -1,7 +1,7 @@
-//! Products and convolutions of integers of 8 bits, with zero points, and quantization of their results.
+//! Products and convolutions of 8-bit integers with zero points, and quantization of their results.
 //!
-//! Our products are of floats. They are exact where no sum, in any order of its terms, can reach the first integer that the element
-//! type lacks. So the bounds of the operands choose between `f32` and `f64`.
+//! Products are computed in floats. They are exact if no partial sum can reach the first integer that the element type
+//! cannot represent. The bounds of the operands decide between `f32` and `f64`.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
@@ -31,10 +31,11 @@ pub(super) const OPS: &[OpRow] = &[
     many("DynamicQuantizeLinear", 11, dynamic_quantize),
 ];
 
-/// The first integers that have a successor which `f32` lacks, and `f64`.
+/// The element types, each with the first integer whose successor it cannot represent.
 const EXACT: [(DType, u64); 2] = [(DType::F32, 1 << 24), (DType::F64, 1 << 53)];
 
-/// A convolution of `f32` may be computed by Winograd's filtering: nine sums of quarters, each as large as the result.
+/// The safety factor for `f32` convolutions. Winograd's algorithm may compute one from nine sums of quarters, each as
+/// large as the result.
 const OF_WINDOWS: u64 = 4 * 9;
 
 /// Integers with their zero point.
@@ -54,7 +55,7 @@ impl Quantized {
         Ok(Quantized { value, zero })
     }
 
-    /// How large the elements can be, and the zero point with them: it may be taken off before a product or behind it.
+    /// Returns a bound of |element| + |zero point|. Kernels may subtract the zero point before or after a product.
     fn bound(&self, c: &NodeCall<'_, '_>) -> u64 {
         let of = |x: NodeId| if c.dtype(x) == DType::U8 { 255 } else { 128 };
         let known = |zero: NodeId| {
@@ -64,7 +65,7 @@ impl Quantized {
         of(self.value) + self.zero.map_or(0, |zero| known(zero).unwrap_or(of(zero)))
     }
 
-    /// The elements less the zero point, which is a number or has a shape that broadcasts.
+    /// Returns the elements minus the zero point, cast to `to`.
     fn centred(&self, c: &mut NodeCall<'_, '_>, to: DType) -> NodeResult {
         let x = c.cast(self.value, to)?;
         let Some(zero) = self.zero else { return Ok(x) };
@@ -72,24 +73,24 @@ impl Quantized {
         c.apply("sub", [x, zero])
     }
 
-    /// With the zero point in that shape, if it has more than one element.
+    /// Reshapes a zero point of several elements to `dims`.
     fn zero_as(mut self, c: &mut NodeCall<'_, '_>, dims: &[Dim]) -> Result<Quantized, NodeError> {
         self.zero = self.zero.map(|zero| along(c, zero, dims)).transpose()?;
         Ok(self)
     }
 }
 
-/// One number, or one for each place of an axis: `dims` is the shape of the latter.
+/// Reshapes one number to a scalar, and one number for each place of an axis to `dims`.
 pub(super) fn along(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[Dim]) -> NodeResult {
     match c.dims(x)[..] {
         [] | [1] => c.scalar(x),
         [n] if count(dims) == Dim::from(n) => c.reshape(x, dims),
-        [n] => Err(format!("it has {n} scales or zero points where {dims:?} are wanted").into()),
+        [n] => Err(format!("it has {n} scales or zero points, which do not fit the extents {dims:?}").into()),
         _ => Ok(x),
     }
 }
 
-/// The element type in which sums of `count` products of such operands are exact.
+/// Returns the element type in which sums of `count` products of these operands are exact.
 fn exact(c: &NodeCall<'_, '_>, operands: [&Quantized; 2], count: usize) -> Result<DType, NodeError> {
     let term = operands.map(|x| x.bound(c)).into_iter().product::<u64>();
     let most = term.saturating_mul(count as u64);
@@ -97,13 +98,15 @@ fn exact(c: &NodeCall<'_, '_>, operands: [&Quantized; 2], count: usize) -> Resul
     fits.map(|(dtype, _)| dtype).ok_or_else(|| NodeError(format!("sums of {count} products are not exact in f64")))
 }
 
-/// A sum of products as i32. It is an integer by its bounds; where rules order the sum in another way, it is one to much less than ½.
+/// Rounds a sum of products to `i32`. The sum is exact in any order. If rules reassociate it with scales, its error is
+/// far below ½.
 fn whole(c: &mut NodeCall<'_, '_>, sum: NodeId) -> NodeResult {
     let sum = c.apply("round", [sum])?;
     c.cast(sum, DType::I32)
 }
 
-/// The product of matrices; zero points are for the whole operand, for each row of the first, or for each column of the second.
+/// Multiplies matrices. A zero point is one number, or one for each row of the first operand or each column of the
+/// second.
 pub(super) fn product(c: &mut NodeCall<'_, '_>, [a, b]: [Quantized; 2]) -> NodeResult {
     let depth = c.shape(a.value).last().map_or(0, |last| c.fix(last));
     let (rows, columns) = (rows(c, a.value), columns(c, b.value));
@@ -114,7 +117,7 @@ pub(super) fn product(c: &mut NodeCall<'_, '_>, [a, b]: [Quantized; 2]) -> NodeR
     whole(c, sum)
 }
 
-/// One number for each row of a matrix: the shape that broadcasts to it.
+/// Returns the shape of one number for each row of a matrix, for broadcasting.
 fn rows(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 2] {
     let one = Dim::Known(1);
     match &c.shape(x)[..] {
@@ -123,12 +126,13 @@ fn rows(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 2] {
     }
 }
 
-/// One number for each column of a matrix.
+/// Returns the shape of one number for each column of a matrix, for broadcasting.
 fn columns(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 1] {
     [c.shape(x).pop().unwrap_or(Dim::Known(1))]
 }
 
-/// The convolution; the zero point of the weights is for all of them, or for each channel of the result. Padding is the zero point.
+/// Computes a convolution. The zero point of the weights is one number, or one for each output channel. Padding has the
+/// value of the zero point.
 fn convolution(c: &mut NodeCall<'_, '_>, [x, w]: [Quantized; 2]) -> NodeResult {
     let dims = c.dims(w.value);
     let w = w.zero_as(c, &channels(&dims))?;
@@ -139,12 +143,12 @@ fn convolution(c: &mut NodeCall<'_, '_>, [x, w]: [Quantized; 2]) -> NodeResult {
     whole(c, sum)
 }
 
-/// One number for each channel of weights of such a shape: the shape that broadcasts to it.
+/// Returns the shape of one number for each output channel of these weights, for broadcasting.
 fn channels(weights: &[usize]) -> Vec<Dim> {
     weights.iter().enumerate().map(|(axis, &n)| Dim::from(if axis == 0 { n } else { 1 })).collect()
 }
 
-/// a, its scale and zero point; b likewise; and those of the result.
+/// Imports `QLinearMatMul`. The inputs are a, b and the parameters of the result; each has a scale and a zero point.
 fn qlinear_matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     let (rows, columns) = (rows(c, operands[0].value), columns(c, operands[1].value));
@@ -156,11 +160,12 @@ fn qlinear_matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     requantized(c, sum, scales, zero)
 }
 
-/// x, its scale and zero point; the weights likewise; those of the result; and a bias, which is added to the sums.
+/// Imports `QLinearConv`. The inputs are x, the weights and the parameters of the result, each with a scale and a zero
+/// point, and a bias that is added to the sums.
 fn qlinear_conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     let dims = c.dims(operands[1].value);
-    // Behind the channels come the axes of the image.
+    // The spatial axes follow the channels.
     let column: Vec<Dim> = channels(&dims).into_iter().take(dims.len().saturating_sub(1)).collect();
     let scales = scales(c, [1, 4, 6], &[vec![], column.clone(), vec![]])?;
     let zero = c.input(7)?;
@@ -174,7 +179,7 @@ fn qlinear_conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     requantized(c, sum, scales, zero)
 }
 
-/// The scales of both operands and of the result, each in a shape that broadcasts to the result.
+/// Returns the scales of both operands and of the result, each in a shape that broadcasts to the result.
 fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<Dim>; 3]) -> Result<[NodeId; 3], NodeError> {
     let mut scale = |at: usize, dims: &[Dim]| {
         let scale = c.input(at)?;
@@ -183,7 +188,7 @@ fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<Dim>; 3]) -> R
     Ok([scale(at[0], &shapes[0])?, scale(at[1], &shapes[1])?, scale(at[2], &shapes[2])?])
 }
 
-/// Sums times both scales over the scale of the result, rounded, with its zero point.
+/// Multiplies sums by both scales, divides by the scale of the result, rounds, and adds the zero point.
 pub(super) fn requantized(
     c: &mut NodeCall<'_, '_>,
     sum: NodeId,
@@ -210,12 +215,12 @@ fn dynamic_quantize(c: &mut NodeCall<'_, '_>) -> Outputs {
 pub(super) enum Ranges {
     /// All elements.
     Tensor,
-    /// Those of a row. Then no row's result depends on the others.
+    /// The elements of a row. The result for a row then does not depend on other rows.
     Row,
 }
 
-/// Returns x as u8, with the scales and the zero points by which 0 and all elements are within 0 to 255. Where all are 0 the scale is 1, as
-/// ONNX Runtime says.
+/// Quantizes x to `u8`. Scale and zero point map 0 and all elements to 0..=255. As in ONNX Runtime, the scale is 1 if
+/// all elements are 0.
 fn by_range(c: &mut NodeCall<'_, '_>, x: NodeId, ranges: Ranges) -> Result<[NodeId; 3], NodeError> {
     let rank = c.rank(x);
     let axes: Vec<usize> = (if ranges == Ranges::Row { rank.saturating_sub(1)..rank } else { 0..rank }).collect();
@@ -241,8 +246,8 @@ fn by_range(c: &mut NodeCall<'_, '_>, x: NodeId, ranges: Ranges) -> Result<[Node
     Ok([saturated(c, number, Some(zero), DType::U8)?, scale, zero])
 }
 
-/// Returns the product of real rows, which are quantised by their ranges, and a quantised matrix with its scale: one for all, or one for each
-/// column.
+/// Multiplies real rows by a quantised matrix. The rows are quantised by their ranges. The matrix has one scale, or one
+/// for each column.
 pub(super) fn dynamic_product(
     c: &mut NodeCall<'_, '_>,
     (x, ranges): (NodeId, Ranges),

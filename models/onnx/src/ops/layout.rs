@@ -1,4 +1,4 @@
-//! Shapes: reshape and its kin, transposition, repetition, joining.
+//! Ops on shapes: reshape, transpose, tile, concatenate.
 
 use eutectic_ir::{Dim, NodeId};
 
@@ -25,37 +25,39 @@ pub(super) const OPS: &[OpRow] = &[
     one("SpaceToDepth", 1, space_to_depth),
 ];
 
-/// An extent of 0 is that of the input, unless `allowzero`; −1 is what is left.
+/// Imports `Reshape`. An extent of 0 copies that of the input unless `allowzero` is set. −1 is inferred.
 fn reshape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, wanted) = (c.input(0)?, c.known_dims(1)?);
     let dims = c.shape(x);
     let copies = !c.flag("allowzero")?;
     let extent = |(axis, n): (usize, &Dim)| match n {
-        Dim::Known(0) if copies => {
-            dims.get(axis).map(|n| Some(n.clone())).ok_or_else(|| NodeError(format!("there is no axis {axis} to copy")))
-        }
+        Dim::Known(0) if copies => dims
+            .get(axis)
+            .map(|n| Some(n.clone()))
+            .ok_or_else(|| NodeError(format!("its shape copies axis {axis}, which the input does not have"))),
         Dim::Known(-1) => Ok(None),
         n => extent(n).map(Some),
     };
     let extents: Vec<Option<Dim>> = wanted.iter().enumerate().map(extent).collect::<Result<_, _>>()?;
     let open = extents.iter().filter(|n| n.is_none()).count();
     if open > 1 {
-        return Err(format!("more than one extent of {wanted:?} is open").into());
+        return Err(format!("more than one extent of its shape {wanted:?} is -1").into());
     }
     let rest = if open == 1 { left_over(&dims, extents.iter().flatten())? } else { Dim::Known(0) };
     let dims: Vec<Dim> = extents.into_iter().map(|n| n.unwrap_or_else(|| rest.clone())).collect();
     c.reshape(x, &dims)
 }
 
-/// An integer that a file gives as an extent.
+/// Checks an integer that a file gives as an extent.
 fn extent(n: &Dim) -> Result<Dim, NodeError> {
     match n.range() {
         Some((least, _)) if least >= 0 => Ok(n.clone()),
-        _ => Err(NodeError(format!("an extent of {n}"))),
+        _ => Err(NodeError(format!("its shape has the extent {n}, which may be negative"))),
     }
 }
 
-/// What the elements of a shape leave for one extent beside others. Extents that are on both sides cancel each other.
+/// Returns the extent that −1 stands for: the element count of `dims` divided by the other extents. Symbolic extents on
+/// both sides cancel.
 fn left_over<'a>(dims: &[Dim], others: impl Iterator<Item = &'a Dim>) -> Result<Dim, NodeError> {
     let mut dims = dims.to_vec();
     let mut divisor = Dim::Known(1);
@@ -68,17 +70,17 @@ fn left_over<'a>(dims: &[Dim], others: impl Iterator<Item = &'a Dim>) -> Result<
     let count = count(&dims);
     match (count.known(), divisor.known()) {
         (Some(count), Some(divisor)) => Ok(Dim::Known(count.checked_div(divisor).unwrap_or(0))),
-        _ => {
-            count.checked_div(&divisor).ok_or_else(|| NodeError(format!("{count} elements do not divide by {divisor}")))
-        }
+        _ => count
+            .checked_div(&divisor)
+            .ok_or_else(|| NodeError(format!("its {count} elements are not divisible by {divisor}"))),
     }
 }
 
-/// Two axes: those before `axis`, and the others.
+/// Imports `Flatten`: the axes before `axis` become one, and so do the others.
 fn flatten(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.shape(x);
-    // The axis may also be behind the last one.
+    // The axis may equal the rank.
     let axis = match c.int_or("axis", 1)? {
         axis if axis == dims.len() as i64 => dims.len(),
         axis => c.axis(axis, dims.len())?,
@@ -86,7 +88,7 @@ fn flatten(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(x, &[&dims[..axis], &dims[axis..]].map(count))
 }
 
-/// How many elements there are.
+/// Returns the number of elements.
 pub(super) fn count(dims: &[Dim]) -> Dim {
     dims.iter().fold(Dim::Known(1), |n, dim| &n * dim)
 }
@@ -108,14 +110,14 @@ fn squeeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 fn unsqueeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let axes = c.list("axes", 1)?.ok_or("it does not say which axes")?;
+    let axes = c.list("axes", 1)?.ok_or("it does not state its axes")?;
     let mut extents = c.shape(x).into_iter();
     let rank = extents.len() + axes.len();
     let new: Vec<usize> = axes.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?;
     let next = |a| if new.contains(&a) { Some(Dim::Known(1)) } else { extents.next() };
     let dims: Vec<Dim> = (0..rank).map_while(next).collect();
     if dims.len() < rank || extents.next().is_some() {
-        return Err("an axis is added twice".into());
+        return Err("its axes contain a number twice".into());
     }
     c.reshape(x, &dims)
 }
@@ -130,7 +132,7 @@ fn transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.transpose(x, &perm)
 }
 
-/// Both ways: an extent of 1 leaves that of the input.
+/// Imports `Expand`, which broadcasts in both directions: a requested extent of 1 keeps that of the input.
 fn expand(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let wanted: Vec<Dim> = c.known_dims(1)?.iter().map(extent).collect::<Result<_, _>>()?;
@@ -138,25 +140,25 @@ fn expand(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.expand(x, &dims)
 }
 
-/// The most copies of an axis that varies.
+/// The largest repetition count of an axis whose extent is known only at run time.
 const MOST_COPIES: i64 = 64;
 
-/// The most axes that the kernels of a backend walk.
+/// The largest number of axes that backends support in a kernel.
 const WALKED: usize = 8;
 
-/// Returns the number of axes of a repetition, where axes that are not repeated are one with those before them.
+/// Returns the number of axes of a repetition after merging axes that are not repeated into their predecessors.
 fn walked(dims: &[Dim], times: &[Dim]) -> usize {
     let one = Dim::Known(1);
-    let (mut count, mut is_apart) = (0, true);
+    let (mut count, mut is_separate) = (0, true);
     for (n, t) in dims.iter().zip(times) {
-        is_apart |= *t != one;
-        count += usize::from(*t != one) + usize::from(*n != one && is_apart);
-        is_apart &= *n == one;
+        is_separate |= *t != one;
+        count += usize::from(*t != one) + usize::from(*n != one && is_separate);
+        is_separate &= *n == one;
     }
     count
 }
 
-/// Splits repetitions into steps: each repeats as many axes, from the last one on, as kernels walk.
+/// Splits a repetition into steps from the last axis on. Each has at most [`WALKED`] axes.
 fn steps(dims: &[Dim], times: &[Dim]) -> Vec<Vec<Dim>> {
     let (mut dims, mut step) = (dims.to_vec(), vec![Dim::Known(1); dims.len()]);
     let mut steps = Vec::new();
@@ -174,15 +176,15 @@ fn steps(dims: &[Dim], times: &[Dim]) -> Vec<Vec<Dim>> {
     steps
 }
 
-/// Repeats each axis: an axis of extent 1 before it has the repetitions. Where these are more axes than kernels walk, some axes are
-/// repeated after the others.
+/// Imports `Tile`. A new axis of extent 1 in front of each axis is broadcast to its repetitions. If that takes more
+/// axes than kernels support, it is done in several steps.
 fn tile(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (mut x, repeats) = (c.input(0)?, c.known_dims(1)?);
     let mut times: Vec<Dim> = repeats.iter().map(extent).collect::<Result<_, _>>()?;
     if times.len() != c.rank(x) {
-        return Err(format!("{} repetitions for {} axes", times.len(), c.rank(x)).into());
+        return Err(format!("it has {} repetitions for {} axes", times.len(), c.rank(x)).into());
     }
-    // Where repetitions of an axis that varies begin, no view can say.
+    // A view cannot express repetitions of an axis whose extent is known only at run time.
     for (axis, times) in times.iter_mut().enumerate() {
         if let (true, Some(count @ 2..=MOST_COPIES)) = (c.shape(x)[axis].varies(), times.known()) {
             x = c.concat(&vec![x; count as usize], axis)?;
@@ -198,8 +200,8 @@ fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, times: &[Dim]) -> NodeResult {
     let pairs = |outer: fn(&Dim) -> Dim| -> Vec<Dim> {
         dims.iter().zip(times).flat_map(|(n, t)| [outer(t), n.clone()]).collect()
     };
-    let apart = c.reshape(x, &pairs(|_| Dim::Known(1)))?;
-    let repeated = c.expand(apart, &pairs(Dim::clone))?;
+    let split = c.reshape(x, &pairs(|_| Dim::Known(1)))?;
+    let repeated = c.expand(split, &pairs(Dim::clone))?;
     let all: Vec<Dim> = dims.iter().zip(times).map(|(n, t)| n * t).collect();
     c.reshape(repeated, &all)
 }
@@ -207,11 +209,11 @@ fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, times: &[Dim]) -> NodeResult {
 fn concat(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let first = c.input(0)?;
-    let axis = c.axis(c.int("axis")?.ok_or("it does not say along which axis")?, c.rank(first))?;
+    let axis = c.axis(c.int("axis")?.ok_or("it does not state its axis")?, c.rank(first))?;
     c.concat(&inputs, axis)
 }
 
-/// The extents, or from `start` to `end` of them.
+/// Returns the extents, or those from `start` to `end`.
 fn shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dims = c.shape(c.input(0)?);
     let rank = dims.len() as i64;
@@ -225,42 +227,42 @@ fn size(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.length(&count)
 }
 
-/// [N C H W] with C = b²·D as [N D H·b W·b].
+/// Rearranges [N C H W] with C = b²·D to [N D H·b W·b].
 fn depth_to_space(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
     let (n, [channels, h, w]) = image(c, x)?;
     let depth = channels / (b * b);
-    let (apart, perm) = match c.word("mode")?.unwrap_or("DCR") {
+    let (split, perm) = match c.word("mode")?.unwrap_or("DCR") {
         "DCR" => ([b, b, depth, h, w], [0, 3, 4, 1, 5, 2]),
         "CRD" => ([depth, b, b, h, w], [0, 1, 4, 2, 5, 3]),
-        other => return Err(format!("its mode `{other}` is not known").into()),
+        other => return Err(format!("its mode `{other}` is not supported").into()),
     };
-    let apart = c.reshape(x, &of_each(&n, &apart))?;
-    let moved = c.transpose(apart, &perm)?;
+    let split = c.reshape(x, &of_each(&n, &split))?;
+    let moved = c.transpose(split, &perm)?;
     c.reshape(moved, &of_each(&n, &[depth, h * b, w * b]))
 }
 
-/// [N C H·b W·b] as [N b²·C H W].
+/// Rearranges [N C H·b W·b] to [N b²·C H W].
 fn space_to_depth(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
     let (n, [depth, h, w]) = image(c, x)?;
-    let apart = c.reshape(x, &of_each(&n, &[depth, h / b, b, w / b, b]))?;
-    let moved = c.transpose(apart, &[0, 3, 5, 1, 2, 4])?;
+    let split = c.reshape(x, &of_each(&n, &[depth, h / b, b, w / b, b]))?;
+    let moved = c.transpose(split, &[0, 3, 5, 1, 2, 4])?;
     c.reshape(moved, &of_each(&n, &[depth * b * b, h / b, w / b]))
 }
 
-/// Images: how many, and the extents of each.
+/// Returns the number of images, and the extents of one.
 fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(Dim, [usize; 3]), NodeError> {
-    let image = <[usize; 3]>::try_from(c.extents(x, 1..c.rank(x))).map_err(|_| "its input has not four axes")?;
+    let image = <[usize; 3]>::try_from(c.extents(x, 1..c.rank(x))).map_err(|_| "its input does not have four axes")?;
     Ok((c.shape(x)[0].clone(), image))
 }
 
-/// The extents of as many tensors.
+/// Returns the shape with an outer axis of `count`.
 pub(super) fn of_each(count: &Dim, dims: &[usize]) -> Vec<Dim> {
     [count.clone()].into_iter().chain(dims.iter().map(|&n| n.into())).collect()
 }
 
 fn block_size(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let size = c.int("blocksize")?.and_then(|b| usize::try_from(b).ok()).filter(|&b| b > 0 && b < 1 << 16);
-    size.ok_or_else(|| NodeError("its blocksize is no usable number".into()))
+    size.ok_or_else(|| NodeError("its blocksize is not a positive number".into()))
 }

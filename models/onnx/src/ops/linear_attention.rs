@@ -1,4 +1,4 @@
-//! Attention whose state has a fixed size, and the convolution that models put before it.
+//! Linear attention, whose state has a fixed size, and the causal convolution that precedes it in models.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -14,12 +14,12 @@ use super::{
 pub(super) const OPS: &[OpRow] =
     &[many("LinearAttention", 27, linear_attention), many("CausalConvWithState", 27, causal_convolution)];
 
-/// How a step changes the state S [D M] of a head, given a key k [D] and a value v [M].
+/// The update of the state S [D M] of a head by a key k [D] and a value v [M].
 #[derive(Clone, Copy)]
 struct UpdateRule {
-    /// S becomes e^g S before.
+    /// Whether S is first multiplied by e^g.
     gated: bool,
-    /// v becomes β (v − kᵀS) before.
+    /// Whether v is first replaced by β (v − kᵀS).
     delta: bool,
 }
 
@@ -30,7 +30,11 @@ impl UpdateRule {
             "gated" => UpdateRule { gated: true, delta: false },
             "delta" => UpdateRule { gated: false, delta: true },
             "gated_delta" => UpdateRule { gated: true, delta: true },
-            other => return Err(format!("update_rule is `{other}`; it is linear, gated, delta or gated_delta").into()),
+            other => {
+                return Err(
+                    format!("its update_rule is `{other}`; it must be linear, gated, delta or gated_delta").into()
+                );
+            }
         };
         for (at, name, wanted) in [(4, "decay", rule.gated), (5, "beta", rule.delta)] {
             if c.optional(at).is_some() != wanted {
@@ -43,11 +47,12 @@ impl UpdateRule {
     }
 }
 
-/// For each step in turn: S becomes S + k vᵀ by a rule, and the output is scale · qᵀS. States are kept in `f32`.
+/// Imports `LinearAttention`. Each step updates S to S + k vᵀ, with gate and delta if the rule has them, and outputs
+/// scale · qᵀS. States are kept in `f32`.
 fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let rule = UpdateRule::read(c)?;
     let count = |c: &NodeCall<'_, '_>, name: &str| -> Result<usize, NodeError> {
-        let given = c.int(name)?.ok_or_else(|| NodeError(format!("it does not say {name}")))?;
+        let given = c.int(name)?.ok_or_else(|| NodeError(format!("it does not state {name}")))?;
         usize::try_from(given).ok().filter(|&n| n > 0).ok_or_else(|| NodeError(format!("{name} is {given}")))
     };
     let (of_queries, of_keys) = (count(c, "q_num_heads")?, count(c, "kv_num_heads")?);
@@ -58,7 +63,9 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let v = in_steps(c, value, of_keys)?;
     let ([times, batch, _, depth], width) = (four(c, q)?, four(c, v)?[3]);
     if !of_queries.is_multiple_of(of_keys) || four(c, k)? != [times, batch, of_keys, depth] {
-        return Err(format!("keys of {:?} for queries of {:?}", c.dims(key), c.dims(query)).into());
+        return Err(
+            format!("its keys of extents {:?} do not fit queries of extents {:?}", c.dims(key), c.dims(query)).into()
+        );
     }
     let scale = match c.float_or("scale", 0.0)? {
         0.0 => 1.0 / (depth as f64).sqrt(),
@@ -69,7 +76,7 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let v = c.reshape(v, &[times, batch, of_keys, 1, width])?;
     let mut scanned = vec![q, k, v];
     if rule.gated {
-        // One for each head, or for each row of its state.
+        // The gate has one number for each head or for each row of its state.
         let decay = c.input(4)?;
         let decay = in_steps(c, decay, of_keys)?;
         let rows = four(c, decay)?[3];
@@ -109,7 +116,7 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
         Ok(vec![state, c.apply("matmul", [q, read])?])
     })?;
     let [last, outputs] = c.looped(body, times, &[start], &scanned, None)?[..] else {
-        return Err("a step gives a state and an output".into());
+        return Err("a step does not return a state and an output".into());
     };
     let outputs = c.with("mul", outputs, scale)?;
     let outputs = c.reshape(outputs, &[times, batch, of_queries * width])?;
@@ -117,13 +124,13 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![c.cast(outputs, dtype)?, c.cast(last, of_state)?])
 }
 
-/// Heads [B T H·D] as steps [T B H D], in `f32`.
+/// Splits heads: [B T H·D] becomes steps [T B H D] in `f32`.
 fn in_steps(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
     let [batch, times, width] = c.dims(x)[..] else {
-        return Err(format!("heads of {:?}; they have three axes", c.dims(x)).into());
+        return Err(format!("an input has extents {:?}; three axes are needed", c.dims(x)).into());
     };
     if heads == 0 || !width.is_multiple_of(heads) {
-        return Err(format!("{heads} heads of {width} elements").into());
+        return Err(format!("its {heads} heads do not divide {width} elements").into());
     }
     let x = c.cast(x, DType::F32)?;
     let x = c.reshape(x, &[batch, times, heads, width / heads])?;
@@ -131,10 +138,11 @@ fn in_steps(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
 }
 
 fn four(c: &NodeCall<'_, '_>, x: NodeId) -> Result<[usize; 4], NodeError> {
-    c.dims(x).try_into().map_err(|dims| NodeError(format!("{dims:?} has not four axes")))
+    c.dims(x).try_into().map_err(|dims| NodeError(format!("an input of extents {dims:?} does not have four axes")))
 }
 
-/// A depthwise convolution [B C L] by [C 1 K] of each element and those before it; the last K − 1 elements are the state for the next call.
+/// Computes a depthwise convolution of [B C L] by [C 1 K] over each element and its predecessors. The last K − 1
+/// elements are the state for the next call.
 fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (x, weight) = (c.input(0)?, c.input(1)?);
     let ([batch, channels, length], [rows, 1, taps]) = (&c.dims(x)[..], &c.dims(weight)[..]) else {
@@ -151,7 +159,7 @@ fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     let all = c.concat(&[past, x], 2)?;
     let dims = c.dims(all);
     if dims[2] != length + taps - 1 {
-        return Err(format!("a past of {:?} for {taps} taps", c.dims(past)).into());
+        return Err(format!("its past state has extents {:?}, which do not fit {taps} taps", c.dims(past)).into());
     }
     let mut sum = None;
     for tap in 0..taps {
@@ -164,7 +172,7 @@ fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
             None => product,
         });
     }
-    let mut y = sum.ok_or("it has no taps")?;
+    let mut y = sum.ok_or("its weights have no taps")?;
     if let Some(bias) = c.optional(2) {
         let bias = c.reshape(bias, &[1, channels, 1])?;
         y = c.apply("add", [y, bias])?;
@@ -172,7 +180,7 @@ fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     match c.word("activation")?.unwrap_or("none") {
         "none" => {}
         "silu" | "swish" => y = c.op("act", &[y], &[("kind", "silu".into())])?,
-        other => return Err(format!("its activation is `{other}`; it is none, silu or swish").into()),
+        other => return Err(format!("its activation is `{other}`; it must be none, silu or swish").into()),
     }
     Ok(vec![y, c.slice(all, 2, length, taps - 1)?])
 }

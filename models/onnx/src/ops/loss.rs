@@ -17,7 +17,7 @@ pub(super) const OPS: &[OpRow] = &[
     many("SoftmaxCrossEntropyLoss", 12, cross_entropy),
 ];
 
-/// The loss of scores, and the logarithms of their probabilities.
+/// Returns the loss, and the log-probabilities of the scores.
 fn cross_entropy(c: &mut NodeCall<'_, '_>) -> Outputs {
     let scores = c.input(0)?;
     c.axis(1, c.rank(scores))?;
@@ -25,15 +25,17 @@ fn cross_entropy(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![negative_log_likelihood(c, logarithms)?, logarithms])
 }
 
-/// −w[t] · x[n t ..] for the class t of each place, of logarithms of probabilities [N C ..]; 0 where the class is ignored. The mean is weighted.
+/// Computes −w[t] · x[n t ..] for the class t of each place. x [N C ..] has log-probabilities. The loss is 0 where the
+/// class is ignored. The mean is weighted.
 fn negative_log_likelihood(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let (classes, weights) = (c.input(1)?, c.optional(2));
     let (dims, places) = (c.dims(x), c.dims(classes));
     let batch = dims.first().copied().unwrap_or(0);
     if dims.len() < 2 || places != [&[batch], &dims[2..]].concat() {
-        return Err(
-            format!("classes of {places:?} for scores of {dims:?}; scores are [N C ..], and classes [N ..]").into()
-        );
+        return Err(format!(
+            "its classes have extents {places:?} and its scores {dims:?}; scores must be [N C ..] and classes [N ..]"
+        )
+        .into());
     }
     let count = dims[1];
     let ignored = match c.int("ignore_index")? {
@@ -47,7 +49,7 @@ fn negative_log_likelihood(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     };
     let counted = c.cast(counted, DType::I64)?;
     let counted = ids::checked(c, counted, Ids { extent: count as i64, from_end: false })?;
-    // The classes of a place become its last axis.
+    // Move the axis of classes to the end.
     let order: Vec<usize> = (0..dims.len()).filter(|&axis| axis != 1).chain([1]).collect();
     let rows = c.transpose(x, &order)?;
     let at = c.reshape(counted, &[&places[..], &[1]].concat())?;
@@ -82,6 +84,6 @@ fn negative_log_likelihood(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
             let (losses, weight) = (total(c, "reduce-sum", losses)?, total(c, "reduce-sum", weight)?);
             c.apply("div", [losses, weight])
         }
-        (other, _) => Err(format!("reduction `{other}`; it is none, sum or mean").into()),
+        (other, _) => Err(format!("its reduction is `{other}`; it must be none, sum or mean").into()),
     }
 }

@@ -1,5 +1,5 @@
-//! The ops of ONNX Runtime's own domain `com.microsoft`, as its optimisers write them. Their definitions are those of ONNX Runtime's document
-//! `ContribOperators.md`.
+//! The ops of ONNX Runtime's own domain `com.microsoft`, as its optimizers write them. ONNX Runtime's document
+//! `ContribOperators.md` defines them.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
@@ -35,7 +35,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("RotaryEmbedding", 1, rotary),
 ];
 
-/// An activation of the sum of the inputs.
+/// Applies an activation to the sum of the inputs.
 fn activated(c: &mut NodeCall<'_, '_>, kind: &str) -> NodeResult {
     let mut x = c.input(0)?;
     if let Some(bias) = c.optional(1) {
@@ -44,7 +44,7 @@ fn activated(c: &mut NodeCall<'_, '_>, kind: &str) -> NodeResult {
     c.op("act", &[x], &[("kind", kind.into())])
 }
 
-/// x · sigmoid(alpha · x).
+/// Computes x · sigmoid(alpha · x).
 fn quick_gelu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let scaled = c.with("mul", x, c.float_or("alpha", 1.702)?)?;
@@ -52,10 +52,10 @@ fn quick_gelu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("mul", [x, gate])
 }
 
-/// alpha · a · b, each of them with its last two axes swapped if that is said.
+/// Computes alpha · a · b. Attributes may transpose the last two axes of either operand.
 fn fused_product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.flag("transBatchA")? || c.flag("transBatchB")? {
-        return Err("with its first axis among those of a matrix (transBatchA, transBatchB)".into());
+        return Err("transBatchA and transBatchB are not supported".into());
     }
     let operand = |c: &mut NodeCall<'_, '_>, at: usize, name: &str| {
         let x = c.input(at)?;
@@ -72,7 +72,7 @@ fn fused_product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.with("mul", product, c.float_or("alpha", 1.0)?)
 }
 
-/// The activation that `activation` names, of its parameters.
+/// Applies the activation that the attribute `activation` names, with these parameters.
 fn followed(c: &mut NodeCall<'_, '_>, x: NodeId, params: &[f64]) -> NodeResult {
     let param = |at: usize, default: f64| params.get(at).copied().unwrap_or(default);
     match c.word("activation")?.unwrap_or("") {
@@ -87,13 +87,13 @@ fn followed(c: &mut NodeCall<'_, '_>, x: NodeId, params: &[f64]) -> NodeResult {
         "HardSigmoid" => hard_sigmoid(c, x, param(0, 0.2), param(1, 0.5)),
         "Clip" => c.op("clamp", &[x], &[("min", param(0, f64::MIN).into()), ("max", param(1, f64::MAX).into())]),
         other => {
-            Err(format!("its activation is `{other}`; it is Relu, Sigmoid, Tanh, LeakyRelu, HardSigmoid or Clip")
+            Err(format!("its activation is `{other}`; it must be Relu, Sigmoid, Tanh, LeakyRelu, HardSigmoid or Clip")
                 .into())
         }
     }
 }
 
-/// A convolution, to which a fourth input is added before the activation.
+/// Imports `FusedConv`: a fourth input is added to the convolution before the activation.
 fn fused_convolution(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
     let mut y = convolution(c, x, w, c.optional(2))?;
@@ -104,10 +104,10 @@ fn fused_convolution(c: &mut NodeCall<'_, '_>) -> NodeResult {
     followed(c, y, &params)
 }
 
-/// The norm of the rows of x + skip + bias, about their means or about 0; and that sum as the fourth output.
+/// Normalizes the rows of x + skip + bias, with or without subtraction of the mean. The fourth output is that sum.
 fn skip_norm(c: &mut NodeCall<'_, '_>, centred: bool) -> Outputs {
     if c.wants(1) || c.wants(2) {
-        return Err("with its outputs `mean` and `inv_std_var`".into());
+        return Err("its outputs `mean` and `inv_std_var` are not supported".into());
     }
     let (x, skip, gain) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let mut sum = c.apply("add", [x, skip])?;
@@ -121,7 +121,7 @@ fn skip_norm(c: &mut NodeCall<'_, '_>, centred: bool) -> Outputs {
     } else {
         c.op("rmsnorm", &[sum, gain], &[("eps", eps.into())])?
     };
-    // The two outputs between are not asked for.
+    // The two outputs in between are not used.
     Ok(vec![y, y, y, sum])
 }
 
@@ -130,11 +130,14 @@ fn row_norm(c: &mut NodeCall<'_, '_>, x: NodeId, gain: NodeId, offset: Option<No
     c.op("layernorm", &operands, &[("eps", eps.into())])
 }
 
-/// The norm of the sums of the rows that words, positions and segments name; how many words a mask leaves of each text; and the sums.
+/// Imports `EmbedLayerNormalization`: the norm of summed embeddings of words, positions and segments. The other outputs
+/// are the number of visible words for each sequence, and the sums.
 fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
     let words = c.input(0)?;
     let shape = c.shape(words);
-    let [batch, length] = &shape[..] else { return Err(format!("words of {shape:?}; they are [batch length]").into()) };
+    let [batch, length] = &shape[..] else {
+        return Err(format!("its ids of words have extents {shape:?}; they must be [batch length]").into());
+    };
     let rows = |c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId| {
         let ids = c.cast(ids, DType::I64)?;
         let ids = ids::named(c, ids, c.extent(table, 0))?;
@@ -165,7 +168,8 @@ fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![y, counts, sum])
 }
 
-/// Returns a bias of scores that is `mask_filter_value` at masked keys. The mask is [B L], 0 at masked keys, or [B], the number of keys.
+/// Returns a bias for scores that is `mask_filter_value` at masked keys. The mask is [B L] with 0 at masked keys, or
+/// [B] with the number of visible keys.
 fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim, like: NodeId) -> NodeResult {
     let (dims, one) = (c.shape(mask), Dim::Known(1));
     let mask = c.cast(mask, DType::I64)?;
@@ -180,13 +184,13 @@ fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim, like: NodeId) ->
             let key = c.iota(&along(&one, keys), 3, DType::I64)?;
             c.apply("lt", [key, count])?
         }
-        _ => return Err(format!("a mask of {dims:?}; it is [batch {keys}] or [batch]").into()),
+        _ => return Err(format!("its mask has extents {dims:?}; it must be [batch {keys}] or [batch]").into()),
     };
     let (zero, low) = (c.number(0, like)?, c.number(c.float_or("mask_filter_value", -10000.0)?, like)?);
     c.apply("where", [kept, zero, low])
 }
 
-/// Returns attention of q, k and v [B H L D] as [B L H·D], given a mask of keys and a bias of scores.
+/// Computes attention of q, k and v [B H L D] with a mask and a bias. Returns it as [B L H·D].
 fn attended(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],
@@ -215,10 +219,10 @@ fn attended(
     side_by_side(c, y)
 }
 
-/// Pairs of coordinates turn by the angle of their position, which is given for each token or for the first one.
+/// Imports `RotaryEmbedding` of this domain. Positions are given for each token, or for the first one only.
 fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.float_or("scale", 1.0)? != 1.0 || c.flag("is_packed_batching")? {
-        return Err("with a scale, or with texts packed into one (is_packed_batching)".into());
+        return Err("`scale` and `is_packed_batching` are not supported".into());
     }
     let (x, given, cos, sin) = (c.input(0)?, c.input(1)?, c.input(2)?, c.input(3)?);
     let dims = c.shape(x);
@@ -234,10 +238,10 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     rotated(c, [cos, sin], Some(places))
 }
 
-/// Attention over x itself: queries, keys and values are x W + b, side by side.
+/// Imports `Attention`: self-attention of x. Queries, keys and values are the concatenated columns of x W + b.
 fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.optional(4).is_some() || c.flag("do_rotary")? {
-        return Err("with a past, or with rotary positions (do_rotary)".into());
+        return Err("a past and rotary positions (do_rotary) are not supported".into());
     }
     let (x, w) = (c.input(0)?, c.input(1)?);
     let mut all = c.apply("matmul", [x, w])?;
@@ -250,7 +254,11 @@ fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
         None => vec![total / 3; 3],
     };
     if widths.len() != 3 || widths.iter().sum::<usize>() != total || c.rank(all) != 3 {
-        return Err(format!("queries, keys and values of {widths:?} in {:?}", c.shape(all)).into());
+        return Err(format!(
+            "its queries, keys and values have widths {widths:?}, which do not fit weights of extents {:?}",
+            c.shape(all)
+        )
+        .into());
     }
     let mut parts = Vec::new();
     let mut at = 0;
@@ -262,16 +270,14 @@ fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     attended(c, [parts[0], parts[1], parts[2]], (c.optional(3), c.optional(5)), Dim::Known(0))
 }
 
-/// Attention of given queries, keys and values; and keys and values behind those of the past.
+/// Imports `MultiHeadAttention`. The other outputs are the keys and values, which start with those of the past.
 fn of_heads(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (query, key, value) = match (c.optional(1), c.optional(2)) {
         (Some(key), Some(value)) if [c.input(0)?, key, value].iter().all(|x| c.rank(*x) == 3) => {
             (c.input(0)?, key, value)
         }
         _ => {
-            return Err(
-                "with queries, keys and values in one input, or in heads; they are three inputs [B L H·D]".into()
-            );
+            return Err("its queries, keys and values must be three inputs [B L H·D]".into());
         }
     };
     let mut parts = [query, key, value];

@@ -1,7 +1,7 @@
-//! The table of ONNX ops: each with the version of the op set from which on it has the form that is mapped here.
+//! The table of ONNX ops. A row has the first version of the op set that it applies to.
 //!
-//! A row is the whole of what the reader knows about an op; op sets that say a thing in another way have a row of their own. What
-//! only moved from an attribute to an input is read from where it is ([`NodeCall::list`]).
+//! A row has all the information about an op. If op sets differ in the definition of an op, it has several rows.
+//! [`NodeCall::list`] reads arguments that are an attribute in some versions and an input in others.
 
 mod activation;
 mod arithmetic;
@@ -33,6 +33,7 @@ mod phases;
 mod placed;
 mod qlinear;
 mod quantize;
+mod random;
 mod recurrent;
 mod reduction;
 mod regions;
@@ -50,7 +51,7 @@ use self::row::OpRow;
 pub(super) use self::{declared::declared, row::Build};
 use super::opsets::{is_own, newest};
 
-/// The families of ONNX's own domain.
+/// The tables of ONNX's own domain, by family.
 const FAMILIES: &[&[OpRow]] = &[
     arithmetic::OPS,
     activation::OPS,
@@ -62,6 +63,7 @@ const FAMILIES: &[&[OpRow]] = &[
     ngrams::OPS,
     pairs::OPS,
     generate::OPS,
+    random::OPS,
     reduction::OPS,
     norm::OPS,
     loss::OPS,
@@ -82,7 +84,7 @@ const FAMILIES: &[&[OpRow]] = &[
     recurrent::OPS,
 ];
 
-/// The families of ONNX Runtime's domain.
+/// The tables of ONNX Runtime's domain, by family.
 const MICROSOFT: &[&[OpRow]] = &[microsoft::OPS, qlinear::OPS, blockwise::OPS, group_query::OPS, recurrent::QUANTISED];
 
 /// The ops of a domain.
@@ -91,7 +93,7 @@ struct Domain {
     families: &'static [&'static [OpRow]],
 }
 
-/// The domains; ONNX's own has no name.
+/// The domains. ONNX's own has an empty name.
 const DOMAINS: &[Domain] = &[
     Domain { name: "", families: FAMILIES },
     Domain { name: "ai.onnx.ml", families: ml::FAMILIES },
@@ -101,7 +103,7 @@ const DOMAINS: &[Domain] = &[
 ];
 
 impl Domain {
-    /// The domain of that name.
+    /// Returns the domain of this name.
     fn named(name: &str) -> Option<&'static Domain> {
         DOMAINS.iter().find(|domain| domain.name == name || (domain.name.is_empty() && is_own(name)))
     }
@@ -111,22 +113,24 @@ impl Domain {
     }
 }
 
-/// The form of an op in a version of its domain's op set.
+/// Returns the mapping of an op in a version of its domain's op set.
 ///
 /// # Errors
-/// When there is none, in words.
+/// The reason if there is none.
 pub(super) fn find(domain: &str, name: &str, version: i64) -> Result<Build, String> {
-    let (rows, newest) = Domain::named(domain).zip(newest(domain)).ok_or("ops of that domain are not known")?;
+    let (rows, newest) = Domain::named(domain).zip(newest(domain)).ok_or("the domain of this op is not supported")?;
     if version > newest {
-        return Err(format!("opsets of this domain are known up to {newest}; export the model in one of them"));
+        return Err(format!("opsets of this domain are supported up to {newest}; export the model in one of these"));
     }
     let of_name: Vec<_> = rows.rows().filter(|row| row.name == name).collect();
     let forms = || of_name.iter();
     match forms().filter(|row| row.since <= version).max_by_key(|row| row.since) {
         Some(row) => Ok(row.build),
         None => Err(match forms().map(|row| row.since).min() {
-            Some(since) => format!("it is known from opset {since} on"),
-            None => "there is no mapping for this op".into(),
+            Some(since) => {
+                format!("it is supported from opset {since} on; convert the model with onnx.version_converter")
+            }
+            None => "this op is not supported".into(),
         }),
     }
 }
@@ -160,7 +164,10 @@ mod tests {
     fn the_form_is_that_of_the_op_set() {
         let of = |name, opset| find("", name, opset).map(|_| ());
         assert!(of("Add", 7).is_ok() && of("Gelu", 20).is_ok());
-        assert_eq!(of("Gelu", 19), Err("it is known from opset 20 on".into()));
+        assert_eq!(
+            of("Gelu", 19),
+            Err("it is supported from opset 20 on; convert the model with onnx.version_converter".into())
+        );
         assert!(find("com.microsoft", "Gelu", 1).is_ok());
         assert!(find("com.microsoft", "Add", 1).is_err() && find("com.example", "Gelu", 1).is_err());
         assert!(find("ai.onnx.ml", "Scaler", 3).is_ok() && find("ai.onnx.ml", "TreeEnsemble", 4).is_err());

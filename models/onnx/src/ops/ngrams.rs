@@ -12,16 +12,16 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("TfIdfVectorizer", 9, vectorizer)];
 
-/// The n-grams of one length, one after the other.
+/// The n-grams of one length, concatenated.
 struct Grams {
     length: usize,
     words: Vec<i64>,
 }
 
-/// Returns the n-grams of the pool by length, those that are counted and those that are not.
+/// Returns the n-grams of the pool by length, including lengths that are not counted.
 fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     let words = c.ints("pool_int64s")?.ok_or(
-        "n-grams of strings, which programs do not have; map words to numbers before the model runs, and make its input those numbers",
+        "its n-grams are strings, which programs do not have; map words to numbers before the model runs, and make its input those numbers",
     )?;
     let starts = c.ints("ngram_counts")?.ok_or("it has no `ngram_counts`")?;
     let end = |at: usize| starts.get(at).map_or(words.len() as i64, |start| *start);
@@ -29,17 +29,19 @@ fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     for at in 0..starts.len() {
         let range = usize::try_from(starts[at]).ok().zip(usize::try_from(end(at + 1)).ok());
         let part = range.and_then(|(from, to)| words.get(from..to)).filter(|part| part.len() % (at + 1) == 0);
-        let part = part.ok_or_else(|| NodeError(format!("ngram_counts of {starts:?} for {} words", words.len())))?;
+        let part = part.ok_or_else(|| {
+            NodeError(format!("its ngram_counts {starts:?} do not fit a pool of {} words", words.len()))
+        })?;
         pool.push(Grams { length: at + 1, words: part.to_vec() });
     }
     Ok(pool)
 }
 
-/// Counts each n-gram of the pool in each row. Up to `max_skip_count` other words may be between its words.
+/// Counts the n-grams of the pool in each row. Up to `max_skip_count` other words may separate the words of an n-gram.
 fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let number = |name: &str| {
         let value = c.int(name)?.and_then(|n| usize::try_from(n).ok());
-        value.ok_or_else(|| NodeError(format!("it has no usable `{name}`")))
+        value.ok_or_else(|| NodeError(format!("its `{name}` is missing or negative")))
     };
     let (least, most, skips) = (number("min_gram_length")?, number("max_gram_length")?, number("max_skip_count")?);
     let pool = pool(c)?;
@@ -48,12 +50,13 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let results = places.iter().max().map_or(0, |most| most + 1);
     let known = places.iter().all(|place| *place >= 0) && results <= 1 << 20 && total <= 1 << 20;
     let results = usize::try_from(results).ok().filter(|_| known && places.len() == total);
-    let results = results.ok_or_else(|| NodeError(format!("{} ngram_indexes for {total} n-grams", places.len())))?;
+    let results =
+        results.ok_or_else(|| NodeError(format!("it has {} ngram_indexes for {total} n-grams", places.len())))?;
     let x = c.input(0)?;
     let (rows, width) = match c.dims(x)[..] {
         [width] => (1, width),
         [rows, width] => (rows, width),
-        ref dims => return Err(format!("words of {dims:?}; they are [words] or [rows words]").into()),
+        ref dims => return Err(format!("its words have extents {dims:?}; they must be [words] or [rows words]").into()),
     };
     let flat = c.reshape(x, &[rows, width])?;
     let flat = c.cast(flat, DType::I64)?;
@@ -67,14 +70,14 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let counts = c.concat(&parts, 1)?;
     let counts = weighted(c, counts, total)?;
-    // Several n-grams may have one place.
+    // Several n-grams may share a column.
     let ones = places.iter().flat_map(|place| (0..results).map(move |at| f64::from(at as i64 == *place)));
     let table = c.weights("places", Tensor::from_f64(DType::F32, &[total, results], ones))?;
     let y = c.apply("matmul", [counts, table])?;
     if c.rank(x) == 1 { c.reshape(y, &[results]) } else { Ok(y) }
 }
 
-/// Weighs counts [rows n-grams] as the mode says; each n-gram of the pool has its weight.
+/// Weights the counts [rows n-grams] as the mode says.
 fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResult {
     let mode = c.word("mode")?.unwrap_or("TF");
     let base = match mode {
@@ -84,7 +87,7 @@ fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResul
             let met = c.with("gt", counts, 0.0)?;
             c.cast(met, DType::F32)?
         }
-        other => return Err(format!("its mode is `{other}`; it is TF, IDF or TFIDF").into()),
+        other => return Err(format!("its mode is `{other}`; it must be TF, IDF or TFIDF").into()),
     };
     match c.floats("weights")? {
         None => Ok(base),
@@ -92,11 +95,11 @@ fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResul
             let weights = c.weights("weights", Tensor::from_f64(DType::F32, &[total], weights))?;
             c.apply("mul", [base, weights])
         }
-        Some(weights) => Err(format!("{} weights for {total} n-grams", weights.len()).into()),
+        Some(weights) => Err(format!("it has {} weights for {total} n-grams", weights.len()).into()),
     }
 }
 
-/// Counts n-grams in rows of words, as [rows n-grams].
+/// Counts n-grams in rows of words. Returns [rows n-grams].
 fn counts(c: &mut NodeCall<'_, '_>, x: NodeId, grams: &Grams, skips: usize) -> NodeResult {
     let ([rows, width], count) = ([c.dims(x)[0], c.dims(x)[1]], grams.words.len() / grams.length);
     let mut sum = c.full(0.0, DType::F32, &[rows, count])?;

@@ -1,4 +1,4 @@
-//! Running combinations along an axis, and the first elements of rows in order.
+//! Scans along an axis, and the first elements of sorted rows.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -16,7 +16,7 @@ pub(super) const OPS: &[OpRow] = &[
     many("TopK", 10, top_k),
 ];
 
-/// The combination of the elements up to each one, by the scan of this name.
+/// Computes the scan of this name along an axis.
 fn cumulative(c: &mut NodeCall<'_, '_>, scan: &str) -> NodeResult {
     let x = c.input(0)?;
     let axis = c.axis(c.known_int(1)?, c.rank(x))?;
@@ -24,17 +24,17 @@ fn cumulative(c: &mut NodeCall<'_, '_>, scan: &str) -> NodeResult {
     c.op(scan, &[x], &[("axis", (axis as i64).into()), ("reverse", reverse.into()), ("exclusive", exclusive.into())])
 }
 
-/// The k largest or smallest of each row, in order, the first of equal ones first.
+/// Returns the k largest or smallest elements of each row, sorted. Equal elements keep their order.
 fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len())?;
     let k = c.known_int(1)?;
     if !(0..=dims[axis] as i64).contains(&k) {
-        return Err(format!("the {k} first of {} elements", dims[axis]).into());
+        return Err(format!("its k is {k}, but the axis has {} elements", dims[axis]).into());
     }
     let (k, descending) = (k as usize, c.int_or("largest", 1)? != 0);
-    // Rows lie along the last of two axes.
+    // Make the axis the last of two.
     let mut order: Vec<usize> = (0..dims.len()).collect();
     let last = order.remove(axis);
     order.push(last);
@@ -51,9 +51,9 @@ fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     results.into_iter().collect()
 }
 
-/// The k first elements of rows [R D], and where they are: each element goes where its rank says.
+/// Returns the k first elements of sorted rows [R D], and their indices. Each element is scattered to its rank.
 fn in_order(c: &mut NodeCall<'_, '_>, x: NodeId, k: usize, descending: bool) -> Result<[NodeId; 2], NodeError> {
-    let [rows, extent] = c.dims(x)[..] else { return Err("rows that are none".into()) };
+    let [rows, extent] = c.dims(x)[..] else { return Err("its rows are not a matrix".into()) };
     let rank = c.op("ranking", &[x], &[("most", (k as i64).into()), ("descending", descending.into())])?;
     let rank = c.reshape(rank, &[rows, extent, 1])?;
     let number = c.iota(&[rows, extent, 1], 1, DType::I64)?;

@@ -1,5 +1,5 @@
-//! Transposed convolution with a stride, by its phases: the results at one remainder by the stride are a convolution with the weights that
-//! meet them. No zeros are put between the elements of x, which would be multiplied with weights that are not theirs.
+//! Strided transposed convolution by phases. Results with the same remainder modulo the stride are a convolution with a
+//! subset of the weights. This avoids products with zeros between the elements of x.
 
 use eutectic_ir::NodeId;
 
@@ -8,11 +8,11 @@ use super::{
     windows::Windows,
 };
 
-/// Most phases that are computed separately; each is a convolution.
+/// The largest number of phases. Each is a separate convolution.
 const MOST: usize = 16;
 
-/// The results of one phase along an axis, with the numbers `first..first + count`: x[m − start − j·dilation] · w[tap + j·step] for each
-/// tap j.
+/// The results of one phase along an axis, with indices `first..first + count`: Σ x[m − start − j·dilation] · w[tap +
+/// j·step] over the taps j.
 #[derive(Clone, Copy)]
 struct Phase {
     tap: usize,
@@ -22,14 +22,14 @@ struct Phase {
     dilation: usize,
 }
 
-/// The common part of the phases along an axis.
+/// The phases along an axis.
 #[derive(Clone)]
 struct Line {
     phases: Vec<Phase>,
-    /// The first result of each phase, and how many there are.
+    /// The index of the first result of each phase, and their number.
     first: usize,
     count: usize,
-    /// Where the result begins among those of all phases, and its extent.
+    /// The offset of the result within the interleaved phases, and its extent.
     skip: usize,
     extent: usize,
 }
@@ -64,16 +64,18 @@ fn greatest_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
-/// Whether it is computed so: with stride 1 it is one convolution, and windows that do not overlap are one product.
+/// Returns whether phases are used. A convolution with stride 1, and one whose windows do not overlap, are simpler
+/// without them.
 pub(super) fn wanted(windows: &Windows) -> bool {
     let phases: usize = windows.stride.iter().product();
-    let is_apart = windows.size == windows.stride
+    let are_disjoint = windows.size == windows.stride
         && windows.dilation.iter().all(|&d| d == 1)
         && windows.before.iter().chain(&windows.after).all(|&n| n == 0);
-    phases > 1 && phases <= MOST && !is_apart
+    phases > 1 && phases <= MOST && !are_disjoint
 }
 
-/// x [N G·I H W] by w [G·I O P Q], in G groups. `windows` has at most as much padding as a window reaches.
+/// Computes the transposed convolution of x [N G·I H W] by w [G·I O P Q] with G groups. Padding is at most as large as
+/// a window's reach.
 pub(super) fn conv_transpose(
     c: &mut NodeCall<'_, '_>,
     [x, w]: [NodeId; 2],
@@ -83,9 +85,12 @@ pub(super) fn conv_transpose(
     let (dims, weights) = (c.dims(x), c.dims(w));
     let fits = groups > 0 && weights.len() == 4 && weights[0] == dims[1] && weights[0].is_multiple_of(groups);
     if !fits || dims[2..].contains(&0) {
-        return Err(format!("weights of {weights:?} in {groups} groups for an input of {dims:?}").into());
+        return Err(format!(
+            "its weights of extents {weights:?} in {groups} groups do not fit an input of extents {dims:?}"
+        )
+        .into());
     }
-    // A row was put before a single axis.
+    // A single spatial axis becomes an image of one row.
     let pad = |of: &[usize], one: usize| [&vec![one; 2 - of.len()], of].concat();
     let windows = Windows {
         size: pad(&windows.size, 1),
@@ -114,7 +119,7 @@ pub(super) fn conv_transpose(
     c.slice(y, 3, across.skip, across.extent)
 }
 
-/// The results at one remainder along both axes.
+/// Computes the results with one remainder along both axes.
 fn phase(
     c: &mut NodeCall<'_, '_>,
     [mut x, mut w]: [NodeId; 2],
@@ -129,13 +134,13 @@ fn phase(
         let reach = (phase.dilation * (phase.taps.max(1) - 1)) as i64;
         let edge = phase.start + reach - line.first as i64;
         let end = line.count as i64 + reach - dims[axis] as i64 - edge;
-        // Elements that no result meets are cut off.
+        // Crop elements that contribute to no result.
         let [cut, cut_end] = [edge, end].map(|n| (-n).max(0) as usize);
         let kept = dims[axis].saturating_sub(cut + cut_end);
         is_met &= phase.taps > 0 && line.count > 0 && kept > 0;
         if is_met {
             x = c.slice(x, axis, cut, kept)?;
-            // The taps are turned around, so that the first one meets the first element.
+            // The taps are reversed, so that the first tap meets the first element.
             let last = phase.tap + (phase.taps - 1) * phase.step;
             w = c.slice_by(w, axis, last as i64, phase.taps, -(phase.step as i64))?;
         }

@@ -1,20 +1,21 @@
-//! Writing to places that are known while the model is read: the assignment of a slice is one, however an exporter spells it.
+//! Writes to places that are known during the import. A slice assignment, however an exporter expresses it, becomes
+//! slices and a concatenation.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::super::call::{NodeCall, NodeResult};
 
-/// What an update does to what is there: it replaces it, or is combined with it by an op of ours.
+/// The op that combines an update with the present element. `None` replaces it.
 pub(super) type Combine = Option<&'static str>;
 
-/// Which update each place gets.
+/// For each place, the update that it receives.
 pub(super) struct Placed {
-    /// For each place the number of the last update that goes there, or -1.
+    /// For each place, the index of its last update, or -1.
     numbers: Vec<i64>,
-    /// How many updates there are.
+    /// The number of updates.
     updates: usize,
-    /// Whether each of them has a place of its own.
-    apart: bool,
+    /// Whether no two updates share a place.
+    distinct: bool,
 }
 
 /// The places `first + step · i` of an axis, for `i` below `count`.
@@ -26,22 +27,22 @@ struct Run {
 }
 
 impl Placed {
-    /// Of `count` places, each of which is less than that.
+    /// Assigns updates to `count` places. Each of `places` is below `count`.
     pub fn new(places: &[usize], count: usize) -> Placed {
-        let (mut numbers, mut apart) = (vec![-1; count], true);
+        let (mut numbers, mut distinct) = (vec![-1; count], true);
         for (number, &place) in places.iter().enumerate() {
-            apart &= numbers[place] < 0;
+            distinct &= numbers[place] < 0;
             numbers[place] = number as i64;
         }
-        Placed { numbers, updates: places.len(), apart }
+        Placed { numbers, updates: places.len(), distinct }
     }
 
-    /// Whether a reduction over the updates of a place is the one update that it has.
-    pub fn is_apart(&self) -> bool {
-        self.apart
+    /// Returns whether no two updates share a place, so that no reduction over updates is needed.
+    pub fn are_distinct(&self) -> bool {
+        self.distinct
     }
 
-    /// `data` [dims.. row..] after updates [number of them, row..]; `dims` are the places.
+    /// Returns `data` [dims.. row..] after updates [count, row..]. `dims` are the extents of the places.
     pub fn written(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -62,9 +63,9 @@ impl Placed {
         self.looked_up(c, data, updates, &row, combine)
     }
 
-    /// The box that the updates fill in order, if there is one.
+    /// Returns the box that the updates fill in row-major order, if there is one.
     fn runs(&self, dims: &[usize]) -> Option<Vec<Run>> {
-        if !self.apart {
+        if !self.distinct {
             return None;
         }
         let mut met: Vec<Vec<bool>> = dims.iter().map(|&n| vec![false; n]).collect();
@@ -79,12 +80,12 @@ impl Placed {
         if runs.iter().map(|run| run.count).product::<usize>() != self.updates {
             return None;
         }
-        // The numbers of the places that have one count up, in the order of places: so they do within the box.
+        // The updates must be in row-major order of their places.
         let numbers = self.numbers.iter().filter(|number| **number >= 0);
         numbers.zip(0..).all(|(number, wanted)| *number == wanted).then_some(runs)
     }
 
-    /// Each place looks its update up.
+    /// Gathers the update of each place, and selects it where there is one.
     fn looked_up(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -108,7 +109,7 @@ impl Placed {
     }
 }
 
-/// Coordinates that lie evenly apart.
+/// Returns the run of the selected coordinates, if they are equidistant.
 fn run(met: &[bool]) -> Option<Run> {
     let mut at = met.iter().enumerate().filter(|(_, met)| **met).map(|(at, _)| at);
     let first = at.next()?;
@@ -124,7 +125,8 @@ fn run(met: &[bool]) -> Option<Run> {
     Some(Run { first, step, count })
 }
 
-/// Axes of which runs are without gaps: every `step`-th place of an axis is one place of each of its groups of `step`.
+/// Splits axes so that all runs are contiguous. A run over every `step`-th place becomes one place of an axis of extent
+/// `step`. `None` if an axis does not divide evenly.
 fn strided(dims: &[usize], runs: &[Run]) -> Option<(Vec<usize>, Vec<Run>)> {
     let (mut split, mut whole) = (Vec::new(), Vec::new());
     for (&extent, &run) in dims.iter().zip(runs) {
@@ -141,7 +143,7 @@ fn strided(dims: &[usize], runs: &[Run]) -> Option<(Vec<usize>, Vec<Run>)> {
     Some((split, whole))
 }
 
-/// `data` with its part within the runs of the axes from `axis` on replaced; it has been cut to the runs of those before.
+/// Replaces the box of runs in `data`, from axis `axis` on. The axes before are already cropped to their runs.
 fn assigned(
     c: &mut NodeCall<'_, '_>,
     data: NodeId,
@@ -179,10 +181,10 @@ mod tests {
 
     #[test]
     fn slices_are_found_and_nothing_else() {
-        // Rows 1 and 2 of 3, columns 0, 2 and 4 of 6.
+        // Rows 1 and 2 of 3; columns 0, 2 and 4 of 6.
         assert_eq!(runs(&[6, 8, 10, 12, 14, 16], &[3, 6]), Some(vec![(1, 1, 2), (0, 2, 3)]));
         assert_eq!(runs(&[5], &[3, 6]), Some(vec![(0, 1, 1), (5, 1, 1)]));
-        // In another order, twice, with a gap, no box.
+        // Unsorted, repeated, with a gap, and not a box.
         for places in [&[8, 6][..], &[6, 6], &[0, 1, 3], &[0, 7]] {
             assert_eq!(runs(places, &[3, 6]), None, "{places:?}");
         }

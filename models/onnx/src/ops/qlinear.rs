@@ -1,4 +1,4 @@
-//! The ops of `com.microsoft` on quantised elements, as ONNX Runtime's quantiser writes them.
+//! The ops of `com.microsoft` on quantised elements, as ONNX Runtime's quantizer writes them.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -28,7 +28,7 @@ pub(super) const OPS: &[OpRow] = &[
             let (axis, rank) = (c.int_or("axis", -1)?, c.rank(x));
             let axis = c.axis(axis, rank)?;
             if c.int_or("opset", 13)? < 13 && axis + 1 != rank {
-                return Err("over several axes at once, as before op set 13".into());
+                return Err("it normalizes several axes at once, as before opset 13, which is not supported".into());
             }
             c.op("softmax", &[x], &[("axis", (axis as i64).into())])
         })
@@ -60,7 +60,7 @@ pub(super) const OPS: &[OpRow] = &[
     }),
 ];
 
-/// Adds an input, if it is there.
+/// Adds an input if it is present.
 fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, at: usize) -> NodeResult {
     match c.optional(at) {
         Some(bias) => c.apply("add", [y, bias]),
@@ -68,7 +68,7 @@ fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, at: usize) -> NodeResult {
     }
 }
 
-/// The real numbers that an input of quantised elements stands for; its scale and zero point follow it.
+/// Dequantizes an input, whose scale and zero point are the next two inputs.
 fn real(c: &mut NodeCall<'_, '_>, at: usize) -> NodeResult {
     let (value, scale) = (c.input(at)?, c.input(at + 1)?);
     let (scale, x) = (along(c, scale, &[])?, c.cast(value, DType::F32)?);
@@ -83,7 +83,8 @@ fn real(c: &mut NodeCall<'_, '_>, at: usize) -> NodeResult {
     c.apply("mul", [x, scale])
 }
 
-/// Real numbers as quantised elements, by the scale of an input and the zero point after it; of the type of another input if there is none.
+/// Quantizes x by the scale at input `at` and the zero point after it. Without a zero point, the element type is that
+/// of input `like`.
 fn quantised(c: &mut NodeCall<'_, '_>, x: NodeId, at: usize, like: usize) -> NodeResult {
     let scale = c.input(at)?;
     let scale = along(c, scale, &[])?;
@@ -112,18 +113,18 @@ fn of_two(c: &mut NodeCall<'_, '_>, op: &str) -> NodeResult {
     quantised(c, y, 6, 0)
 }
 
-/// The inputs come after the scale and the zero point of the result.
+/// Imports `QLinearConcat`. The first two inputs are the scale and the zero point of the result.
 fn concatenated(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let count = c.inputs().len().saturating_sub(2) / 3;
     let parts = (0..count).map(|n| real(c, 2 + 3 * n)).collect::<Result<Vec<_>, _>>()?;
     let first = *parts.first().ok_or("it has no inputs")?;
-    let axis = c.int("axis")?.ok_or("it has no axis")?;
+    let axis = c.int("axis")?.ok_or("it does not state its axis")?;
     let axis = c.axis(axis, c.rank(first))?;
     let all = c.concat(&parts, axis)?;
     quantised(c, all, 0, 2)
 }
 
-/// alpha · a · b + c of quantised matrices and sums; real numbers, unless there is a scale of the result.
+/// Imports `QGemm`: alpha · a · b + c. The result is quantised if it has a scale.
 fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     for (operand, name) in operands.iter_mut().zip(["transA", "transB"]) {
@@ -150,6 +151,6 @@ fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
             let sum = c.cast(sum, DType::F32)?;
             c.apply("mul", [sum, scale])
         }
-        _ => Err("a scale of the result without a zero point, or a zero point without a scale".into()),
+        _ => Err("its result has a scale without a zero point, or a zero point without a scale".into()),
     }
 }

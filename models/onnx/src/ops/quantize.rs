@@ -1,4 +1,4 @@
-//! Numbers as integers with a scale and a zero point.
+//! Quantization of numbers to integers with a scale and a zero point.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -14,7 +14,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];
 
-/// A scale or a zero point: one for the tensor, or one for each place along an axis.
+/// Returns a scale or a zero point in a shape that broadcasts: one number, or one for each place along an axis.
 fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId>, NodeError> {
     let Some(param) = c.optional(at) else { return Ok(None) };
     let (dims, rank) = (c.dims(param), c.rank(x));
@@ -31,11 +31,12 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
             let column: Vec<usize> = (0..rank).map(|i| if i == axis { n } else { 1 }).collect();
             c.reshape(param, &column).map(Some)
         }
-        _ => Err(format!("a scale of {dims:?} without a block_size").into()),
+        _ => Err(format!("its scale has extents {dims:?}, which need a block_size").into()),
     }
 }
 
-/// Repeats the number of each block along an axis for each place of the block, to the extents `wanted`; the last block may be shorter.
+/// Repeats the number of each block for the elements of the block, up to the extents `wanted`. The last block may be
+/// shorter.
 pub(super) fn for_each_place(
     c: &mut NodeCall<'_, '_>,
     param: NodeId,
@@ -44,26 +45,31 @@ pub(super) fn for_each_place(
     block: i64,
 ) -> NodeResult {
     let mut dims = c.dims(param);
-    let size =
-        usize::try_from(block).ok().filter(|size| *size > 0).ok_or_else(|| format!("a block_size of {block}"))?;
+    let size = usize::try_from(block)
+        .ok()
+        .filter(|size| *size > 0)
+        .ok_or_else(|| format!("its block_size is {block}; it must be positive"))?;
     let others =
         |dims: &[usize]| dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, n)| *n).collect::<Vec<_>>();
     let fits =
         dims.len() == wanted.len() && others(&dims) == others(wanted) && wanted[axis].div_ceil(size) == dims[axis];
     if !fits {
-        return Err(format!("a scale of {dims:?} for blocks of {size} along axis {axis} of {wanted:?}").into());
+        return Err(format!(
+            "its scale of extents {dims:?} does not fit blocks of {size} along axis {axis} of extents {wanted:?}"
+        )
+        .into());
     }
     dims.insert(axis + 1, 1);
-    let apart = c.reshape(param, &dims)?;
+    let split = c.reshape(param, &dims)?;
     dims[axis + 1] = size;
-    let repeated = c.expand(apart, &dims)?;
+    let repeated = c.expand(split, &dims)?;
     dims.remove(axis + 1);
     dims[axis] *= size;
     let together = c.reshape(repeated, &dims)?;
     c.slice(together, axis, 0, wanted[axis])
 }
 
-/// (x − zero)·scale.
+/// Computes (x − zero)·scale.
 pub(super) fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let scale = param(c, 1, x)?.ok_or("it has no scale")?;
@@ -76,7 +82,7 @@ pub(super) fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("mul", [number, scale])
 }
 
-/// round(x / scale) + zero, at the limits of the integers where it is beyond them.
+/// Computes round(x / scale) + zero, clamped to the range of the integers.
 pub(super) fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let scale = param(c, 1, x)?.ok_or("it has no scale")?;
@@ -92,7 +98,7 @@ pub(super) fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     within(c, number, zero, to, limits)
 }
 
-/// Returns a number plus a zero point. It stays as it is where the zero point is known to be 0, so that −0 remains.
+/// Adds a zero point to a number. A zero point that is known to be 0 is not added, so −0 is kept.
 fn shifted(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>) -> NodeResult {
     let Some(zero) = zero else { return Ok(number) };
     if c.value(zero).is_some_and(|zero| zero.to_f64().iter().all(|&x| x == 0.0)) {
@@ -102,12 +108,12 @@ fn shifted(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>) -> No
     c.apply("add", [number, zero])
 }
 
-/// A whole number plus a zero point, at the limits of the integers where it is beyond them.
+/// Adds a zero point to an integral number and clamps the sum to the range of the integers.
 pub(super) fn saturated(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>, to: DType) -> NodeResult {
     within(c, number, zero, to, to.integers())
 }
 
-/// As [`saturated`], between limits of its own.
+/// Adds a zero point as [`saturated`] does, and clamps to the given limits.
 fn within(
     c: &mut NodeCall<'_, '_>,
     number: NodeId,
@@ -116,7 +122,7 @@ fn within(
     (low, high): (i64, i64),
 ) -> NodeResult {
     if !to.is_int() || to.bits() > 16 {
-        return Err(format!("to elements of type {to}").into());
+        return Err(format!("quantization to elements of type {to} is not supported").into());
     }
     let shifted = shifted(c, number, zero)?;
     let kept = c.op("clamp", &[shifted], &[("min", (low as f64).into()), ("max", (high as f64).into())])?;

@@ -1,5 +1,5 @@
-//! Recurrent layers: a loop over the steps of a sequence for each direction. What a step does with its input alone, the product with
-//! the weights W, is done for all steps at once before; the loop carries the state and multiplies it by R.
+//! Recurrent layers. Each direction is a loop over the steps of a sequence. The products of inputs and W are computed
+//! for all steps before the loop. The loop carries the state and multiplies it by R.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -18,7 +18,7 @@ pub(super) const OPS: &[OpRow] = &[
     many("LSTM", 7, |c| recurrent(c, &LSTM, false)),
 ];
 
-/// Those of `com.microsoft`.
+/// The ops of `com.microsoft`.
 pub(super) const QUANTISED: &[OpRow] = &[many("DynamicQuantizeLSTM", 1, |c| recurrent(c, &LSTM, true))];
 
 const SIMPLE: RecurrentLayer = RecurrentLayer { gates: 1, functions: &["Tanh"], states: 1, step: simple_step };
@@ -26,78 +26,85 @@ const GRU: RecurrentLayer = RecurrentLayer { gates: 3, functions: &["Sigmoid", "
 const LSTM: RecurrentLayer =
     RecurrentLayer { gates: 4, functions: &["Sigmoid", "Tanh", "Tanh"], states: 2, step: lstm_step };
 
-/// A kind of layer.
+/// A kind of recurrent layer.
 struct RecurrentLayer {
-    /// How many products with W and R.
+    /// The number of products with W and R in each step.
     gates: usize,
-    /// What is applied where no activations are given.
+    /// The default activations.
     functions: &'static [&'static str],
-    /// What is carried: H, or H and C.
+    /// The number of carried values: H, or H and C.
     states: usize,
-    /// From the step's x·Wᵀ with biases, and the states, the next states.
+    /// Computes the next states from x·Wᵀ + bias of the step and the states.
     step: fn(&mut NodeCall<'_, '_>, &Direction<'_>, NodeId, &[NodeId]) -> Outputs,
 }
 
-/// An activation with its numbers.
+/// An activation with its parameters.
 struct GateFunction {
     name: String,
     alpha: f64,
     beta: f64,
 }
 
-/// A matrix that rows are multiplied by.
+/// A right operand of products.
 #[derive(Clone, Copy)]
 struct Matrix {
     /// The elements [K N].
     value: NodeId,
-    /// Of 8-bit integers, the scale and the zero point, of the matrix or of each column. Rows are quantised then before the product.
+    /// The scale and the zero point of 8-bit elements, for the matrix or for each column. Rows are then quantised
+    /// before the product.
     decode: Option<[NodeId; 2]>,
 }
 
-/// What all steps of a direction have.
+/// The parameters of a direction, which all steps share.
 struct Direction<'a> {
-    /// Elements of a state.
+    /// The number of elements of a state.
     hidden: usize,
-    /// Rᵀ [H, gates·H], of values of the body.
+    /// Rᵀ [H, gates·H], as a value of the body.
     r: Matrix,
-    /// The part of the bias that stays with R, [H], if the kind has one.
+    /// The part of the bias [H] that is added to the product with R, if the kind has one.
     bias: Option<NodeId>,
-    /// The peepholes P [3·H] of i, o and f.
+    /// The peephole weights P [3·H] of the gates i, o and f.
     peepholes: Option<NodeId>,
     activations: &'a [GateFunction],
     clip: Option<f64>,
-    /// Whether a GRU multiplies by R before it resets; whether an LSTM's forget gate is what its input gate leaves.
+    /// GRU: whether the reset gate is applied after the product with R. LSTM: whether the forget gate is 1 minus the
+    /// input gate.
     flag: bool,
 }
 
-/// Inputs X, W, R, B, sequence lengths, the initial states and peepholes; outputs of all steps, and the last states. Quantised weights are
-/// transposed, and their scales and zero points follow the other inputs.
+/// Imports a recurrent layer. The inputs are X, W, R, B, sequence lengths, initial states and peepholes. The outputs
+/// are those of all steps, and the last states. Quantised weights are transposed; their scales and zero points follow
+/// the other inputs.
 fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -> Outputs {
     let (mut x, w, r) = (c.input(0)?, c.input(1)?, c.input(2)?);
-    // With layout 1 the batch is the first axis of X and of the states, the second one of Y.
+    // With layout 1, the batch is the first axis of X and of the states, and the second axis of Y.
     let batch_first = c.flag("layout")?;
     if c.rank(x) != 3 || c.rank(w) != 3 || c.rank(r) != 3 {
-        return Err("X, W and R have three axes each".into());
+        return Err("X, W and R must have three axes each".into());
     }
     if batch_first {
         x = c.transpose(x, &[1, 0, 2])?;
     }
-    let [times, batch, inputs] = c.dims(x)[..] else { return Err("X has three axes".into()) };
+    let [times, batch, inputs] = c.dims(x)[..] else { return Err("X must have three axes".into()) };
     let (directions, hidden) = (c.dims(r)[0], c.dims(r)[if quantised { 1 } else { 2 }]);
     let reversed: &[bool] = match c.word("direction")?.unwrap_or("forward") {
         "forward" => &[false],
         "reverse" => &[true],
         "bidirectional" => &[false, true],
-        other => return Err(format!("its direction `{other}` is not known").into()),
+        other => return Err(format!("its direction is `{other}`; it must be forward, reverse or bidirectional").into()),
     };
     let rows = cell.gates * hidden;
     let expected = |terms: usize| if quantised { [directions, terms, rows] } else { [directions, rows, terms] };
     if reversed.len() != directions || c.dims(w) != expected(inputs) || c.dims(r) != expected(hidden) {
         let (w, r) = (c.dims(w), c.dims(r));
-        return Err(format!("weights of {w:?} and {r:?} for {inputs} inputs in {} directions", reversed.len()).into());
+        return Err(format!(
+            "its weights of extents {w:?} and {r:?} do not fit {inputs} inputs in {} directions",
+            reversed.len()
+        )
+        .into());
     }
     if c.int("hidden_size")?.is_some_and(|n| usize::try_from(n) != Ok(hidden)) {
-        return Err(format!("its hidden_size is not the {hidden} of R").into());
+        return Err(format!("its hidden_size is not {hidden}, the last extent of R").into());
     }
     let activations = activations(c, cell, directions)?;
     let flag = c.flag("linear_before_reset")? || c.flag("input_forget")?;
@@ -119,7 +126,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
         let bias = c.optional(3).map(|b| of(c, b, 0)).transpose()?;
         let peepholes = c.optional(5 + cell.states).filter(|_| cell.gates == 4).map(|p| of(c, p, 0)).transpose()?;
         let x = if reverse { turned(c, x, lengths)? } else { x };
-        // x·Wᵀ + b of all steps. What is inside of a GRU's reset stays with R.
+        // Compute x·Wᵀ + b of all steps. The bias inside a GRU's reset is added to the product with R.
         let inside = if cell.gates == 3 && flag { hidden } else { 0 };
         let flat = c.reshape(x, &[times * batch, inputs])?;
         let mut product = w.product_of(c, flat, Ranges::Tensor)?;
@@ -145,9 +152,9 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
             let runs = lengths.map(|_| c.body_input(Type::tensor(DType::Bool, &[batch, 1]))).transpose()?;
             let step = Direction {
                 hidden,
-                r: r.try_map(|value| c.around(value))?,
-                bias: kept.map(|b| c.around(b)).transpose()?,
-                peepholes: peepholes.map(|p| c.around(p)).transpose()?,
+                r: r.try_map(|value| c.capture(value))?,
+                bias: kept.map(|b| c.capture(b)).transpose()?,
+                peepholes: peepholes.map(|p| c.capture(p)).transpose()?,
                 activations: &activations[at * cell.functions.len()..][..cell.functions.len()],
                 clip,
                 flag,
@@ -155,7 +162,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
             let mut next = (cell.step)(c, &step, x, &states)?;
             let mut y = next[0];
             if let Some(runs) = runs {
-                // Behind the end of a sequence its states stay, and the output is zero.
+                // After the end of a sequence, its states do not change and its outputs are zero.
                 let zero = c.number(0.0, y)?;
                 y = c.apply("where", [runs, y, zero])?;
                 for (next, last) in next.iter_mut().zip(&states) {
@@ -166,7 +173,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
             Ok(next)
         })?;
         let mut results = c.looped(body, times, &starts, &scanned, None)?;
-        let y = results.pop().ok_or("a step gives its output")?;
+        let y = results.pop().ok_or("a step returns no state")?;
         let y = if reverse { turned(c, y, lengths)? } else { y };
         all.push(c.reshape(y, &[times, 1, batch, hidden])?);
         for (last, result) in last.iter_mut().zip(results) {
@@ -182,7 +189,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
     Ok(outputs)
 }
 
-/// The part of a direction, without the axis of directions.
+/// Selects a direction and removes the axis of directions.
 fn of_direction(c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize, direction: usize) -> NodeResult {
     let one = c.slice(value, axis, direction, 1)?;
     let mut dims = c.dims(one);
@@ -191,7 +198,7 @@ fn of_direction(c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize, direction:
 }
 
 impl Matrix {
-    /// Reads the matrix of a direction. `decode` is the input with its scale; the zero point follows it.
+    /// Reads the matrix of a direction. `decode` is the index of the scale; the zero point follows it.
     fn read(
         c: &mut NodeCall<'_, '_>,
         value: NodeId,
@@ -207,13 +214,13 @@ impl Matrix {
         Ok(Matrix { value, decode: Some([number(at)?, number(at + 1)?]) })
     }
 
-    /// Returns the matrix of other values.
+    /// Applies a function to the values of the matrix.
     fn try_map(self, mut map: impl FnMut(NodeId) -> NodeResult) -> Result<Matrix, NodeError> {
         let decode = self.decode.map(|[scale, zero]| Ok::<_, NodeError>([map(scale)?, map(zero)?])).transpose()?;
         Ok(Matrix { value: map(self.value)?, decode })
     }
 
-    /// Returns `count` columns from `at` on.
+    /// Returns `count` columns, starting at `at`.
     fn columns(self, c: &mut NodeCall<'_, '_>, at: usize, count: usize) -> Result<Matrix, NodeError> {
         self.try_map(|value| {
             let last = c.rank(value).checked_sub(1);
@@ -221,13 +228,13 @@ impl Matrix {
         })
     }
 
-    /// Returns the product of states and the matrix. Each state is quantised by its own range, so that it does not depend on others in its batch; so
-    /// does ONNX Runtime with a thread for each of them.
+    /// Multiplies states by the matrix. Each state is quantised by its own range, and so does not depend on the others
+    /// in its batch. ONNX Runtime does the same if each has its own thread.
     fn product(self, c: &mut NodeCall<'_, '_>, states: NodeId) -> NodeResult {
         self.product_of(c, states, Ranges::Row)
     }
 
-    /// Returns the product of rows and the matrix.
+    /// Multiplies rows by the matrix.
     fn product_of(self, c: &mut NodeCall<'_, '_>, rows: NodeId, ranges: Ranges) -> NodeResult {
         match self.decode {
             None => c.apply("matmul", [rows, self.value]),
@@ -239,7 +246,8 @@ impl Matrix {
     }
 }
 
-/// The activations of all directions. The lists of alphas and betas have an entry for each that takes one.
+/// Returns the activations of all directions. The lists of alphas and betas have entries for those activations that
+/// take one.
 fn activations(c: &NodeCall<'_, '_>, cell: &RecurrentLayer, directions: usize) -> Result<Vec<GateFunction>, NodeError> {
     let count = directions * cell.functions.len();
     let names: Vec<String> = match c.words("activations")? {
@@ -256,7 +264,7 @@ fn activations(c: &NodeCall<'_, '_>, cell: &RecurrentLayer, directions: usize) -
             "leakyrelu" => (Some(0.01), None),
             "thresholdedrelu" | "elu" => (Some(1.0), None),
             "hardsigmoid" => (Some(0.2), Some(0.5)),
-            other => return Err(NodeError(format!("its activation `{other}` is not known"))),
+            other => return Err(NodeError(format!("its activation `{other}` is not supported"))),
         };
         let given = |default: Option<f64>, list: &mut std::vec::IntoIter<f64>| {
             default.map_or(0.0, |default| list.next().unwrap_or(default))
@@ -266,9 +274,9 @@ fn activations(c: &NodeCall<'_, '_>, cell: &RecurrentLayer, directions: usize) -
     names.into_iter().map(activation).collect()
 }
 
-/// Each sequence of x [T B K] back to front; of lengths [B], what is behind its end stays.
+/// Reverses each sequence of x [T B K]. With lengths [B], elements after the end of a sequence keep their place.
 fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, lengths: Option<NodeId>) -> NodeResult {
-    let [times, batch, width] = c.dims(x)[..] else { return Err("a sequence has three axes".into()) };
+    let [times, batch, width] = c.dims(x)[..] else { return Err("its sequences must have three axes".into()) };
     let Some(lengths) = lengths else { return c.slice_by(x, 0, times as i64 - 1, times, -1) };
     let lengths = c.cast(lengths, DType::I64)?;
     let at = c.iota(&[times, batch], 0, DType::I64)?;
@@ -283,7 +291,7 @@ fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, lengths: Option<NodeId>) -> NodeR
     c.op("gather", &[rows, row], &[("axis", 0.into())])
 }
 
-/// Whether each step [T B 1] lies before the end of its sequence.
+/// Returns whether each step [T B 1] is before the end of its sequence.
 fn running(c: &mut NodeCall<'_, '_>, times: usize, batch: usize, lengths: NodeId) -> NodeResult {
     let lengths = c.cast(lengths, DType::I64)?;
     let lengths = c.reshape(lengths, &[batch, 1])?;
@@ -343,12 +351,12 @@ impl Direction<'_> {
         self.activations[at].of(c, x, self.clip)
     }
 
-    /// Gate `at` of [B, gates·H].
+    /// Returns gate `at` of [B, gates·H].
     fn gate(&self, c: &mut NodeCall<'_, '_>, x: NodeId, at: usize) -> NodeResult {
         c.slice(x, 1, at * self.hidden, self.hidden)
     }
 
-    /// x and a peephole's share of a state.
+    /// Adds the peephole product of a state to x.
     fn peep(&self, c: &mut NodeCall<'_, '_>, x: NodeId, at: usize, state: NodeId) -> NodeResult {
         let Some(peepholes) = self.peepholes else { return Ok(x) };
         let p = c.slice(peepholes, 0, at * self.hidden, self.hidden)?;
@@ -357,14 +365,15 @@ impl Direction<'_> {
     }
 }
 
-/// H' = f(x + H·Rᵀ).
+/// Computes H' = f(x + H·Rᵀ).
 fn simple_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let product = step.r.product(c, states[0])?;
     let sum = c.apply("add", [x, product])?;
     Ok(vec![step.activation(c, 0, sum)?])
 }
 
-/// H' = (1 − z)·h + z·H with the gates z and r; the reset r is before the product with R or behind it.
+/// Computes H' = (1 − z)·h + z·H with the update gate z and the reset gate r. The reset is applied before or after the
+/// product with R.
 fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let (h, hidden) = (states[0], step.hidden);
     let (candidate, gates) = if step.flag {
@@ -401,7 +410,7 @@ fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &
     Ok(vec![c.apply("add", [fresh, old])?])
 }
 
-/// C' = f·C + i·g and H' = o·h(C') with the gates i, o, f and the candidate g, in this order.
+/// Computes C' = f·C + i·g and H' = o·h(C'). The gates i, o, f and the candidate g are stored in this order.
 fn lstm_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let (h, cell) = (states[0], states[1]);
     let product = step.r.product(c, h)?;

@@ -1,4 +1,4 @@
-//! Reductions: each is a function of the elements, one of our reductions, and a function of the result.
+//! Reductions, each composed of a pointwise function, a reduction op, and another pointwise function.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
@@ -31,7 +31,8 @@ fn square(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     c.apply("mul", [x, x])
 }
 
-/// The axes, which are all where none is given, unless the op is to do nothing then; and the shape of the result.
+/// Returns the reduced axes and the shape of the result. Without axes, all are reduced, unless `noop_with_empty_axes`
+/// is set.
 fn axes(c: &NodeCall<'_, '_>, dims: &[Dim]) -> Result<(Vec<usize>, Vec<Dim>), NodeError> {
     let given = c.list("axes", 1)?.unwrap_or_default();
     let mut axes: Vec<usize> = given.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?;
@@ -47,7 +48,7 @@ fn axes(c: &NodeCall<'_, '_>, dims: &[Dim]) -> Result<(Vec<usize>, Vec<Dim>), No
     Ok((axes, result))
 }
 
-/// The mean, which of integers is truncated.
+/// Computes the mean. The mean of integers is truncated.
 fn mean(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.shape(x))?;
@@ -63,7 +64,7 @@ fn reduce(
 ) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.shape(x))?;
-    // The extremum of truth values is that of 0 and 1.
+    // The extremum of Booleans is computed on 0 and 1.
     let dtype = c.dtype(x);
     let x = if dtype == DType::Bool { c.cast(x, DType::U8)? } else { x };
     let terms = before(c, x)?;
@@ -73,7 +74,7 @@ fn reduce(
     c.reshape(result, &dims)
 }
 
-/// log Σ eˣ⁻ᵐ + m with the largest m, or 0 where that is infinite.
+/// Computes log Σ eˣ⁻ᵐ + m, where m is the maximum, or 0 if the maximum is infinite.
 fn log_sum_exp(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.shape(x))?;

@@ -1,4 +1,4 @@
-//! Reading images between their pixels, at places that data says: pooling of regions, and convolutions with offsets.
+//! Interpolated reads of images at computed places: pooling of regions, and convolutions with offsets.
 
 use eutectic_ir::{DType, NodeId, ops::Ids};
 
@@ -18,29 +18,31 @@ pub(super) const OPS: &[OpRow] = &[
     one("DeformConv", 19, deformed),
 ];
 
-/// Images as a table of pixels, a row each.
+/// Images as a table with one row for each pixel.
 struct Pixels {
-    /// The channels of each pixel [planes·height·width channels].
+    /// The channels of each pixel: [planes·height·width channels].
     rows: NodeId,
     height: usize,
     width: usize,
 }
 
-/// A pixel above or below a place, and one left or right of it.
+/// The pixels around a place: whether below instead of above, and right instead of left.
 const CORNERS: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
 
 impl Pixels {
-    /// Makes a table of images [planes channels height width].
+    /// Creates the table of images [planes channels height width].
     fn of(c: &mut NodeCall<'_, '_>, x: NodeId) -> Result<Pixels, NodeError> {
         let [planes, channels, height, width] = c.dims(x)[..] else {
-            return Err(format!("an input of {:?}; it is [images channels height width]", c.dims(x)).into());
+            return Err(
+                format!("its input has extents {:?}; it must be [images channels height width]", c.dims(x)).into()
+            );
         };
         let moved = c.transpose(x, &[0, 2, 3, 1])?;
         Ok(Pixels { rows: c.reshape(moved, &[planes * height * width, channels])?, height, width })
     }
 
-    /// Returns the four pixels around places of a plane, each times its weight: [places.. channels]. Pixels outside of the image are 0. `places` are
-    /// rows and columns of one shape, to which the numbers of planes broadcast.
+    /// Returns the four pixels around places of a plane, each times its bilinear weight: [places.. channels]. Pixels
+    /// outside of the image are 0. `places` are rows and columns of one shape, and plane indices broadcast to it.
     fn around(&self, c: &mut NodeCall<'_, '_>, plane: NodeId, places: [NodeId; 2]) -> Result<[NodeId; 4], NodeError> {
         let first = c.with("mul", plane, (self.height * self.width) as i64)?;
         let rows = neighbours(c, places[0], self.height)?;
@@ -60,7 +62,7 @@ impl Pixels {
     }
 }
 
-/// Returns the two whole numbers around places along an axis, each with its weight, which is 0 outside of the axis.
+/// Returns the two integers around places along an axis, each with its weight. The weight is 0 outside of the axis.
 fn neighbours(c: &mut NodeCall<'_, '_>, place: NodeId, extent: usize) -> Result<[(NodeId, NodeId); 2], NodeError> {
     let low = c.apply("floor", [place])?;
     let above = c.apply("sub", [place, low])?;
@@ -80,7 +82,8 @@ fn neighbours(c: &mut NodeCall<'_, '_>, place: NodeId, extent: usize) -> Result<
     both.try_into().map_err(|_| NodeError("a place has two neighbours".into()))
 }
 
-/// Returns the bins of a region along an axis: places [regions bins samples] of the samples, and their weights: 0 outside of the image.
+/// Returns the samples of a region's bins along an axis: their places [regions bins samples], and their weights. A
+/// sample outside of the image has weight 0.
 fn samples(
     c: &mut NodeCall<'_, '_>,
     [start, end]: [NodeId; 2],
@@ -112,30 +115,37 @@ fn samples(
     Ok([kept, c.cast(inside, c.dtype(place))?])
 }
 
-/// Returns the mean, or the largest, of samples in each bin of regions.
+/// Returns the mean or the maximum of the samples in each bin of regions.
 fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
     let (x, regions, images) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let half = match c.word("coordinate_transformation_mode")?.unwrap_or(default) {
         "half_pixel" => true,
         "output_half_pixel" => false,
-        other => return Err(format!("its coordinates `{other}`").into()),
+        other => {
+            return Err(format!(
+                "its coordinate_transformation_mode is `{other}`; it must be half_pixel or output_half_pixel"
+            )
+            .into());
+        }
     };
     let largest = match c.word("mode")?.unwrap_or("avg") {
         "avg" => false,
         "max" => true,
-        other => return Err(format!("its mode `{other}`; it is avg or max").into()),
+        other => return Err(format!("its mode is `{other}`; it must be avg or max").into()),
     };
     let [height, width, ratio] = ["output_height", "output_width", "sampling_ratio"]
         .map(|name| c.int_or(name, i64::from(name != "sampling_ratio")).map(|n| usize::try_from(n).unwrap_or(0)));
     let (height, width, ratio) = (height?, width?, ratio?);
     if ratio == 0 {
         return Err(
-            "as many samples as a region is large (sampling_ratio 0); state a number of samples for each bin".into()
+            "its sampling_ratio is 0, so the number of samples depends on data; set it to the number of samples of a bin along each axis".into()
         );
     }
     let (image_dims, region_dims) = (c.dims(x), c.dims(regions));
     let (&[images_count, channels, rows, columns], &[count, 4]) = (&image_dims[..], &region_dims[..]) else {
-        return Err(format!("images of {image_dims:?} and regions of {region_dims:?}").into());
+        return Err(
+            format!("its images of extents {image_dims:?} do not fit regions of extents {region_dims:?}").into()
+        );
     };
     let side = |c: &mut NodeCall<'_, '_>, at: usize| c.slice(regions, 1, at, 1);
     let (left, top, right, bottom) = (side(c, 0)?, side(c, 1)?, side(c, 2)?, side(c, 3)?);
@@ -167,13 +177,13 @@ fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
     c.transpose(bins, &[0, 3, 1, 2])
 }
 
-/// Returns a convolution whose windows read at places that are moved by offsets, each times its mask.
+/// Imports `DeformConv`. Offsets move the places that windows read, and each element is multiplied by its mask.
 fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w, offset) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (image_dims, weight_dims) = (c.dims(x), c.dims(w));
     let (&[n, channels, rows, columns], [results, of_group, size @ ..]) = (&image_dims[..], &weight_dims[..]) else {
         return Err(
-            format!("images of {image_dims:?} and weights of {weight_dims:?}; two spatial axes are supported").into()
+            format!("its images have extents {image_dims:?} and its weights {weight_dims:?}; only two spatial axes are supported").into()
         );
     };
     let (results, of_group) = (*results, *of_group);
@@ -181,13 +191,13 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (groups, parts) = (groups(c)?, usize::try_from(c.int_or("offset_group", 1)?).unwrap_or(0));
     let taps = size.iter().product::<usize>();
     let [_, given, high, wide] = c.dims(offset)[..] else {
-        return Err(format!("offsets of {:?}", c.dims(offset)).into());
+        return Err(format!("its offsets have extents {:?}; four axes are needed", c.dims(offset)).into());
     };
     let fits =
         groups > 0 && parts > 0 && channels % parts == 0 && of_group * groups == channels && results % groups == 0;
     if !fits || given != parts.saturating_mul(2 * taps) {
         return Err(format!(
-            "{given} offsets of {parts} groups for {taps} taps of {channels} channels in {groups} groups"
+            "its {given} offsets in {parts} groups do not fit {taps} taps and {channels} channels in {groups} groups"
         )
         .into());
     }
@@ -197,7 +207,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let moved = c.slice(offset, 2, axis, 1)?;
         let moved = c.reshape(moved, &image)?;
         let dtype = c.dtype(moved);
-        // A tap's row or column, and that of its window.
+        // The place of a tap within its window, plus the place of the window.
         let tap = c.iota(&[1, size[0], size[1], 1, 1], 1 + axis, dtype)?;
         let tap = c.with("mul", tap, windows.dilation[axis] as f64)?;
         let start = c.iota(&[1, 1, 1, high, wide], 3 + axis, dtype)?;
@@ -206,7 +216,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let fixed = c.with("sub", fixed, windows.before[axis] as f64)?;
         let fixed = c.reshape(fixed, &[1, taps, high, wide])?;
         let place = c.apply("add", [fixed, moved])?;
-        // Farther out, everything is 0, too.
+        // Clamping is safe: one element outside of the axis, the weight is already 0.
         c.op("clamp", &[place], &[("min", (-1.0).into()), ("max", (extent as f64).into())])
     };
     let places = [place(c, 0, rows)?, place(c, 1, columns)?];
@@ -222,7 +232,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let mask = c.reshape(mask, &[&image[..], &[1]].concat())?;
         value = c.apply("mul", [value, mask])?;
     }
-    // Columns of all channels and taps of a group, times the weights.
+    // Multiply the columns of a group's channels and taps by the weights.
     let value = c.transpose(value, &[0, 4, 1, 2, 3])?;
     let value = c.reshape(value, &[n, groups, of_group * taps, high * wide])?;
     let w = c.reshape(w, &[1, groups, results / groups, of_group * taps])?;

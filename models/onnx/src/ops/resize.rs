@@ -1,6 +1,6 @@
-//! Resizing: along each axis a view or a gather (nearest), or a weighted sum of the elements that the interpolation names. So an element
-//! that is not finite shows in its neighbours alone. The elements and their weights are known when the model is read. ONNX's reference
-//! implementation defines the modes (`onnx/reference/ops/op_resize.py`).
+//! Resizing. Along each axis, nearest interpolation is a view or a gather, and the others are weighted sums of few
+//! elements. So a nonfinite element affects its neighbours only. Elements and weights are computed during the import.
+//! ONNX's reference implementation defines the modes (`onnx/reference/ops/op_resize.py`).
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
@@ -28,53 +28,53 @@ pub(super) const OPS: &[OpRow] = &[
     one("Resize", 11, resize),
 ];
 
-/// How elements between the given ones come about.
+/// The interpolation.
 #[derive(Clone, Copy)]
 enum Interpolation {
-    /// The element on the left, or on the right, as its distance says.
+    /// The left or the right element, as a function of the fractional place.
     Nearest(fn(f64) -> bool),
-    /// A triangle.
+    /// A triangular kernel.
     Linear,
     /// Keys' cubic convolution with this coefficient.
     Cubic(f64),
 }
 
-/// Where an element of the result lies in the input, for its number, the scale, and the extents of input and result.
+/// The place in the input of an element of the result, from its index, the scale, and the extents of input and result.
 type SourcePlace = fn(f64, f64, f64, f64) -> f64;
 
-/// The part of the image that is resized, and the value outside of it.
+/// The region of `tf_crop_and_resize`, and the value outside of it.
 struct Crop {
-    /// Where it starts and ends along each axis, of a range from 0 to 1.
+    /// Start and end along each axis, as fractions of its extent.
     roi: Vec<[f64; 2]>,
     outside: f64,
 }
 
 impl Crop {
-    /// All of an axis.
+    /// The whole axis.
     const WHOLE: [f64; 2] = [0.0, 1.0];
 
-    /// From the input that says so, whose numbers are the starts of `axes`, then the ends.
+    /// Reads the region from its input, which has the starts of `axes`, then the ends.
     fn read(c: &NodeCall<'_, '_>, axes: &[usize], rank: usize) -> Result<Option<Crop>, NodeError> {
         if c.word("coordinate_transformation_mode")? != Some("tf_crop_and_resize") {
             return Ok(None);
         }
         let given = c.known(1)?.to_f64();
         if given.len() != 2 * axes.len() {
-            return Err(format!("a region of {} numbers for {} axes", given.len(), axes.len()).into());
+            return Err(format!("its region has {} numbers for {} axes", given.len(), axes.len()).into());
         }
         let mut roi = vec![Crop::WHOLE; rank];
         axes.iter().enumerate().for_each(|(i, &axis)| roi[axis] = [given[i], given[i + axes.len()]]);
         Ok(Some(Crop { roi, outside: c.float_or("extrapolation_value", 0.0)? }))
     }
 
-    /// The place of an element of the result in an axis.
+    /// Returns the place in the input of an element of the result.
     fn place(&self, axis: usize, x: f64, extent: f64, result: f64) -> f64 {
         let [start, end] = self.roi[axis];
         let last = extent - 1.0;
         if result > 1.0 { start * last + x * (end - start) * last / (result - 1.0) } else { 0.5 * (start + end) * last }
     }
 
-    /// The result with the value outside in the places of elements that lie there along any axis.
+    /// Replaces elements of the result whose place is outside of the image along any axis.
     fn extrapolated(&self, c: &mut NodeCall<'_, '_>, mut result: NodeId, dims: &[usize]) -> NodeResult {
         for (axis, &extent) in dims.iter().enumerate().filter(|(axis, _)| self.roi[*axis] != Crop::WHOLE) {
             let count = c.dims(result)[axis];
@@ -100,14 +100,14 @@ struct Sampling {
     kernel: Interpolation,
     place: SourcePlace,
     crop: Option<Crop>,
-    /// Whether the kernel is widened where the result is smaller.
+    /// Whether the kernel is widened when an axis shrinks.
     antialias: bool,
-    /// Whether elements outside count as nothing instead of repeating the edge.
+    /// Whether elements outside have weight 0. Otherwise they repeat the edge.
     exclude_outside: bool,
 }
 
 impl Sampling {
-    /// What the op was before opset 11.
+    /// Returns the definition before opset 11.
     fn asymmetric(c: &NodeCall<'_, '_>) -> Result<Sampling, NodeError> {
         let kernel = match c.word("mode")?.unwrap_or("nearest") {
             "nearest" => Interpolation::Nearest(|_| false),
@@ -124,7 +124,7 @@ impl Sampling {
                 "round_prefer_ceil" => |rest| rest >= 0.5,
                 "floor" => |_| false,
                 "ceil" => |_| true,
-                other => return Err(format!("its nearest_mode `{other}` is not known").into()),
+                other => return Err(format!("its nearest_mode `{other}` is not supported").into()),
             }),
             "linear" => Interpolation::Linear,
             "cubic" => Interpolation::Cubic(c.float_or("cubic_coeff_a", -0.75)?),
@@ -139,24 +139,24 @@ impl Sampling {
             "pytorch_half_pixel" => |x, scale, _, result| if result > 1.0 { (x + 0.5) / scale - 0.5 } else { 0.0 },
             "asymmetric" => |x, scale, _, _| x / scale,
             "tf_half_pixel_for_nn" => |x, scale, _, _| (x + 0.5) / scale,
-            // The region says where, not the scale.
+            // The region determines the place, not the scale.
             "tf_crop_and_resize" => |x, _, _, _| x,
             "align_corners" => |x, scale, extent, _| match scale * extent {
                 1.0 => 0.0,
                 width => x * (extent - 1.0) / (width - 1.0),
             },
-            other => return Err(format!("its coordinates `{other}`").into()),
+            other => return Err(format!("its coordinate_transformation_mode `{other}` is not supported").into()),
         };
         let (antialias, exclude_outside) = (c.flag("antialias")?, c.flag("exclude_outside")?);
         Ok(Sampling { kernel, place, crop: Crop::read(c, axes, rank)?, antialias, exclude_outside })
     }
 
-    /// Each axis by its scale.
+    /// Resizes each axis by its scale.
     fn scaled(&self, c: &mut NodeCall<'_, '_>, scales: &[f64]) -> NodeResult {
         let x = c.input(0)?;
         let shape = c.shape(x);
         if scales.len() != shape.len() || scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
-            return Err(format!("scales of {scales:?} for {} axes", shape.len()).into());
+            return Err(format!("its scales {scales:?} do not fit {} axes", shape.len()).into());
         }
         let mut steps = Vec::new();
         for (axis, (&scale, extent)) in scales.iter().zip(&shape).enumerate() {
@@ -170,8 +170,8 @@ impl Sampling {
         self.resized(c, x, steps)
     }
 
-    /// Resizes axes, each to an extent by a scale. Axes that shrink go first, because later ones then have fewer elements; those that grow go from the
-    /// innermost to the outermost, because elements of an outer axis are read in whole rows.
+    /// Resizes axes, each to an extent by a scale. Axes that shrink go first, so later ones have fewer elements. Axes
+    /// that grow go from the innermost to the outermost, because elements of an outer axis are read as whole rows.
     fn resized(&self, c: &mut NodeCall<'_, '_>, x: NodeId, mut steps: Vec<(usize, f64, Dim)>) -> NodeResult {
         steps.sort_by_key(|&(axis, scale, _)| if scale > 1.0 { (true, -(axis as i64)) } else { (false, axis as i64) });
         let mut result = x;
@@ -181,23 +181,23 @@ impl Sampling {
         self.extrapolated(c, x, result)
     }
 
-    /// The resized image, including the part outside of the region.
+    /// Fills the part of the result that is outside of the image.
     fn extrapolated(&self, c: &mut NodeCall<'_, '_>, x: NodeId, result: NodeId) -> NodeResult {
         let Some(crop) = &self.crop else { return Ok(result) };
         let dims = c.dims(x);
         crop.extrapolated(c, result, &dims)
     }
 
-    /// One axis with another extent.
+    /// Resizes one axis.
     fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: &Dim) -> NodeResult {
         let whole = self.crop.as_ref().is_none_or(|crop| crop.roi[axis] == Crop::WHOLE);
         if scale == 1.0 && *result == c.shape(x)[axis] && whole {
             return Ok(x);
         }
         let (extent, result) = (c.extent(x, axis), c.fix(result));
-        // The weights are made here; no image is that large.
+        // The weights are computed here. The limit is beyond real images.
         if extent == 0 || result.saturating_mul(extent) > 1 << 28 {
-            return Err(format!("{extent} elements of an axis as {result}").into());
+            return Err(format!("it resizes an axis from {extent} to {result} elements, which is not supported").into());
         }
         let rows: Vec<Vec<(usize, f64)>> =
             (0..result).map(|i| self.weights(axis, i, scale, [extent, result])).collect();
@@ -209,15 +209,15 @@ impl Sampling {
         weighted(c, x, axis, rows, taps)
     }
 
-    /// Which elements of the axis make element `i` of the result, and with which weights.
+    /// Returns the elements of the axis that contribute to element `i` of the result, with their weights.
     fn weights(&self, axis: usize, i: usize, scale: f64, [extent, result]: [usize; 2]) -> Vec<(usize, f64)> {
         let (x, width, count) = (i as f64, extent as f64, result as f64);
         let at = match &self.crop {
-            // Elements outside are replaced.
+            // Places outside of the image are clamped here. `extrapolated` replaces their elements afterwards.
             Some(crop) => crop.place(axis, x, width, count).clamp(0.0, width - 1.0),
             None => (self.place)(x, scale, width, count),
         };
-        // On an element, the one to its left is at a distance of 1.
+        // At an integral place, the left neighbour is at a distance of 1.
         let (base, rest) = if at.fract() == 0.0 { (at - 1.0, 1.0) } else { (at.floor(), at - at.floor()) };
         let weights = self.kernel.weights(rest, if self.antialias { scale.min(1.0) } else { 1.0 });
         let first = base as i64 - weights.len() as i64 / 2 + 1;
@@ -236,7 +236,7 @@ impl Sampling {
     }
 }
 
-/// The sum of so many elements of an axis, each with a weight, for each element of the result.
+/// Computes each element of the result as a weighted sum of `taps` elements of an axis.
 fn weighted(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -245,7 +245,8 @@ fn weighted(
     taps: usize,
 ) -> NodeResult {
     for row in &mut rows {
-        // Where there are fewer, the last one is read in halves: times 0, what is infinite would count.
+        // Missing taps repeat the last one with its weight split in halves. A tap of weight 0 would turn infinity into
+        // NaN.
         while row.len() < taps {
             let half = row.last_mut().map_or((0, 0.0), |(at, weight)| {
                 *weight /= 2.0;
@@ -270,15 +271,16 @@ fn weighted(
     Ok(sum)
 }
 
-/// The elements of an axis with these numbers: a view where each is repeated equally often, or where they are evenly apart; else a gather.
+/// Returns elements of an axis by index. It is a view if each is repeated equally often or if they are equidistant, and
+/// a gather otherwise.
 pub(super) fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usize]) -> NodeResult {
     let (mut dims, extent) = (c.shape(x), c.extent(x, axis));
     let times = ids.len() / extent;
     if times > 0 && times * extent == ids.len() && ids.iter().enumerate().all(|(i, &id)| id == i / times) {
         dims.insert(axis + 1, Dim::Known(1));
-        let apart = c.reshape(x, &dims)?;
+        let split = c.reshape(x, &dims)?;
         dims[axis + 1] = times.into();
-        let repeated = c.expand(apart, &dims)?;
+        let repeated = c.expand(split, &dims)?;
         dims[axis] = ids.len().into();
         dims.remove(axis + 1);
         return c.reshape(repeated, &dims);
@@ -294,7 +296,8 @@ pub(super) fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usi
 }
 
 impl Interpolation {
-    /// The weights of the elements around a place that is `rest` behind one of them, widened by 1/scale.
+    /// Returns the kernel weights for a place at a distance of `rest` after an element. The kernel is widened by
+    /// 1/scale.
     fn weights(self, rest: f64, scale: f64) -> Vec<f64> {
         let (reach, f): (f64, &dyn Fn(f64) -> f64) = match self {
             Interpolation::Nearest(right) => {
@@ -311,12 +314,12 @@ impl Interpolation {
         let start = (-reach / scale).floor() as i64 + 1;
         let weights: Vec<f64> = (start..2 - start).map(|k| f(((k as f64 - rest) * scale).abs())).collect();
         let total: f64 = weights.iter().sum();
-        // Only a widened kernel does not add up to 1.
+        // Only a widened kernel needs normalization.
         if scale < 1.0 { weights.into_iter().map(|w| w / total).collect() } else { weights }
     }
 }
 
-/// Scales or sizes, of all axes or of some.
+/// Imports `Resize`, given scales or sizes of all axes or of some.
 fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let shape = c.shape(x);
@@ -332,7 +335,7 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if sizes.is_empty() {
         let given = c.known(2)?.to_f64();
         if given.len() != axes.len() {
-            return Err(format!("{} scales for {} axes", given.len(), axes.len()).into());
+            return Err(format!("it has {} scales for {} axes", given.len(), axes.len()).into());
         }
         let mut scales = vec![1.0; shape.len()];
         axes.iter().zip(given).for_each(|(&axis, scale)| scales[axis] = scale);
@@ -342,7 +345,7 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return Err("a negative size".into());
     }
     if sizes.len() != axes.len() {
-        return Err(format!("{} sizes for {} axes", sizes.len(), axes.len()).into());
+        return Err(format!("it has {} sizes for {} axes", sizes.len(), axes.len()).into());
     }
     let ratio = |(&axis, size): (&usize, &Dim)| match *size == shape[axis] {
         true => 1.0,
@@ -354,7 +357,7 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         "stretch" => None,
         "not_larger" => Some(of_all(f64::min)),
         "not_smaller" => Some(of_all(f64::max)),
-        other => return Err(format!("its keep_aspect_ratio_policy `{other}` is not known").into()),
+        other => return Err(format!("its keep_aspect_ratio_policy `{other}` is not supported").into()),
     };
     let mut steps = Vec::new();
     for ((&axis, size), &ratio) in axes.iter().zip(&sizes).zip(&ratios) {

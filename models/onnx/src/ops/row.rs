@@ -7,41 +7,41 @@ use super::super::{
     error::NodeError,
 };
 
-/// Several outputs.
+/// The outputs of a node.
 pub(super) type Outputs = Result<Vec<NodeId>, NodeError>;
 
-/// How an op is mapped.
+/// The mapping of an op.
 #[derive(Clone, Copy)]
 pub enum Build {
-    /// It is an op of ours without attributes.
+    /// A Eutectic op without attributes.
     Op(&'static str),
-    /// Its one output, from ops of ours.
+    /// A function that builds the single output.
     One(fn(&mut NodeCall<'_, '_>) -> NodeResult),
-    /// It is an op that a file declares.
+    /// A declared op.
     Declared(Op),
-    /// Its outputs, in order; what is not there is not supported.
+    /// A function that builds the outputs, in order. Outputs that it does not return are not supported.
     Many(fn(&mut NodeCall<'_, '_>) -> Outputs),
 }
 
-/// An op in one of its forms.
+/// One form of an op.
 pub(super) struct OpRow {
     pub name: &'static str,
-    /// The version of its domain's op set from which on it has this form.
+    /// The first version of its domain's op set with this form.
     pub since: i64,
     pub build: Build,
 }
 
-/// An op that is one of ours.
+/// Declares an op that has a Eutectic counterpart.
 pub(super) const fn same(name: &'static str, since: i64, op: &'static str) -> OpRow {
     OpRow { name, since, build: Build::Op(op) }
 }
 
-/// An op with one output.
+/// Declares an op with one output.
 pub(super) const fn one(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> NodeResult) -> OpRow {
     OpRow { name, since, build: Build::One(build) }
 }
 
-/// An op with several outputs.
+/// Declares an op with several outputs.
 pub(super) const fn many(name: &'static str, since: i64, build: fn(&mut NodeCall<'_, '_>) -> Outputs) -> OpRow {
     OpRow { name, since, build: Build::Many(build) }
 }

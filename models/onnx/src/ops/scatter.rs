@@ -1,4 +1,5 @@
-//! Writing by index. Where the ids do not depend on inputs, places read what goes there ([`Placed`]). An id that names no place is an error.
+//! Writes by index. If the ids are known, each place reads its update ([`Placed`]). An id that is out of range is an
+//! error.
 
 use eutectic_ir::{
     DType, NodeId,
@@ -23,7 +24,8 @@ pub(super) const OPS: &[OpRow] = &[
     one("TensorScatter", 24, tensor_scatter),
 ];
 
-/// What the node does to what is there: the op that writes so, and the one that combines an update with it; none where the update replaces it.
+/// Returns the scatter op of the node's reduction, and the op that combines an update with the present element. `None`
+/// replaces the element.
 fn reduction(c: &NodeCall<'_, '_>) -> Result<(&'static str, Option<&'static str>), NodeError> {
     match c.word("reduction")?.unwrap_or("none") {
         "none" => Ok(("scatter", None)),
@@ -35,7 +37,7 @@ fn reduction(c: &NodeCall<'_, '_>) -> Result<(&'static str, Option<&'static str>
     }
 }
 
-/// What is there after updates whose places are known, along the first `axes` axes of the data.
+/// Applies updates whose places are known, along the first `axes` axes of the data.
 fn placed(
     c: &mut NodeCall<'_, '_>,
     data: NodeId,
@@ -46,23 +48,26 @@ fn placed(
     let (_, combine) = reduction(c)?;
     let dims = c.dims(data)[..axes].to_vec();
     let placed = Placed::new(places, dims.iter().product());
-    if combine.is_some() && !placed.is_apart() {
+    if combine.is_some() && !placed.are_distinct() {
         return Ok(None);
     }
     placed.written(c, data, updates, &dims, combine).map(Some)
 }
 
-/// out[.. ids[.. j ..] ..] = updates[.. j ..]; ids and updates may be shorter than the data along the other axes.
+/// Computes out[.. ids[.. j ..] ..] = updates[.. j ..]. Ids and updates may be shorter than the data along the other
+/// axes.
 fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
     let given = c.dims(ids);
     if given != c.dims(updates) || given.len() != dims.len() {
-        return Err(format!("ids of {given:?} for updates of {:?}", c.dims(updates)).into());
+        return Err(format!("its ids have extents {given:?}, but its updates {:?}", c.dims(updates)).into());
     }
     if let Some(at) = (0..dims.len()).find(|&at| at != axis && given[at] > dims[at]) {
-        return Err(format!("{} ids for {} places of axis {at}", given[at], dims[at]).into());
+        return Err(
+            format!("its ids have an extent of {} along axis {at}, but its data {}", given[at], dims[at]).into()
+        );
     }
     if given.contains(&0) {
         return Ok(data);
@@ -81,7 +86,7 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     written(c, data, updates, ids, [places, count])
 }
 
-/// Writes updates along the second of three axes, of which data and updates have as many points.
+/// Writes updates along the second of three axes. The other two axes have equal extents in data and updates.
 fn written(
     c: &mut NodeCall<'_, '_>,
     data: NodeId,
@@ -97,15 +102,16 @@ fn written(
     c.reshape(result, &dims)
 }
 
-/// Returns the coordinate of an id along an axis of `extent` places. The id has this number in a tensor of shape `given`.
+/// Returns the coordinate of an id along an axis of `extent` places. The id has this index in a tensor of shape
+/// `given`.
 fn coordinate(id: i64, extent: usize, number: usize, given: &[usize]) -> Result<usize, NodeError> {
     let ids = Ids { extent: extent as i64, from_end: true };
     let place = ids.place(id).and_then(|at| usize::try_from(at).ok());
     place.ok_or_else(|| ids::out_of_range(OutOfRange { id, ids }, number, given))
 }
 
-/// Where elements go in data of these extents, by the ids, of extents `given`, along an axis. Along the others, there
-/// are no more ids than places.
+/// Returns the places in data of extents `dims` that ids of extents `given` name along an axis. Along the other axes,
+/// ids are no longer than the data.
 fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize) -> Result<Vec<usize>, NodeError> {
     let place = |(number, &id): (usize, &i64)| {
         let (mut rest, mut place, mut stride) = (number, 0, 1);
@@ -119,7 +125,7 @@ fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize)
     ids.iter().enumerate().map(place).collect()
 }
 
-/// The rows that ids of `dims.len()` coordinates name; `given` are the extents of the ids.
+/// Returns the rows that ids of `dims.len()` coordinates name. `given` are the extents of the ids.
 fn places_of_rows(ids: &[i64], given: &[usize], dims: &[usize]) -> Result<Vec<usize>, NodeError> {
     let place = |(number, id): (usize, &[i64])| {
         id.iter().zip(dims).enumerate().try_fold(0, |place, (axis, (&id, &extent))| {
@@ -129,7 +135,7 @@ fn places_of_rows(ids: &[i64], given: &[usize], dims: &[usize]) -> Result<Vec<us
     ids.chunks(dims.len().max(1)).enumerate().map(place).collect()
 }
 
-/// As long as the data along all axes but one, where it is no longer.
+/// Pads x with zeros to the extents of the data, except along axis `but`.
 fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f64) -> NodeResult {
     let mut wide = x;
     for (axis, (extent, wanted)) in c.dims(x).into_iter().zip(dims).enumerate().filter(|(axis, _)| *axis != but) {
@@ -146,7 +152,7 @@ fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, valu
     Ok(wide)
 }
 
-/// The last axis of the ids names a place along the first axes of the data.
+/// Imports `ScatterND`. The last axis of the ids has coordinates along the first axes of the data.
 fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
@@ -154,7 +160,7 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (count, row): (usize, usize) = (c.dims(rows)[0], c.dims(rows)[1..].iter().product());
     let wanted = [&c.dims(at), &c.dims(rows)[1..]].concat();
     if c.dims(updates) != wanted {
-        return Err(format!("updates of {:?}, not {wanted:?}", c.dims(updates)).into());
+        return Err(format!("its updates have extents {:?}; {wanted:?} are needed", c.dims(updates)).into());
     }
     let many: usize = c.dims(at).iter().product();
     if many * row == 0 {
@@ -172,16 +178,16 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     written(c, data, updates, at, [[1, count, row], [1, many, row]])
 }
 
-/// A cache's new rows: updates [B .. S ..] from place `write_indices[b]` on, one after the other.
+/// Imports `TensorScatter`: writes new rows [B .. S ..] to a cache, starting at row `write_indices[b]`.
 fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, updates) = (c.input(0)?, c.input(1)?);
     let (dims, new) = (c.dims(data), c.dims(updates));
     let axis = c.axis(c.int_or("axis", -2)?, dims.len())?;
     if axis == 0 {
-        return Err("along the batch".into());
+        return Err("its axis is that of the batch".into());
     }
     if new.len() != dims.len() {
-        return Err(format!("updates of {new:?} for a cache of {dims:?}").into());
+        return Err(format!("its updates of extents {new:?} do not fit a cache of extents {dims:?}").into());
     }
     if new[axis] == 0 {
         return Ok(data);
@@ -197,7 +203,7 @@ fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
         Some(first) => {
             let mut first = c.cast(first, DType::I64)?;
             if linear {
-                // All new rows lie in the cache.
+                // All new rows must fit in the cache.
                 let extent = (dims[axis] + 1).saturating_sub(new[axis]) as i64;
                 first = ids::checked(c, first, Ids { extent, from_end: false })?;
             }

@@ -1,4 +1,4 @@
-//! Parts of a value: slice, split, pad.
+//! Slices, splits and padding.
 
 use std::cmp::Ordering;
 
@@ -16,19 +16,20 @@ use super::{
 pub(super) const OPS: &[OpRow] =
     &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad), one("CenterCropPad", 18, centred)];
 
-/// The largest number of padding elements that are listed one by one.
+/// The largest number of padding elements that are listed by index.
 const LISTED: i64 = 1 << 24;
 
-/// From `starts` to `ends` in `steps`, which were attributes once; bounds outside of the axis are moved to it.
+/// Imports `Slice`: elements from `starts` to `ends` with `steps`, which are attributes in old op sets. Bounds outside
+/// of the axis are clamped.
 fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
-    let starts = bounds(c, "starts", 1)?.ok_or("it does not say where it starts")?;
-    let ends = bounds(c, "ends", 2)?.ok_or("it does not say where it ends")?;
+    let starts = bounds(c, "starts", 1)?.ok_or("it does not state its starts")?;
+    let ends = bounds(c, "ends", 2)?.ok_or("it does not state its ends")?;
     let axes = c.list("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = c.list("steps", 4)?.unwrap_or_else(|| vec![1; starts.len()]);
     if [ends.len(), axes.len(), steps.len()].iter().any(|&n| n != starts.len()) {
-        return Err("starts, ends, axes and steps are not as many".into());
+        return Err("its starts, ends, axes and steps have different lengths".into());
     }
     let mut part = x;
     for (((start, end), axis), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
@@ -40,7 +41,7 @@ fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(part)
 }
 
-/// Bounds, which were an attribute once.
+/// Reads bounds, which are an attribute in old op sets.
 fn bounds(c: &NodeCall<'_, '_>, attr: &str, at: usize) -> Result<Option<Vec<Dim>>, NodeError> {
     match c.optional(at) {
         Some(_) => c.known_dims(at).map(Some),
@@ -48,10 +49,10 @@ fn bounds(c: &NodeCall<'_, '_>, attr: &str, at: usize) -> Result<Option<Vec<Dim>
     }
 }
 
-/// The first of the elements from a bound to another one, and how many they are.
+/// Returns the first element between two bounds, and the number of elements.
 fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent: &Dim) -> Result<[Dim; 2], NodeError> {
     if step == 0 {
-        return Err("a step of 0".into());
+        return Err("its step is 0".into());
     }
     let zero = Dim::Known(0);
     let from_start = |n: &Dim| match sign(n)? {
@@ -60,18 +61,18 @@ fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent:
     };
     let last = &(extent - &Dim::Known(1));
     let (low, high) = if step > 0 { (zero.clone(), extent) } else { (Dim::Known(-1), last) };
-    // A start before the axis is 0 in either direction.
+    // A start before the axis is clamped to 0, for either sign of the step.
     let (at, wanted) = (from_start(&start)?, from_start(&end)?);
     let at = smaller(larger(at, zero.clone())?, larger(high.clone(), zero.clone())?)?;
-    // Exporters say `to the end` by a number that is larger than any extent.
+    // Exporters express "to the end" by a number that is larger than any extent.
     if let (true, Some(wanted), Some(extent)) = (step > 0, wanted.known(), extent.known())
         && (extent + 1..i64::from(i32::MAX)).contains(&wanted)
     {
-        c.short(wanted, extent);
+        c.note_cut_slice(wanted, extent);
     }
     let end = smaller(larger(wanted, low)?, high.clone())?;
     let distance = match step {
-        // An axis without elements has no first one, from either end.
+        // An empty axis has no first element.
         _ if *extent == zero => zero.clone(),
         1.. => &end - &at,
         _ => &at - &end,
@@ -82,16 +83,20 @@ fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent:
         Some(n) => Some(Dim::Known((n as u64).div_ceil(step as u64) as i64)),
         None => distance.checked_div(&Dim::Known(step)),
     };
-    let len = len.ok_or_else(|| NodeError(format!("{distance} elements in steps of {step}")))?;
+    let len = len.ok_or_else(|| {
+        NodeError(format!("it takes {distance} elements with a step of {step}, and their number is not known"))
+    })?;
     Ok([at, len])
 }
 
-/// Whether a bound counts from the end.
+/// Returns the sign of a bound. A negative bound counts from the end.
 fn sign(n: &Dim) -> Result<Ordering, NodeError> {
     match n.range() {
         Some((0.., _)) => Ok(Ordering::Greater),
         Some((_, ..0)) => Ok(Ordering::Less),
-        _ => Err(NodeError(format!("a bound of {n}, which may count from the start or from the end"))),
+        _ => Err(NodeError(format!(
+            "its bound {n} may be negative or not, so it may count from the start or from the end"
+        ))),
     }
 }
 
@@ -99,7 +104,7 @@ fn larger(a: Dim, b: Dim) -> Result<Dim, NodeError> {
     match (&a - &b).range() {
         Some((0.., _)) => Ok(a),
         Some((_, ..=0)) => Ok(b),
-        _ => Err(NodeError(format!("the larger of {a} and {b} is another one in each run"))),
+        _ => Err(NodeError(format!("it depends on run-time extents which of {a} and {b} is larger"))),
     }
 }
 
@@ -108,19 +113,21 @@ fn smaller(a: Dim, b: Dim) -> Result<Dim, NodeError> {
     Ok(if larger == a { b } else { a })
 }
 
-/// Crops to the middle, or pads with zeros around it. Of an odd number of elements, the end gets one more.
+/// Crops to the middle, or pads with zeros on both sides. If the number of elements to crop or to add is odd, one more is
+/// cropped or added at the end.
 fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let wanted = c.known_ints(1)?;
     let axes = c.ints("axes")?.unwrap_or_else(|| (0..rank as i64).collect());
     if axes.len() != wanted.len() {
-        return Err(format!("{} extents for {} axes", wanted.len(), axes.len()).into());
+        return Err(format!("it has {} extents for {} axes", wanted.len(), axes.len()).into());
     }
     let mut result = x;
     for (axis, extent) in axes.into_iter().zip(wanted) {
         let axis = c.axis(axis, rank)?;
-        let extent = usize::try_from(extent).map_err(|_| format!("an extent of {extent}"))?;
+        let extent =
+            usize::try_from(extent).map_err(|_| format!("its shape has the extent {extent}, which is negative"))?;
         let given = c.extent(result, axis);
         if extent <= given {
             result = c.slice(result, axis, (given - extent) / 2, extent)?;
@@ -135,7 +142,7 @@ fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(result)
 }
 
-/// Into given lengths, or into equal parts, of which the last may be shorter.
+/// Imports `Split`: parts of given lengths, or of equal length. The last of equal parts may be shorter.
 fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(x))?;
@@ -154,7 +161,7 @@ fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
         }
     };
     if lengths.iter().try_fold(0_usize, |sum, &n| sum.checked_add(n)) != Some(extent) {
-        return Err(format!("parts of {lengths:?} do not make {extent}").into());
+        return Err(format!("its parts {lengths:?} do not add up to {extent}").into());
     }
     let mut at = 0;
     let part = |length: usize| {
@@ -164,20 +171,20 @@ fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
     lengths.into_iter().map(part).collect()
 }
 
-/// `pads` has the numbers before each axis, then those after; negative ones take away.
+/// Imports `Pad`. `pads` has the number of elements before each axis, then those after. Negative numbers crop.
 fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
-    let pads = c.list("pads", 1)?.ok_or("it does not say how much")?;
+    let pads = c.list("pads", 1)?.ok_or("it does not state its pads")?;
     let axes: Vec<usize> = match c.optional(3) {
         Some(_) => c.known_ints(3)?.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?,
         None => (0..rank).collect(),
     };
     if pads.len() != 2 * axes.len() {
-        return Err(format!("{} numbers for {} axes", pads.len(), axes.len()).into());
+        return Err(format!("its pads have {} numbers for {} axes", pads.len(), axes.len()).into());
     }
     if let Some(n) = pads.iter().find(|n| n.unsigned_abs() > 1 << 40) {
-        return Err(format!("{n} elements of padding").into());
+        return Err(format!("it has {n} elements of padding, which is too many").into());
     }
     let value = match c.optional(2) {
         Some(_) => c.known_exactly(2)?,
@@ -194,10 +201,10 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let extent = c.extent(padded, axis) as i64;
         let left = extent + before.min(0) + after.min(0);
         if left < 0 {
-            return Err(format!("more is taken away than the {extent} elements of axis {axis}").into());
+            return Err(format!("it crops more than the {extent} elements of axis {axis}").into());
         }
         if mode == "reflect" && extent > 0 && before.max(after) >= left.max(1) {
-            // Cropped elements can still be reflected, as in torch.
+            // As in torch, cropped elements can still be reflected.
             padded = repeated(c, padded, axis, [before, after], reflected)?;
             continue;
         }
@@ -207,12 +214,12 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(padded)
 }
 
-/// Zeros before and behind an axis.
+/// Pads an axis with zeros on both sides.
 pub(super) fn zeros_around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2]) -> NodeResult {
     around(c, x, axis, edges, 0.0.into())
 }
 
-/// A value before and behind an axis.
+/// Pads an axis with a value on both sides.
 pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [usize; 2], value: Number) -> NodeResult {
     if edges == [0, 0] {
         return Ok(x);
@@ -221,7 +228,7 @@ pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [u
     c.op("pad", &[x], &[("axis", axis), ("before", before), ("after", after), ("value", value.into())])
 }
 
-/// One axis, made longer at both ends.
+/// Pads one axis by repeated elements.
 fn edges(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -236,7 +243,7 @@ fn edges(
     let mut dims = c.shape(x);
     let extent = c.extent(x, axis);
     if extent == 0 && mode != "constant" {
-        return Err(format!("padding `{mode}` repeats elements, and axis {axis} has none").into());
+        return Err(format!("its mode `{mode}` repeats elements, and axis {axis} has none").into());
     }
     let sides: [Option<NodeId>; 2] = match mode {
         "constant" => return around(c, x, axis, [before, after], value),
@@ -259,21 +266,22 @@ fn edges(
             return repeated(c, x, axis, [before as i64, after as i64], i64::rem_euclid);
         }
         "wrap" => [Some(c.slice(x, axis, extent - before, before)?), Some(c.slice(x, axis, 0, after)?)],
-        other => return Err(format!("its mode `{other}` is not known").into()),
+        other => return Err(format!("its mode `{other}` is not supported").into()),
     };
     let parts: Vec<NodeId> = [sides[0], Some(x), sides[1]].into_iter().flatten().collect();
     c.concat(&parts, axis)
 }
 
-/// The element of an axis of `extent` elements that a path back and forth between its ends is at after `at` steps.
+/// Returns the element at step `at` of a path that goes back and forth between the ends of an axis.
 fn reflected(at: i64, extent: i64) -> i64 {
     let last = extent - 1;
-    // There and back again; an axis of one element has nowhere to go.
+    // The path repeats after the way to the last element and back. An axis of one element has a period of 1.
     let way = at.rem_euclid((2 * last).max(1));
     way.min(2 * last - way)
 }
 
-/// One axis with other ends, made of its elements: `source` maps each place, counted from the first element, to one of `extent`.
+/// Pads one axis with its own elements. `source` maps an index relative to the first element to one of `extent`
+/// elements.
 fn repeated(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,

@@ -1,5 +1,5 @@
-//! Convolution and pooling. A signal of one spatial axis is an image of one row; what has more than two axes is taken apart in
-//! [`super::volume`].
+//! Convolution and pooling. A signal with one spatial axis is an image of one row. [`super::volume`] computes three and
+//! more spatial axes.
 
 use eutectic_ir::{Dim, NodeId};
 
@@ -24,14 +24,15 @@ pub(super) const OPS: &[OpRow] = &[
     one("GlobalMaxPool", 1, |c| global(c, |c, x, axes| c.reduce("reduce-max", x, axes))),
 ];
 
-/// A reduction over all axes behind the channels.
+/// Reduces over all spatial axes.
 fn global(c: &mut NodeCall<'_, '_>, reduce: fn(&mut NodeCall<'_, '_>, NodeId, &[usize]) -> NodeResult) -> NodeResult {
     let x = c.input(0)?;
     let axes: Vec<usize> = (2..c.rank(x)).collect();
     reduce(c, x, &axes)
 }
 
-/// The extents behind the channels. How windows lie in steps of 1 does not depend on them.
+/// Returns the spatial extents. Run-time extents are allowed if the windows have stride 1, because padding then does
+/// not depend on them.
 fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, NodeError> {
     let (shape, strides) = (c.shape(x), c.ints("strides")?.unwrap_or_default());
     let extent = |(at, dim): (usize, &Dim)| match strides.get(at).is_none_or(|&stride| stride == 1) {
@@ -39,17 +40,17 @@ fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, NodeError> {
         false => c.fix(dim),
     };
     match shape.get(2..).unwrap_or(&[]) {
-        [] => Err(format!("an input of {} axes has no spatial ones", shape.len()).into()),
+        [] => Err(format!("its input has {} axes and so no spatial ones", shape.len()).into()),
         image => Ok(image.iter().enumerate().map(extent).collect()),
     }
 }
 
-/// Whether ops for images do not say it.
+/// Returns whether the windows have more than two axes, which the ops for images do not support.
 fn is_volume(windows: &Windows) -> bool {
     windows.size.len() > 2
 }
 
-/// With a row for a single spatial axis.
+/// Adds an axis of extent 1 to a single spatial axis.
 fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     match &c.shape(x)[..] {
         [n, channels, width] => c.reshape(x, &[n.clone(), channels.clone(), Dim::Known(1), width.clone()]),
@@ -57,7 +58,7 @@ fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     }
 }
 
-/// The result with as many axes as the input had.
+/// Removes that axis again, if the input did not have it.
 fn as_input(c: &mut NodeCall<'_, '_>, y: NodeId, rank: usize) -> NodeResult {
     match &c.shape(y)[..] {
         [n, channels, Dim::Known(1), width] if rank == 3 => c.reshape(y, &[n.clone(), channels.clone(), width.clone()]),
@@ -70,7 +71,7 @@ fn conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     convolution(c, x, w, c.optional(2))
 }
 
-/// The convolution of x [N G·I D..] with w [G·O I K..], as the node's attributes say.
+/// Computes the convolution of x [N G·I D..] with w [G·O I K..] by the attributes of the node.
 pub(super) fn convolution(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, bias: Option<NodeId>) -> NodeResult {
     let (rank, image) = (c.rank(x), image(c, x)?);
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
@@ -86,24 +87,25 @@ pub(super) fn convolution(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, bias: 
     as_input(c, y, rank)
 }
 
-/// `output_padding` makes the result longer at its end; `output_shape` says how long it is, and so the padding.
+/// Imports `ConvTranspose`. `output_padding` extends the result at its end. `output_shape` states its extents, and so
+/// determines the padding.
 fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
     let (rank, image) = (c.rank(x), c.extents(x, 2..c.rank(x)));
     let n = image.len();
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
     let auto = c.word("auto_pad")?.unwrap_or("NOTSET");
-    // `SAME` is about the result here.
+    // `SAME` refers to the extents of the result here.
     let mut windows = Windows::read(c, &size, &image)?;
     let checked = |given: Option<Vec<i64>>| match given {
         Some(given) if given.iter().any(|&n| !(0..=1 << 40).contains(&n)) => {
-            Err(NodeError(format!("a result of {given:?}")))
+            Err(NodeError(format!("its output_shape {given:?} does not fit its spatial axes")))
         }
         given => Ok(given),
     };
     let longer = match checked(c.ints("output_padding")?)? {
         Some(more) if more.len() == n => more,
-        Some(more) => return Err(format!("{} numbers in output_padding", more.len()).into()),
+        Some(more) => return Err(format!("its output_padding has {} numbers", more.len()).into()),
         None => vec![0; n],
     };
     let full = |i: usize| {
@@ -120,12 +122,12 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let less = total.div_euclid(2);
         edges[i] = if auto == "SAME_UPPER" { [less, total - less] } else { [total - less, less] };
     }
-    // What the op's padding cannot say is cut off, or added as zeros, afterwards.
+    // Padding that the op cannot express is cropped or added as zeros afterwards.
     let mut rest = Vec::new();
     for (i, edge) in edges.iter().enumerate() {
         let reach = (windows.dilation[i] * (size[i] - 1)) as i64;
         let after = edge[1] - longer[i];
-        // The op has no empty result: what is left of its last element is cut off, too.
+        // The op cannot have an empty result, so its last element is cropped too.
         let most = (windows.stride[i] * (image[i].max(1) - 1)) as i64 + reach;
         let b = edge[0].clamp(0, reach);
         let a = after.clamp(0, reach.min(most - b));
@@ -147,14 +149,14 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     for (i, [before, after]) in rest.into_iter().enumerate() {
         let axis = 2 + i;
         let left = c.extent(y, axis) as i64 + before.min(0) + after.min(0);
-        let left = usize::try_from(left).map_err(|_| "nothing is left of an axis")?;
+        let left = usize::try_from(left).map_err(|_| "its padding removes all elements of an axis")?;
         y = c.slice(y, axis, (-before).max(0) as usize, left)?;
         y = super::slicing::zeros_around(c, y, axis, [before, after].map(|n| n.max(0) as usize))?;
     }
     biased(c, y, c.optional(2))
 }
 
-/// The largest element of each window, and where it is.
+/// Imports `MaxPool`, which returns the largest element of each window and its index.
 fn max_pool(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let (rank, image, dtype) = (c.rank(x), image(c, x)?, c.dtype(x));
@@ -162,7 +164,7 @@ fn max_pool(c: &mut NodeCall<'_, '_>) -> Outputs {
     if c.flag("ceil_mode")? {
         windows.round_up(&image);
     }
-    // Every integer of 8 bits is an f32.
+    // `f32` represents every 8-bit integer.
     let image = if dtype.is_float() { x } else { c.cast(x, eutectic_ir::DType::F32)? };
     let largest = if is_volume(&windows) {
         volume::max_pool(c, image, &windows)?
@@ -191,7 +193,7 @@ fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     } else if longer.iter().all(|&n| n == 0) {
         mean(c, x, &windows, "window")?
     } else {
-        // The padding counts, but not what rounding up adds behind it: so the padding is put around the image first.
+        // The mean counts padding, but not the extension from rounding up. So the image is padded first.
         let first = c.rank(x) - image.len();
         let mut padded = x;
         for (i, more) in longer.iter().enumerate() {
@@ -205,7 +207,7 @@ fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     as_input(c, y, rank)
 }
 
-/// The mean of each window of an image, of all of its elements or of those `inside`.
+/// Computes the mean of each window of an image: over all its elements, or over those `inside` the image.
 fn mean(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, over: &str) -> NodeResult {
     if is_volume(windows) {
         return volume::average_pool(c, x, windows, over == "inside");
@@ -213,7 +215,7 @@ fn mean(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, over: &str) -> N
     c.op("average-pool", &[x], &[&windows.attrs()[..], &[windows.size(), ("over", over.into())]].concat())
 }
 
-/// (Σ |x|ᵖ)^(1/p) of each window: the mean of powers times the size of a window.
+/// Computes (Σ |x|ᵖ)^(1/p) of each window: the mean of the powers times the size of the window, then the root.
 fn lp_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (rank, image, p) = (c.rank(x), image(c, x)?, c.int_or("p", 2)?);

@@ -1,4 +1,4 @@
-//! Steps of optimisers, the domain `ai.onnx.preview.training`.
+//! The domain `ai.onnx.preview.training`: update steps of optimizers.
 
 use eutectic_ir::NodeId;
 
@@ -12,8 +12,8 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[many("Adagrad", 1, adagrad), many("Adam", 1, adam), many("Momentum", 1, momentum)];
 
-/// Applies a step to each tensor. The inputs are the rate, the number of the step, all tensors, all gradients, and as many of each further kind;
-/// the results are all tensors, and all that is kept for the next step.
+/// Applies an update to each tensor. The inputs are the rate, the step number, all tensors, all gradients, and all
+/// states of each kind. The outputs are all tensors and all new states.
 fn each<const N: usize>(
     c: &mut NodeCall<'_, '_>,
     step: impl Fn(&mut NodeCall<'_, '_>, [NodeId; N]) -> Result<Vec<NodeId>, NodeError>,
@@ -31,7 +31,7 @@ fn each<const N: usize>(
     Ok((0..kinds).flat_map(|kind| results.iter().map(move |of_tensor| of_tensor[kind])).collect())
 }
 
-/// Computes norm · x + g: the gradient of norm/2 · |x|² more.
+/// Computes norm · x + g, the gradient with L2 regularization.
 fn regularised(c: &mut NodeCall<'_, '_>, x: NodeId, gradient: NodeId) -> NodeResult {
     let norm = c.float_or("norm_coefficient", 0.0)?;
     let more = c.with("mul", x, norm)?;
@@ -88,7 +88,7 @@ fn adam(c: &mut NodeCall<'_, '_>) -> Outputs {
     })
 }
 
-/// Returns the rate of Adam, after the first step times √(1 − βᵗ) / (1 − αᵗ).
+/// Returns the corrected rate of Adam: after the first step, it is multiplied by √(1 − βᵗ) / (1 − αᵗ).
 fn corrected(c: &mut NodeCall<'_, '_>, alpha: f64, beta: f64) -> NodeResult {
     let (rate, number) = (c.input(0)?, c.input(1)?);
     let exponent = c.cast(number, c.dtype(rate))?;
@@ -111,7 +111,7 @@ fn momentum(c: &mut NodeCall<'_, '_>) -> Outputs {
     let nesterov = match c.word("mode")? {
         Some("nesterov") => true,
         Some("standard") => false,
-        other => return Err(format!("its mode is {other:?}; it is `standard` or `nesterov`").into()),
+        other => return Err(format!("its mode is {other:?}; it must be `standard` or `nesterov`").into()),
     };
     each(c, |c, [x, gradient, velocity]| {
         let (rate, number) = (c.input(0)?, c.input(1)?);

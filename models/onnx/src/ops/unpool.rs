@@ -1,4 +1,4 @@
-//! The inverses of pooling and of cutting into windows, and where the largest element of a window is.
+//! Inverses of pooling and of window extraction, and indices of the maxima of windows.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -12,8 +12,8 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("MaxUnpool", 9, unpool), one("Col2Im", 18, col2im)];
 
-/// Returns the row-major number of the largest element of each window of x [N C D..] among all elements, the first of equal ones. With
-/// `columns`, numbers count along the first spatial axis first.
+/// Returns the index of the largest element of each window of x [N C D..] among all elements of x. Of equal elements,
+/// the first counts. Indices are row-major; with `columns`, the spatial axes are column-major.
 pub(super) fn places(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -30,7 +30,7 @@ pub(super) fn places(
     let outer = c.dims(largest);
     let wide = c.reshape(largest, &[&outer[..], &vec![1; n]].concat())?;
     let mut found = c.apply("eq", [view, wide])?;
-    // Padding is no element, and the largest of a window with NaN is NaN.
+    // Padding never wins. The maximum of a window with NaN is NaN.
     let inside = c.with("lt", numbers, count as i64)?;
     let unknown = c.apply("is-nan", [view])?;
     found = c.apply("or", [found, unknown])?;
@@ -60,20 +60,25 @@ pub(super) fn places(
     c.apply("add", [first, plane])
 }
 
-/// Puts x at the places that the second input names, and 0 elsewhere. A shape that is given may be larger than that of the pooled image.
+/// Scatters x to the places of the second input, and puts 0 elsewhere. The requested shape may be larger than that of
+/// the pooled image.
 fn unpool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, places) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
     let size = kernel_shape(c)?;
     if dims.len() != size.len() + 2 || c.dims(places) != dims {
-        return Err(format!("windows of {size:?} for {dims:?}, with places of {:?}", c.dims(places)).into());
+        return Err(format!(
+            "its windows {size:?} and places of extents {:?} do not fit an input of extents {dims:?}",
+            c.dims(places)
+        )
+        .into());
     }
     let windows = Windows::read(c, &size, &dims[2..])?;
     let mut whole = dims[..2].to_vec();
     for at in 0..size.len() {
         let reach = (dims[2 + at].max(1) - 1) * windows.stride[at] + size[at];
         let extent = reach.checked_sub(windows.before[at] + windows.after[at]);
-        whole.push(extent.ok_or("its padding is more than its result")?);
+        whole.push(extent.ok_or("its padding is larger than its result")?);
     }
     let (count, elements) = (whole.iter().product::<usize>(), dims.iter().product::<usize>());
     let empty = c.full(0.0, c.dtype(x), &[1, count, 1])?;
@@ -86,24 +91,25 @@ fn unpool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.optional(2).is_some() {
         let wanted = c.known_ints(2)?;
         if wanted.len() != whole.len() {
-            return Err(format!("a shape of {wanted:?} for {whole:?}").into());
+            return Err(format!("its output shape {wanted:?} does not have as many axes as {whole:?}").into());
         }
         for (axis, (wanted, extent)) in wanted.into_iter().zip(whole).enumerate() {
             let after = usize::try_from(wanted).ok().and_then(|wanted| wanted.checked_sub(extent));
-            let after = after.ok_or_else(|| format!("an extent of {wanted} for an image of {extent}"))?;
+            let after = after
+                .ok_or_else(|| format!("its output shape has the extent {wanted}, but the image needs {extent}"))?;
             y = around(c, y, axis, [0, after], 0.0.into())?;
         }
     }
     Ok(y)
 }
 
-/// Adds up blocks of columns [N C·K L] at the places of their windows in an image.
+/// Adds blocks of columns [N C·K L] to their windows in an image.
 fn col2im(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let extents = |c: &NodeCall<'_, '_>, at: usize| {
         let given = c.known_ints(at)?;
         let all = given.iter().map(|n| usize::try_from(*n).ok().filter(|n| *n < 1 << 31)).collect::<Option<Vec<_>>>();
-        all.ok_or_else(|| super::super::error::NodeError(format!("extents of {given:?}")))
+        all.ok_or_else(|| super::super::error::NodeError(format!("its extents {given:?} are negative or too large")))
     };
     let (image, block) = (extents(c, 1)?, extents(c, 2)?);
     let windows = Windows::read(c, &block, &image)?;
@@ -115,13 +121,15 @@ fn col2im(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let product = |extents: &[usize]| extents.iter().fold(1_usize, |all, n| all.saturating_mul(*n));
     let (inner, blocks) = (product(&block), product(&steps));
     let [batch, columns, given] = c.dims(x)[..] else {
-        return Err(format!("columns of {:?}; they are [N C·K L]", c.dims(x)).into());
+        return Err(format!("its columns have extents {:?}; they must be [N C·K L]", c.dims(x)).into());
     };
     if columns % inner != 0 || given != blocks {
-        return Err(format!("{columns} rows of {given} columns for {blocks} blocks of {inner}").into());
+        return Err(
+            format!("its {columns} rows and {given} columns do not fit {blocks} blocks of {inner} elements").into()
+        );
     }
     let (planes, pixels) = (batch * (columns / inner), product(&image));
-    // A place in the padding is left out.
+    // A place in the padding is skipped.
     let place = |number: usize| {
         let (mut within, mut of_blocks) = (number / blocks, number % blocks);
         let (mut place, mut stride) = (0, 1);

@@ -1,4 +1,5 @@
-//! Convolution and pooling over three and more spatial axes: windows are axes of a view, and what is left is a product or a reduction.
+//! Convolution and pooling over three or more spatial axes. The axes of a window become axes of a view. The rest is a
+//! product or a reduction.
 
 use eutectic_ir::{NodeId, attr::Number};
 
@@ -8,13 +9,13 @@ use super::{
     windows::Windows,
 };
 
-/// x [N C D..] as [N C O.. K..]: the windows, then the elements of each; `outside` is what padding holds.
+/// Extracts windows: x [N C D..] becomes [N C O.. K..]. `outside` is the value of padding.
 pub(super) fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outside: Number) -> NodeResult {
     let n = windows.size.len();
     let first = c.rank(x) - n;
     let mut view = x;
     for i in 0..n {
-        // The axes before are two each by now.
+        // Each previous axis has been replaced by two.
         let axis = first + 2 * i;
         view = slicing::around(c, view, axis, [windows.before[i], windows.after[i]], outside)?;
         let attrs = [("size", windows.size[i]), ("stride", windows.stride[i]), ("dilation", windows.dilation[i])];
@@ -25,7 +26,7 @@ pub(super) fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outsid
     c.transpose(view, &(0..first).chain(each(0)).chain(each(1)).collect::<Vec<_>>())
 }
 
-/// Reduces the windows, which are the last axes of x [N C O.. K..].
+/// Reduces the windows, the last axes of x [N C O.. K..].
 fn reduced(c: &mut NodeCall<'_, '_>, how: &str, x: NodeId, n: usize) -> NodeResult {
     let dims = c.dims(x);
     let kept = dims.len() - n;
@@ -33,13 +34,13 @@ fn reduced(c: &mut NodeCall<'_, '_>, how: &str, x: NodeId, n: usize) -> NodeResu
     c.reshape(y, &dims[..kept])
 }
 
-/// The largest of each window.
+/// Returns the largest element of each window.
 pub(super) fn max_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows) -> NodeResult {
     let view = cut(c, x, windows, f64::NEG_INFINITY.into())?;
     reduced(c, "reduce-max", view, windows.size.len())
 }
 
-/// The mean of each window, of all its elements or of those `inside` x.
+/// Returns the mean of each window, over all its elements or over those `inside` x.
 pub(super) fn average_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, inside: bool) -> NodeResult {
     let n = windows.size.len();
     let view = cut(c, x, windows, 0.0.into())?;
@@ -54,20 +55,24 @@ pub(super) fn average_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Window
     c.apply("div", [sum, count])
 }
 
-/// x [N G·I D..] with w [G·O I K..]: a product for each group, with a row for each window.
+/// Computes the convolution of x [N G·I D..] with w [G·O I K..]: one product for each group, with a row for each
+/// window.
 pub(super) fn conv(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, windows: &Windows, groups: usize) -> NodeResult {
     let n = windows.size.len();
     let (dims, weights) = (c.dims(x), c.dims(w));
     if groups == 0 || weights.len() != n + 2 || dims[1] != groups * weights[1] || !weights[0].is_multiple_of(groups) {
-        return Err(format!("weights of {weights:?} in {groups} groups for an input of {dims:?}").into());
+        return Err(format!(
+            "its weights of extents {weights:?} in {groups} groups do not fit an input of extents {dims:?}"
+        )
+        .into());
     }
     let (inner, outer) = (weights[1], weights[0] / groups);
     let view = cut(c, x, windows, 0.0.into())?;
     let places = c.dims(view)[2..2 + n].to_vec();
     let count = dims[0] * places.iter().product::<usize>();
     let taps = inner * windows.size.iter().product::<usize>();
-    let apart = [&[dims[0], groups, inner], &c.dims(view)[2..]].concat();
-    let view = c.reshape(view, &apart)?;
+    let split = [&[dims[0], groups, inner], &c.dims(view)[2..]].concat();
+    let view = c.reshape(view, &split)?;
     let order: Vec<usize> = [1, 0].into_iter().chain(3..3 + n).chain([2]).chain(3 + n..3 + 2 * n).collect();
     let rows = c.transpose(view, &order)?;
     let rows = c.reshape(rows, &[groups, count, taps])?;
@@ -80,8 +85,8 @@ pub(super) fn conv(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, windows: &Win
     c.reshape(result, &[&[dims[0], groups * outer], places.as_slice()].concat())
 }
 
-/// The transpose of `conv` by w [G·I O K..]: the convolution, with the weights turned around, of x with stride − 1 zeros between its
-/// elements. `windows` has at most as much padding as a window reaches.
+/// Computes the transposed convolution by w [G·I O K..]. This is a convolution with reversed weights of x with stride −
+/// 1 zeros between elements. Padding is at most as large as a window's reach.
 pub(super) fn conv_transpose(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -90,24 +95,24 @@ pub(super) fn conv_transpose(
     groups: usize,
 ) -> NodeResult {
     let n = windows.size.len();
-    let (mut apart, mut turned) = (x, w);
+    let (mut spread, mut turned) = (x, w);
     for i in 0..n {
         let (axis, extent) = (2 + i, c.dims(x)[2 + i]);
         let stride = windows.stride[i];
-        let mut dims = c.dims(apart);
+        let mut dims = c.dims(spread);
         dims.insert(axis + 1, 1);
-        apart = c.reshape(apart, &dims)?;
-        apart = slicing::zeros_around(c, apart, axis + 1, [0, stride - 1])?;
+        spread = c.reshape(spread, &dims)?;
+        spread = slicing::zeros_around(c, spread, axis + 1, [0, stride - 1])?;
         dims.remove(axis + 1);
         dims[axis] = extent * stride;
-        apart = c.reshape(apart, &dims)?;
-        apart = c.slice(apart, axis, 0, stride * (extent.max(1) - 1) + 1)?;
+        spread = c.reshape(spread, &dims)?;
+        spread = c.slice(spread, axis, 0, stride * (extent.max(1) - 1) + 1)?;
         let size = windows.size[i];
         turned = c.slice_by(turned, axis, size as i64 - 1, size, -1)?;
     }
     let weights = c.dims(w);
     if groups == 0 || !weights[0].is_multiple_of(groups) {
-        return Err(format!("weights of {weights:?} in {groups} groups").into());
+        return Err(format!("its weights of extents {weights:?} are not divisible into {groups} groups").into());
     }
     let (inner, outer, size) = (weights[0] / groups, weights[1], &weights[2..]);
     turned = c.reshape(turned, &[&[groups, inner, outer], size].concat())?;
@@ -116,5 +121,5 @@ pub(super) fn conv_transpose(
     let rest = |edge: &[usize]| (0..n).map(|i| windows.dilation[i] * (windows.size[i] - 1) - edge[i]).collect();
     let (before, after) = (rest(&windows.before), rest(&windows.after));
     let straight = Windows { stride: vec![1; n], before, after, ..windows.clone() };
-    conv(c, apart, turned, &straight, groups)
+    conv(c, spread, turned, &straight, groups)
 }

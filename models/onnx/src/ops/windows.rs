@@ -1,4 +1,4 @@
-//! Windows of convolutions and pools: their sizes, steps and padding along each axis.
+//! Windows of convolutions and pools: size, stride, dilation and padding along each axis.
 
 use eutectic_ir::{Attr, NodeId};
 
@@ -7,12 +7,12 @@ use super::super::{
     error::NodeError,
 };
 
-/// A number about windows. With this limit, arithmetic on extents does not overflow.
+/// Checks a number of an attribute. With this limit, arithmetic on extents does not overflow.
 fn usable(n: i64) -> Option<usize> {
     usize::try_from(n).ok().filter(|&n| n < 1 << 20)
 }
 
-/// How windows lie, along each spatial axis.
+/// The windows along each spatial axis.
 #[derive(Clone)]
 pub(super) struct Windows {
     pub size: Vec<usize>,
@@ -23,21 +23,24 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// From the attributes. Padding `SAME` is as much as gives ⌈extent/stride⌉ windows, the odd element at the end it names.
+    /// Reads the attributes. `SAME_UPPER` and `SAME_LOWER` pad so that there are ⌈extent/stride⌉ windows. If the total
+    /// padding of an axis is odd, `SAME_UPPER` puts the extra element at the end, and `SAME_LOWER` at the start.
     pub(super) fn read(c: &NodeCall<'_, '_>, size: &[usize], image: &[usize]) -> Result<Windows, NodeError> {
         let n = image.len();
         let numbers = |name: &str, default: Vec<usize>| match c.ints(name)? {
-            Some(given) if given.len() != default.len() => Err(NodeError(format!("{} numbers in {name}", given.len()))),
+            Some(given) if given.len() != default.len() => {
+                Err(NodeError(format!("its {name} has {} numbers", given.len())))
+            }
             Some(given) => given
                 .into_iter()
-                .map(|g| usable(g).ok_or_else(|| NodeError(format!("{g} in {name}"))))
+                .map(|g| usable(g).ok_or_else(|| NodeError(format!("its {name} has the number {g}"))))
                 .collect::<Result<Vec<_>, _>>(),
             None => Ok(default),
         };
         let (stride, dilation) = (numbers("strides", vec![1; n])?, numbers("dilations", vec![1; n])?);
         let weights = size.iter().all(|&k| k < 1 << 20);
         if size.len() != n || !weights || stride.iter().chain(&dilation).chain(size).any(|&k| k == 0) {
-            return Err("its windows do not fit its input".into());
+            return Err("the sizes, strides or dilations of its windows do not fit its input".into());
         }
         let mut pads = numbers("pads", vec![0; 2 * n])?;
         let auto = c.word("auto_pad")?.unwrap_or("NOTSET");
@@ -52,14 +55,14 @@ impl Windows {
         } else if auto == "VALID" {
             pads.fill(0);
         } else if auto != "NOTSET" {
-            return Err(format!("its padding `{auto}` is not known").into());
+            return Err(format!("its auto_pad `{auto}` is not supported").into());
         }
         let after = pads.split_off(n);
         Ok(Windows { size: size.to_vec(), stride, dilation, before: pads, after })
     }
 
-    /// Where the last window may start within the padding: then there are ⌈…⌉ instead of ⌊…⌋ windows, but none that begins in it.
-    /// Gives how much longer the axes are for that.
+    /// Extends the padding so that there are ⌈…⌉ instead of ⌊…⌋ windows, unless the last one would start in the
+    /// padding. Returns the extension of each axis.
     pub(super) fn round_up(&mut self, image: &[usize]) -> Vec<usize> {
         let longer = |i: usize| {
             let reach = self.dilation[i] * (self.size[i] - 1) + 1;
@@ -73,7 +76,7 @@ impl Windows {
         longer
     }
 
-    /// A row is put before a single axis.
+    /// Returns the attributes of ops for images. A single spatial axis becomes an image of one row.
     pub(super) fn attrs(&self) -> [(&'static str, Attr); 4] {
         let pair = |numbers: &[usize], row: usize| -> Attr {
             let first = (numbers.len() == 1).then_some(row);
@@ -94,20 +97,20 @@ impl Windows {
     }
 }
 
-/// How many groups of channels there are.
+/// Returns the number of groups of channels.
 pub(super) fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let groups = c.int_or("group", 1)?;
-    usable(groups).ok_or_else(|| NodeError(format!("{groups} groups")))
+    usable(groups).ok_or_else(|| NodeError(format!("its group is {groups}, which is not supported")))
 }
 
-/// The extents of windows.
+/// Reads the extents of windows.
 pub(super) fn kernel_shape(c: &NodeCall<'_, '_>) -> Result<Vec<usize>, NodeError> {
-    let shape = c.ints("kernel_shape")?.ok_or("it does not say how large its windows are")?;
-    let size = |n| usable(n).ok_or_else(|| NodeError(format!("windows of {n} elements")));
+    let shape = c.ints("kernel_shape")?.ok_or("it does not state its kernel_shape")?;
+    let size = |n| usable(n).ok_or_else(|| NodeError(format!("its windows have {n} elements, which is not supported")));
     shape.into_iter().map(size).collect()
 }
 
-/// A number more for each channel of [N C D..].
+/// Adds one number for each channel of [N C D..].
 pub(super) fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResult {
     let Some(bias) = bias else { return Ok(y) };
     let channels = c.dims(bias).iter().product();

@@ -1,4 +1,4 @@
-//! The domain `ai.onnx.ml`: versions, strings, and trees that are none. Values are compared by the suite `models/classical`.
+//! The domain `ai.onnx.ml`: versions, strings, and malformed trees. The suite `models/classical` compares values.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn words(name: &str, values: &[&str]) -> AttributeProto {
     AttributeProto { name: Some(name.into()), r#type: Some(kind), strings, ..Default::default() }
 }
 
-/// A model of one node over x [2 3] that imports this domain alone.
+/// Returns a model of one node over x [2 3] that imports only this domain.
 fn classical(op: &str, version: i64, outputs: &[&str], attributes: Vec<AttributeProto>) -> ModelProto {
     let mut only = node(op, &["x"], outputs, attributes);
     only.domain = Some("ai.onnx.ml".into());
@@ -37,7 +37,7 @@ fn classical(op: &str, version: i64, outputs: &[&str], attributes: Vec<Attribute
     model
 }
 
-/// A tree of a branch on a feature and two leaves, or of the children that are given.
+/// Returns a tree: a branch on a feature with the given children.
 fn tree(feature: i64, children: [i64; 2]) -> Vec<AttributeProto> {
     vec![
         ints("nodes_treeids", &[0, 0, 0]),
@@ -72,7 +72,7 @@ fn trees_that_are_none_are_refused() {
         classical("TreeEnsembleRegressor", 1, &["y"], attributes)
     };
     assert!(import(&regressor(2, [1, 2], 0)).is_ok());
-    refused(&regressor(3, [1, 2], 0), "a tree reads feature 3 of rows of 3");
+    refused(&regressor(3, [1, 2], 0), "a tree reads feature 3, but rows have 3");
     refused(&regressor(0, [1, 7], 0), "tree 0 has no node 7");
     let mut ring = regressor(0, [0, 1], 0);
     for list in graph_of(&mut ring).node[0].attribute.iter_mut().filter(|list| list.name().starts_with("nodes_")) {
@@ -81,10 +81,10 @@ fn trees_that_are_none_are_refused() {
         list.strings.truncate(2);
     }
     refused(&ring, "a tree has no root");
-    refused(&regressor(0, [1, 2], 4), "a weight for target 4 of 1");
+    refused(&regressor(0, [1, 2], 4), "it has a weight for target 4 of 1");
     let mut short = regressor(0, [1, 2], 0);
     graph_of(&mut short).node[0].attribute[0].ints.pop();
-    refused(&short, "the lists of its nodes are not equally long");
+    refused(&short, "the attributes nodes_* have different lengths");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_node_below_itself_is_refused() {
         weights("target", 0),
     ]
     .concat();
-    refused(&classical("TreeEnsembleRegressor", 3, &["y"], attributes), "a node of a tree is below itself");
+    refused(&classical("TreeEnsembleRegressor", 3, &["y"], attributes), "a node of a tree is its own descendant");
 }
 
 #[test]
@@ -121,9 +121,9 @@ fn labels_that_are_strings_are_withheld() {
 fn versions_are_those_of_the_domain() {
     refused(
         &classical("TreeEnsemble", 3, &["y"], vec![]),
-        "ai.onnx.ml.TreeEnsemble (opset 3) at /part/TreeEnsemble: it is known from opset 5",
+        "ai.onnx.ml.TreeEnsemble (opset 3) at /part/TreeEnsemble: it is supported from opset 5",
     );
-    refused(&classical("Scaler", 9, &["y"], vec![]), "opsets of this domain are known up to 5");
+    refused(&classical("Scaler", 9, &["y"], vec![]), "opsets of this domain are supported up to 5");
     let only = classical("Scaler", 1, &["y"], vec![numbers("scale", &[2.0])]);
     assert!(import(&only).is_ok());
     let summary = Model::from_bytes("model.onnx", only.encode_to_vec()).unwrap().summary();

@@ -1,4 +1,4 @@
-//! Nodes that stand for ops that files declare.
+//! Nodes that a declared op replaces.
 
 use eutectic_ir::{
     Op, Ops,
@@ -8,7 +8,7 @@ use eutectic_ir::{
 
 use super::*;
 
-/// An op of one operand, `com.me Scaled`, with the attributes `scale-by` and `how`, which has no default.
+/// Returns an op of one operand, `com.me Scaled`. Its attributes are `scale-by` and `how`, which has no default.
 fn scaled() -> Ops {
     let attrs = vec![
         AttrDef { name: interned("scale-by"), kind: AttrKind::Float, default: AttrDefault::Float(2.0) },
@@ -67,10 +67,10 @@ fn what_does_not_fit_the_op_is_refused_by_name() {
     };
     refused("com.me", vec![], &["x"], "it has no attribute `last`, for which `my/scaled` has no default");
     let other = vec![int("last", 1), int("first", 1)];
-    refused("com.me", other, &["x"], "its attribute `first` is none of `my/scaled`: it has scale_by, last");
+    refused("com.me", other, &["x"], "`my/scaled` has no attribute `first`; it has scale_by, last");
     refused("com.me", vec![int("last", 1)], &["x", "x"], "1 operands wanted, 2 given");
     refused("com.me", vec![int("last", 1)], &[""], "its input 0 is missing");
-    refused("com.you", vec![int("last", 1)], &["x"], "ops of that domain are not known");
+    refused("com.you", vec![int("last", 1)], &["x"], "the domain of this op is not supported");
 }
 
 fn attribute(name: &str, kind: AttributeType) -> AttributeProto {

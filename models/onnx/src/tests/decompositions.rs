@@ -1,5 +1,5 @@
-//! What is taken apart when it is read, against what it is defined as: transforms of every kind of length, windows over three axes;
-//! and what is said of positions and modules.
+//! Ops that the reader decomposes, compared with their definitions: transforms of every kind of length, windows over
+//! three axes. Also errors about positions, and module paths.
 
 use std::f64::consts::TAU;
 
@@ -7,7 +7,7 @@ use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// Doubles of these extents, in `name`.
+/// Returns a port of doubles with these extents.
 fn wide(name: &str, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|t| t.value.as_mut()) {
@@ -21,12 +21,12 @@ fn list(name: &str, values: &[i64]) -> AttributeProto {
     AttributeProto { name: Some(name.into()), r#type: kind, ints: values.into(), ..Default::default() }
 }
 
-/// Numbers between −1 and 1 without an order.
+/// Returns pseudorandom numbers between −1 and 1.
 fn noise(count: usize) -> Vec<f64> {
     (0..count).map(|i| ((i as f64 + 1.0) * 12.9898).sin() * 43758.5453 % 1.0).collect()
 }
 
-/// The one result of a graph of one node, in f64.
+/// Evaluates a model in `f64` and returns its single result.
 fn result(model: &ModelProto, given: &[(&str, &[usize], &[f64])]) -> Vec<f64> {
     let graph = import(model).unwrap().graph;
     let tensor = |name: &str| {
@@ -48,7 +48,7 @@ fn of_node(node: NodeProto, inputs: &[(&str, &[i64])], constants: Vec<TensorProt
     model
 }
 
-/// Σ x[j]·e^(sign·2πi·jk/n), term by term.
+/// Computes Σ x[j]·e^(sign·2πi·jk/n) term by term.
 fn transform(x: &[[f64; 2]], n: usize, sign: f64) -> Vec<[f64; 2]> {
     let term = |k: usize, (j, [re, im]): (usize, &[f64; 2])| {
         let (sin, cos) = (sign * TAU * ((j * k % n) as f64) / n as f64).sin_cos();
@@ -60,7 +60,7 @@ fn transform(x: &[[f64; 2]], n: usize, sign: f64) -> Vec<[f64; 2]> {
     (0..n).map(sum).collect()
 }
 
-/// Small ones, ones with divisors, primes of one product and by Bluestein's way, and twice such a prime.
+/// Small and composite lengths, primes of one product and of Bluestein's method, and twice such a prime.
 const LENGTHS: [usize; 10] = [1, 2, 12, 60, 67, 97, 128, 400, 1031, 2062];
 
 #[test]
@@ -99,7 +99,8 @@ fn transforms_of_any_length_are_what_they_are_defined_as() {
     }
 }
 
-/// Extents of a case of convolution: channels in and out of a group, groups, the image, windows, strides, dilations, padding.
+/// A case of convolution: input and output channels of a group, groups, and extents of image, windows, strides,
+/// dilations and padding.
 struct Volume {
     channels: [usize; 3],
     image: [usize; 3],
@@ -139,7 +140,7 @@ impl Volume {
         ]
     }
 
-    /// How many windows lie in the padded image.
+    /// Returns the number of windows in the padded image.
     fn windows(&self) -> [usize; 3] {
         [0, 1, 2].map(|i| {
             let padded = self.image[i] + self.pads[i] + self.pads[i + 3];
@@ -147,7 +148,7 @@ impl Volume {
         })
     }
 
-    /// Calls `of` for each window's element that lies in the image: both by their flat places.
+    /// Calls `of` for each element of a window that is inside the image, with flat indices.
     fn each(&self, mut of: impl FnMut(usize, usize, usize)) {
         let count = |dims: [usize; 3]| dims.iter().product::<usize>();
         let point = |at: usize, dims: [usize; 3]| [at / (dims[1] * dims[2]), at / dims[2] % dims[1], at % dims[2]];
@@ -194,10 +195,10 @@ fn convolutions_over_three_axes_are_sums_over_windows() {
         let got = result(&model, &[("x", &x_dims, &x), ("w", &w_dims, &w), ("b", &[groups * outer], &b)]);
         close(&got, &want);
 
-        // The transpose takes what the convolution gives back to where it was read.
+        // A transposed convolution adds each result of the convolution to the elements that it was computed from.
         let y_dims = [&[2, groups * outer], &case.windows()[..]].concat();
         let y = noise(size(&y_dims));
-        // What lies behind the last window is not reached.
+        // Elements after the last window contribute to no result.
         let rest: Vec<usize> = (0..3)
             .map(|i| {
                 let padded = case.image[i] + case.pads[i] + case.pads[i + 3];
@@ -223,7 +224,7 @@ fn convolutions_over_three_axes_are_sums_over_windows() {
 
 #[test]
 fn padding_may_take_all_that_a_transposed_convolution_makes() {
-    // Elements, taps, the two pads and the elements that are left.
+    // Elements, taps, pads and the remaining elements.
     for (n, taps, pads, left) in
         [(1, 3, [2, 1], 0), (1, 3, [1, 2], 0), (2, 2, [2, 1], 0), (1, 3, [2, 0], 1), (1, 1, [0, 1], 0)]
     {

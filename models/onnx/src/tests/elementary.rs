@@ -1,10 +1,10 @@
-//! Elementary functions at the ends of their range, and attention of queries that see no key.
+//! Elementary functions at the ends of their range, and attention for queries without visible keys.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// Evaluates nodes on inputs by name, by the reference on `f32`.
+/// Evaluates nodes with the reference interpreter in `f32`. Inputs are given by name.
 fn value(nodes: Vec<NodeProto>, inputs: &[(&str, &[i64], &[f64])]) -> Vec<f64> {
     let graph = GraphProto {
         input: inputs.iter().map(|(name, dims, _)| port(name, dims)).collect(),
@@ -25,7 +25,7 @@ fn value(nodes: Vec<NodeProto>, inputs: &[(&str, &[i64], &[f64])]) -> Vec<f64> {
 
 #[test]
 fn functions_at_the_ends_of_their_range() {
-    // Arguments are those of `f32`, results from forty digits.
+    // Arguments are exact in `f32`. Results were computed with forty digits.
     let (tiny, large) = (f64::from(1e-8_f32), f64::from(1e20_f32));
     let table: &[(&str, f64, f64)] = &[
         ("Asinh", large, 46.744849060481736),
@@ -52,7 +52,7 @@ fn functions_at_the_ends_of_their_range() {
     }
 }
 
-/// Attention of 2·`groups` query heads to `groups` heads of keys, as the specification says it.
+/// Computes attention of 2·`groups` query heads to `groups` heads of keys, as the specification defines it.
 fn attended(groups: usize, keys: usize, x: &[Vec<f64>; 3], kept: impl Fn(usize, usize) -> Option<f64>) -> Vec<f64> {
     let mut result = Vec::new();
     for row in 0..2 * groups * 3 {
@@ -78,7 +78,7 @@ fn a_query_that_sees_no_key_attends_to_nothing() {
     let numbers = |count: usize, seed: usize| -> Vec<f64> {
         (0..count).map(|n| ((n * 37 + seed * 11) % 29) as f64 / 16.0 - 0.75).collect()
     };
-    // Query 1 sees no key, query 0 the first, query 2 all.
+    // Query 1 sees no key, query 0 the first one, and query 2 all.
     let hidden = |query: usize, key: usize| query == 1 || query == 0 && key > 0;
     for (groups, keys) in [(1, 1), (1, 4), (2, 3)] {
         let (heads, count) = (2 * groups as i64, keys as i64);
@@ -101,7 +101,7 @@ fn a_query_that_sees_no_key_attends_to_nothing() {
                 run(vec![to_bool, attention], "n", &mask(1.0, 0.0)),
             ];
             let want = [0.25, 0.0].map(|bias| attended(groups, keys, &x, |q, k| seen(q, k).then_some(bias)));
-            // The scale is one of `f32`.
+            // The scale is rounded to `f32`.
             for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
                 assert!((got - want).abs() < 1e-7, "{groups} groups, {keys} keys: {got}, not {want}");
             }

@@ -1,4 +1,5 @@
-//! Parts of a file other than its nodes: defaults of inputs, tensors of one name, lengths of external data, declared outputs.
+//! Parts of a file other than nodes: default values of inputs, duplicate names, lengths of external data, declared
+//! outputs.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
@@ -21,7 +22,7 @@ const TYPES: [(DType, i32); 14] = [
     (DType::F8E5M2, 19),
 ];
 
-/// y = x of that type where it is w, with w as an input of a given size, and as 1 in the file.
+/// Returns a model that compares x with w. w is an input of this type and these extents with a default value of 1.
 fn defaulted(code: i32, dims: &[i64], ir_version: i64) -> Model {
     let typed = |name: &str| {
         let mut port = port(name, dims);
@@ -98,7 +99,7 @@ fn tensors_of_old_files_are_no_defaults() {
     assert_eq!(model.defaults().count(), 0);
     let options = ImportOptions { given: ["w".to_string()].into(), ..ImportOptions::default() };
     let error = model.import_as(&options).unwrap_err().to_string();
-    assert!(error.contains("no input with a default is named w"), "{error}");
+    assert!(error.contains("no input named w with a default value"), "{error}");
 }
 
 #[test]

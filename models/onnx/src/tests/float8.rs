@@ -1,4 +1,4 @@
-//! Floats of 8 bits: tensors of files, casts with and without saturation, and quantization by a scale and a zero point.
+//! 8-bit floats: tensors of files, casts with and without saturation, and quantization with a scale and a zero point.
 
 use eutectic_ir::Tensor;
 
@@ -7,12 +7,12 @@ use super::{
     *,
 };
 
-/// The float types of 8 bits.
+/// Returns the 8-bit float types.
 fn float_bytes() -> impl Iterator<Item = DType> {
     DType::ALL.into_iter().filter(|dtype| dtype.is_float() && dtype.bits() == 8)
 }
 
-/// All numbers of a type of 8 bits.
+/// Returns all numbers of an 8-bit type.
 fn all(dtype: DType) -> Tensor {
     Tensor::new(dtype, &[256], (0..=255).collect::<Vec<u8>>()).unwrap()
 }
@@ -86,7 +86,8 @@ fn floats_of_8_bits_are_quantised_by_a_scale() {
             19,
         );
         let most = dtype.normal_range().1;
-        // 7.25 / 0.25 is 29, which has four digits: the nearest are 28 and 30 or 32, the even one of two.
+        // 7.25 / 0.25 is 29. Its neighbours are 28 and 30 with three fraction bits, and 28 and 32 with two. Ties go to
+        // even.
         assert_eq!(y.to_f64(), [0.0, 2.0, -12.0, 28.0, most, -most], "{dtype}");
         let back =
             one(node("DequantizeLinear", &["x", "scale", "zero"], &["y"], Vec::new()), &y, vec![scale, zero], 19);
@@ -94,14 +95,15 @@ fn floats_of_8_bits_are_quantised_by_a_scale() {
     }
 }
 
-/// Returns the code nearest to a number by exact distances, the even one of two; the greatest number where it is beyond, and `None` for NaN.
+/// Returns the code nearest to a number, by exact distances. Ties go to even. A number beyond the greatest one becomes
+/// the greatest one. `None` for NaN.
 fn nearest(x: f64, dtype: DType) -> Option<f64> {
     let numbers = all(dtype).to_f64();
     let finite = numbers.iter().enumerate().filter(|(_, n)| n.is_finite());
     let near = finite.min_by(|(a, x_a), (b, x_b)| {
-        // Distances from numbers far beyond would all round to the same.
-        let apart = |n: &f64| (n - x.clamp(-1e6, 1e6)).abs();
-        apart(x_a).total_cmp(&apart(x_b)).then((a & 1).cmp(&(b & 1)))
+        // Distances to much larger numbers would all round to the same.
+        let distance = |n: &f64| (n - x.clamp(-1e6, 1e6)).abs();
+        distance(x_a).total_cmp(&distance(x_b)).then((a & 1).cmp(&(b & 1)))
     });
     near.map(|(_, &n)| n).filter(|_| !x.is_nan())
 }
@@ -109,7 +111,7 @@ fn nearest(x: f64, dtype: DType) -> Option<f64> {
 #[test]
 fn integers_are_rounded_once() {
     for dtype in float_bytes() {
-        // All integers near those that 8 bits tell from each other, and integers that `f32` does not have.
+        // All integers near those that 8 bits distinguish, and integers that `f32` cannot represent.
         let small = (-70_000..=70_000_i64).step_by(7).chain(-600..=600);
         let halves =
             (8..17).flat_map(|n| [17, 19, 25, 27, 29, 31].map(|k| (k << n) >> 4)).flat_map(|n| [n - 1, n, n + 1]);

@@ -1,12 +1,12 @@
-//! Valid files in rare forms: defaults of inputs, padding longer than an axis, diagonals, regions of an image, integers of 8 bits. Each is
-//! compared with its definition, element by element.
+//! Valid files with rare features: default values of inputs, padding longer than an axis, diagonals, regions of an
+//! image, 8-bit integers. Each is compared with its definition, element by element.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 use eutectic_models::random::Rng;
 
-/// The results of a graph for values of its inputs.
+/// Evaluates a graph with the given inputs.
 pub(super) fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
     let params = imported.params().unwrap();
     let value =
@@ -15,14 +15,14 @@ pub(super) fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tens
     values.iter().map(|value| value.to_tensor()).collect()
 }
 
-/// The result of one node on x and constants, in which the node's other inputs are.
+/// Evaluates one node on x and constants, which are its other inputs.
 pub(super) fn one(op: NodeProto, x: &Tensor, constants: Vec<TensorProto>, opset: i64) -> Tensor {
     let dims: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
     results(&imported(op, x.dtype(), &dims, constants, opset).unwrap_or_else(|e| panic!("{e}")), &[("x", x.clone())])
         .remove(0)
 }
 
-fn imported(
+pub(super) fn imported(
     op: NodeProto,
     dtype: DType,
     dims: &[i64],
@@ -36,7 +36,7 @@ fn imported(
     import(&model)
 }
 
-/// An output without a declared type.
+/// Returns an output without a declared type.
 pub(super) fn open(name: &str) -> ValueInfoProto {
     ValueInfoProto { name: Some(name.into()), ..Default::default() }
 }
@@ -45,7 +45,7 @@ pub(super) fn code(dtype: DType) -> i32 {
     dtype.def().names.onnx
 }
 
-/// A port of that type, whose extents may be 0.
+/// Returns a port of this type. Its extents may be 0.
 pub(super) fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|t| t.value.as_mut()) {
@@ -57,7 +57,7 @@ pub(super) fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
     port
 }
 
-/// A tensor of the file.
+/// Returns a tensor of the file.
 pub(super) fn stored(name: &str, value: &Tensor) -> TensorProto {
     TensorProto {
         name: Some(name.into()),
@@ -89,7 +89,8 @@ fn padding_repeats_elements_however_far_it_goes() {
             }
             for mode in ["reflect", "wrap", "edge"] {
                 let pad = node("Pad", &["x", "pads"], &["y"], vec![text("mode", mode)]);
-                // Step by step from the first element, turning around at the ends; elements that are cut off are still reflected.
+                // Walks step by step from the first element and turns around at the ends. Cropped elements can be
+                // reflected.
                 let reflected = |at: i64| {
                     let (mut place, mut step) = (0, if at < 0 { -1 } else { 1 });
                     for _ in 0..at.abs() {
@@ -142,7 +143,7 @@ fn slices_are_those_of_python() {
                 from_start(start).clamp(low.max(if step > 0 { 0 } else { -1 }), high),
                 from_start(end).clamp(low, high),
             );
-            // ONNX moves a start before the axis to its first element, in either direction.
+            // ONNX clamps a start before the axis to its first element, for either sign of the step.
             at = at.max(0).min(high.max(0));
             let mut want = Vec::new();
             while n > 0 && ((step > 0 && at < end) || (step < 0 && at > end)) {
@@ -167,11 +168,11 @@ fn an_axis_that_is_named_twice_is_a_diagonal() {
         let far: Vec<f64> = (0..n).map(|i| (i * (n * n + n + 1)) as f64).collect();
         assert_eq!(sum("iii->i", &x(&[n, n, n])).to_f64(), far, "{n}");
     }
-    // x[b i c i] at b·24 + i·8 + c·2 + i.
-    let apart = sum("bici->cib", &x(&[3, 2, 4, 2]));
-    assert_eq!(apart.dims(), [4, 2, 3]);
+    // x[b i c i] is at b·24 + i·8 + c·2 + i.
+    let diagonal = sum("bici->cib", &x(&[3, 2, 4, 2]));
+    assert_eq!(diagonal.dims(), [4, 2, 3]);
     let want = (0..4).flat_map(|c| (0..2).flat_map(move |i| (0..3).map(move |b| (b * 16 + i * 8 + c * 2 + i) as f64)));
-    assert_eq!(apart.to_f64(), want.collect::<Vec<_>>());
+    assert_eq!(diagonal.to_f64(), want.collect::<Vec<_>>());
     assert_eq!(sum("...ii->...i", &x(&[2, 3, 3])).to_f64(), [0.0, 4.0, 8.0, 9.0, 13.0, 17.0]);
     let refused = |equation: &str| {
         let einsum = node("Einsum", &["x"], &["y"], vec![text("equation", equation)]);
@@ -181,27 +182,12 @@ fn an_axis_that_is_named_twice_is_a_diagonal() {
     assert!(refused("ij->ii").contains("names the axis i of its result twice"), "{}", refused("ij->ii"));
 }
 
-#[test]
-fn nothing_is_dropped_by_a_ratio_of_0() {
-    let number = |name: &str, value: f32| stored(name, &Tensor::from_f64(DType::F32, &[], [f64::from(value)]));
-    let training = stored("t", &Tensor::from_i64(DType::Bool, &[], [1]));
-    let dropout = |inputs: &[&str]| node("Dropout", inputs, &["y", "mask"], vec![]);
-    let constants = vec![number("none", 0.0), number("half", 0.5), training];
-    let kept = imported(dropout(&["x", "none", "t"]), DType::F32, &[3], constants.clone(), 13).unwrap();
-    let got = results(&kept, &[("x", counted(&[3]))]);
-    assert_eq!((got[0].to_f64(), got[1].to_i64()), (vec![0.0, 1.0, 2.0], vec![1, 1, 1]));
-    for inputs in [["x", "half", "t"], ["x", "", "t"]] {
-        let error = imported(dropout(&inputs), DType::F32, &[3], constants.clone(), 13).unwrap_err().to_string();
-        assert!(error.contains("drops 0.5 of its elements at random"), "{error}");
-    }
-}
-
-/// Integers of that type without an order.
+/// Returns pseudorandom integers of this type.
 fn bytes(dtype: DType, dims: &[usize], rng: &mut Rng) -> Tensor {
     let (low, count) = if dtype == DType::I8 { (-128, 256) } else { (0, 256) };
     let mut extreme = rng.below(3) == 0;
     let values = (0..dims.iter().product()).map(|_: usize| {
-        // Sums of extremes are as large as sums can be.
+        // Extreme values make sums as large as possible.
         extreme ^= rng.below(50) == 0;
         if extreme { low + 255 * i64::from(dtype == DType::U8) } else { low + rng.below(count) as i64 }
     });
@@ -290,7 +276,7 @@ fn convolutions_of_integers_are_exact_and_pad_with_the_zero_point() {
         };
         let sums: Vec<i64> = (0..outputs * places).map(|n| element(n / places, n % places)).collect();
         assert_eq!((got.dims(), got.to_i64()), (&[1, outputs, places][..], sums.clone()));
-        // Powers of two scale exactly.
+        // Scaling by powers of two is exact.
         let mut constants = constants;
         constants.extend([scale("xs", &[0.25]), scale("ws", &[0.5, 0.25, 0.125, 1.0]), scale("ys", &[16.0])]);
         constants.extend([stored("yz", &Tensor::from_i64(DType::I8, &[], [-3])), stored("bias", &bias)]);
@@ -385,12 +371,12 @@ fn a_region_of_an_image_is_sampled_and_surrounded() {
             let (row, i) = (n / count as usize, n % count as usize);
             let last = extent as f64 - 1.0;
             let at = start * last + i as f64 * (end - start) * last / (count as f64 - 1.0);
-            // x is linear in its place.
+            // x is linear in its index.
             let want = if (0.0..=last).contains(&at) { (row * extent) as f64 + at } else { -4.5 };
             assert!((got - want).abs() < 1e-6, "{start} to {end}, element {n}: {got}, not {want}");
         }
     }
-    // A scale is that of the region.
+    // The scale refers to the region.
     let attributes = vec![text("mode", "nearest"), text("coordinate_transformation_mode", "tf_crop_and_resize")];
     let constants = vec![floats("roi", &[0.0, 0.5, 1.0, 1.0]), floats("scales", &[1.0, 2.0])];
     let got = one(node("Resize", &["x", "roi", "scales"], &["y"], attributes), &counted(&[1, 9]), constants, 13);

@@ -1,10 +1,10 @@
-//! Ids in and out of range, and the places of extrema of rows with NaN, for every node that reads or writes by index.
+//! Ids in and out of range, and the index of the extremum in rows with NaN, for every op that indexes.
 
 use eutectic_ir::{InterpError, Tensor, interp::interpret};
 
 use super::*;
 
-/// An integer tensor of these extents that is given in each run.
+/// Returns an integer port with these extents.
 fn int_port(name: &str, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|ty| ty.value.as_mut()) {
@@ -13,13 +13,13 @@ fn int_port(name: &str, dims: &[i64]) -> ValueInfoProto {
     port
 }
 
-/// A node that reads or writes x [2 3] by ids of some extents.
+/// A node that indexes x [2 3] by ids.
 struct Case {
     op: &'static str,
     ids: &'static [i64],
     updates: Option<&'static [i64]>,
     attributes: Vec<AttributeProto>,
-    /// Of each id, the extent of the axis that it names a place of.
+    /// For each id, the extent of the axis that it indexes.
     extents: &'static [i64],
 }
 
@@ -91,7 +91,7 @@ fn ids_out_of_range_are_refused_where_they_are_read() {
                 };
                 assert_eq!((problem.id, problem.ids.extent), (wrong, extent), "{} of {ids:?}", case.op);
                 assert_eq!(origin.path(), format!("part.{}", case.op));
-                // Ids of the file are refused when it is read, at the same node.
+                // Ids in the file are refused during the import, at the same node.
                 let said = import(&case.model(Some(&ids))).unwrap_err().to_string();
                 let wanted =
                     format!("id {wrong} is out of range for an axis of {extent}; ids must be in -{extent}..{extent}");
@@ -142,7 +142,7 @@ fn a_node_without_a_name_is_called_by_its_output() {
     assert_eq!(checks.map(|(_, node)| node.origin.path()).collect::<Vec<_>>(), ["y"]);
 }
 
-/// A node over rows [3 n] of `x`: its only, or its last output.
+/// Evaluates a node over rows [3 n] of `x` and returns its only, or its last, output.
 fn of_rows(node: NodeProto, rows: &[&[f64]], folded: bool, k: Option<i64>) -> Vec<f64> {
     let dims = [rows.len() as i64, rows[0].len() as i64];
     let all = rows.concat();

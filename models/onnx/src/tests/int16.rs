@@ -1,4 +1,4 @@
-//! Integers of 16 bits: tensors of files, arithmetic that wraps, and quantization at their limits.
+//! 16-bit integers: tensors of files, wrapping arithmetic, and quantization at their limits.
 
 use eutectic_ir::Tensor;
 
@@ -9,7 +9,7 @@ use super::{
 
 const TYPES: [DType; 2] = [DType::I16, DType::U16];
 
-/// The least, the greatest and some other integers of a type.
+/// Returns the least, the greatest and some other integers of a type.
 fn values(dtype: DType) -> Vec<i64> {
     let (least, most) = dtype.integers();
     vec![least, least + 1, 0, 1, 127, 128, 255, 256, 257, 32_767, most - 1, most]

@@ -1,4 +1,4 @@
-//! How often loops run: known from their count, from a condition that is counted when the model is read, or found in each run.
+//! Trip counts of loops: stated, computed from a condition during the import, or determined in each run.
 
 use eutectic_ir::{
     Tensor,
@@ -20,7 +20,8 @@ fn number(name: &str, value: f64) -> TensorProto {
     TensorProto { name: Some(name.into()), data_type: Some(1), float_data: vec![value as f32], ..Default::default() }
 }
 
-/// v' = v + step while v' < limit, from `start`, which may be the input; `collects` gives each v', `counts` has the most times as a value.
+/// Returns the loop v' = v + step while v' < limit. `start` may be the input. `collects` returns each v', and `counts`
+/// names a value with the maximum trip count.
 fn growing(start: &str, count: Option<&str>, collects: bool) -> ModelProto {
     let mut body = GraphProto {
         input: vec![of_type("i", 7, &[]), of_type("going", 9, &[]), of_type("v", 1, &[])],
@@ -53,7 +54,7 @@ fn growing(start: &str, count: Option<&str>, collects: bool) -> ModelProto {
     })
 }
 
-/// The number of times of the loop, and whether a condition ends it.
+/// Returns the trip count of the loop, and whether a condition ends it.
 fn times(imported: &Imported) -> Option<(usize, bool)> {
     let (_, node) = imported.graph.nodes().find(|(_, node)| node.op.name() == "loop")?;
     let of = Loop::of(&node.attrs)?;
@@ -70,7 +71,7 @@ fn run(imported: &Imported, x: f64, n: i64) -> Result<Vec<Vec<f64>>, InterpError
     Ok(interpret::<f64>(&imported.graph, &given)?.iter().map(|value| value.to_tensor().to_f64()).collect())
 }
 
-/// The sum of steps in f32, and how many there are.
+/// Returns the sum of the steps in `f32`, and their number.
 fn grown(start: f32, most: usize) -> (f64, usize) {
     let (mut v, mut n) = (start, 0);
     while n < most && (n == 0 || v < 1.0) {
@@ -105,7 +106,7 @@ fn a_condition_on_inputs_is_found_in_each_run() {
         let got = run(&imported, x, 0).unwrap();
         assert!((got[0][0] - grown(x as f32, usize::MAX).0).abs() < 1e-2, "{x}: {got:?}");
     }
-    // A count that is known needs no check; one that is an input is part of the condition.
+    // A known count needs no check. A count that is an input is part of the condition.
     let imported = import(&growing("x", Some("five"), false)).unwrap();
     assert_eq!(times(&imported), Some((5, true)));
     assert!(close(run(&imported, -1.0, 0).unwrap()[0][0], -0.5));
@@ -135,11 +136,11 @@ fn what_has_no_end_or_no_shape_is_refused() {
     let says = |model: &ModelProto| import(model).map(|_| ()).unwrap_err().to_string();
     let collected = says(&growing("x", None, true));
     assert!(
-        collected.contains("depends on the model's inputs, and so do the shapes of what it collects"),
+        collected.contains("its trip count depends on the model's inputs, and so does the shape of its scan outputs"),
         "{collected}"
     );
     let mut endless = growing("x", None, false);
     let body = graph_of(&mut endless).node[0].attribute[0].g.as_mut().unwrap();
     body.node[1] = node("Identity", &["going"], &["on"], vec![]);
-    assert!(says(&endless).contains("its condition always holds, and it has no count"), "{}", says(&endless));
+    assert!(says(&endless).contains("it never ends: its condition always holds"), "{}", says(&endless));
 }

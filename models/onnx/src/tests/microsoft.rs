@@ -1,10 +1,11 @@
-//! Ops of `com.microsoft`, against the formulas of ONNX Runtime's document.
+//! Ops of `com.microsoft`, compared with the formulas of ONNX Runtime's document.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// Returns a model of one node of the domain over `x` and `s`, tensors of these extents, and weights that hold the numbers 0, 1, 2 …
+/// Returns a model of one node over `x` and `s`, tensors of these extents, and weights. The weights contain the numbers
+/// 0, 1, 2 …
 fn of_node(mut node: NodeProto, dims: &[i64], weights: &[(&str, &[i64])]) -> ModelProto {
     node.domain = Some("com.microsoft".into());
     let open = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
@@ -108,7 +109,7 @@ fn ops_of_unknown_domains_are_named() {
     assert!(error.contains("com.example.Gelu"), "{error}");
 }
 
-/// Attention refuses a cache that past and present share, and a softmax with one more key.
+/// Attention with a cache that past and present share, and with an additional key in the softmax, is refused.
 #[test]
 fn attention_of_groups_names_what_it_refuses() {
     let heads = || vec![int("num_heads", 2), int("kv_num_heads", 1)];
@@ -116,7 +117,7 @@ fn attention_of_groups_names_what_it_refuses() {
     let weights: [(&str, &[i64]); 4] = [("k", &[1, 1, 4]), ("p", &[1, 1, 3, 4]), ("l", &[1]), ("t", &[1])];
     let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], heads());
     let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
-    assert!(refused.contains("total_sequence_length is 0; 4 is supported"), "{refused}");
+    assert!(refused.contains("total_sequence_length is 0; it must be 4"), "{refused}");
     let smooth = [heads(), vec![int("smooth_softmax", 1)]].concat();
     let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], smooth);
     let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
@@ -129,7 +130,7 @@ fn products_in_blocks_name_sizes_that_do_not_fit() {
     let product = |attributes| node("MatMulNBits", &["x", "w", "s"], &["y"], attributes);
     let weights: [(&str, &[i64]); 2] = [("w", &[2, 2, 7]), ("s", &[2, 2])];
     let refused = import(&of_node(product(sizes(4)), &[1, 32], &weights)).unwrap_err().to_string();
-    assert!(refused.contains("its bytes are [2, 2, 7]; 32 are wanted"), "{refused}");
+    assert!(refused.contains("its bytes have extents [2, 2, 7]"), "{refused}");
     let refused = import(&of_node(product(sizes(3)), &[1, 32], &weights)).unwrap_err().to_string();
-    assert!(refused.contains("elements of 3 bits; 2, 4 and 8 are supported"), "{refused}");
+    assert!(refused.contains("its elements have 3 bits; 2, 4 and 8 are supported"), "{refused}");
 }

@@ -1,10 +1,10 @@
-//! Running totals and the largest of rows, against loops over them: short rows, parts, parts with something left over.
+//! Scans and top-k, compared with loops: short rows, several blocks, and blocks with a remainder.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// The outputs of a node over `x`, a tensor of these extents, and a number that is known.
+/// Evaluates a node on `x` of these extents and a known number.
 fn outputs(node: NodeProto, dims: &[i64], x: &[f64], number: i64) -> (Vec<Vec<f64>>, usize) {
     let open = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
     let output = node.output.iter().map(open).collect();
@@ -19,7 +19,7 @@ fn outputs(node: NodeProto, dims: &[i64], x: &[f64], number: i64) -> (Vec<Vec<f6
     (values.unwrap().into_iter().map(|value| reals(value.data)).collect(), largest)
 }
 
-/// Small whole numbers, so that many are equal and totals are exact.
+/// Returns small integers: many are equal, and sums are exact.
 fn numbers(count: usize) -> Vec<f64> {
     let mut at = 7_u64;
     let mut next = || {

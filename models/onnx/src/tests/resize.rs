@@ -1,10 +1,10 @@
-//! Resizing of long axes, whose elements are made of few: against the definition.
+//! Resizing of long axes by interpolation, compared with its definition.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// `x`, of these extents, resized by interpolation along its last axis to so many elements.
+/// Resizes `x`, of these extents, along its last axis by interpolation.
 fn resized(x: &[f64], dims: [usize; 2], to: usize, mode: &str, coordinates: &str) -> Vec<f64> {
     let attributes = vec![word("mode", mode), word("coordinate_transformation_mode", coordinates)];
     let graph = GraphProto {

@@ -1,10 +1,10 @@
-//! Writing by index, beside a loop over the updates; and that known places are not looked for among all pairs.
+//! Writes by index, compared with a loop over the updates. Known ids must not become a search over all pairs.
 
 use eutectic_ir::{DType, Tensor, interp::interpret};
 
 use super::*;
 
-/// A case: extents of the data, the ids with their extents, extents of the updates, the axis of `ScatterElements`.
+/// A case: extents of data, ids with their extents, extents of updates, and the axis of `ScatterElements`.
 struct Case {
     dims: Vec<usize>,
     ids: Vec<i64>,
@@ -14,7 +14,7 @@ struct Case {
 }
 
 impl Case {
-    /// The rows of a grid of coordinates of the first axes of the data.
+    /// Returns the case whose ids are the grid of these coordinates of the first axes.
     fn grid(dims: &[usize], coordinates: &[Vec<i64>]) -> Case {
         let counts: Vec<usize> = coordinates.iter().map(Vec::len).collect();
         let mut ids = vec![Vec::new()];
@@ -31,7 +31,7 @@ impl Case {
         }
     }
 
-    /// The data after the updates, one after the other.
+    /// Returns the data after the updates, which are applied in order.
     fn wanted(&self, data: &[f64], updates: &[f64], how: &str) -> Vec<f64> {
         let mut data = data.to_vec();
         let depth = if self.axis.is_some() { self.dims.len() } else { self.given[self.given.len() - 1] };
@@ -59,7 +59,7 @@ impl Case {
         data
     }
 
-    /// The node, with ids that are computed from a tensor of the file.
+    /// Returns a model with the node. Its ids are computed from a tensor of the file.
     fn model(&self, how: &str) -> ModelProto {
         let of = |name: &str, dims: &[usize]| port(name, &dims.iter().map(|&n| n as i64).collect::<Vec<_>>());
         let ids = TensorProto { dims: self.given.iter().map(|&n| n as i64).collect(), ..integers("ids", &self.ids) };
@@ -82,7 +82,7 @@ impl Case {
         model
     }
 
-    /// The imported node and its result.
+    /// Returns the imported model and its result.
     fn result(&self, data: &[f64], updates: &[f64], how: &str) -> (Imported, Vec<f64>) {
         let imported = import(&self.model(how)).unwrap();
         let given = |name: &str| match name {
@@ -95,12 +95,12 @@ impl Case {
     }
 }
 
-/// Small numbers, so that products are exact.
+/// Returns small numbers whose products are exact.
 fn numbers(dims: &[usize], from: usize) -> Vec<f64> {
     (0..dims.iter().product()).map(|i: usize| ((i * 7 + from) % 13) as f64 - 6.0).collect()
 }
 
-/// Slices as exporters write them, most of them of more ids than are known by themselves.
+/// Slices as exporters write them. Most have more ids than are evaluated in advance.
 fn slices() -> Vec<Case> {
     let upto = |from: i64, to: i64, step: usize| (from..to).step_by(step).collect::<Vec<_>>();
     let columns = |dims: &[usize], axis: usize, ids: Vec<i64>| {
@@ -162,6 +162,10 @@ fn known_places_that_are_none_are_refused() {
             assert!(refusal(&elements, how).contains(&told("[0, 1]")), "{}", refusal(&elements, how));
         }
         let wide = Case { dims: vec![2, 6], ids: vec![0; 3], given: vec![3, 1], updates: vec![3, 1], axis: Some(1) };
-        assert!(refusal(&wide, how).contains("3 ids for 2 places of axis 0"), "{}", refusal(&wide, how));
+        assert!(
+            refusal(&wide, how).contains("its ids have an extent of 3 along axis 0, but its data 2"),
+            "{}",
+            refusal(&wide, how)
+        );
     }
 }

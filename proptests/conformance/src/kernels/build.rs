@@ -8,25 +8,25 @@ use eutectic_ir::{
 
 use super::Random;
 
-/// A kernel in the making.
+/// A builder of a kernel.
 pub struct Build {
-    /// Where its random choices come from.
+    /// The source of random choices.
     pub random: Random,
     /// As in [`Kernel`].
     pub slots: Vec<(DType, usize)>,
-    /// What is in each slot that is read.
+    /// The contents of each slot that is read.
     pub inputs: Vec<Tensor>,
     /// As in [`Kernel`].
     pub stores: Vec<Store>,
 }
 
 impl Build {
-    /// An empty one.
+    /// Returns an empty builder.
     pub fn new(seed: u64) -> Build {
         Build { random: Random(seed), slots: Vec::new(), inputs: Vec::new(), stores: Vec::new() }
     }
 
-    /// A buffer of random numbers.
+    /// Returns a buffer of random numbers.
     pub fn input(&mut self, dtype: DType, count: usize) -> usize {
         let (low, high) = match dtype {
             d if d.is_float() => (-2.0, 2.0),
@@ -39,27 +39,28 @@ impl Build {
         self.tensor(Tensor::from_f64(dtype, &[count], values.collect::<Vec<_>>()))
     }
 
-    /// A buffer of given numbers.
+    /// Returns a buffer of given numbers.
     pub fn tensor(&mut self, tensor: Tensor) -> usize {
         self.slots.push((tensor.dtype(), tensor.count()));
         self.inputs.push(tensor);
         self.slots.len() - 1
     }
 
-    /// A load of a slot.
+    /// Returns a load of a slot.
     pub fn load(&mut self, body: &mut Body, slot: usize, at: Index) -> ValueId {
         let dtype = self.slots[slot].0;
         push(body, Instr::Load(Load { slot, at, guards: Vec::new(), dtype }))
     }
 
-    /// A load of a fresh dense tensor with the domain's shape.
+    /// Returns a load of a fresh dense tensor with the domain's shape.
     pub fn dense(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let slot = self.input(dtype, body.domain.iter().product());
         let at = row_major(&body.domain);
         self.load(body, slot, at)
     }
 
-    /// A load in a random layout: permuted, broadcast along some axes, a slice of something larger, or a reshape.
+    /// Returns a load in a random layout: permuted, broadcast along some axes, a slice of a larger tensor, or a
+    /// reshape.
     pub fn any(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let domain = body.domain.clone();
         let mut coords: Vec<_> = (0..domain.len()).collect();
@@ -87,7 +88,7 @@ impl Build {
         }
         let mut index = flatten(&at, &dims);
         let count: usize = dims.iter().product();
-        // A transpose of a reshape: axes cut at places that are not the domain's.
+        // A transpose of a reshape whose axes are not those of the domain.
         if count > 0 && self.random.below(3) == 0 {
             let by = [2, 3, 4, 5, 7].into_iter().find(|by| count.is_multiple_of(*by)).unwrap_or(1);
             let split = unflatten(&index, &[count / by, by], &domain);
@@ -97,7 +98,8 @@ impl Build {
         self.load(body, slot, index)
     }
 
-    /// A load under a guard, as a piece beside a number or another load, of which the first that holds counts.
+    /// Returns a piecewise load: a guarded load, followed by a number or another load. The first piece whose guard
+    /// holds counts.
     pub fn pieces(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let first = self.guard(&body.domain);
         let value = self.any(body, dtype);
@@ -113,7 +115,7 @@ impl Build {
         push(body, Instr::Select { pieces, fill: fill.into(), dtype })
     }
 
-    /// A coordinate, perhaps counted from the end, within a part of its axis.
+    /// Returns a coordinate, perhaps counted from the end, within a part of its axis.
     fn guard(&mut self, domain: &[usize]) -> Guard {
         let axis = self.random.below(domain.len());
         let n = domain[axis];
@@ -124,18 +126,19 @@ impl Build {
         (if self.random.below(2) == 0 { coordinate } else { from_end }, from as i64..to as i64)
     }
 
-    /// A dense result of the domain's shape.
+    /// Adds a dense result of the domain's shape.
     pub fn store(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
         self.store_at(domain.iter().product(), row_major(domain), dtype, value);
     }
 
-    /// A result at given places in a slot of `count` elements.
+    /// Adds a result that is stored at the index `at` in a slot of `count` elements.
     pub fn store_at(&mut self, count: usize, at: Index, dtype: DType, value: ValueId) {
         self.slots.push((dtype, count));
         self.stores.push(Store::new(self.slots.len() - 1, at, value));
     }
 
-    /// A part of a result, dense: of one axis, or of two that follow one another as windows of a line do, outermost.
+    /// Adds a dense result that is a part of a slot: of one axis, or of the two outermost axes, as for windows of a
+    /// line.
     pub fn store_part(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
         let mut axes: Vec<_> = (0..domain.len()).filter(|_| self.random.below(2) == 0).collect();
         axes.truncate(2);
@@ -157,18 +160,18 @@ impl Build {
         }
     }
 
-    /// The kernel, and what is in each slot that it reads.
+    /// Returns the kernel, and the contents of each slot that it reads.
     pub fn kernel(self, anchor: eutectic_backend::AnchorKernel, body: Body) -> (Kernel, Vec<Tensor>) {
         (Kernel { anchor, body, stores: self.stores, slots: self.slots }, self.inputs)
     }
 }
 
-/// Where a point of a domain lies in a dense tensor of that shape.
+/// Returns the index of a domain's point in a dense tensor of that shape.
 pub fn row_major(domain: &[usize]) -> Index {
     flatten(&(0..domain.len()).map(Index::coord).collect::<Vec<_>>(), domain)
 }
 
-/// An empty body.
+/// Returns an empty body.
 pub fn body(domain: &[usize]) -> Body {
     Body { domain: domain.to_vec(), ..Body::default() }
 }
@@ -181,8 +184,7 @@ pub fn push(body: &mut Body, instr: Instr) -> ValueId {
 
 /// Adds a pointwise op without attributes.
 ///
-/// # Panics
-/// When there is no such op.
+/// # Panics If there is no such op.
 pub fn map(body: &mut Body, op: &str, args: &[ValueId], dtype: DType) -> ValueId {
     map_with(body, op, &[], args, dtype)
 }

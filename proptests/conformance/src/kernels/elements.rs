@@ -106,7 +106,7 @@ fn int_unary(name: &str, a: i64) -> i64 {
     }
 }
 
-/// By products and quotients of powers of two, with more digits than any type has.
+/// Returns a shift, computed by products and quotients of powers of two, in more digits than any type has.
 fn shift(name: &str, a: i64, b: i64, dtype: DType) -> i64 {
     let a = i128::from(a);
     match (name, (0..i64::from(dtype.def().bits)).contains(&b)) {

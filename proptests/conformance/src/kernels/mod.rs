@@ -1,4 +1,5 @@
-//! Kernels for tests: a builder of random ones, and their meaning point by point, written apart from what engines share.
+//! Kernels for tests: a builder of random ones, and their evaluation point by point, which shares no code with the
+//! engines.
 
 pub mod build;
 mod elements;
@@ -9,7 +10,7 @@ pub mod windows;
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -17,17 +18,17 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.draw() % n as u64) as usize
     }
 
-    /// A number between two.
+    /// Returns a number between two.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// One of some.
+    /// Returns one of some.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }

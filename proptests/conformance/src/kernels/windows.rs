@@ -21,14 +21,14 @@ pub struct Line {
     pub after: usize,
     /// Elements of a window.
     pub size: usize,
-    /// From window to window.
+    /// The distance of neighbouring windows.
     pub stride: usize,
-    /// From element to element of a window.
+    /// The distance of neighbouring elements of a window.
     pub dilation: usize,
 }
 
 impl Line {
-    /// One at random.
+    /// Returns a random line of windows.
     pub fn random(random: &mut Random) -> Line {
         let (size, dilation) = (1 + random.below(4), 1 + random.below(2));
         let (before, after) = (random.pick(&[0, 0, 1, 2, 9]), random.pick(&[0, 1, 3]));
@@ -36,12 +36,12 @@ impl Line {
         Line { extent: least + random.below(9), before, after, size, stride: 1 + random.below(3), dilation }
     }
 
-    /// How many windows there are.
+    /// Returns how many windows there are.
     pub fn count(&self) -> usize {
         (self.before + self.extent + self.after - self.dilation * (self.size - 1) - 1) / self.stride + 1
     }
 
-    /// The element of the axis, and the guard that it is one.
+    /// Returns the element of the axis, and the guard that it is one.
     fn at(&self, window: &Index, tap: &Index) -> (Index, Guard) {
         let at = window.times(self.stride as i64).plus(&tap.times(self.dilation as i64));
         let at = at.plus(&Index::constant(-(self.before as i64)));
@@ -82,7 +82,7 @@ pub fn windows(
     b
 }
 
-/// An operand over `[b m k]` times a dense one with `n` columns, stored as it is, and inputs for it.
+/// Returns an operand over `[b m k]` times a dense one with `n` columns, stored as it is, and inputs for it.
 pub fn product(mut build: Build, lhs: Body, n: usize, dtype: DType) -> (Kernel, Vec<Tensor>) {
     let (batch, m, k) = (lhs.domain[0], lhs.domain[1], lhs.domain[2]);
     let mut rhs = body(&[batch, k, n]);

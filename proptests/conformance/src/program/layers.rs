@@ -30,7 +30,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Gates, and adapters of low rank.
+    /// Adds a gate, or an adapter of low rank.
     pub(super) fn gated(&mut self, x: NodeId) -> Option<NodeId> {
         let depth = *self.dims(x).last()?;
         if depth.is_multiple_of(2) && self.below(2) == 0 {
@@ -109,7 +109,7 @@ impl Generator<'_> {
         )
     }
 
-    /// Heads side by side: attention of a value with itself, with its halves turned or not.
+    /// Adds self-attention of a value with several heads, with or without rotary embedding.
     pub(super) fn heads(&mut self, x: NodeId) -> Option<NodeId> {
         let dims = self.dims(x);
         let [.., rows, depth] = dims.as_slice() else { return None };
@@ -132,7 +132,7 @@ impl Generator<'_> {
         self.apply("mha", &[x, x, x], &attrs)
     }
 
-    /// Convolution, pooling, and norms of channels, of a value as images.
+    /// Adds a convolution, a pooling or a norm of channels, with a value as images.
     pub(super) fn image(&mut self, x: NodeId) -> Option<NodeId> {
         let dims = self.dims(x);
         let [outer @ .., rows, columns] = dims.as_slice() else { return None };
@@ -170,7 +170,7 @@ impl Generator<'_> {
             3 => {
                 let size = ("size", size);
                 if self.below(2) == 0 {
-                    // Where a window lies outside altogether, the largest is −∞.
+                    // The maximum of a window that is completely outside is −∞.
                     return self.apply("max-pool", &[x], &[size, stride, dilation]);
                 }
                 let over = ("over", self.pick(&["window", "inside"]).into());

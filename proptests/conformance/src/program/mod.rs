@@ -19,25 +19,25 @@ pub struct Case {
 }
 
 impl fmt::Debug for Case {
-    /// As text that `eutectic opt` reads.
+    /// Writes the program as text that `eutectic opt` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}\n{}", self.seed, text::print(&self.graph, text::Style::default()))
     }
 }
 
-/// A program of at most `steps` ops, with the seed of the inputs' values.
+/// Returns a program of at most `steps` ops, with the seed of the inputs' values.
 pub fn programs(steps: usize) -> impl Strategy<Value = Case> {
     let decisions = prop::collection::vec(any::<u16>(), 8..steps * 8);
     (decisions, any::<u64>()).prop_map(|(decisions, seed)| Case { graph: generate(&decisions), seed })
 }
 
-/// Extents that straddle vector widths and tiles, the narrow ones, and none at all.
+/// Extents around vector widths and tiles, extents below them, and 0.
 const EXTENTS: &[usize] = &[1, 2, 0, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
 
 /// Floating element types, the usual one more often.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::F64, DType::F32, DType::F32];
 
-/// The element types that every backend has: random programs run on all of them.
+/// The element types that every backend supports: random programs run on all backends.
 const EVERYWHERE: &[DType] = &[
     DType::F32,
     DType::F64,
@@ -52,12 +52,12 @@ const EVERYWHERE: &[DType] = &[
 ];
 
 /// Integer element types.
-const WHOLES: &[DType] = &[DType::I32, DType::I64, DType::U8, DType::I8, DType::U32];
+const INTEGERS: &[DType] = &[DType::I32, DType::I64, DType::U8, DType::I8, DType::U32];
 
 /// The largest tensor that is made, in elements.
 const LARGEST: usize = 1 << 14;
 
-/// The program that a list of decisions describes.
+/// Returns the program that a list of decisions describes.
 pub fn generate(decisions: &[u16]) -> Graph {
     let (graph, decisions) = (Graph::new("random"), decisions.iter());
     let mut generator = Generator { graph, decisions, floats: Vec::new(), others: Vec::new() };
@@ -79,7 +79,7 @@ struct Generator<'a> {
 }
 
 impl Generator<'_> {
-    /// The next decision, below `n`; zero when the list has run out.
+    /// Returns the next decision, below `n`; zero at the end of the list.
     fn below(&mut self, n: usize) -> usize {
         self.decisions.next().map_or(0, |d| usize::from(*d) % n.max(1))
     }
@@ -92,7 +92,7 @@ impl Generator<'_> {
         self.pick(EXTENTS)
     }
 
-    /// A place among so many; later ones are likelier: programs get deep, not only wide.
+    /// Returns a place below `count`. Later ones are likelier, so that programs are deep as well as wide.
     fn late(&mut self, count: usize) -> usize {
         let back = self.below(count).min(self.below(count));
         count - 1 - back
@@ -103,26 +103,26 @@ impl Generator<'_> {
         self.floats[at]
     }
 
-    /// Of the other types.
+    /// Returns a node of one of the other types.
     fn other(&mut self) -> NodeId {
         let at = self.late(self.others.len());
         self.others[at]
     }
 
-    /// Of any type; floating ones are likelier.
+    /// Returns a value of any type, more often of a floating type.
     fn any(&mut self) -> NodeId {
         if self.below(4) == 0 { self.other() } else { self.value() }
     }
 
     fn dtype(&self, id: NodeId) -> DType {
-        self.graph.ty(id).dtype().expect("tuples are taken apart at once")
+        self.graph.ty(id).dtype().expect("results of tuple type are unpacked when they are made")
     }
 
     fn is_float(&self, id: NodeId) -> bool {
         self.dtype(id).is_float()
     }
 
-    /// Files a value with those of its kind.
+    /// Adds a value to the list of its kind.
     fn keep(&mut self, id: NodeId) {
         if self.is_float(id) { self.floats.push(id) } else { self.others.push(id) }
     }
@@ -139,7 +139,7 @@ impl Generator<'_> {
         }
         let float = self.pick(FLOATS);
         let other = if self.below(4) == 0 { self.pick(FLOATS) } else { float };
-        let whole = self.pick(WHOLES);
+        let whole = self.pick(INTEGERS);
         for (name, dtype) in [("x", float), ("y", other), ("n", whole), ("m", whole), ("b", DType::Bool)] {
             let id = self.graph.input(name, Type::tensor(dtype, &dims)).expect("the names differ");
             self.keep(id);
@@ -148,13 +148,13 @@ impl Generator<'_> {
         self.keep(weight);
     }
 
-    /// A parameter of the element type of `like`.
+    /// Returns a parameter of the element type of `like`.
     fn param(&mut self, like: NodeId, dims: &[usize]) -> NodeId {
         let name = format!("p{}", self.graph.named("param").count());
         self.graph.param(&name, Type::tensor(self.dtype(like), dims)).expect("the name is new")
     }
 
-    /// Adds an op; one that does not fit, or whose result would be too large, is left out.
+    /// Adds an op, unless it does not fit or its result would be too large.
     fn apply(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> Option<NodeId> {
         let before = self.graph.clone();
         match self.graph.apply(op, operands, attrs) {

@@ -5,7 +5,7 @@ use eutectic_ir::{DType, NodeId};
 use super::{EVERYWHERE, FLOATS, Generator};
 
 impl Generator<'_> {
-    /// To another element type, more often a floating one.
+    /// Adds a conversion to another element type, more often to a floating one.
     pub(super) fn conversion(&mut self) -> Option<NodeId> {
         let from = self.any();
         let to = if self.below(2) == 0 { self.pick(FLOATS) } else { self.pick(EVERYWHERE) };
@@ -33,7 +33,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Truth values: of comparisons, or of others.
+    /// Adds a truth value: a comparison, or an op on truth values.
     pub(super) fn truth(&mut self) -> Option<NodeId> {
         let n = self.any();
         if self.dtype(n) != DType::Bool {
@@ -62,7 +62,7 @@ impl Generator<'_> {
                 let kind = self.pick(&["relu", "gelu-erf", "gelu-tanh", "silu"]);
                 self.apply("act", &[x], &[("kind", kind.into())])
             }
-            // Bounded below or above first, so that values stay where errors can be judged.
+            // The operand is bounded first, so that results stay in a range where errors can be judged.
             "exp" => {
                 let small = self.apply("tanh", &[x], &[])?;
                 self.apply("exp", &[small], &[])
@@ -89,7 +89,8 @@ impl Generator<'_> {
         if self.below(2) == 0 { self.apply(op, &[x, other], &[]) } else { self.apply(op, &[other, x], &[]) }
     }
 
-    /// Something that broadcasts against `x`: a value that happens to, a scalar, a row of parameters.
+    /// Returns an operand that broadcasts against `x`: another value of a fitting shape, a scalar, or a row of
+    /// parameters.
     pub(super) fn partner(&mut self, x: NodeId) -> Option<NodeId> {
         let dims = self.dims(x);
         match self.below(4) {
@@ -132,7 +133,8 @@ impl Generator<'_> {
         self.apply(op, &[x], &[("axes", axes.as_slice().into()), ("keep", keep.into())])
     }
 
-    /// A scan along some axis. Factors of products and recurrences are at most 1, so that results stay in the range.
+    /// Returns a scan along some axis. Factors of products and recurrences are at most 1, so that results stay in
+    /// range.
     fn scan(&mut self, x: NodeId) -> Option<NodeId> {
         let op = self.pick(&["scan-sum", "scan-prod", "scan-max", "scan-min", "scan-linear"]);
         let operands = match op {

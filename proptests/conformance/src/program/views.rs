@@ -1,4 +1,4 @@
-//! Steps that compute nothing: views of values.
+//! Steps without arithmetic: views of values.
 
 use eutectic_ir::{Attr, DType, NodeId, Shape};
 

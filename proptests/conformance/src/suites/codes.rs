@@ -1,5 +1,5 @@
-//! Products whose weights are decoded from codes, with scales and offsets of blocks of terms, against their evaluation point by point: weights
-//! that are constant, which backends may keep packed, and weights that change.
+//! Products whose weights are decoded from codes, with scales and offsets of blocks of terms, against their evaluation
+//! point by point: weights that are constant, which backends may keep packed, and weights that change.
 
 use eutectic_backend::{AnchorKernel, Body, ContractionAxes, Instr, Load, ValueId};
 use eutectic_ir::{
@@ -20,6 +20,9 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     blocks_of_every_length,
     matrices_of_a_batch,
     numbers_that_are_not_finite,
+    integers_of_every_row_count_and_kind_of_codes,
+    integers_in_blocks_of_every_length,
+    the_least_integer_of_eight_bits,
 ];
 
 /// A storage format of weights.
@@ -29,7 +32,7 @@ enum Codes {
     Nibbles,
     /// table[code]·scale of codes of 4 bits.
     Table,
-    /// The same without a scale.
+    /// The same code without a scale.
     Unscaled,
     /// code·scale of signed bytes.
     Signed,
@@ -55,7 +58,7 @@ struct CodedProduct {
 }
 
 impl CodedProduct {
-    /// The domain of the weights: batch, blocks, halves of a block, terms of a half, columns.
+    /// Returns the domain of the weights: batch, blocks, halves of a block, terms of a half, columns.
     fn domain(self) -> [usize; 5] {
         [self.batch, self.blocks, 2, self.block / 2, self.columns]
     }
@@ -67,7 +70,7 @@ impl CodedProduct {
         build.tensor(Tensor::from_i64(dtype, &[count], bytes))
     }
 
-    /// A number for each column of each block.
+    /// Returns a number for each column of each block.
     fn numbers(self, build: &mut Build, b: &mut Body, half: bool) -> ValueId {
         let dtype = if half { DType::F16 } else { DType::F32 };
         let dims = [self.batch, self.columns, self.blocks];
@@ -77,13 +80,13 @@ impl CodedProduct {
         if half { map_with(b, "cast", &[DType::F32.into()], &[number], DType::F32) } else { number }
     }
 
-    /// The place of a weight's byte in `[b n kb count]`.
+    /// Returns the place of a weight's byte in `[b n kb count]`.
     fn byte(self, within: Index, count: usize) -> Index {
         let at = [Index::coord(0), Index::coord(4), Index::coord(1), within];
         flatten(&at, &[self.batch, self.columns, self.blocks, count])
     }
 
-    /// The codes as numbers.
+    /// Returns the codes as numbers.
     fn values(self, build: &mut Build, b: &mut Body, codes: Codes) -> ValueId {
         let CodedProduct { batch, columns, blocks, block, .. } = self;
         let all = batch * columns * blocks * block;
@@ -127,34 +130,94 @@ impl CodedProduct {
         }
     }
 
+    /// Returns the left operand as integers, with a scale for each `group` blocks of a row. With `least`, it includes
+    /// the least integer of 8 bits.
+    fn integers(self, build: &mut Build, group: usize, least: i64) -> Body {
+        let CodedProduct { batch, rows, blocks, block, .. } = self;
+        let mut lhs = body(&[batch, rows, blocks / group, group, 2, block / 2]);
+        let dims = [batch, rows, blocks / group, group * block];
+        let count = dims.iter().product();
+        let codes: Vec<i64> = (0..count).map(|_| (build.random.below(256) as i64 - 128).max(least)).collect();
+        let slot = build.tensor(Tensor::from_i64(DType::I8, &[count], codes));
+        let term = Index::coord(3).times(block as i64).plus(&Index::coord(4).times(block as i64 / 2));
+        let at = [Index::coord(0), Index::coord(1), Index::coord(2), term.plus(&Index::coord(5))];
+        let code = build.load(&mut lhs, slot, flatten(&at, &dims));
+        let code = map_with(&mut lhs, "cast", &[DType::F32.into()], &[code], DType::F32);
+        let slot = build.input(DType::F32, batch * rows * (blocks / group));
+        let scale = build.load(&mut lhs, slot, flatten(&at[..3], &dims[..3]));
+        lhs.results = vec![map(&mut lhs, "mul", &[code, scale], DType::F32)];
+        lhs
+    }
+
+    /// Returns the right operand: codes with scales, and offsets.
+    fn weights(self, build: &mut Build, codes: Codes, offset: Option<&str>, half: bool) -> Body {
+        let mut rhs = body(&self.domain());
+        let mut weight = self.values(build, &mut rhs, codes);
+        if !matches!(codes, Unscaled) {
+            let scale = self.numbers(build, &mut rhs, half);
+            weight = map(&mut rhs, "mul", &[scale, weight], DType::F32);
+        }
+        if let Some(op) = offset {
+            let offset = self.numbers(build, &mut rhs, half);
+            weight = map(&mut rhs, op, &[weight, offset], DType::F32);
+        }
+        rhs.results = vec![weight];
+        rhs
+    }
+
+    /// Compares a product with its evaluation, within `bound`: with all tensors as inputs, and with the last `fields`
+    /// of them as parameters.
+    fn compare(self, device: &Device, mut build: Build, [lhs, rhs]: [Body; 2], fields: usize, bound: f64) {
+        let dims = [self.batch, self.rows, self.columns];
+        let mut b = body(&dims);
+        let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
+        build.store(&dims, DType::F32, product);
+        let axes = ContractionAxes { batch: 1, rows: 1, columns: 1, depth: lhs.domain.len() - 2 };
+        let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), b);
+        for params in [0, fields] {
+            device.check_with(&kernel, &inputs, params, bound);
+        }
+    }
+
+    /// Compares the product of integers, whose scales are those of `group` blocks, with its evaluation.
+    fn check_integers(
+        self,
+        device: &Device,
+        codes: Codes,
+        (offset, half): (Option<&str>, bool),
+        group: usize,
+        least: i64,
+    ) {
+        let CodedProduct { batch, rows, columns, blocks, block } = self;
+        let mut build = Build::new((rows * 37 + columns * 5 + blocks) as u64);
+        let lhs = self.integers(&mut build, group, least);
+        let before = build.inputs.len();
+        let rhs = self.weights(&mut build, codes, offset, half);
+        // The blocks of the right operand are cut as those of the left one.
+        let mut cut = body(&[batch, blocks / group, group, 2, block / 2, columns]);
+        let block_number = Index::coord(1).times(group as i64).plus(&Index::coord(2));
+        let to = [Index::coord(0), block_number, Index::coord(3), Index::coord(4), Index::coord(5)];
+        cut.instrs = rhs.instrs;
+        for map in cut.instrs.iter_mut().flat_map(Instr::maps_mut) {
+            *map = map.substitute(&to, &|value| Index::atom(Atom::Value(value)), &cut.domain);
+        }
+        cut.results = rhs.results;
+        let fields = build.inputs.len() - before;
+        // Weights are up to 512 and factors up to 256: a bound of the rounding of the sums.
+        self.compare(device, build, [lhs, cut], fields, 30_000.0 * (blocks * block) as f64);
+    }
+
     /// Compares the product with its evaluation.
     fn check(self, device: &Device, codes: Codes, offset: Option<&str>, half: bool) {
         let CodedProduct { batch, rows, columns, blocks, block } = self;
         let mut build = Build::new((rows * 31 + columns * 7 + blocks) as u64);
-        let (terms, mut lhs) = (blocks * block, body(&[batch, rows, blocks, 2, block / 2]));
+        let mut lhs = body(&[batch, rows, blocks, 2, block / 2]);
         lhs.results = vec![build.dense(&mut lhs, DType::F32)];
         let before = build.inputs.len();
-        let mut rhs = body(&self.domain());
-        let mut weight = self.values(&mut build, &mut rhs, codes);
-        if !matches!(codes, Unscaled) {
-            let scale = self.numbers(&mut build, &mut rhs, half);
-            weight = map(&mut rhs, "mul", &[scale, weight], DType::F32);
-        }
-        if let Some(op) = offset {
-            let offset = self.numbers(&mut build, &mut rhs, half);
-            weight = map(&mut rhs, op, &[weight, offset], DType::F32);
-        }
-        rhs.results = vec![weight];
+        let rhs = self.weights(&mut build, codes, offset, half);
         let fields = build.inputs.len() - before;
-        let mut b = body(&[batch, rows, columns]);
-        let product = push(&mut b, Instr::Anchor { dtype: DType::F32 });
-        build.store(&[batch, rows, columns], DType::F32, product);
-        let axes = ContractionAxes { batch: 1, rows: 1, columns: 1, depth: 3 };
-        let (kernel, inputs) = build.kernel(AnchorKernel::contraction(lhs, rhs, axes), b);
-        for params in [0, fields] {
-            // Weights are up to 512 and factors up to 2: a bound of the rounding of the sums.
-            device.check_with(&kernel, &inputs, params, 200.0 * terms as f64);
-        }
+        // Weights are up to 512 and factors up to 2: a bound of the rounding of the sums.
+        self.compare(device, build, [lhs, rhs], fields, 200.0 * (blocks * block) as f64);
     }
 }
 
@@ -190,7 +253,7 @@ fn every_number_of_columns_up_to_three_panels(device: &Device) {
     }
 }
 
-/// Blocks too short to be kept, and too long for one scale in a panel.
+/// Some blocks are too short for their scales to be kept, and others too long for one scale in a panel.
 fn blocks_of_every_length(device: &Device) {
     for block in [2, 4, 8, 10, 14, 64, 256, 258, 320, 514, 1024] {
         for rows in [1, 3, 40] {
@@ -198,6 +261,37 @@ fn blocks_of_every_length(device: &Device) {
             of.check(device, CODES[(block + rows) % 6], OFFSETS[rows % 3], block % 4 == 0);
         }
         CodedProduct { batch: 1, rows: 2, columns: 45, blocks: 1, block }.check(device, CODES[block % 6], None, true);
+    }
+}
+
+fn integers_of_every_row_count_and_kind_of_codes(device: &Device) {
+    for codes in CODES.into_iter().filter(|codes| !matches!(codes, Unscaled)) {
+        for (o, offset) in OFFSETS.into_iter().enumerate() {
+            for rows in [1, 2, 3, 5, 6, 7, 13, 40] {
+                let of = CodedProduct { batch: 1 + o, rows, columns: 33 + 31 * o, blocks: 4, block: 32 };
+                of.check_integers(device, codes, (offset, (rows + o) % 2 == 0), 1 + rows % 2, -127);
+            }
+        }
+    }
+}
+
+fn integers_in_blocks_of_every_length(device: &Device) {
+    for (n, block) in [8, 12, 16, 24, 32, 64, 256, 10].into_iter().enumerate() {
+        for columns in [2, 16, 31, 32, 33, 64, 97] {
+            let of = CodedProduct { batch: 1, rows: 1 + columns % 8, columns, blocks: 2, block };
+            let codes = [Nibbles, Signed, Unsigned, SixBits, Table][(n + columns) % 5];
+            of.check_integers(device, codes, (OFFSETS[n % 3], n % 2 == 0), 2, -127);
+        }
+    }
+}
+
+/// Kernels that multiply magnitudes cannot represent the magnitude of −128.
+fn the_least_integer_of_eight_bits(device: &Device) {
+    for codes in [Nibbles, Table, Signed, Unsigned] {
+        for rows in [1, 4] {
+            let of = CodedProduct { batch: 1, rows, columns: 40, blocks: 3, block: 32 };
+            of.check_integers(device, codes, (Some("add"), true), 1, -128);
+        }
     }
 }
 
@@ -221,7 +315,7 @@ fn numbers_that_are_not_finite(device: &Device) {
             let mut rhs = body(&of.domain());
             let value = of.values(&mut build, &mut rhs, Signed);
             let scale = of.numbers(&mut build, &mut rhs, half);
-            let scales = build.inputs.last_mut().expect("those of the blocks");
+            let scales = build.inputs.last_mut().expect("the scales were added last");
             let mut numbers = scales.to_f64();
             numbers[3] = number;
             *scales = Tensor::from_f64(scales.dtype(), &[numbers.len()], numbers);

@@ -1,4 +1,4 @@
-//! Decoding with states: token by token, a decoder gives what a program of the whole sequence gives.
+//! Decoding with states: token by token, a decoder gives the results of a program of the whole sequence.
 
 use eutectic::{DType, Dim, Graph, Session, Tensor, engine::models::llama::LlamaConfig};
 use eutectic_ir::interp::interpret;
@@ -28,7 +28,7 @@ const DECODER: LlamaConfig = LlamaConfig {
     theta: 1e4,
 };
 
-/// The value of a parameter: the same for the same name.
+/// Returns the value of a parameter: the same for the same name.
 fn param(graph: &Graph, name: &str) -> Option<Tensor> {
     if let Some((_, table)) = DECODER.rotation().into_iter().find(|(n, _)| *n == name) {
         return Some(table);
@@ -52,7 +52,7 @@ fn ids() -> Vec<i64> {
     (0..TOKENS as i64).map(|i| (i * i * 7 + i * 3 + 5) % DECODER.words as i64).collect()
 }
 
-/// The logits of each token, as the interpreter gives them for the whole sequence.
+/// Returns the logits of each token, as the interpreter gives them for the whole sequence.
 fn expected() -> Vec<f64> {
     let graph = DECODER.whole(TOKENS).expect("the sizes fit");
     let given = |name: &str| match name {
@@ -107,11 +107,11 @@ fn a_fork_goes_on_by_itself(device: &Device) {
     (0..5).for_each(|at| drop(step(&mut session, 3 * at as i64, at)));
     let mut twin = session.fork().unwrap_or_else(|e| panic!("{e}"));
     let one = step(&mut session, 7, 5);
-    // The twin takes another way first, and goes back to the same place.
+    // The twin decodes another token first, and returns to the same position.
     step(&mut twin, 30, 5);
     step(&mut twin, 31, 6);
     assert!(step(&mut twin, 7, 5) == one, "a fork");
-    // Rows of a cache, as the host sees them.
+    // The host reads the rows of a cache.
     let keys = session.state("2.keys").unwrap_or_else(|e| panic!("{e}"));
     let rows = session.read_rows(keys, 1, 4..6).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(rows.dims(), [DECODER.groups, 2, DECODER.depth]);

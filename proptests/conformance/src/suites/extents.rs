@@ -1,5 +1,5 @@
-//! Programs with extents at run time: at every length they give what a program compiled for that length gives, and read nothing
-//! that is beyond it.
+//! Programs with extents at run time. At every length they give the results of a program compiled for that length, and
+//! read nothing beyond it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![unfused, greedy, local];
 
-/// The most that S and T are.
+/// The maximal lengths of S and T.
 pub const MOST: [i64; 2] = [9, 6];
 
 /// Name and program over `x f32[S 4]`, `y f32[2 S 4]`, `z f32[T 4]`, `ids i64[S]`, `w f32[4 6]` and `p f32[16 4]`.
@@ -81,10 +81,9 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 const INPUTS: &str = "(input x f32[S 4]) (input y f32[2 S 4]) (input z f32[T 4]) (input ids i64[S]) (param w f32[4 6]) (param p f32[16 4])";
 
-/// The program of a text.
+/// Returns the program of a text.
 ///
-/// # Panics
-/// When it is not valid.
+/// # Panics If the text is not valid.
 pub fn graph(text: &str) -> Graph {
     parsed(text).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
@@ -95,7 +94,7 @@ fn parsed(text: &str) -> Result<Graph, String> {
     parse(&Source::new("extents.graph", text)).map_err(|e| format!("{:?}", e.0))
 }
 
-/// Small numbers that depend on the name, the place and the seed, ids within 16.
+/// Returns small numbers that depend on the name, the position and the seed. Ids are below 16.
 fn value(name: &str, ty: &Type, seed: usize) -> Tensor {
     let (dtype, dims) = (ty.dtype().unwrap(), ty.dims().unwrap());
     let start = name.bytes().map(usize::from).sum::<usize>() + 31 * seed;
@@ -115,10 +114,10 @@ fn inputs(graph: &Graph, seed: usize) -> Vec<Tensor> {
     graph.named("input").map(|(name, id)| value(name, graph.ty(id), seed)).collect()
 }
 
-/// A session of a program.
+/// Returns a session of a program.
 ///
 /// # Errors
-/// Why the backend has none.
+/// The reason why the backend has no session of it.
 pub fn session(compiler: &Compiler, graph: &Graph) -> Result<Session, String> {
     let mut session = compiler.compile(graph).map_err(|e| e.to_string())?;
     session
@@ -145,7 +144,8 @@ fn serve(device: &Device, strategy: Strategy) {
                 continue;
             }
         };
-        // Back and forth, so that what a longer run left lies beyond what a shorter one may read.
+        // Lengths go back and forth, so that the remains of a longer run are next to the elements that a shorter one
+        // may read.
         for (seed, lengths) in [[9, 6], [1, 0], [5, 3], [0, 6], [9, 1], [2, 2]].into_iter().enumerate() {
             if text.contains("gather x") && lengths[0] == 0 {
                 continue;

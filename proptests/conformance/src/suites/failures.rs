@@ -1,4 +1,4 @@
-//! What goes wrong is an error that says what, and whatever else runs goes on.
+//! Failures are errors that name their cause, and all other work continues.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 
 const ROWS: usize = 40;
 
-/// Rows of a table by number, times a matrix.
+/// Returns rows of a table by number, times a matrix.
 fn graph() -> Graph {
     let text = "(graph \"g\" (input table f32[40 16]) (input at i64[12]) (param w f32[16 8]) \
         (output y (matmul (gather table at :axis 0) w)))";
@@ -44,7 +44,7 @@ fn run(session: &mut Session, at: i64) -> Result<Tensor, eutectic::Error> {
     session.run(&[tensor(&[ROWS, 16], 1), at]).map(|mut outputs| outputs.remove(0))
 }
 
-/// What a session gives for row `at` at the eighth place.
+/// Returns the session's result for row `at` at the eighth place.
 fn expected(at: usize) -> Vec<f64> {
     let (table, w) = (tensor(&[ROWS, 16], 1).to_f64(), tensor(&[16, 8], 3).to_f64());
     let row = |i: usize| if i == 7 { at } else { i };
@@ -61,9 +61,9 @@ fn is_right(session: &mut Session, at: usize) {
 fn memory_that_is_not_there_is_refused(device: &Device) {
     let mut session = session(device);
     is_right(&mut session, 5);
-    // No machine has as much.
+    // No machine has this much memory.
     for memory in [Memory::Device, Memory::Host] {
-        let error = session.buffer(1 << 60, memory).map(|_| ()).expect_err("there is not as much").to_string();
+        let error = session.buffer(1 << 60, memory).map(|_| ()).expect_err("no memory has this size").to_string();
         assert!(error.contains("bytes"), "it says how much was wanted: {error}");
     }
     is_right(&mut session, 9);
@@ -78,7 +78,7 @@ fn a_program_larger_than_the_device_is_refused(device: &Device) {
     let x = g.input("x", Type::tensor(DType::F32, &[n])).expect("a type");
     let y = g.neg(x).expect("a float");
     g.output("y", y).expect("a name");
-    let error = device.compiler().compile(&g).map(|_| ()).expect_err("it does not fit").to_string();
+    let error = device.compiler().compile(&g).map(|_| ()).expect_err("the program exceeds the memory").to_string();
     assert!(error.contains("memory") || error.contains("bytes"), "{error}");
     is_right(&mut session, 2);
     device.judge();

@@ -1,5 +1,5 @@
-//! Loads whose maps stay affine for a few points only: integers that are read, coordinates that are divided, and guards of both, along the
-//! innermost axis and along others, against their evaluation point by point.
+//! Loads whose maps stay affine for a few points only, compared with their evaluation point by point. The maps have
+//! integers that are read, coordinates that are divided, and guards of both, along the innermost axis and along others.
 
 use crate::{
     device::Device,
@@ -26,10 +26,10 @@ const SHAPES: &[[usize; 3]] =
 const TYPES: [DType; 8] =
     [DType::F32, DType::F64, DType::F16, DType::U8, DType::I64, DType::F8E5M2, DType::F8E4M3, DType::I16];
 
-/// The types of numbers that are read as places.
+/// The types of numbers that are read as indices.
 const PLACES: [DType; 5] = [DType::I64, DType::I32, DType::U8, DType::U16, DType::I16];
 
-/// Numbers below an extent that are read at some axes of the domain, as an index.
+/// Returns an index read from memory at some axes of the domain, below an extent.
 fn ids(build: &mut Build, b: &mut Body, axes: &[usize], extent: usize, dtype: DType) -> Index {
     let dims: Vec<usize> = axes.iter().map(|&axis| b.domain[axis]).collect();
     let count = dims.iter().product();
@@ -48,7 +48,7 @@ fn store(device: &Device, mut build: Build, b: Body, value: ValueId, dtype: DTyp
     device.check(&kernel, &inputs, 4.0);
 }
 
-/// Some rows and some columns of matrices, as of a resized image.
+/// Gathers some rows and some columns of matrices, as for a resized image.
 fn rows_and_columns_that_are_read(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         for (t, of_ids) in PLACES.into_iter().enumerate() {
@@ -66,7 +66,7 @@ fn rows_and_columns_that_are_read(device: &Device) {
     }
 }
 
-/// Each element of the result at a place of its own, some of which are added to where the element lies.
+/// Each element of the result is read at its own index. Some are added to the element already there.
 fn elements_that_are_each_read_for_themselves(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         let dtype = TYPES[s % TYPES.len()];
@@ -81,7 +81,7 @@ fn elements_that_are_each_read_for_themselves(device: &Device) {
     }
 }
 
-/// Elements that are repeated, and some that are left out, along all axes.
+/// Along all axes, some elements are read several times and some are skipped.
 fn coordinates_that_are_divided(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         for by in [2, 3, 5] {
@@ -126,7 +126,7 @@ fn divided_coordinates_under_guards(device: &Device) {
     }
 }
 
-/// Products of a matrix for each point of two batch axes and one of several others, which numbers choose: those of experts.
+/// Multiplies by one of several matrices, as for experts. An index chooses it for each point of two batch axes.
 fn matrices_that_numbers_choose(device: &Device) {
     for (s, [m, k, n]) in
         [[1, 64, 48], [1, 7, 1], [3, 33, 17], [20, 16, 40], [1, 1, 5], [1, 300, 200]].into_iter().enumerate()

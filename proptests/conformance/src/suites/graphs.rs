@@ -1,4 +1,4 @@
-//! Random graphs in legal form, planned without rules, mean what the interpreter says.
+//! Random graphs in legal form, planned without rules, give the interpreter's results.
 
 mod random;
 

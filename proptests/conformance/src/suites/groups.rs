@@ -1,5 +1,5 @@
-//! Anchors over groups of axes, of any number each, whose operands are read through any maps: against the naive evaluation, which
-//! knows no normal form.
+//! Tests anchors over groups of any number of axes, whose operands are read through arbitrary index maps. The reference
+//! is the naive evaluation of the kernel as written, without normal form.
 
 use crate::{
     device::Device,
@@ -23,18 +23,19 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     few_columns_of_scaled_matrices_are_few_rows,
 ];
 
-/// Up to two axes.
+/// Returns up to two axes of a group.
 fn group(build: &mut Build, of: &[usize]) -> Vec<usize> {
     (0..build.random.below(3)).map(|_| build.random.pick(of)).collect()
 }
 
-/// An operand: dense, the same for neighbouring points of an axis as keys are for grouped heads, through any map, or computed.
+/// Returns an operand: dense, the same for neighbouring points of an axis as keys are for grouped heads, through any
+/// map, or computed.
 fn operand(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let x = match build.random.below(5) {
         0 => build.dense(&mut b, DType::F32),
         1 | 2 if domain.iter().any(|&n| n > 1) => {
-            let axis = (0..domain.len()).find(|&d| domain[d] > 1).expect("there is one");
+            let axis = (0..domain.len()).find(|&d| domain[d] > 1).expect("some extent exceeds 1");
             let share = (2..=domain[axis]).find(|by| domain[axis].is_multiple_of(*by)).expect("itself at the latest");
             let mut dims = domain.to_vec();
             dims[axis] /= share;
@@ -53,7 +54,7 @@ fn operand(build: &mut Build, domain: &[usize]) -> Body {
     b
 }
 
-/// Something of the anchor's result, stored densely, or a part of it.
+/// Returns a body that reads the anchor's result and stores it densely, or as a part of a slot.
 fn own(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -81,7 +82,7 @@ fn contractions(device: &Device) {
     }
 }
 
-/// 0 where a query sees a key, −∞ elsewhere, by what the numbers of both say.
+/// Returns 0 for keys that a query sees, and −∞ for others, as a function of the positions of both.
 fn mask(build: &mut Build, b: &mut Body, axes: &AttentionAxes) -> ValueId {
     let coords: Vec<_> = (0..b.domain.len()).map(Index::coord).collect();
     let number = |from: usize, count: usize| flatten(&coords[from..from + count], &b.domain[from..from + count]);
@@ -141,7 +142,7 @@ fn attentions(device: &Device) {
         });
         let domain = [&*batch, &s, &e].concat();
         let own = match build.random.below(3) {
-            // As it is, in the order in which heads are merged.
+            // The result is stored without an epilogue, in the order in which heads are merged.
             0 => {
                 let mut own = body(&domain);
                 let y = push(&mut own, Instr::Anchor { dtype: DType::F32 });
@@ -162,7 +163,7 @@ fn attentions(device: &Device) {
     }
 }
 
-/// Windows of so many lines and columns, of an image that may end before they do.
+/// Windows over an image whose extents need not be multiples of the window's.
 struct Windows {
     count: [usize; 2],
     each: [usize; 2],
@@ -171,7 +172,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// The result of attention, stored where the image has its point.
+    /// Returns the result of attention, stored where the image has its point.
     fn cropped(&self, build: &mut Build, domain: &[usize]) -> Body {
         let mut b = body(domain);
         let value = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -186,12 +187,13 @@ impl Windows {
         b
     }
 
-    /// An operand over windows, heads, lines, columns and `depth`, in another order of the axes: what the image has, beside it 0, plus what
-    /// there is of each head; in another type of float.
+    /// Returns an operand over windows, heads, lines, columns and `depth`, in another order of the axes. It is the
+    /// image, with 0 outside, plus a part for each head, in another floating type.
     fn operand(&self, build: &mut Build, order: [usize; 6], depth: usize, dtype: DType) -> Body {
         let sizes = [self.count[0], self.count[1], self.heads, self.each[0], self.each[1], depth];
         let mut b = body(&order.map(|axis| sizes[axis]));
-        let coord = |axis: usize| Index::coord(order.iter().position(|&a| a == axis).expect("all are there"));
+        let coord =
+            |axis: usize| Index::coord(order.iter().position(|&a| a == axis).expect("the order has every axis"));
         let [y, x] = [0, 1].map(|d| coord(d).times(self.each[d] as i64).plus(&coord(3 + d)));
         let [lines, columns] = self.image;
         let slot = build.input(dtype, lines * columns * self.heads * depth);
@@ -214,7 +216,7 @@ impl Windows {
     }
 }
 
-/// Operands that are evaluated where they are used: queries, keys and values of windows, and rows of a product.
+/// Operands are computed where they are used: queries, keys and values of windows, and rows of a product.
 fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
     let windows = |count, each, image, heads| Windows { count, each, image, heads };
     let cases = [
@@ -251,7 +253,7 @@ fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
             let (kernel, inputs) = build.kernel(anchor, own);
             device.check(&kernel, &inputs, 400.0);
         }
-        // A matrix for each line of windows, whose rows are windows, heads and columns.
+        // A matrix for each line of windows. Its rows are windows, heads and columns.
         let mut build = Build::new(7 * n as u64 + 1);
         let lhs = windows.operand(&mut build, [3, 0, 1, 2, 4, 5], *d, DType::F32);
         let (batch, rows) = (lhs.domain[0], lhs.domain[1..5].to_vec());
@@ -303,7 +305,7 @@ fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend(_: &Device) {
     assert_eq!(kernel, again, "a normal form is its own");
 }
 
-/// Weights whose rows, which are columns of the transposed product, have a scale each.
+/// Each row of the weights has a scale. The rows are the columns of the transposed product.
 fn few_columns_of_scaled_matrices_are_few_rows(device: &Device) {
     for (scale, rows, columns, becomes) in
         [(0, 20, 3, [3, 20]), (1, 20, 3, [3, 20]), (2, 20, 3, [3, 20]), (1, 8, 3, [8, 3])]
@@ -312,7 +314,7 @@ fn few_columns_of_scaled_matrices_are_few_rows(device: &Device) {
         let mut lhs = body(&[rows, 7]);
         let x = build.dense(&mut lhs, DType::I8);
         let x = map_with(&mut lhs, "cast", &[Attr::DType(DType::F32)], &[x], DType::F32);
-        // One scale a row, one a term, and one alone.
+        // One scale for each row, one for each term, or one for all.
         let (count, at) = [(rows, Index::coord(0)), (7, Index::coord(1)), (1, Index::default())][scale].clone();
         let slot = build.input(DType::F32, count);
         let s = build.load(&mut lhs, slot, at);

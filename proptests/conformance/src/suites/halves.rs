@@ -1,5 +1,5 @@
-//! Products of numbers that are shorter in memory than in registers, 16-bit floats and 8-bit integers: packed once, packed in each run,
-//! computed on the way.
+//! Products of operands that are narrower in memory than in registers, 16-bit floats and 8-bit integers: packed once,
+//! packed in each run, or computed on the fly.
 
 use crate::{
     device::Device,
@@ -28,14 +28,14 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     left_operands_that_are_computed,
 ];
 
-/// How an operand is made from what is in memory.
+/// The ways in which an operand is computed from memory.
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// As it is, as `f32` where that is the type in memory.
+    /// Loaded without a change, as `f32` if that is the type in memory.
     Loaded(DType),
     /// Converted to `f32`.
     Converted(DType),
-    /// Columns lie side by side, and it is converted.
+    /// Converted, with contiguous columns.
     Transposed(DType),
     /// tanh(x)·y, where y is a number for each column.
     Computed(DType),
@@ -43,13 +43,14 @@ enum Form {
     Scaled(DType),
     /// Rows of a table.
     Gathered(DType),
-    /// Each row is the one before; the first is zeros. As `f32` where that is the type in memory.
+    /// Each row is the row before it in memory, and the first is zeros. Rows are converted to `f32` from this type in
+    /// memory.
     Shifted(DType),
 }
 use Form::*;
 
 impl Form {
-    /// The largest magnitude of its elements, as [`Build::input`] draws numbers.
+    /// Returns the largest magnitude of its elements, as [`Build::input`] draws numbers.
     fn most(self) -> f64 {
         let of = |dtype: DType| if dtype.is_float() { 2.0 } else { 8.0 };
         match self {
@@ -60,7 +61,7 @@ impl Form {
     }
 }
 
-/// An operand over `[b.. rows columns]`, in `f32` or in what registers hold as `f32`.
+/// Returns an operand over `[b.. rows columns]`, in `f32` or in a type that registers hold as `f32`.
 fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
     let mut b = body(domain);
     let rank = domain.len();
@@ -116,7 +117,7 @@ fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
     b
 }
 
-/// What is done with the product.
+/// The epilogue of the product.
 #[derive(Clone, Copy, Debug)]
 enum Epilogue {
     /// It is stored in a type.
@@ -126,7 +127,8 @@ enum Epilogue {
 }
 use Epilogue::*;
 
-/// With no parameters, and with the last input as one, from which the right operand is computed.
+/// Checks a product without parameters, and with the last input as a parameter, from which the right operand is
+/// computed.
 fn case(device: &Device, batch: &[usize], (m, n, k): (usize, usize, usize), forms: [Form; 2], epilogue: Epilogue) {
     let extents = |a, b| batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
     let domain = extents(m, n);
@@ -229,7 +231,7 @@ fn large_constants_of_8_bits(device: &Device) {
     }
 }
 
-/// A scale in the operand, on either side: what few columns become few rows of.
+/// Either operand has a scale. Few columns are computed as few rows of the transposed product.
 fn operands_of_8_bits_with_a_scale(device: &Device) {
     for dtype in BYTES {
         for (m, n, k) in [(1, 40, 33), (4, 70, 60), (70, 4, 60), (300, 1, 47), (20, 33, 49), (1, 1, 9), (5, 7, 1)] {
@@ -239,7 +241,7 @@ fn operands_of_8_bits_with_a_scale(device: &Device) {
     }
 }
 
-/// Several groups of panels, several blocks of terms, several tasks.
+/// Kernels take several groups of panels, several blocks of terms and several tasks.
 fn large_constants_of_16_bits(device: &Device) {
     for (extents, dtype) in [
         ((1, 700, 1500), DType::F16),
@@ -270,7 +272,7 @@ fn batches_of_operands_of_16_bits(device: &Device) {
     }
 }
 
-/// Numbers whose conversion is not exact, or that registers hold in another way than memory.
+/// The conversion of the numbers is not exact, or registers hold them in another form than memory.
 fn right_operands_that_are_computed(device: &Device) {
     for dtype in HALVES {
         for extents in [(1, 40, 33), (4, 70, 60), (20, 33, 49), (40, 100, 300)] {
@@ -281,7 +283,7 @@ fn right_operands_that_are_computed(device: &Device) {
     }
 }
 
-/// Rows that are copied, beside panels of 16 bits.
+/// Rows are copied, with panels of 16 bits.
 fn left_operands_that_are_copied(device: &Device) {
     for m in [1, 2, 3, 6, 7, 14, 15, 20, 43, 60] {
         for (n, k, dtype) in [(33, 49, DType::F16), (70, 30, DType::Bf16), (80, 700, DType::F16)] {
@@ -307,7 +309,7 @@ fn left_operands_that_are_computed(device: &Device) {
         }
         case(device, &[], (m, 70, 60), [Converted(DType::F64), Converted(DType::F64)], Stored(DType::F32));
     }
-    // Several blocks of terms, the last of which is shorter, and several groups of panels.
+    // The kernel takes several blocks of terms, with a shorter one at the end, and several groups of panels.
     for form in [Converted(DType::F16), Transposed(DType::Bf16), Computed(DType::F16), Gathered(DType::Bf16)] {
         case(device, &[], (33, 70, 1501), [form, Loaded(DType::F16)], Stored(DType::F32));
         case(device, &[], (45, 1300, 801), [form, Loaded(DType::F32)], Stored(DType::F32));

@@ -1,5 +1,5 @@
-//! Ids out of range end the run with an error that names the op, the id as it was given and the axis. Places of extrema are places of
-//! the axis for any row. Each program is planned in several ways.
+//! Ids out of range end the run with an error that names the op, the given id and the axis. Positions of extrema are
+//! positions on the axis for every row. Each program is planned in several ways.
 
 use eutectic::{DType, Error, Graph, Strategy, Tensor};
 use eutectic_backend::BackendError;
@@ -35,7 +35,7 @@ fn floats(dtype: DType, dims: &[usize], of: &[f64]) -> Tensor {
     Tensor::from_f64(dtype, dims, of.iter().copied())
 }
 
-/// The results of a graph for its inputs in each way of planning; nothing where the device refuses it.
+/// Returns the results of a graph for its inputs in each way of planning; none if the device refuses it.
 fn runs(device: &Device, graph: &Graph, inputs: &[Tensor]) -> Vec<Result<Vec<Tensor>, Error>> {
     let run = |strategy: &Strategy| {
         let mut session = device.compiler().with_strategy(*strategy).compile(graph)?;
@@ -92,7 +92,8 @@ fn numbers(count: usize) -> Vec<f64> {
     (0..count).map(|i| i as f64).collect()
 }
 
-/// Rows by number: of one column, of many, more ids than a tile has, ids that are stored together with the rows that they name.
+/// Rows by number: rows of one column, rows of many, more ids than a tile has, and ids that are stored together with
+/// their rows.
 fn negative_ids_count_from_the_end(device: &Device) {
     for dtype in ["i32", "i64"] {
         let of = if dtype == "i32" { DType::I32 } else { DType::I64 };
@@ -132,7 +133,7 @@ fn negative_ids_count_from_the_end(device: &Device) {
     }
 }
 
-/// Two coordinates become one number; one that is out of range is not made up for by the other.
+/// Two coordinates become one number. A coordinate out of range is an error, even if the number is in range.
 fn ids_of_several_axes_are_checked_one_by_one(device: &Device) {
     let flat = "(let r (checked-id (reshape (slice i :axis -1 :at 0 :len 1) :shape [3]) :extent 2) :origin rows) \
                 (let c (checked-id (reshape (slice i :axis -1 :at 1 :len 1) :shape [3]) :extent 3) :origin columns) \
@@ -162,7 +163,7 @@ fn ids_of_several_axes_are_checked_one_by_one(device: &Device) {
     }
 }
 
-/// Two lookups in one program, and one into the operand of a product: each error names its own.
+/// A program has two lookups, and one is in the operand of a product. Each error names its own lookup.
 fn an_id_is_reported_by_the_op_that_reads_by_it(device: &Device) {
     let text = "(input a f32[5 8]) (input b f32[9 8]) (input w f32[8 4]) (input i i64[3]) (input j i64[3]) \
                 (let x (gather a i :axis 0) :origin words) (let y (gather b j :axis 0) :origin positions) \
@@ -204,7 +205,7 @@ fn a_table_without_rows_has_no_ids(device: &Device) {
     fails(device, &text(2), &[table, ints(DType::I64, &[2], &[0, 0])], (0, 0, "none"));
 }
 
-/// The place of the first or the last extremum of each row, as the importer says it.
+/// Returns the text of the first or the last position of each row's extremum, in the form that the importer writes.
 fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
     let (reduce, nowhere) = if last { ("reduce-max", -1) } else { ("reduce-min", row as i64) };
     format!(
@@ -215,7 +216,7 @@ fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
 
 const NAN: f64 = f64::NAN;
 
-/// Nothing that is read depends on the id.
+/// The elements that are read do not depend on the id.
 fn ids_of_a_table_of_equal_rows_are_checked(device: &Device) {
     let tables = [
         ("f32[]", "(reshape t :shape [1])", 1, 1),
@@ -239,7 +240,8 @@ fn ids_of_a_table_of_equal_rows_are_checked(device: &Device) {
     }
 }
 
-/// NaN at each place of short rows, and of rows that are longer than vectors; rows of NaN; rows with infinities and signed zeros.
+/// NaN at each position of short rows, and of rows longer than a vector; rows of NaN only; rows with infinities and
+/// signed zeros.
 fn rows_with_nan_have_their_extrema_there(device: &Device) {
     let inf = f64::INFINITY;
     let mut cases: Vec<Vec<Vec<f64>>> = vec![
@@ -261,7 +263,7 @@ fn rows_with_nan_have_their_extrema_there(device: &Device) {
         let (rows, row) = (case.len(), case[0].len());
         for dtype in [DType::F32, DType::F16, DType::F64] {
             let all = case.concat();
-            // As NumPy finds it, of what the type holds.
+            // As in NumPy, on the values that the type holds.
             let stored = floats(dtype, &[rows, row], &all).to_f64();
             let found = |largest: bool, last: bool| -> Vec<f64> {
                 let of_row = |x: &[f64]| {
@@ -277,7 +279,7 @@ fn rows_with_nan_have_their_extrema_there(device: &Device) {
                 let x = floats(dtype, &[rows, row], &all);
                 let (input, given) = match folded {
                     false => (format!("(input x {})", x.ty()), vec![("x", x)]),
-                    // Of constants, which are folded or computed when the program is loaded.
+                    // Rows of constants are sorted when the program is compiled or loaded.
                     true if all.len() > 16 => continue,
                     true => (format!("(const x {x})"), vec![]),
                 };
@@ -295,7 +297,8 @@ fn rows_with_nan_have_their_extrema_there(device: &Device) {
     }
 }
 
-/// Ascending, NaN comes last, and descending, first; of equal elements and of several NaN, the one before.
+/// NaN comes last in ascending order, and first in descending order. The order of equal elements and of several NaN is
+/// kept.
 fn nan_is_the_largest_in_the_order_of_a_row(device: &Device) {
     let text = "(input x f32[3 4]) (output up (ranking x :most 4 :descending false)) (output down (ranking x :most 4 :descending true))";
     let x = floats(DType::F32, &[3, 4], &[NAN, 1.0, NAN, 0.0, 2.0, 2.0, f64::INFINITY, NAN, NAN, NAN, NAN, NAN]);

@@ -1,11 +1,15 @@
 //! Every kind of kernel against its evaluation point by point, on random, narrow, odd and larger shapes.
 
+mod attentions;
+mod operands;
+
+use self::{attentions::attentions, operands::operand};
 use crate::{
     device::Device,
     kernels::build::{Build, body, constant, map, map_with, push, row_major},
     suite::{Check, checks},
 };
-use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, Load, ScoreForm};
+use eutectic_backend::{AnchorKernel, Body, Instr, Load};
 use eutectic_ir::{DType, Tensor, index::Index, ops::Reduction};
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![
@@ -43,7 +47,7 @@ const SHAPES: &[&[usize]] = &[
     &[5, 9, 6, 48],
 ];
 
-/// A few pointwise ops that do not blow errors up, over loads in random layouts.
+/// Returns a few pointwise ops that do not amplify errors, over loads in random layouts.
 fn random_body(build: &mut Build, domain: &[usize], reduce: bool) -> Body {
     let mut b = body(domain);
     let mut values: Vec<_> = (0..3).map(|_| build.any(&mut b, DType::F32)).collect();
@@ -86,7 +90,7 @@ fn maps(device: &Device) {
             let domain = if domain.is_empty() { &[1] } else { *domain };
             let b = random_body(&mut build, domain, false);
             build.store(domain, DType::F32, b.instrs.len() - 1);
-            // A second result, transposed.
+            // The second result is stored transposed.
             let reversed: Vec<_> = domain.iter().rev().copied().collect();
             let coords: Vec<_> = (0..domain.len()).rev().map(Index::coord).collect();
             let at = eutectic_ir::index::flatten(&coords, &reversed);
@@ -97,7 +101,8 @@ fn maps(device: &Device) {
     }
 }
 
-/// The largest of three neighbours of each point of images with `channels`, of which some lie outside; and a neighbour.
+/// Returns a body with two results for each point of images with `channels`: one neighbour, and the product of the
+/// point and the maximum of three neighbours. Some neighbours are outside of the image.
 fn padded_windows(build: &mut Build, channels: usize) -> Body {
     let domain = [3, 6, 7, channels];
     let mut b = body(&domain);
@@ -128,7 +133,7 @@ fn lines_of_padded_windows(device: &Device) {
         let mut b = padded_windows(&mut build, channels);
         let results = std::mem::take(&mut b.results);
         build.store(&[3, 6, 7, channels], DType::F32, results[1]);
-        // The rows beside the columns: in lines.
+        // One result is stored with columns before rows, in lines.
         let turned = eutectic_ir::index::flatten(&[0, 2, 1, 3].map(Index::coord), &[3, 7, 6, channels]);
         build.store_at(3 * 7 * 6 * channels, turned, DType::F32, results[0]);
         let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
@@ -136,8 +141,8 @@ fn lines_of_padded_windows(device: &Device) {
     }
 }
 
-/// What is concatenated in turn, side by side: lines of any length that follow each other, overlap or leave a gap, which are also stored or
-/// read as a whole.
+/// Nested concatenations: lines of any length that follow each other, overlap or leave a gap, and that are also stored
+/// or read as a whole.
 fn pieces_of_pieces(device: &Device) {
     for (seed, width) in
         [3, 5, 16, 33, 70, 96, 260].into_iter().flat_map(|w| [0, 1, 2, 3].map(|n| (n + 4 * w as u64, w)))
@@ -148,7 +153,7 @@ fn pieces_of_pieces(device: &Device) {
         let mut b = body(&domain);
         let first = 1 + build.random.below(width - 2);
         let second = first + 1 + build.random.below(width - first - 1);
-        // Of the outer pieces: one after the other, over each other, or apart.
+        // The outer pieces follow each other, overlap, or leave a gap.
         let third = second + build.random.below(3) - 1;
         let piece = |build: &mut Build, b: &mut Body, from: usize, to: usize| {
             let columns = to.saturating_sub(from).max(1);
@@ -198,7 +203,7 @@ fn results_past_the_caches(device: &Device) {
     let z = map(&mut b, "mul", &[x, y], DType::F32);
     let z = map(&mut b, "sub", &[z, y], DType::F32);
     build.store(&domain, DType::F32, z);
-    // Not dense where it is stored, and not the value of a step: neither goes past the caches.
+    // The store is not dense, and the value is not the result of a step: neither bypasses the caches.
     let transposed = Index::coord(1).times(domain[0] as i64).plus(&Index::coord(0));
     build.store_at(domain.iter().product(), transposed, DType::F32, z);
     build.store(&domain, DType::F32, x);
@@ -206,7 +211,7 @@ fn results_past_the_caches(device: &Device) {
     device.check(&kernel, &inputs, 4.0);
 }
 
-/// What is computed last goes past the caches, and could have the place of the copied load, which is still read strip by strip.
+/// The last result bypasses the caches. Its store must not replace the copied load, which is still read strip by strip.
 fn a_result_past_the_caches_beside_a_copied_load(device: &Device) {
     let n = (1 << 20) + 5;
     let mut build = Build::new(8);
@@ -221,8 +226,8 @@ fn a_result_past_the_caches_beside_a_copied_load(device: &Device) {
     device.check(&kernel, &inputs, 4.0);
 }
 
-/// More ops than run together, on values of one byte and of four, over more memory than the caches of a core hold: places in scratch
-/// memory change hands while a tile is computed strip by strip.
+/// The kernel has more ops than run together, on values of one byte and of four, over more memory than a core's caches
+/// hold. Slots of scratch memory are reused while a tile is computed strip by strip.
 fn strips_of_values_of_several_sizes(device: &Device) {
     for (axes, domain) in [(0, [701, 1503]), (1, [701, 1503]), (0, [1, 1_100_003])] {
         let mut build = Build::new(11);
@@ -263,7 +268,7 @@ fn rows(device: &Device) {
     }
 }
 
-/// (x − mean)·rsqrt(var + eps)·g + b, and the mean stored once a row.
+/// Returns (x − mean)·rsqrt(var + eps)·g + b. The mean of each row is stored too.
 fn layernorm(build: &mut Build, domain: &[usize], axes: usize) -> Body {
     let mut b = body(domain);
     let row: usize = domain[domain.len() - axes..].iter().product();
@@ -305,7 +310,7 @@ fn layer_norms_of_short_and_very_long_rows(device: &Device) {
     }
 }
 
-/// Rows along the outer axis of what they are made of: those that share a cache line are read together.
+/// Rows run along the outer axis of their operands. Rows that share a cache line are read together.
 fn rows_that_lie_beside_each_other(device: &Device) {
     for (count, row) in [(70, 300), (70, 1500), (33, 40_000), (5, 129), (1, 4097), (1000, 513), (3, 1100)] {
         for centred in [false, true] {
@@ -338,37 +343,6 @@ fn empty_rows_reduce_to_the_identity(device: &Device) {
     build.store_at(4, Index::coord(0), DType::F32, sum);
     let (kernel, inputs) = build.kernel(AnchorKernel::rows(1), b);
     device.check(&kernel, &inputs, 0.0);
-}
-
-/// An operand: a plain load, possibly transposed, or with arithmetic before it.
-fn operand(build: &mut Build, domain: &[usize], dtype: DType, kind: usize) -> Body {
-    let mut b = body(domain);
-    let mut x = match kind {
-        0 => build.dense(&mut b, dtype),
-        1 => {
-            let rank = domain.len();
-            let mut dims = domain.to_vec();
-            dims.swap(rank - 1, rank - 2);
-            let mut at: Vec<_> = (0..rank).map(Index::coord).collect();
-            at.swap(rank - 1, rank - 2);
-            let slot = build.input(dtype, domain.iter().product());
-            build.load(&mut b, slot, eutectic_ir::index::flatten(&at, &dims))
-        }
-        2 => {
-            // The same for all batches.
-            let last = &domain[domain.len() - 2..];
-            let slot = build.input(dtype, last.iter().product());
-            let at = Index::coord(domain.len() - 2).times(last[1] as i64).plus(&Index::coord(domain.len() - 1));
-            build.load(&mut b, slot, at)
-        }
-        _ => build.any(&mut b, dtype),
-    };
-    if kind > 3 {
-        let half = constant(&mut b, 0.5, dtype);
-        x = map(&mut b, "mul", &[x, half], dtype);
-    }
-    b.results = vec![x];
-    b
 }
 
 fn contractions(device: &Device) {
@@ -418,105 +392,11 @@ fn contractions_of_other_types(device: &Device) {
         build.store(&[2, 5, 6], dtype, small);
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         if dtype.size() == 1 {
-            // Sums wrap; the naive ones do not.
+            // Integer sums wrap, but sums of the naive backend do not, so only errors are compared.
             assert!(device.run(&kernel, &inputs).is_none_or(|run| run.is_ok()));
         } else {
             let loose = if dtype.is_half() { 2f64.powi(16) } else { 40.0 };
             device.check(&kernel, &inputs, loose);
-        }
-    }
-}
-
-struct Case {
-    batch: &'static [usize],
-    s: usize,
-    t: usize,
-    d: usize,
-    e: usize,
-    softcap: f64,
-    bias: usize,
-}
-
-fn attentions(device: &Device) {
-    let case = |batch, s, t, d, e, softcap, bias| Case { batch, s, t, d, e, softcap, bias };
-    let cases = [
-        case(&[], 1, 1, 1, 1, 0.0, 0),
-        case(&[2, 3], 5, 7, 4, 6, 0.0, 1),
-        case(&[3], 1, 40, 16, 16, 0.0, 0),
-        case(&[2], 33, 65, 8, 8, 5.0, 2),
-        case(&[1], 70, 1300, 16, 12, 0.0, 1),
-        case(&[2], 3, 1100, 4, 5, 3.0, 3),
-        case(&[2], 300, 40, 70, 33, 0.0, 1),
-        case(&[2], 70, 100, 80, 80, 0.0, 1),
-        case(&[], 20, 70, 88, 96, 0.0, 2),
-        // An odd number of tiles of 64 keys, of 32 and of 16: where they are shared out to half as many parts, the last has none.
-        case(&[2], 9, 570, 64, 64, 0.0, 4),
-        case(&[2], 9, 590, 64, 64, 0.0, 4),
-    ];
-    for (n, c) in cases.iter().enumerate() {
-        for dtype in [DType::F32, DType::F64, DType::F16] {
-            for seed in 0..4_u64 {
-                let mut build = Build::new(seed * 10 + n as u64);
-                let extents = |a, b| c.batch.iter().copied().chain([a, b]).collect::<Vec<_>>();
-                let kinds = [0, 1, 3].map(|k| if seed == 0 { k } else { build.random.below(5) });
-                let query = operand(&mut build, &extents(c.s, c.d), dtype, kinds[0]);
-                let key = operand(&mut build, &extents(c.t, c.d), dtype, kinds[1]);
-                let value = operand(&mut build, &extents(c.t, c.e), dtype, kinds[2]);
-                let bias = (c.bias > 0).then(|| {
-                    let mut b = body(&extents(c.s, c.t));
-                    let rank = b.domain.len();
-                    let mut x = match c.bias {
-                        // A mask of the keys.
-                        1 => {
-                            let slot = build.input(dtype, c.t);
-                            build.load(&mut b, slot, Index::coord(rank - 1))
-                        }
-                        // An expression of query and key.
-                        2 => {
-                            let slot = build.input(dtype, c.s);
-                            let x = build.load(&mut b, slot, Index::coord(rank - 2));
-                            let y = build.any(&mut b, dtype);
-                            map(&mut b, "mul", &[x, y], dtype)
-                        }
-                        _ => build.dense(&mut b, dtype),
-                    };
-                    if c.bias == 3 {
-                        // Some rows have no finite score, others none in the first block of keys.
-                        let i = push(&mut b, Instr::Coordinate { index: Index::coord(rank - 2), dtype: DType::I64 });
-                        let j = push(&mut b, Instr::Coordinate { index: Index::coord(rank - 1), dtype: DType::I64 });
-                        let one = constant(&mut b, 600.0, DType::I64);
-                        let bound = map(&mut b, "mul", &[i, one], DType::I64);
-                        let hidden = map(&mut b, "lt", &[j, bound], DType::Bool);
-                        let minus = constant(&mut b, f64::NEG_INFINITY, dtype);
-                        x = map(&mut b, "where", &[hidden, minus, x], dtype);
-                    }
-                    b.results = vec![x];
-                    b
-                });
-                let domain = extents(c.s, c.e);
-                let mut b = body(&domain);
-                let mut y = push(&mut b, Instr::Anchor { dtype });
-                let rank = domain.len();
-                let mut axes: Vec<_> = (0..rank).collect();
-                if seed < 2 {
-                    // Something is done to it, and it is stored as [b.. e s].
-                    y = map(&mut b, "add", &[y, y], dtype);
-                    axes.swap(rank - 1, rank - 2);
-                } else {
-                    // As it is, as [s b.. e].
-                    axes[..rank - 1].rotate_right(1);
-                }
-                let (dims, at): (Vec<_>, Vec<_>) = axes.iter().map(|&d| (domain[d], Index::coord(d))).unzip();
-                build.store_at(domain.iter().product(), eutectic_ir::index::flatten(&at, &dims), dtype, y);
-                let empty = if seed % 2 == 1 { EmptyRow::Zeros } else { EmptyRow::Nan };
-                let (scale, softcap) = (0.4, c.softcap);
-                let axes = AttentionAxes::matrices(c.batch.len());
-                let anchor =
-                    AnchorKernel::attention([query, key, value], bias, axes, ScoreForm { scale, softcap, empty });
-                let (kernel, inputs) = build.kernel(anchor, b);
-                let loose = if dtype.size() == 2 { 2f64.powi(16) } else { 400.0 };
-                device.check(&kernel, &inputs, loose);
-            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Attention with keys and values under a mask that are NaN, infinite or huge: no kernel of a backend reads a hidden key.
+//! Attention with keys and values under a mask that are NaN, infinite or huge: no kernel of a backend reads a hidden
+//! key.
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, ScoreForm, ValueId};
 use eutectic_ir::{DType, Tensor, index::Index};
@@ -21,7 +22,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 /// Extents: batch, queries, keys, depth, columns.
 type Extents = [usize; 5];
 
-/// Few queries and many, one block of keys and several, odd ones, and those that matrix units take.
+/// Few or many queries, one block of keys or several, odd extents, and extents of matrix units.
 const CASES: [Extents; 8] = [
     [2, 1, 70, 64, 64],
     [1, 3, 300, 32, 32],
@@ -33,7 +34,7 @@ const CASES: [Extents; 8] = [
     [1, 300, 1100, 32, 32],
 ];
 
-/// Element types of operands; with `true`, operands go through `tf32`.
+/// The element types of operands; `true` if operands are rounded to `tf32`.
 const TYPES: [(DType, bool); 5] =
     [(DType::F32, false), (DType::F64, false), (DType::F16, false), (DType::Bf16, false), (DType::F32, true)];
 
@@ -42,9 +43,9 @@ const GARBAGE: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 6e4];
 /// The kind of garbage in the key of a number in a batch.
 #[derive(Clone, Copy)]
 struct Garbage {
-    /// Of the key, if anything.
+    /// The garbage in the key, if any.
     key: Option<f64>,
-    /// Of its value.
+    /// The garbage in its value, if any.
     value: Option<f64>,
 }
 
@@ -58,7 +59,7 @@ struct Case {
 }
 
 impl Case {
-    /// An operand of small numbers, whose rows may be garbage.
+    /// Returns an operand of small numbers, whose rows may be garbage.
     fn operand(&self, build: &mut Build, dims: [usize; 3], garbage: impl Fn(usize, usize) -> Option<f64>) -> Body {
         let [rows, width] = [dims[1], dims[2]];
         let number = |at: usize, small: f64| garbage(at / width / rows, at / width % rows).unwrap_or(small);
@@ -72,7 +73,7 @@ impl Case {
         b
     }
 
-    /// Checks it under a bias over `[b s t]`.
+    /// Checks the case under a bias over `[b s t]`.
     fn check(
         &self,
         device: &Device,
@@ -100,7 +101,7 @@ impl Case {
     }
 }
 
-/// Each case in each type, with one of these rows after the other.
+/// Runs a check on each case in each type, with the empty rows in turn.
 fn each(rows: &[EmptyRow], check: impl Fn(usize, Case)) {
     let mut number = 0;
     for extents in CASES {
@@ -113,13 +114,13 @@ fn each(rows: &[EmptyRow], check: impl Fn(usize, Case)) {
 
 const SELECTING: [EmptyRow; 2] = [EmptyRow::Nan, EmptyRow::Zeros];
 
-/// A load of a number for each key.
+/// Returns a load that reads a number for each key.
 fn of_keys(build: &mut Build, b: &mut Body, dtype: DType, keys: usize, number: impl Fn(usize) -> f64) -> ValueId {
     let slot = build.tensor(Tensor::from_f64(dtype, &[keys], (0..keys).map(number).collect::<Vec<_>>()));
     build.load(b, slot, Index::coord(2))
 }
 
-/// Some keys, and the last ones, as padding leaves them out.
+/// Returns whether a key is masked: some keys are, and the last ones, as for padding.
 fn is_left_out(key: usize, keys: usize) -> bool {
     key % 5 == 1 || key + 3 > keys
 }
@@ -152,7 +153,7 @@ fn causal(case: &Case, b: &mut Body) -> ValueId {
 fn causal_masks_hide_values(device: &Device) {
     each(&SELECTING, |seed, case| {
         let keys = case.extents[2];
-        // The last queries see these, and give NaN.
+        // The last queries see these keys, and give NaN.
         let garbage = |b: usize, t: usize| match (t + 2 >= keys, (seed + b) % 2) {
             (true, 0) => Garbage { key: Some(f64::NAN), value: Some(f64::NAN) },
             (true, _) => Garbage { key: None, value: Some(f64::NAN) },
@@ -165,7 +166,7 @@ fn causal_masks_hide_values(device: &Device) {
 fn stored_masks_hide_values(device: &Device) {
     each(&SELECTING, |seed, case| {
         let [_, queries, keys, ..] = case.extents;
-        // The first query sees nothing; the first key is seen by every third one.
+        // The first query sees no key. Every third query sees the first key.
         let sees =
             |s: usize, t: usize| s > 0 && if t == 0 { s % 3 == 1 } else { !(s + t).is_multiple_of(4) && t + 2 < keys };
         let garbage = |_: usize, t: usize| match t {
@@ -189,7 +190,7 @@ fn the_least_number_replaces_a_score(device: &Device) {
             DType::F16 => f64::NEG_INFINITY,
             _ => -3e38,
         };
-        // Of two batches, the first one has no other keys: its rows are uniform.
+        // If there are two batches, the first one has no other keys, so that its rows are uniform.
         let is_low = |t: usize| case.extents[0] == 2 || is_left_out(t, keys);
         let garbage = |b: usize, t: usize| match is_low(t) {
             true => Garbage { key: Some(GARBAGE[(t + b) % 4]), value: None },

@@ -1,4 +1,4 @@
-//! The suites, each a list of named checks of a device, and what runs them.
+//! The suites, each a list of named checks of a device, and their runner.
 
 mod codes;
 mod decode;
@@ -19,6 +19,7 @@ mod precision;
 mod products;
 pub mod program;
 pub mod programs;
+mod random;
 mod rankings;
 mod rules;
 mod scans;
@@ -51,6 +52,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "scatters", checks: scatters::CHECKS },
     Suite { name: "rankings", checks: rankings::CHECKS },
     Suite { name: "scans", checks: scans::CHECKS },
+    Suite { name: "random", checks: random::CHECKS },
     Suite { name: "ids", checks: ids::CHECKS },
     Suite { name: "failures", checks: failures::CHECKS },
     Suite { name: "extents", checks: extents::CHECKS },
@@ -61,19 +63,19 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "rules", checks: rules::CHECKS },
 ];
 
-/// How a check came out.
+/// The result of a check.
 pub struct Verdict {
     /// Suite and check.
     pub name: String,
-    /// What is wrong, if something is.
+    /// The failure, if there is one.
     pub failure: Option<String>,
     /// How many kernels and programs were right.
     pub judged: usize,
     /// How many the device refused.
     pub refused: usize,
-    /// Why it refused the first.
+    /// The reason for the first refusal.
     pub why: Option<String>,
-    /// How long it took.
+    /// The time that the check took.
     pub time: Duration,
 }
 

@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::device::Device;
 
-/// The sentences that MiniLM embeds, and what transformers makes of them.
+/// The sentences that MiniLM embeds, and the embeddings that transformers computes.
 const SENTENCES: &str = include_str!("minilm.json");
 
-/// The results of a graph, with its weights from a file.
+/// Returns the results of a graph, with its weights from a file.
 fn run(device: &Device, graph: &Graph, params: &BTreeMap<String, Tensor>, inputs: &Weights) -> Vec<Tensor> {
     let mut session = device.compiler().compile(graph).unwrap_or_else(|e| panic!("{e}"));
     session.load_named(|name| params.get(name).cloned()).unwrap_or_else(|e| panic!("{e}"));
@@ -30,7 +30,7 @@ fn bound(weights: &Weights, graph: &Graph, ignored: &[&str]) -> BTreeMap<String,
     weights.bind(params, ignored).unwrap_or_else(|e| panic!("{e}")).tensors
 }
 
-/// Compares by the largest difference, in relation to the largest value.
+/// Compares the largest difference with the largest value.
 fn close(device: &Device, what: &str, got: &Tensor, want: &Tensor, tolerance: f64) {
     let (got, want) = (got.to_f64(), want.to_f64());
     assert_eq!(got.len(), want.len(), "{what}");
@@ -46,14 +46,14 @@ fn open(path: &Path) -> Weights {
     Weights::open(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A small BERT with every activation, in both forms; `folder` is models/golden.
+/// Runs a small BERT with every activation, in both forms. `folder` is models/golden.
 pub fn bert(device: &Device, folder: &Path) {
     let folder = folder.join("tiny-bert");
     let config = BertConfig::open(folder.join("config.json")).unwrap_or_else(|e| panic!("{e}"));
     let (weights, expected) = (open(&folder.join("model.safetensors")), open(&folder.join("expected.safetensors")));
     let outputs = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];
     for name in ["gelu", "gelu_new", "relu", "silu", "tanh"] {
-        let activation = Activation::named(name).expect("it is one");
+        let activation = Activation::named(name).expect("the name is an activation");
         let config = BertConfig { activation, ..config.clone() };
         for form in [Form::Composite, Form::Primitive] {
             let graph = bert::graph("tiny", &config, form, outputs).unwrap_or_else(|e| panic!("{e}"));
@@ -61,13 +61,20 @@ pub fn bert(device: &Device, folder: &Path) {
             let results = run(device, &graph, &bound(&weights, &graph, bert::IGNORED), &expected);
             for (output, got) in outputs.iter().zip(&results) {
                 let want = format!("{name}.{}", output.name());
-                close(device, &format!("{want}, {form:?}"), got, expected.get(&want).expect("it is there"), 1e-4);
+                close(
+                    device,
+                    &format!("{want}, {form:?}"),
+                    got,
+                    expected.get(&want).expect("the golden file has every output"),
+                    1e-4,
+                );
             }
         }
     }
 }
 
-/// SAM's image encoder on images of several shapes, in both forms; `folder` is models/golden.
+/// Runs SAM's image encoder on images of several shapes, built from composite and from primitive ops. `folder` is
+/// models/golden.
 pub fn sam(device: &Device, folder: &Path) {
     for name in ["padded", "resampled", "oblong", "model"] {
         let folder = folder.join("sam").join(name);
@@ -79,12 +86,18 @@ pub fn sam(device: &Device, folder: &Path) {
             let graph = sam::encoder(&config, form, 2).unwrap_or_else(|e| panic!("{e}"));
             let params = bound(&weights, &graph, IGNORED_FOR_EMBEDDINGS);
             let got = run(device, &graph, &params, &expected);
-            close(device, &format!("{name}, {form:?}"), &got[0], expected.get("embedding").expect("it is there"), 1e-4);
+            close(
+                device,
+                &format!("{name}, {form:?}"),
+                &got[0],
+                expected.get("embedding").expect("the golden file has an embedding"),
+                1e-4,
+            );
         }
     }
 }
 
-/// The sentences of `models/golden/minilm.json`; `folder` is that of all-MiniLM-L6-v2.
+/// Runs the sentences of `models/golden/minilm.json`. `folder` is that of all-MiniLM-L6-v2.
 pub fn sentences(device: &Device, folder: &Path) {
     let golden: Value = serde_json::from_str(SENTENCES).expect("it is JSON");
     let cases = golden["cases"].as_array().expect("cases");
@@ -95,7 +108,7 @@ pub fn sentences(device: &Device, folder: &Path) {
     for (case, got) in cases.iter().zip(all) {
         let want = case["embedding"].as_array().expect("numbers").iter().map(|x| x.as_f64().expect("a number"));
         let want = Tensor::from_f64(DType::F64, &[got.len()], want);
-        let got = Tensor::from_f32(&[got.len()], &got).expect("as many as there are");
+        let got = Tensor::from_f32(&[got.len()], &got).expect("the extent is the length");
         close(device, &case["name"].to_string(), &got, &want, 2e-4);
     }
 }

@@ -1,7 +1,8 @@
 //! Small ONNX models whose values rewriting could change in a way that a user sees, with the values that are right.
 //!
-//! A case is a folder of `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and `case.json`. That file has
-//! the expectation (`values` or `an error`), the tolerance, the level of `--fp`, and whether the case needs `subnormals`.
+//! A case is a folder of `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and
+//! `case.json`. That file has the expectation (`values` or `an error`), the tolerance, the level of `--fp`, and whether
+//! the case needs `subnormals`.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +33,7 @@ struct Case {
     rtol: f64,
     atol: f64,
     fp: Fp,
-    /// Whether operands or results are subnormal, which not every device keeps.
+    /// Whether operands or results are subnormal numbers, which some devices flush to 0.
     subnormals: bool,
 }
 
@@ -64,7 +65,8 @@ pub fn classical(device: &Device, golden: &Path) {
     all_of(device, &golden.join("ml"), 64);
 }
 
-/// Runs the cases in `microsoft` of the folder `models/golden`: quantised ops and attention of `com.microsoft`, against ONNX Runtime.
+/// Runs the cases in `microsoft` of the folder `models/golden`: quantised ops and attention of `com.microsoft`, against
+/// ONNX Runtime.
 pub fn microsoft(device: &Device, golden: &Path) {
     all_of(device, &golden.join("microsoft"), 29);
 }
@@ -79,7 +81,7 @@ fn all_of(device: &Device, folder: &Path, least: usize) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Runs a case; an error says how it came out.
+/// Runs a case. Returns an error that says which result is wrong.
 fn judged(device: &Device, folder: &Path) -> Result<(), String> {
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let about = fs::read(folder.join("case.json")).map_err(|e| format!("{name}: {e}"))?;
@@ -97,7 +99,7 @@ fn judged(device: &Device, folder: &Path) -> Result<(), String> {
         }
         (Err(refused @ Error::Unsupported { .. }), true) => device.refuse(|| format!("{name}: {refused}")),
         (Err(error), true) => return Err(format!("{name}: {error}")),
-        (Ok(_), false) => return Err(format!("{name}: an error is right, and there is none")),
+        (Ok(_), false) => return Err(format!("{name}: an error is expected, but the result is a value")),
         (Err(_), false) => {}
     }
     device.judge();
@@ -109,7 +111,7 @@ fn array(path: &Path) -> Result<Tensor, String> {
     npy::read(bytes).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// The outputs of a case, in its order.
+/// Returns the outputs of a case, in its order.
 fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error> {
     let arguments = |e: String| Error::Arguments(vec![e]);
     let model = Model::open(folder.join("model.onnx")).map_err(|e| arguments(e.to_string()))?;

@@ -1,4 +1,5 @@
-//! Every pointwise op on every element type that it takes, against its evaluation point by point; and what must fail.
+//! Compares every pointwise op, on every element type that it takes, with its evaluation point by point; and checks
+//! that wrong uses fail.
 
 use crate::{
     device::{Device, program},
@@ -40,7 +41,7 @@ const NUMBERS: &[DType] = &[
     DType::U32,
 ];
 const BOOL: &[DType] = &[DType::Bool];
-const WHOLES: &[DType] = &[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64];
+const INTEGERS: &[DType] = &[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64];
 
 /// Roundoffs that a function may be off, relative to 1 + |x|.
 fn tolerance(dtype: DType) -> f64 {
@@ -72,7 +73,7 @@ fn functions_of_one_argument(device: &Device) {
     // Of an argument from −0.9 to 0.9.
     let bounded = ["asin", "acos", "atanh"];
     let of = |names: &'static [&'static str], types| names.iter().map(move |n| (*n, types));
-    let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL)).chain(of(&["bit-not"], WHOLES));
+    let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL)).chain(of(&["bit-not"], INTEGERS));
     let table = table.chain(floats.map(|n| (n, FLOATS))).chain(positive.map(|n| (n, FLOATS)));
     let table = table.chain(bounded.map(|n| (n, FLOATS)));
     for (name, types) in table {
@@ -118,7 +119,7 @@ fn functions_of_two_and_three_arguments(device: &Device) {
     let of = |names: &'static [&'static str], types, truth| names.iter().map(move |n| (*n, types, truth));
     let table = of(&["add", "sub", "mul", "div", "max", "min", "pow", "mod"], NUMBERS, false)
         .chain(of(&["and", "or", "xor"], BOOL, false))
-        .chain(of(&["bit-and", "bit-or", "bit-xor", "shift-left", "shift-right"], WHOLES, false))
+        .chain(of(&["bit-and", "bit-or", "bit-xor", "shift-left", "shift-right"], INTEGERS, false))
         .chain(of(&["eq", "ne", "lt", "le", "gt", "ge"], ALL, true))
         .chain(of(&["where"], ALL, false));
     for (name, types, truth) in table {
@@ -254,7 +255,7 @@ fn gathers_read_in_range_only(device: &Device) {
 }
 
 fn pieces_and_fill(device: &Device) {
-    // pad(concat(a, b)) along the last axis, transposed on the way out.
+    // pad(concat(a, b)) along the last axis, transposed when it is stored.
     for (rows, left, right, pad) in [(3, 5, 4, 2), (1, 1, 1, 0), (70, 100, 33, 7)] {
         let mut build = Build::new(4);
         let domain = [rows, left + right + 2 * pad];
@@ -294,7 +295,7 @@ fn what_is_not_supported_is_named(device: &Device) {
     let named = |text: &str| ["`exp`", "i32", "`mul`", "bool"].iter().all(|word| text.contains(word));
     assert!(named(&why.join(", ")), "{why:?}");
     assert!(backend.cost(&kernel).seconds.is_infinite());
-    let error = backend.compile(&program(&kernel)).err().expect("it is not supported").to_string();
+    let error = backend.compile(&program(&kernel)).err().expect("the kernel is not supported").to_string();
     assert!(named(&error), "{error}");
 }
 
@@ -305,6 +306,6 @@ fn loads_and_stores_outside_of_a_buffer_are_refused(device: &Device) {
     let x = build.load(&mut b, slot, Index::coord(0).plus(&Index::constant(1)));
     build.store_at(4, Index::coord(0).times(2), DType::F32, x);
     let (kernel, _) = build.kernel(AnchorKernel::map(), b);
-    let refused = device.backend().supports(&kernel).expect_err("it would read and write what is not the buffer's");
+    let refused = device.backend().supports(&kernel).expect_err("it would access memory outside of the buffer");
     assert_eq!(refused.len(), 2, "{refused:?}");
 }

@@ -1,4 +1,5 @@
-//! Programs whose products and attention may round their operands: judged by the error bounds of what is computed then.
+//! Programs whose products and attention may round their operands, judged by the error bounds of the rounded
+//! computation.
 
 use eutectic::{
     Compiler, Graph, RuleSet,
@@ -52,7 +53,7 @@ fn rounded(device: &Device, precision: Precision) {
     assert!(asked.iter().any(|rule| rule.pack() == precision.name()), "it has rules");
     let other = |rule: &str| Precision::of_pack(rule).is_some_and(|other| other != precision);
     assert!(!asked.iter().any(|rule| other(rule.pack())), "rules of another precision");
-    let compiler = Compiler::on(backend.clone(), asked);
+    let compiler = Compiler::from_arc(backend.clone(), asked);
     for (name, text) in PROGRAMS {
         let graph = graph(name, text);
         for seed in 0..3 {

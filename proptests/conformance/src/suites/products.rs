@@ -1,5 +1,5 @@
-//! Matrix products against sums in f64: odd, prime, large, empty, transposed, strided and batched shapes, of operands that change
-//! and that are packed once, with the result stored as it is and through epilogues.
+//! Compares matrix products with sums in f64. Shapes are odd, prime, large, empty, transposed, strided and batched.
+//! Operands change or are packed once. Results are stored directly and through epilogues.
 
 use crate::{
     device::{Device, program},
@@ -34,7 +34,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     double_precision,
 ];
 
-/// How an operand lies in its buffer.
+/// The layout of an operand in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Layout {
     Dense,
@@ -51,7 +51,7 @@ enum Layout {
 use Layout::*;
 const LAYOUTS: [Layout; 6] = [Dense, Transposed, Slice, Strided, Shared, Scaled];
 
-/// An operand over `[b.. rows columns]`.
+/// Returns an operand over `[b.. rows columns]`.
 fn operand(build: &mut Build, domain: &[usize], layout: Layout, dtype: DType) -> Body {
     let mut b = body(domain);
     let rank = domain.len();
@@ -88,7 +88,7 @@ fn operand(build: &mut Build, domain: &[usize], layout: Layout, dtype: DType) ->
     b
 }
 
-/// What is done with the product.
+/// The epilogue of the product.
 #[derive(Clone, Copy, Debug)]
 enum Epilogue {
     None,
@@ -110,7 +110,8 @@ fn sums(build: &mut Build, b: &mut Body, product: usize, dtype: DType) -> usize 
     map_with(b, "act", &["relu".into()], &[y], dtype)
 }
 
-/// The operands are the last two inputs, in the order left and right, so that the right one or both can be parameters.
+/// Checks a product. The operands are the last two inputs, left before right, so that the right one or both can be
+/// parameters.
 fn case(
     device: &Device,
     batch: &[usize],
@@ -179,7 +180,7 @@ fn every_number_of_rows_and_columns_up_to_two_blocks(device: &Device) {
     for n in 1..=67 {
         case(device, &[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
     }
-    // More terms than those of which the sums are bound by writing them.
+    // More terms than those up to which sums are unrolled.
     for n in 1..=131 {
         case(device, &[], (7 + n % 13, n, 49 + n % 3), [Dense, Dense], EPILOGUES[n % 4], DType::F32);
         case(device, &[], (7 + n % 17, n.div_ceil(2), 50), [Slice, Slice], Epilogue::None, DType::F64);
@@ -198,7 +199,7 @@ fn few_rows_and_few_terms_in_every_layout(device: &Device) {
     }
 }
 
-/// Rows that are read in pieces, as many sums as may wait, of which the last one is not whole.
+/// Rows are read in pieces, one for each partial sum that is kept, and the last piece is shorter.
 fn few_rows_of_long_sums(device: &Device) {
     for m in 1..=9 {
         let dtype = if m % 2 == 0 { DType::F64 } else { DType::F32 };
@@ -208,7 +209,7 @@ fn few_rows_of_long_sums(device: &Device) {
         case(device, &[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
     }
     case(device, &[], (1, 13_001, 67), [Dense, Dense], Epilogue::Sums, DType::F32);
-    // Right operands of which a second-level cache does not hold half, or nothing.
+    // The second-level cache holds less than half of the right operands, or almost nothing of them.
     for m in 1..=8 {
         case(device, &[], (m, 4099, 67), [Dense, Dense], EPILOGUES[m % 4], DType::F32);
     }
@@ -216,7 +217,7 @@ fn few_rows_of_long_sums(device: &Device) {
     case(device, &[], (5, 4199, 1051), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
-/// Blocks beside a right operand as it lies, of which the last vector is read in part.
+/// Blocks with an unpacked right operand, whose last vector is read in part.
 fn narrow_products(device: &Device) {
     for m in 1..=18 {
         for (i, n) in [1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 77].into_iter().enumerate() {
@@ -240,8 +241,8 @@ fn many_rows_of_few_terms(device: &Device) {
     }
 }
 
-/// The right operand is packed by the first rows: whole panels and others, one group of panels and several, for rows of the target
-/// in one task and in several.
+/// The first rows pack the right operand: whole panels and others, one group of panels and several, with the target's
+/// rows in one task and in several.
 fn panels_that_are_packed_on_the_way(device: &Device) {
     for (extents, dtype) in [
         ((15, 33, 50), DType::F32),
@@ -260,13 +261,17 @@ fn panels_that_are_packed_on_the_way(device: &Device) {
     }
 }
 
-/// Every number of rows, beside so many panels that rows are packed, the last of which is narrow or not, and terms that are no whole
-/// vectors.
+/// Every number of rows, with enough panels that rows are packed. The last panel is narrow or not, and terms are not
+/// whole vectors.
 fn rows_that_are_packed(device: &Device) {
     for m in 6..=30 {
         let dtype = if m % 3 == 0 { DType::F64 } else { DType::F32 };
         let layouts = if m % 2 == 0 { [Dense, Dense] } else { [Slice, Transposed] };
         case(device, &[], (m, 320 + 2 * m, 33 + m), layouts, EPILOGUES[m % 4], dtype);
+    }
+    // Terms on more pages than TLBs have entries: all rows are packed at once, a few terms at a time.
+    for (m, n, k, dtype) in [(1030, 200, 67, DType::F32), (1024, 193, 131, DType::F32), (520, 100, 75, DType::F64)] {
+        case(device, &[], (m, n, k), [Transposed, Dense], EPILOGUES[k % 4], dtype);
     }
 }
 
@@ -312,7 +317,7 @@ fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks(device: &Device) 
     case(device, &[2, 2], (65, 33, 300), [Shared, Dense], Epilogue::Transposing, DType::F32);
     case(device, &[], (45, 70, 4000), [Dense, Dense], Epilogue::Sums, DType::F32);
     case(device, &[], (30, 40, 2049), [Strided, Transposed], Epilogue::Sums, DType::F64);
-    // Rows a page apart, beside several panels.
+    // Rows start one page after each other in memory, with several panels.
     case(device, &[], (40, 200, 1024), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
@@ -346,7 +351,7 @@ fn constants_are_packed_anew_with_new_parameters(device: &Device) {
         session.run(&[inputs[0].bytes()], &mut [&mut out]).unwrap();
         let product = |x: Tensor| {
             let y = expected::kernel(&kernel, &[x, w.clone()]).swap_remove(0);
-            Tensor::from_f64(DType::F32, &[N * N], y.into_iter().map(|y| y.expect("all is stored")))
+            Tensor::from_f64(DType::F32, &[N * N], y.into_iter().map(|y| y.expect("every element is stored")))
         };
         let want = product(product(inputs[0].clone())).to_f64();
         let got = Tensor::new(DType::F32, &[N * N], out).unwrap().to_f64();
@@ -356,7 +361,7 @@ fn constants_are_packed_anew_with_new_parameters(device: &Device) {
     }
 }
 
-/// Operands that take more than caches hold, of which the right one changes and is packed in each run: as if it were constant.
+/// Operands that exceed the caches. The right one changes and is packed in each run, like a constant one.
 fn right_operands_that_are_packed_before_each_run(device: &Device) {
     let (m, n, k) = (4200, 1030, 301);
     let mut build = Build::new(7);
@@ -393,7 +398,7 @@ fn right_operands_that_are_packed_before_each_run(device: &Device) {
     }
 }
 
-/// The result lies where the residual was: sums of several parts must not be written over it before it is added.
+/// The result replaces the residual in memory: partial sums must not be written over it before it is added.
 fn sums_replace_what_is_added_to_them(device: &Device) {
     for (m, n, k) in [(30, 50, 8000), (7, 33, 20), (1, 64, 40), (64, 1, 40)] {
         let mut build = Build::new(k as u64);
@@ -426,8 +431,9 @@ fn sums_replace_what_is_added_to_them(device: &Device) {
             let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
             session.run(&inputs, &mut [&mut out]).unwrap();
             let got = Tensor::new(DType::F32, &[m * n], out).unwrap().to_f64();
-            let close =
-                |(got, want): (&f64, &Option<f64>)| (got - want.expect("all is stored")).abs() < 1e-5 * k as f64;
+            let close = |(got, want): (&f64, &Option<f64>)| {
+                (got - want.expect("every element is stored")).abs() < 1e-5 * k as f64
+            };
             assert!(got.iter().zip(&want).all(close), "{m} {n} {k}");
         }
     }

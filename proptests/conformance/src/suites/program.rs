@@ -108,7 +108,8 @@ fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0).collect()
 }
 
-/// A program of all kinds of kernels, with a load program and steps in place; without products, of passes over elements only.
+/// Returns a program of all kinds of kernels, with a load program and steps in place. Without products, all kernels are
+/// passes over elements.
 pub fn program(with_products: bool) -> Program {
     let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
     let weights = Tensor::from_f32(&[WIDTH, WIDTH], &numbers(WIDTH * WIDTH, 5)).unwrap();
@@ -156,12 +157,12 @@ fn session(program: &Program, backend: &dyn Backend) -> Box<dyn Session> {
     executable(program, backend).load(&[parameter()]).unwrap().session().unwrap()
 }
 
-/// The value of the program's parameter.
+/// Returns the value of the program's parameter.
 pub fn parameter() -> Tensor {
     Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap()
 }
 
-/// Bytes for its input.
+/// Returns bytes for its input.
 pub fn input() -> Vec<u8> {
     bytes(&numbers(N, 1))
 }
@@ -215,7 +216,7 @@ fn a_program_of_all_kernels_runs(device: &Device) {
     }
 }
 
-/// One store goes where a load of the other store's value comes from.
+/// One store writes to the place from which a load of the other store's value reads.
 fn a_value_stored_in_place_is_read_before(device: &Device) {
     let mut b = body(&[ROWS, WIDTH]);
     let at = row_major(&[ROWS, WIDTH]);

@@ -1,5 +1,5 @@
-//! Rankings by themselves, whatever plans prefer: every element type, both orders, rows shorter and longer than the memory of a block, and
-//! interleaved rows. The reference is a stable sort.
+//! Rankings alone, independently of the planner's choices: every element type, both orders, rows shorter and longer
+//! than the memory of a block, and interleaved rows. The reference is a stable sort.
 
 use std::cmp::Ordering;
 
@@ -20,6 +20,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     rows_of_every_type_are_ranked,
     rows_beside_each_other_are_ranked,
     rows_longer_than_a_block_are_ranked,
+    very_long_rows_are_ranked,
     several_rankings_and_reductions_share_a_kernel,
     ranked_rows_are_stored_in_order,
     first_elements_are_stored_in_order,
@@ -92,7 +93,8 @@ fn ranking(arg: usize, most: usize, descending: bool) -> Instr {
     Instr::Row { op, attrs, args: vec![arg], dtype: DType::I32 }
 }
 
-/// Returns the places of a row's elements in order: NaN is larger than all numbers, and of equal elements the first one comes first.
+/// Returns the indices of a row's elements in order. NaN is larger than all numbers, and equal elements keep their
+/// order.
 fn sorted(row: &[f64], descending: bool) -> Vec<usize> {
     let order = |&a: &usize, &b: &usize| -> Ordering {
         let (x, y) = if descending { (row[b], row[a]) } else { (row[a], row[b]) };
@@ -103,7 +105,7 @@ fn sorted(row: &[f64], descending: bool) -> Vec<usize> {
     places
 }
 
-/// Returns how many elements of its row come before each element, at most so many.
+/// Returns the number of elements of its row that come before each element, capped at `most`.
 fn ranks(rows: &Rows, values: &[f64], most: usize, descending: bool) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     for row in 0..rows.rows {
@@ -168,7 +170,8 @@ fn rows_beside_each_other_are_ranked(device: &Device) {
     }
 }
 
-/// Rows that are parts of a power of two, one element more, an odd number of parts, with and without ranks that are told from each other.
+/// Rows that are parts of a power of two, one element more, an odd number of parts, with all ranks distinct and with the
+/// first 50 only.
 fn rows_longer_than_a_block_are_ranked(device: &Device) {
     for (dtype, [rows, row], is_column) in [
         (DType::F32, [1, 8192], false),
@@ -183,6 +186,20 @@ fn rows_longer_than_a_block_are_ranked(device: &Device) {
             rank(device, &Rows { dtype, rows, row, is_column }, most, descending);
         }
     }
+}
+
+/// Rows that GPUs sort by digits: whole tiles, a last tile of one element, values that are computed, and elements that are stored in order.
+fn very_long_rows_are_ranked(device: &Device) {
+    for (dtype, [rows, row], is_column, most) in [
+        (DType::F32, [2, 528_385], false, 528_385),
+        (DType::I32, [1, 532_480], false, 270_000),
+        (DType::F16, [2, 530_001], true, 530_001),
+    ] {
+        for descending in [false, true] {
+            rank(device, &Rows { dtype, rows, row, is_column }, most, descending);
+        }
+    }
+    store_first(device, &Rows { dtype: DType::F32, rows: 1, row: 540_000, is_column: false }, 540_000, true);
 }
 
 /// Both orders of rows, the order of the order, how far elements are from the largest, and the sum of ranks.
@@ -224,7 +241,7 @@ fn several_rankings_and_reductions_share_a_kernel(device: &Device) {
     }
 }
 
-/// Elements and their places, stored where they come in order.
+/// Elements and their indices, stored in the order of ranks.
 fn ranked_rows_are_stored_in_order(device: &Device) {
     for (rows, row) in [(5, 33), (2, 1500), (1, 6200)] {
         for descending in [false, true] {
@@ -233,7 +250,8 @@ fn ranked_rows_are_stored_in_order(device: &Device) {
     }
 }
 
-/// The first elements and their places: of many short rows, of all but one element, of rows for which a block has memory, and of longer ones.
+/// The first elements and their indices: of many short rows, of all but one element, of rows that fit into a block's
+/// memory, and of longer ones.
 fn first_elements_are_stored_in_order(device: &Device) {
     for (dtype, [rows, row], most) in [
         (DType::F32, [300, 64], 2),

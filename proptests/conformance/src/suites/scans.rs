@@ -136,7 +136,8 @@ fn infinities_and_nan_stay_from_where_they_are(device: &Device) {
     }
 }
 
-/// A recurrence whose state is 0 where a factor is infinite or NaN, whose factors' product overflows while it is 0, and one that is not 0.
+/// Recurrences whose state is 0 at an infinite or NaN factor, whose state is 0 while the product of factors overflows,
+/// and whose state is not 0.
 fn factors_that_are_not_finite_reach_a_state_of_0(device: &Device) {
     for len in [80, 5000] {
         let at = format!("(iota :shape [3 {len}] :axis -1 :dtype i32)");
@@ -157,7 +158,7 @@ fn factors_that_are_not_finite_reach_a_state_of_0(device: &Device) {
     }
 }
 
-/// Scans that are so long that devices cut them, along rows and columns, by themselves and amid other work.
+/// Scans long enough that devices split them, along rows and columns, alone and within other work.
 fn long_scans_are_cut(device: &Device) {
     for op in ["scan-sum", "scan-max"] {
         for order in ORDERS {

@@ -1,5 +1,5 @@
-//! Writing by index and the order of rows, through the whole engine: whether a device writes and sorts so, or compares places with updates
-//! and elements with each other, results are those of the interpreter.
+//! Writes by index and orders of rows, through the whole engine. Devices write and sort directly, or compare places
+//! with updates and elements with each other; the results are those of the interpreter.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
 use eutectic_ir::{
@@ -29,7 +29,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 
 const OPS: [&str; 5] = ["scatter", "scatter-sum", "scatter-prod", "scatter-max", "scatter-min"];
 
-/// A graph with each op, in every way.
+/// Returns a graph with each op, in every way.
 fn agree(device: &Device, text: &dyn Fn(&str) -> String) {
     OPS.iter().for_each(|op| agree_on(device, &text(op)));
 }
@@ -44,7 +44,8 @@ fn agree_on(device: &Device, text: &str) {
     }
 }
 
-/// Of so many places, those that any integers name, and two that are none.
+/// Returns the text of an expression that maps any integers to −1 to `extent`: the ids, and the number next to them on
+/// each side.
 fn numbers(ids: &str, dtype: &str, extent: usize) -> String {
     format!("(sub (mod {ids} (const {dtype}[] {{ {} }})) (const {dtype}[] {{ 1 }}))", extent + 2)
 }
@@ -71,7 +72,8 @@ fn rows_are_written_by_index(device: &Device) {
     }
 }
 
-/// More updates than elements, by threads of many blocks: elements that nothing is added to, or zeros of either sign, keep the sign of their zero.
+/// More updates than elements, by threads of many blocks. Elements to which nothing is added, or zeros of either sign,
+/// keep the sign of their zero.
 fn many_updates_of_few_elements(device: &Device) {
     for (dtype, [p, n, m, q]) in [
         ("f32", [1, 6, 9000, 1]),
@@ -94,7 +96,8 @@ fn many_updates_of_few_elements(device: &Device) {
     );
 }
 
-/// A kernel with several results computes one of them over the domain of another, which has as many points or several times as many.
+/// A kernel with several results computes one of them over the domain of another, which has the same number of points
+/// or a multiple.
 fn updates_count_once_beside_other_results(device: &Device) {
     let ids = numbers("ids", "i64", 33);
     for beside in [32, 64, 96] {
@@ -107,8 +110,8 @@ fn updates_count_once_beside_other_results(device: &Device) {
     }
 }
 
-/// Zeros that updates are written to, updates and ids that are computed where they are written, results that are read again; updates that are
-/// all the same, of which each counts.
+/// Updates of zeros, updates and ids that the same kernel computes, and results that are read later. Equal updates all
+/// count.
 fn what_is_written_is_computed(device: &Device) {
     let inputs = "(input x f32[2 6 3]) (input u f32[2 11 3]) (input ids i64[2 11 1])";
     let ids = format!("(let i (expand {} :shape [2 11 3]))", numbers("ids", "i64", 6));
@@ -124,8 +127,8 @@ fn what_is_written_is_computed(device: &Device) {
     });
 }
 
-/// Rows of one element, of one vector and a part of one, of many of which few are told apart; what is ordered is computed, and the order is
-/// read in the same kernel.
+/// Rows of one element, of one vector and a part, and of many elements with few distinct values. The ordered elements
+/// are computed, and the order is read in the same kernel.
 fn rows_are_ordered(device: &Device) {
     for [rows, row, most] in [[3, 1, 1], [5, 19, 19], [70, 6, 2], [3, 700, 9]] {
         for dtype in ["f32", "f16", "u8", "i64"] {
@@ -141,7 +144,7 @@ fn rows_are_ordered(device: &Device) {
         device,
         "(input x f32[3 50]) (let s (softmax x :axis -1)) (output y (ranking s :most 50 :descending true)) (output p s)",
     );
-    // Of short rows that lie across lines, a sum by their order.
+    // A sum, by order, of short rows that cross lines.
     agree_on(
         device,
         "(input x f32[6 40]) (input z i32[6 40]) \
@@ -150,8 +153,8 @@ fn rows_are_ordered(device: &Device) {
     );
 }
 
-/// Whatever plans prefer: stores in order of every element type, by ids of elements and of rows, ids that are none, many updates of few elements,
-/// and two stores beside each other.
+/// Independently of the planner's choices: ordered stores of every element type, by ids of elements and of rows, ids
+/// out of range, many updates of few elements, and two stores of one kernel.
 fn kernels_write_in_order(device: &Device) {
     const TYPES: [DType; 8] =
         [DType::F32, DType::F64, DType::F16, DType::I8, DType::U8, DType::I32, DType::Bool, DType::I64];

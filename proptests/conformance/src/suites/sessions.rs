@@ -1,4 +1,4 @@
-//! Sessions: states, buffers, runs that are waited for later, outputs that nobody wants, and parameters that are shared and
+//! Sessions: states, buffers, asynchronous runs, outputs that are not requested, and parameters that are shared and
 //! replaced.
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn load(b: &mut Body, slot: usize, domain: &[usize]) -> usize {
     push(b, Instr::Load(load))
 }
 
-/// slot 2 = slot 0 `op` slot 1, of so many elements.
+/// slot 2 = slot 0 `op` slot 1, of `count` elements.
 fn pointwise(op: &str, count: usize) -> Kernel {
     let mut b = body(&[count]);
     let args = [load(&mut b, 0, &[count]), load(&mut b, 1, &[count])];
@@ -60,7 +60,7 @@ fn product() -> Kernel {
     Kernel { anchor, body: b, stores, slots: [N, WIDTH * WIDTH, N].map(|n| (DType::F32, n)).to_vec() }
 }
 
-/// y = x · (v + w), where the sum is computed when parameters arrive; z = sum · u; sum becomes sum + x.
+/// y = x · (v + w), whose sum is computed when parameters are loaded; z = sum · u; the new value of sum is sum + x.
 fn program() -> Program {
     let square = WIDTH * WIDTH;
     let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
@@ -128,7 +128,7 @@ fn contents(buffer: &dyn DeviceBuffer) -> Vec<u8> {
     bytes
 }
 
-/// What a run gives for weights, and for sums of `before` inputs.
+/// Returns the results of a run for weights, and for sums of `before` inputs.
 fn expected(x: &Tensor, params: &[Tensor; 3], before: usize) -> [Vec<f64>; 2] {
     let [v, w, u] = [0, 1, 2].map(|n| params[n].to_f64());
     let x = x.to_f64();
@@ -189,7 +189,7 @@ fn buffers_are_bound_and_runs_waited_for_later(device: &Device) {
         session.submit(&[true, true]).unwrap();
         session.wait().unwrap();
         assert!([Y, Z].map(|port| read(&mut *session, port)) == want);
-        // What is bound comes back with what is in it; a state keeps what it had.
+        // A buffer that is unbound comes back with its contents, and a state keeps its value.
         let y = session.bind(Y, None).unwrap().unwrap();
         assert!(contents(&*y) == want[0].bytes());
         let sum = session.bind(SUM, None).unwrap().unwrap();
@@ -243,7 +243,7 @@ fn a_parameter_is_replaced_for_those_who_take_it(device: &Device) {
     let (x, before) = (tensor(N, 5), loaded(&**device.backend()));
     let mut session = before.clone().session().unwrap();
     run(&mut *session, &x);
-    // What runs read is there: u stands alone.
+    // The results of loading that runs read are not freed; u stands alone.
     let mut changed = params();
     changed[2] = tensor(N, 9);
     let after = before.clone().replace(&[(2, changed[2].clone())]).unwrap();
@@ -261,8 +261,8 @@ fn a_parameter_is_replaced_for_those_who_take_it(device: &Device) {
     check(&run(&mut *before.clone().session().unwrap(), &x), &expected(&x, &params(), 0));
     let error = before.clone().replace(&[(2, tensor(3, 0))]).err().unwrap().to_string();
     assert!(error.contains("parameter `u`"), "{error}");
-    assert!(session.adopt(loaded(&**device.backend())).is_err(), "these are another program's");
-    // A replacement takes no memory for what stays.
+    assert!(session.adopt(loaded(&**device.backend())).is_err(), "these buffers are another program's");
+    // A replacement takes no memory for parameters that are kept.
     let of_u = before.bytes() + WIDTH * WIDTH * 4;
     assert!(before.clone().replace(&[(2, tensor(N, 9))]).unwrap().bytes() < of_u);
 }

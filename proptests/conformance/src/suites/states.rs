@@ -1,4 +1,4 @@
-//! Programs with states, run by run, against the interpreter: in place, with copies, and as selections.
+//! Compares programs with states to the interpreter after each run. States are updated in place, by copies, or by `where`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![states_become_what_the_interpreter_says];
 
-/// Name, program, and how many copies its plan takes besides what it computes.
+/// The name, the program, and the number of copies in its plan in addition to the kernels that compute.
 pub const PROGRAMS: &[(&str, usize, &str)] = &[
     ("sum", 0, "(state sum f32[2 3]) (let next (add sum x)) (update sum next) (output y (mul sum x))"),
     ("new value is an output", 1, "(state sum f32[2 3]) (let next (add sum x)) (update sum next) (output y next)"),
@@ -79,10 +79,10 @@ pub const PROGRAMS: &[(&str, usize, &str)] = &[
     ("part of a parameter", 0, "(state a f32[3 3]) (update a (update-slice w x at :axis -2)) (output y (neg a))"),
 ];
 
-/// The program of a text.
+/// Returns the program of a text.
 pub fn graph(text: &str) -> Graph {
     let leaves = "(input x f32[2 3]) (input at i64[]) (param w f32[3 3])";
-    // A cache of two heads.
+    // `x` has a row for each of two heads, so the cache gets two heads instead of four.
     let text = text.replace("f32[4 5 3]", "f32[2 5 3]");
     let graph = parse(&Source::new("state.graph", format!("(graph \"g\" {leaves} {text})")))
         .unwrap_or_else(|e| panic!("{e:?}"));

@@ -60,7 +60,8 @@ fn windows_of_many_channels(device: &Device) {
     }
 }
 
-/// Beside many panels, where rows are packed: segments of whole vectors, whose terms lie side by side or a plane apart.
+/// Rows are packed for many panels, in segments of whole vectors. Terms of a segment are contiguous or one plane away
+/// from each other in memory.
 fn windows_that_are_packed(device: &Device) {
     for (seed, last) in [(4, true), (5, false)] {
         let mut build = Build::new(seed);
@@ -72,8 +73,8 @@ fn windows_that_are_packed(device: &Device) {
     }
 }
 
-/// Lines of an image that are long enough for blocks of rows: what windows share of a line is copied once, between borders of any width,
-/// and windows that lie in these as a whole.
+/// Lines of an image that are long enough for blocks of rows. Elements that windows share are copied once, between
+/// borders of any width, with windows completely inside of these.
 fn windows_that_slide_along_lines(device: &Device) {
     for seed in 0..80 {
         let mut build = Build::new(seed);
@@ -101,8 +102,8 @@ fn windows_that_slide_along_lines(device: &Device) {
     }
 }
 
-/// Of taps far apart, many lie outside for all windows of a line of the image, or for all windows: nothing is multiplied with these where
-/// they are zeros.
+/// Taps with large dilation: many are outside for all windows of a line of the image, or for all windows. Taps that
+/// read zeros are not multiplied.
 fn windows_with_most_taps_outside(device: &Device) {
     for seed in 0..24 {
         let mut build = Build::new(seed);
@@ -124,7 +125,8 @@ fn windows_with_most_taps_outside(device: &Device) {
     }
 }
 
-/// Of images whose channels come first, by channels: lines of a window's columns, which are read in place one row of the image at a time.
+/// Images with channels first, by channels: lines of a window's columns, which are read in place one row of the image
+/// at a time.
 fn windows_whose_taps_are_innermost(device: &Device) {
     for seed in 0..60 {
         let mut build = Build::new(seed);
@@ -144,7 +146,7 @@ fn windows_whose_taps_are_innermost(device: &Device) {
         let mut lhs = windows(&mut build, &lines, [1, images, channels], false, dtype);
         let [rows, columns] = &lines;
         let (taps, k) = (rows.size * columns.size, lhs.domain[2]);
-        // What comes by taps, by channels: term c·taps + t is term t·channels + c of the windows.
+        // The terms of a channel become contiguous: term c·taps + t is term t·channels + c of the windows.
         let term = Index::coord(2);
         let domain = lhs.domain.clone();
         let at = flatten(&[term.modulo(taps as i64, &domain), term.div(taps as i64, &domain)], &[taps, channels]);
@@ -160,8 +162,8 @@ fn windows_whose_taps_are_innermost(device: &Device) {
     }
 }
 
-/// Many groups of few channels and few results, one and one of depthwise convolutions: the weights by groups or by taps, the result with its
-/// channels last or first, and with something done to it.
+/// Many groups of few channels and few results, with one channel and one result for depthwise convolutions. Weights are
+/// by groups or by taps, the result has its channels last or first, and there is an epilogue.
 fn windows_of_narrow_groups(device: &Device) {
     for seed in 0..200 {
         let mut build = Build::new(seed);
@@ -207,8 +209,8 @@ fn windows_of_narrow_groups(device: &Device) {
     }
 }
 
-/// Channels by themselves, whose images come one after the other in lines of several vectors, in steps of one and two; and what follows the
-/// sums: a bias of each channel or a whole tensor, bounds, and something else.
+/// Separate channels, whose images follow each other in lines of several vectors, with strides of one and two. The sums
+/// are followed by a bias of each channel or a whole tensor, bounds, and another op.
 fn windows_of_long_lines(device: &Device) {
     for seed in 0..120 {
         let mut build = Build::new(seed);
@@ -249,8 +251,8 @@ fn windows_of_long_lines(device: &Device) {
     }
 }
 
-/// Weights as left operands: of each channel or group, several results a channel, in each float, with something done to the image where it is
-/// read and to the sums; windows with gaps, of images of one element too.
+/// Weights as left operands: per channel or group, several results a channel, in each floating type. The image has a
+/// prologue, and the sums an epilogue; windows have gaps, also in images of one element.
 fn windows_as_right_operands(device: &Device) {
     for seed in 0..160 {
         let mut build = Build::new(seed);

@@ -1,6 +1,6 @@
 //! Reads Rust files as tokens, for tests of the source.
 
-/// The tokens of a file, without the items that are there for tests.
+/// Returns the tokens of a file, without the items that are there for tests.
 pub fn tokens_outside_tests(text: &str) -> Vec<String> {
     let mut all = tokens(text);
     let mut at = 0;
@@ -18,7 +18,7 @@ pub fn tokens_outside_tests(text: &str) -> Vec<String> {
     all
 }
 
-/// Where the item that begins here ends: behind its braces, or a semicolon before them.
+/// Returns where the item that begins here ends: behind its braces, or a semicolon before them.
 fn after_item(tokens: &[String], at: usize) -> usize {
     let mut depth = 0;
     for (n, token) in tokens.iter().enumerate().skip(at) {
@@ -33,12 +33,13 @@ fn after_item(tokens: &[String], at: usize) -> usize {
     tokens.len()
 }
 
-/// Whether a token is a name or a keyword.
+/// Returns whether a token is a name or a keyword.
 pub fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Names, `::`, texts with their quotes and single characters, without comments, characters and lifetimes.
+/// Returns the tokens of Rust source: words, `::`, string literals with their quotes, and each other character. Leaves
+/// out white space, comments, character literals and the quotes of lifetimes.
 fn tokens(text: &str) -> Vec<String> {
     let (mut tokens, mut rest) = (Vec::new(), text);
     while let Some(c) = rest.chars().next() {

@@ -21,7 +21,7 @@ pub(super) const OPS: &[(&str, Semantics)] =
 /// A function of a key.
 type ByKey<'a> = &'a dyn Fn(&Poly) -> Res<T>;
 
-/// One head: what is read of it at (row, column), and how its scores are made.
+/// The operands of one head as functions of row and column, and the parameters of its scores.
 pub struct Head<'a> {
     pub case: &'a Case,
     pub ty: &'a Ty,
@@ -39,7 +39,7 @@ pub struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// cap(scale · q kᵀ), with the bias where it does not hide the key.
+    /// Returns cap(scale · q kᵀ) plus the bias, or the bias if it masks the key.
     fn score(&self, j: &Poly) -> Res<T> {
         let arithmetic = Arithmetic(self.ty.clone());
         let through = |t: T| if self.op == "attention-tf32" { apply("tf32", self.ty, vec![t]) } else { t };
@@ -53,7 +53,7 @@ impl Head<'_> {
                 let capped =
                     arithmetic.mul(&arithmetic.of("tanh", &[&arithmetic.div(&score, self.softcap)]), self.softcap);
                 match &**self.softcap {
-                    // Whether a number variable is 0 decides which.
+                    // A symbolic softcap is 0 or not, so that the choice stays in the term.
                     Term::Param(name) if !self.case.number_is(name, "nonzero") => {
                         let zero = apply("eq", &Ty::bool(), vec![self.softcap.clone(), num(0.0)]);
                         apply("where", self.ty, vec![zero, score, capped])
@@ -72,7 +72,7 @@ impl Head<'_> {
         Ok(apply("where", self.ty, vec![hides, bias, sum]))
     }
 
-    /// softmax(scores) v.
+    /// Returns softmax(scores) v.
     pub fn attend(&self) -> Res<T> {
         let arithmetic = Arithmetic(self.ty.clone());
         let keys = std::slice::from_ref(&self.keys);
@@ -82,10 +82,19 @@ impl Head<'_> {
         let total = reduce(self.case, Reduction::Sum, self.ty, keys, |j| power(&j[0]))?;
         let sum = reduce(self.case, Reduction::Sum, self.ty, keys, |j| {
             let weight = through(arithmetic.div(&power(&j[0])?, &total));
+            // Guarded weights replace NaN by 0.
+            let weight = match self.empty {
+                "guarded" => {
+                    let is_nan = apply("is-nan", &Ty::bool(), vec![weight.clone()]);
+                    apply("where", self.ty, vec![is_nan, num(0.0), weight])
+                }
+                _ => weight,
+            };
             Ok(arithmetic.mul(&weight, &through((self.value)(&j[0])?)))
         })?;
-        // What a row without weights gives is a special value.
-        Ok(apply(&format!("empty {}", self.empty), self.ty, vec![sum]))
+        // The result for a row without weights is a special value.
+        let word = if self.empty == "guarded" { "nan" } else { self.empty };
+        Ok(apply(&format!("empty {word}"), self.ty, vec![sum]))
     }
 }
 
@@ -96,13 +105,13 @@ fn attention(call: &Call) -> Res<Vec<Tensor>> {
     let outer: Shape = args[0].shape[..args[0].shape.len() - 2].to_vec();
     let fits = args[1..3].iter().all(|x| x.shape[..x.shape.len() - 2] == outer) && d == d2 && t == t2;
     if !fits {
-        return stop("the shapes of attention");
+        return stop("the shapes of attention do not fit");
     }
     let scores: Shape = outer.iter().cloned().chain([Item::axis(s.clone()), Item::axis(t.clone())]).collect();
     let shape: Shape = outer.iter().cloned().chain([Item::axis(s), Item::axis(e)]).collect();
     let (ty, left) = (args[0].ty.clone(), case.left.get());
     one(Tensor::new(ty.clone(), shape, move |at| {
-        let [batch @ .., row, column] = at else { return stop("a matrix has two axes") };
+        let [batch @ .., row, column] = at else { return stop("a matrix must have two axes") };
         let at = |a: &Poly, b: &Poly| [batch, &[a.clone(), b.clone()]].concat();
         let bias = |j: &Poly| {
             let bias = &args[3];
@@ -127,7 +136,7 @@ fn attention(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// The mask of the surface form as a bias, and what a row without weights gives.
+/// Returns the mask of the surface form as a bias, and the name of the result for a row without weights.
 pub(super) fn masked(
     ty: &Ty,
     word: &str,
@@ -136,7 +145,7 @@ pub(super) fn masked(
     (i, j): (&Poly, &Poly),
     mask: Option<T>,
 ) -> Res<(Option<T>, &'static str)> {
-    // Key j is visible to query i where j ≤ i + (T − S), of these the last ones.
+    // Query i sees keys j ≤ i + (T − S), and with a window only the last of these.
     let last = &(i + &(t - s)) - j;
     let hidden = |conditions: Vec<Poly>| choose(conditions, num(0.0), num(f64::NEG_INFINITY));
     Ok(match (word, mask) {
@@ -148,7 +157,7 @@ pub(super) fn masked(
             let first = &(window - &Poly::int(1)) - &last;
             (Some(hidden(vec![last, first])), "zeros")
         }
-        _ => return stop("a mask and its operand"),
+        _ => return stop("the kind of a mask and its operand do not fit"),
     })
 }
 
@@ -163,7 +172,7 @@ pub(super) fn sdpa(call: &Call) -> Res<Vec<Tensor>> {
     let (share, rest) = h.divide(&g);
     let fits = args[1..3].iter().all(|x| x.shape[..x.shape.len() - 3] == outer) && d == d2 && t == t2 && g == g2;
     if !fits || rest != Poly::zero() {
-        return stop("the shapes of attention with grouped heads");
+        return stop("the shapes of attention with grouped heads do not fit");
     }
     let with = |a: &Poly, b: &Poly| -> Shape {
         outer.iter().cloned().chain([h.clone(), a.clone(), b.clone()].map(Item::axis)).collect()
@@ -171,7 +180,7 @@ pub(super) fn sdpa(call: &Call) -> Res<Vec<Tensor>> {
     let (scores, shape) = (with(&s, &t), with(&s, &e));
     let (ty, left) = (args[0].ty.clone(), case.left.get());
     one(Tensor::new(ty.clone(), shape, move |at| {
-        let [batch @ .., head, row, column] = at else { return stop("heads are matrices") };
+        let [batch @ .., head, row, column] = at else { return stop("the heads of attention must be matrices") };
         let (group, _) = case.facts.divided(head, &share);
         let at = |h: &Poly, a: &Poly, b: &Poly| [batch, &[h.clone(), a.clone(), b.clone()]].concat();
         let mask = |j: &Poly| -> Res<(Option<T>, &'static str)> {
@@ -187,7 +196,7 @@ pub(super) fn sdpa(call: &Call) -> Res<Vec<Tensor>> {
         };
         let bias = |j: &Poly| match mask(j)? {
             (Some(bias), _) => Ok(bias),
-            (None, _) => stop("a bias is wanted"),
+            (None, _) => stop("attention with a mask needs a bias"),
         };
         let has = word != "none";
         let empty = if matches!(&*word, "none" | "additive") { "nan" } else { "zeros" };
@@ -215,9 +224,9 @@ pub(super) fn rope(call: &Call) -> Res<Vec<Tensor>> {
     let (_, width) = matrix(&x)?;
     let (_, pairs) = matrix(&args[1])?;
     let two = Poly::int(2);
-    case.require(&width - &(&two * &pairs), "as many coordinates as the angles turn")?;
+    case.require(&width - &(&two * &pairs), "two coordinates per angle")?;
     one(Tensor::new(ty.clone(), x.shape.clone(), move |at| {
-        let [outer @ .., position, own] = at else { return stop("a matrix has two axes") };
+        let [outer @ .., position, own] = at else { return stop("a matrix must have two axes") };
         let arithmetic = Arithmetic(ty.clone());
         let element = |c: &Poly| (x.at)(&[outer, &[position.clone(), c.clone()]].concat());
         let angle = |n: usize, p: &Poly| (args[n].at)(&[position.clone(), p.clone()]);
@@ -264,7 +273,7 @@ fn glu(call: &Call) -> Res<Vec<Tensor>> {
     let place = find(&x.shape, &Poly::int(1))?;
     let (half, rest) = x.shape[place].extent.divide(&Poly::int(2));
     if rest != Poly::zero() {
-        return stop("whether an extent is even");
+        return stop("it is undecided whether an extent is even");
     }
     let (ty, mut shape) = (x.ty.clone(), x.shape.clone());
     shape[place].extent = half.clone();

@@ -1,4 +1,4 @@
-//! What the meanings of ops are written with.
+//! Helpers for the symbolic semantics of ops.
 
 use crate::{
     call::Call,
@@ -7,15 +7,15 @@ use crate::{
     term::{T, Ty, apply},
 };
 
-/// The meaning of an op: its results.
+/// The symbolic semantics of an op: a function from a call to its results.
 pub type Semantics = fn(&Call) -> Res<Vec<Tensor>>;
 
-/// One result.
+/// Returns a single result.
 pub(super) fn one(tensor: Tensor) -> Res<Vec<Tensor>> {
     Ok(vec![tensor])
 }
 
-/// What is rounded once.
+/// Marks a term that the reference rounds once.
 pub(super) fn rounded(op: &str, ty: &Ty, term: T) -> T {
     apply(&format!("round {op}"), ty, vec![term])
 }

@@ -1,4 +1,4 @@
-//! Convolution and pooling: sums and extrema over windows, in which what lies outside of the image is 0 or left out.
+//! Convolution and pooling: sums and extrema over windows. Elements outside the image count as 0 or are ignored.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ impl Windows {
         Ok(Windows { stride: call.pair(0)?, dilation: call.pair(1)?, before: call.pair(2)?, after: call.pair(3)? })
     }
 
-    /// How many windows of a size an axis has.
+    /// Returns the number of windows of a size along an axis.
     fn number(&self, case: &Case, n: usize, extent: &Poly, size: &Poly) -> Res<Poly> {
         let one = Poly::int(1);
         let (s, d) = (&self.stride[n], &self.dilation[n]);
@@ -39,13 +39,13 @@ impl Windows {
         Ok(&case.facts.divided(&room, s).0 + &one)
     }
 
-    /// The element of the axis that is a tap of a window.
+    /// Returns the index along the axis that tap k of a window reads.
     fn tap(&self, n: usize, window: &Poly, k: &Poly) -> Poly {
         &(&(window * &self.stride[n]) + &(k * &self.dilation[n])) - &self.before[n]
     }
 }
 
-/// What is read where an index lies in an image, else something else.
+/// Returns `then` if an index is inside an image, else `otherwise`.
 fn inside(case: &Case, at: [&Poly; 2], image: &[Poly; 2], then: impl FnOnce() -> Res<T>, otherwise: T) -> Res<T> {
     let one = Poly::int(1);
     let of = |n: usize| [at[n].clone(), &(&image[n] - at[n]) - &one];
@@ -58,9 +58,9 @@ fn inside(case: &Case, at: [&Poly; 2], image: &[Poly; 2], then: impl FnOnce() ->
 fn extents<const N: usize>(x: &Tensor) -> Res<[Poly; N]> {
     let all: Vec<Poly> = x.shape.iter().filter(|i| i.rank.is_none()).map(|i| i.extent.clone()).collect();
     if all.len() != x.shape.len() {
-        return stop("a convolution of a sequence of axes");
+        return stop("a convolution with a sequence of axes is unsupported");
     }
-    all.try_into().or_else(|_| stop("a convolution of another rank"))
+    all.try_into().or_else(|_| stop("a convolution must have four axes"))
 }
 
 fn conv(call: &Call) -> Res<Vec<Tensor>> {
@@ -68,7 +68,7 @@ fn conv(call: &Call) -> Res<Vec<Tensor>> {
     let ([n, channels, h, w], [o, i, p, q]) = (extents::<4>(&args[0])?, extents::<4>(&args[1])?);
     let (outer, rest) = o.divide(&groups);
     if rest != Poly::zero() || channels != &groups * &i {
-        return stop("whether groups divide the channels");
+        return stop("it is undecided whether the groups divide the channels");
     }
     let (y, x) = (windows.number(&case, 0, &h, &p)?, windows.number(&case, 1, &w, &q)?);
     let ty = args[0].ty.clone();
@@ -90,13 +90,13 @@ fn conv(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Result (y, x) takes x[h, w] · w[p, q] where h·stride + p·dilation − before = y, and so for columns.
+/// Result (i, j) is the sum of image[h, w] · weights[p, q] over h·stride + p·dilation − before = i, and likewise for columns.
 fn conv_transpose(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case, windows, groups) = (call.args.clone(), Rc::clone(&call.case), Windows::new(call)?, call.int(4)?);
     let ([n, channels, h, w], [c, o, p, q]) = (extents::<4>(&args[0])?, extents::<4>(&args[1])?);
     let (inner, rest) = channels.divide(&groups);
     if rest != Poly::zero() || channels != c {
-        return stop("whether groups divide the channels");
+        return stop("it is undecided whether the groups divide the channels");
     }
     let one_ = Poly::int(1);
     let extent = |k: usize, size: &Poly, taps: &Poly| {
@@ -123,52 +123,63 @@ fn conv_transpose(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// The size of windows and what is read of them.
-fn pool(
-    call: &Call,
-    body: impl Fn(&Case, &Tensor, &Windows, &[Poly], &[Poly; 2], &[Poly; 2]) -> Res<T> + 'static,
-) -> Res<Vec<Tensor>> {
+/// An element of a pool's result.
+struct PoolPoint<'a> {
+    case: &'a Case,
+    /// The images, and the extents of one.
+    x: &'a Tensor,
+    image: &'a [Poly; 2],
+    windows: &'a Windows,
+    /// The extents of a window.
+    size: &'a [Poly; 2],
+    /// The coordinates of the element.
+    at: &'a [Poly],
+}
+
+impl PoolPoint<'_> {
+    /// Returns the row and the column of a tap in the image.
+    fn place(&self, tap: &[Poly]) -> [Poly; 2] {
+        [0, 1].map(|n| self.windows.tap(n, &self.at[n + 2], &tap[n]))
+    }
+
+    /// Returns a tap of the window; `outside` for a tap outside of the image.
+    fn tap(&self, tap: &[Poly], outside: f64) -> Res<T> {
+        let [row, column] = self.place(tap);
+        let read = || (self.x.at)(&[self.at[0].clone(), self.at[1].clone(), row.clone(), column.clone()]);
+        inside(self.case, [&row, &column], self.image, read, num(outside))
+    }
+}
+
+/// Returns a pool. `body` gives an element of its result.
+fn pool(call: &Call, body: impl Fn(&PoolPoint<'_>) -> Res<T> + 'static) -> Res<Vec<Tensor>> {
     let (x, case, windows, size) = (call.args[0].clone(), Rc::clone(&call.case), Windows::new(call)?, call.pair(4)?);
     let [n, c, h, w] = extents::<4>(&x)?;
     let (rows, columns) = (windows.number(&case, 0, &h, &size[0])?, windows.number(&case, 1, &w, &size[1])?);
     let image = [h, w];
     one(Tensor::new(x.ty.clone(), [n, c, rows, columns].map(Item::axis).to_vec(), move |at| {
-        body(&case, &x, &windows, at, &size, &image)
+        body(&PoolPoint { case: &case, x: &x, image: &image, windows: &windows, size: &size, at })
     }))
 }
 
-/// The taps of a window; something else for those outside.
-fn taps(
-    case: &Case,
-    x: &Tensor,
-    windows: &Windows,
-    at: &[Poly],
-    k: &[Poly],
-    image: &[Poly; 2],
-    outside: f64,
-) -> Res<T> {
-    let (row, column) = (windows.tap(0, &at[2], &k[0]), windows.tap(1, &at[3], &k[1]));
-    let read = || (x.at)(&[at[0].clone(), at[1].clone(), row.clone(), column.clone()]);
-    inside(case, [&row, &column], image, read, num(outside))
-}
-
 fn max_pool(call: &Call) -> Res<Vec<Tensor>> {
-    pool(call, |case, x, windows, at, size, image| {
-        reduce(case, Reduction::Max, &x.ty, size, |k| taps(case, x, windows, at, k, image, f64::NEG_INFINITY))
+    pool(call, |point| {
+        reduce(point.case, Reduction::Max, &point.x.ty, point.size, |tap| point.tap(tap, f64::NEG_INFINITY))
     })
 }
 
 fn average_pool(call: &Call) -> Res<Vec<Tensor>> {
     let within = call.word(5)? == "inside";
-    pool(call, move |case, x, windows, at, size, image| {
-        let sum = reduce(case, Reduction::Sum, &x.ty, size, |k| taps(case, x, windows, at, k, image, 0.0))?;
+    pool(call, move |point| {
+        let &PoolPoint { case, size, .. } = point;
+        let ty = &point.x.ty;
+        let sum = reduce(case, Reduction::Sum, ty, size, |tap| point.tap(tap, 0.0))?;
         let count = match within {
-            true => reduce(case, Reduction::Sum, &x.ty, size, |k| {
-                let (row, column) = (windows.tap(0, &at[2], &k[0]), windows.tap(1, &at[3], &k[1]));
-                inside(case, [&row, &column], image, || Ok(num(1.0)), num(0.0))
+            true => reduce(case, Reduction::Sum, ty, size, |tap| {
+                let [row, column] = point.place(tap);
+                inside(case, [&row, &column], point.image, || Ok(num(1.0)), num(0.0))
             })?,
             false => Rc::new(Term::Index(product(size))),
         };
-        Ok(rounded("average-pool", &x.ty, Arithmetic(x.ty.clone()).div(&sum, &count)))
+        Ok(rounded("average-pool", ty, Arithmetic(ty.clone()).div(&sum, &count)))
     })
 }

@@ -1,4 +1,4 @@
-//! Parts of transformers, put together from the meanings of their parts.
+//! Parts of transformers, composed of the semantics of simpler ops.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::{
 pub(super) const OPS: &[(&str, Semantics)] =
     &[("mha", mha), ("attention-block", attention_block), ("encoder-layer", encoder_layer)];
 
-/// A part: an op by its name and meaning.
+/// Evaluates an op as a part of a layer.
 fn part(call: &Call, (op, meaning): (&'static str, Semantics), attrs: Vec<Value>, args: Vec<Tensor>) -> Res<Tensor> {
     Ok(meaning(&Call { case: Rc::clone(&call.case), op, attrs, args })?.remove(0))
 }
@@ -28,7 +28,7 @@ const ROPE: (&str, Semantics) = ("rope", attention::rope);
 const LAYERNORM: (&str, Semantics) = ("layernorm", norm::layernorm);
 const BLOCK: (&str, Semantics) = ("attention-block", attention_block);
 
-/// The last axes of a shape in place of its last ones.
+/// Replaces the last `gone` axes of a shape.
 fn with_axes(shape: &Shape, gone: usize, axes: &[Poly]) -> Value {
     let outer = shape[..shape.len() - gone].iter().cloned();
     Value::Shape(outer.chain(axes.iter().cloned().map(Item::axis)).collect())
@@ -40,22 +40,22 @@ fn swapped(call: &Call, x: Tensor) -> Res<Tensor> {
     part(call, TRANSPOSE, vec![Value::Perm(Perm::Items(order))], vec![x])
 }
 
-/// [.. S H·D] as [.. H S D].
+/// Returns [.. S H·D] as [.. H S D].
 fn split(call: &Call, x: &Tensor, heads: &Poly) -> Res<Tensor> {
     let rows = x.shape[find(&x.shape, &Poly::int(2))?].extent.clone();
     let (width, rest) = x.shape[find(&x.shape, &Poly::int(1))?].extent.divide(heads);
     if rest != Poly::zero() {
-        return stop("whether heads divide an axis");
+        return stop("it is undecided whether the number of heads divides an axis");
     }
     let shape = with_axes(&x.shape, 2, &[rows, heads.clone(), width]);
     swapped(call, part(call, RESHAPE, vec![shape], vec![x.clone()])?)
 }
 
-/// Attention of heads side by side: q, k, v and perhaps a mask.
+/// Evaluates attention of several heads on q, k, v and perhaps a mask, and concatenates their results.
 fn attend(call: &Call, h: &Poly, attrs: Vec<Value>, mut heads: Vec<Tensor>, mask: Option<&Tensor>) -> Res<Tensor> {
     heads.extend(mask.cloned());
     let y = swapped(call, part(call, SDPA, attrs, heads)?)?;
-    let [.., rows, _, width] = y.shape.as_slice() else { return stop("heads are matrices") };
+    let [.., rows, _, width] = y.shape.as_slice() else { return stop("the heads of attention must be matrices") };
     let merged = with_axes(&y.shape, 3, &[rows.extent.clone(), product([h, &width.extent])]);
     part(call, RESHAPE, vec![merged], vec![y])
 }
@@ -82,7 +82,7 @@ fn attention_block(call: &Call) -> Res<Vec<Tensor>> {
     let width = all.shape[find(&all.shape, &Poly::int(1))?].extent.clone();
     let (depth, rest) = width.divide(&(&h + &(&g * &Poly::int(2))));
     if rest != Poly::zero() {
-        return stop("whether heads divide an axis");
+        return stop("it is undecided whether the number of heads divides an axis");
     }
     let (hd, gd) = (&h * &depth, &g * &depth);
     let q = split(call, &columns(call, &all, Poly::zero(), hd.clone())?, &h)?;

@@ -1,7 +1,8 @@
-//! The op table once more, as symbolic semantics: for each op, the element of its result at an index.
+//! The symbolic semantics of the op table: for each op, the element of its result at an index.
 //!
-//! A pointwise op is a function of elements, and views are index maps. Anything else is a term of reductions and pointwise functions, put into one
-//! function `round NAME` where the reference rounds once: inside of it, arithmetic is that of reals. A test compares each of them with the interpreter.
+//! A pointwise op is a function of elements, and a view is an index map. Any other op is a term of reductions and
+//! pointwise functions. Where the reference rounds once, the term is enclosed in the function `round NAME`, inside of
+//! which arithmetic is exact. A test compares each op with the interpreter.
 
 mod attention;
 mod build;
@@ -9,6 +10,7 @@ mod convolution;
 mod layer;
 mod norm;
 mod pointwise;
+mod random;
 mod reduce;
 mod scan;
 mod update;
@@ -19,18 +21,28 @@ use eutectic_ir::{Class, Op};
 pub use attention::Head;
 pub use build::Semantics;
 pub use pointwise::{map, pointwise};
+pub use random::defined;
 pub use update::target;
 
-/// The ops that are no functions of elements, family by family.
-const FAMILIES: &[&[(&str, Semantics)]] =
-    &[view::OPS, reduce::OPS, norm::OPS, attention::OPS, convolution::OPS, layer::OPS, scan::OPS, update::OPS];
+/// The semantics of the ops that are not pointwise, by family.
+const FAMILIES: &[&[(&str, Semantics)]] = &[
+    view::OPS,
+    reduce::OPS,
+    norm::OPS,
+    attention::OPS,
+    convolution::OPS,
+    layer::OPS,
+    scan::OPS,
+    update::OPS,
+    random::OPS,
+];
 
-/// The meaning of an op; `None` for those that have none yet.
+/// Returns the semantics of an op, or `None` if it has none yet.
 pub fn semantics(op: Op) -> Option<Semantics> {
     let own = FAMILIES.iter().copied().flatten().find(|(name, _)| *name == op.name());
     match (own, op.def().class) {
         (Some((_, semantics)), _) => Some(*semantics),
-        // An op that can fail is no function of elements.
+        // An op that can fail is not a function of elements.
         (None, Class::Pointwise) if op.def().ids.is_none() => Some(pointwise),
         _ => None,
     }

@@ -26,7 +26,7 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("group-norm", group_norm),
 ];
 
-/// eˣ⁻ᵐ / Σ eˣ⁻ᵐ, or its logarithm, of a row whose element at an index is given.
+/// Returns eˣ⁻ᵐ / Σ eˣ⁻ᵐ, or its logarithm, for an element of a row. `row` gives the element at an index.
 pub(super) fn softmax_of(
     case: &Case,
     ty: &Ty,
@@ -61,16 +61,19 @@ fn probabilities(call: &Call, log: bool) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// What a norm of the last axis gives, not rounded.
-fn normalised(
-    case: &Case,
-    x: &Tensor,
-    at: &[Poly],
-    gain: &Tensor,
-    shift: Option<&Tensor>,
-    eps: &T,
+/// A norm of the last axis.
+struct Norm<'a> {
+    case: &'a Case,
+    gain: &'a Tensor,
+    shift: Option<&'a Tensor>,
+    eps: &'a T,
+    /// Whether the mean is subtracted.
     centred: bool,
-) -> Res<T> {
+}
+
+/// Returns an element of a normalised tensor before it is rounded.
+fn normalised(norm: &Norm<'_>, x: &Tensor, at: &[Poly]) -> Res<T> {
+    let &Norm { case, gain, shift, eps, centred } = norm;
     let [outer @ .., own] = at else { return stop("a norm has rows") };
     let (ty, extent) = (&x.ty, x.shape[x.shape.len() - 1].extent.clone());
     let arithmetic = Arithmetic(ty.clone());
@@ -101,18 +104,19 @@ fn norm(call: &Call, centred: bool) -> Res<Vec<Tensor>> {
     let (args, case, eps, op) = (call.args.clone(), Rc::clone(&call.case), call.number(0)?, call.op);
     find(&args[0].shape, &Poly::int(1))?;
     one(Tensor::new(args[0].ty.clone(), args[0].shape.clone(), move |at| {
-        let term = normalised(&case, &args[0], at, &args[1], args.get(2), &eps, centred)?;
+        let norm = Norm { case: &case, gain: &args[1], shift: args.get(2), eps: &eps, centred };
+        let term = normalised(&norm, &args[0], at)?;
         Ok(rounded(op, &args[0].ty, term))
     }))
 }
 
-/// The sum, as it is stored, and its norm.
+/// Returns the sum, rounded to its element type, and the norm of it.
 fn with_sum(call: &Call, centred: bool) -> Res<Vec<Tensor>> {
     let (args, case, eps) = (call.args.clone(), Rc::clone(&call.case), call.number(0)?);
     find(&args[0].shape, &Poly::int(1))?;
     let ty = args[0].ty.clone();
     if args[0].shape != args[1].shape {
-        return stop("a sum of two shapes");
+        return stop("the shapes of a sum differ");
     }
     let of = args.clone();
     let sum = Tensor::new(ty.clone(), args[0].shape.clone(), move |at| {
@@ -120,7 +124,8 @@ fn with_sum(call: &Call, centred: bool) -> Res<Vec<Tensor>> {
     });
     let (stored, name) = (sum.clone(), if centred { "layernorm" } else { "rmsnorm" });
     let norm = Tensor::new(ty.clone(), args[0].shape.clone(), move |at| {
-        let term = normalised(&case, &stored, at, &args[2], args.get(3), &eps, centred)?;
+        let norm = Norm { case: &case, gain: &args[2], shift: args.get(3), eps: &eps, centred };
+        let term = normalised(&norm, &stored, at)?;
         Ok(rounded(name, &ty, term))
     });
     Ok(vec![sum, norm])
@@ -145,11 +150,11 @@ fn group_norm(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case, groups, eps) = (call.args.clone(), Rc::clone(&call.case), call.int(0)?, call.number(1)?);
     let (x, ty) = (args[0].clone(), args[0].ty.clone());
     if x.shape.len() < 2 || x.shape[..2].iter().any(|i| i.rank.is_some()) {
-        return stop("channels that lie inside of a sequence");
+        return stop("channels inside a sequence of axes are unsupported");
     }
     let (size, rest) = x.shape[1].extent.divide(&groups);
     if rest != Poly::zero() {
-        return stop("whether groups divide the channels");
+        return stop("it is undecided whether the groups divide the channels");
     }
     let extents: Vec<Poly> = [size.clone()].into_iter().chain(x.shape[2..].iter().map(|i| i.extent.clone())).collect();
     one(Tensor::new(ty.clone(), x.shape.clone(), move |at| {

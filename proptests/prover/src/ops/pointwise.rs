@@ -1,4 +1,4 @@
-//! Functions of elements, with the NumPy broadcast of their operands.
+//! Functions of elements, with NumPy broadcasting of the operands.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::{
     term::{T, Term, Ty, apply},
 };
 
-/// A pointwise op of the table.
+/// Evaluates a pointwise op of the table.
 pub fn pointwise(call: &Call) -> Res<Vec<Tensor>> {
     let ty = result_type(call)?;
     let name = name(call)?;
@@ -29,7 +29,7 @@ pub fn pointwise(call: &Call) -> Res<Vec<Tensor>> {
     })?)
 }
 
-/// Elements of operands that broadcast, put into a function.
+/// Applies a function to the elements of operands that broadcast.
 pub fn map(case: &Rc<Case>, ty: Ty, args: &[Tensor], f: impl Fn(Vec<T>) -> T + 'static) -> Res<Tensor> {
     let mut shape = Shape::new();
     for arg in args {
@@ -48,7 +48,7 @@ pub fn map(case: &Rc<Case>, ty: Ty, args: &[Tensor], f: impl Fn(Vec<T>) -> T + '
     }))
 }
 
-/// The NumPy broadcast of two shapes, as far as it can be told without knowing which extents are 1.
+/// Returns the NumPy broadcast of two shapes, if it does not depend on which symbolic extents are 1.
 pub fn broadcast(case: &Case, a: &Shape, b: &Shape) -> Res<Shape> {
     let fits = |from: &Shape, to: &Shape| {
         from.iter().rev().zip(to.iter().rev()).all(|(x, y)| x == y || x.is_one() && y.rank.is_none())
@@ -63,7 +63,7 @@ pub fn broadcast(case: &Case, a: &Shape, b: &Shape) -> Res<Shape> {
     if let Some(both) = itemwise(a, b) {
         return Ok(both);
     }
-    // What a relation of the rule says.
+    // A relation of the rule may state the broadcast.
     let known = case.broadcasts.borrow();
     let to = |from: &Shape| -> Vec<Shape> {
         known.iter().filter(|(x, _)| x == from).map(|(_, y)| y.clone()).chain([from.clone()]).collect()
@@ -80,15 +80,15 @@ pub fn broadcast(case: &Case, a: &Shape, b: &Shape) -> Res<Shape> {
             }
         }
     }
-    stop(format!("the broadcast of {} and {}", show(a), show(b)))
+    stop(format!("the broadcast of {} and {} is unknown", show(a), show(b)))
 }
 
-/// No sequence meets a single axis.
+/// Returns whether no sequence is aligned with a single axis.
 fn axes_fit(from: &Shape, to: &Shape) -> bool {
     from.iter().rev().zip(to.iter().rev()).all(|(x, y)| x.rank == y.rank || x.rank.is_none() && y.rank.is_none())
 }
 
-/// Axis by axis, where each is the other's or 1.
+/// Broadcasts axis by axis, if paired axes are equal or one of them has extent 1.
 fn itemwise(a: &Shape, b: &Shape) -> Option<Shape> {
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let mut result = long.clone();
@@ -104,12 +104,12 @@ fn itemwise(a: &Shape, b: &Shape) -> Option<Shape> {
     Some(result)
 }
 
-/// The element type of the result.
+/// Returns the element type of the result.
 fn result_type(call: &Call) -> Res<Ty> {
     if let (Some(Value::Type(to)), "cast") = (call.attrs.first(), call.op) {
         return Ok(to.clone());
     }
-    // The signature says it: `bool`, or the type of an operand.
+    // The signature gives it: `bool`, or the type of an operand.
     let signature = Op::named(call.op).map(Op::signature);
     let result = signature.and_then(|s| match s.results.first() {
         Some(eutectic_ir::lang::typing::SignatureResult::Pattern(p)) => Some((s, p.dtype)),
@@ -120,13 +120,14 @@ fn result_type(call: &Call) -> Res<Ty> {
         Some((_, DTypePattern::Fixed(dtype))) => Ok(Ty::fixed(dtype)),
         Some((signature, own)) => {
             let of = signature.operands.iter().position(|p| p.dtype == own);
-            of.and_then(|n| call.args.get(n)).map_or_else(|| stop("an element type"), |t| Ok(t.ty.clone()))
+            of.and_then(|n| call.args.get(n))
+                .map_or_else(|| stop("the element type of a result is unknown"), |t| Ok(t.ty.clone()))
         }
-        None => stop("an element type"),
+        None => stop("the element type of a result is unknown"),
     }
 }
 
-/// The function, with the attributes that are not its operands.
+/// Returns the name of the function, including attributes that select it.
 fn name(call: &Call) -> Res<Rc<str>> {
     Ok(match call.op {
         "act" => format!("act {}", call.word(0)?).into(),
@@ -134,15 +135,17 @@ fn name(call: &Call) -> Res<Rc<str>> {
     })
 }
 
-/// The coordinate along an axis.
+/// Returns the coordinate along an axis.
 pub fn iota(call: &Call) -> Res<Vec<Tensor>> {
-    let (shape, Value::Type(ty)) = (call.shape(0)?, &call.attrs[2]) else { return stop("an element type") };
+    let (shape, Value::Type(ty)) = (call.shape(0)?, &call.attrs[2]) else {
+        return stop("the element type of a result is unknown");
+    };
     let axis = call.axis(1, &shape)?;
     let ty = ty.clone();
     let own = ty.clone();
     one(Tensor::new(ty, shape, move |at| {
         let index = Rc::new(Term::Index(at[axis].clone()));
-        // Only 64 bits hold every coordinate.
+        // Only 64 bits represent every coordinate.
         let wide = own.dtype == Some(eutectic_ir::DType::I64);
         Ok(if wide { index } else { apply("wrap", &own, vec![index]) })
     }))

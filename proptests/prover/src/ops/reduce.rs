@@ -27,10 +27,11 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("lora", lora),
 ];
 
-/// The index of an element by what stays and by what goes.
+/// A function that returns the index of an operand's element, from the index of the result and that of the reduced
+/// axes.
 type Join = Rc<dyn Fn(&[Poly], &[Poly]) -> Vec<Poly>>;
 
-/// What is reduced: the extents that go, the shape that is left, and the index of an element by both.
+/// The reduced extents, the shape of the result, and the function that joins their indices.
 struct Reduced {
     extents: Vec<Poly>,
     shape: Shape,
@@ -67,7 +68,7 @@ fn reduced(case: &Rc<Case>, shape: &Shape, axes: &Value, keep: bool) -> Res<Redu
             };
             Ok(Reduced { extents, shape: left, join: Rc::new(join) })
         }
-        // Unknown axes of one sequence part it in those that go and those that stay.
+        // Unknown axes divide a sequence into a reduced and a kept part.
         Value::AnyAxes(name) if matches!(shape.as_slice(), [item] if item.rank.is_some()) => {
             let rank = shape[0].rank.clone().unwrap_or_default();
             let part = |what: &str| Poly::size(&format!("#{rank} {what} {name}"));
@@ -80,12 +81,12 @@ fn reduced(case: &Rc<Case>, shape: &Shape, axes: &Value, keep: bool) -> Res<Redu
             };
             Ok(Reduced { extents: vec![part("along")], shape: vec![left], join: Rc::new(join) })
         }
-        _ => stop("a reduction over unknown axes"),
+        _ => stop("a reduction over unknown axes is unsupported"),
     }
 }
 
 fn parts(call: &Call) -> Res<Reduced> {
-    let Value::Bool(keep) = call.attrs[1] else { return stop("a truth value is wanted") };
+    let Value::Bool(keep) = call.attrs[1] else { return stop("an attribute must be a truth value") };
     reduced(&call.case, &call.args[0].shape, &call.attrs[0], keep)
 }
 
@@ -94,13 +95,13 @@ fn reduction(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
     let (ty, op) = (x.ty.clone(), call.op);
     one(Tensor::new(ty.clone(), of.shape.clone(), move |at| {
         let sum = reduce(&case, how, &ty, &of.extents, |inner| (x.at)(&(of.join)(at, inner)))?;
-        // Extrema are elements, and sums of integers wrap: neither is rounded.
+        // Extrema are elements, and sums of integers wrap, so that neither is rounded.
         let exact = how.def().selects || ty.kind == Kind::Int;
         Ok(if exact { sum } else { rounded(op, &ty, sum) })
     }))
 }
 
-/// Σ / n of a sum over extents.
+/// Returns Σ / n over extents.
 pub(super) fn mean_of(case: &Case, ty: &Ty, extents: &[Poly], body: impl FnOnce(&[Poly]) -> Res<T>) -> Res<T> {
     let sum = reduce(case, Reduction::Sum, ty, extents, body)?;
     Ok(Arithmetic(ty.clone()).div(&sum, &Rc::new(Term::Index(product(extents)))))
@@ -115,20 +116,20 @@ fn mean(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// The shape of a product and where its operands are read: outer axes broadcast.
+/// Evaluates a product of matrices, whose outer axes broadcast.
 fn matmul(call: &Call) -> Res<Vec<Tensor>> {
     let (a, b, case) = (call.args[0].clone(), call.args[1].clone(), Rc::clone(&call.case));
     let (m, k) = matrix(&a)?;
     let (k2, n) = matrix(&b)?;
     if k != k2 {
-        return stop(format!("whether {k} and {k2} are equal"));
+        return stop(format!("it is undecided whether {k} and {k2} are equal"));
     }
     let (outer_a, outer_b) = (a.shape[..a.shape.len() - 2].to_vec(), b.shape[..b.shape.len() - 2].to_vec());
     let outer = pointwise::broadcast(&case, &outer_a, &outer_b)?;
     let shape: Shape = outer.iter().cloned().chain([Item::axis(m), Item::axis(n)]).collect();
     let (ty, op, left) = (a.ty.clone(), call.op, case.left.get());
     one(Tensor::new(ty.clone(), shape, move |at| {
-        let [batch @ .., row, column] = at else { return stop("a matrix has two axes") };
+        let [batch @ .., row, column] = at else { return stop("a matrix must have two axes") };
         let of = |from: &Shape| crate::shape::expanded(&case.facts, &case.broadcasts, from, &outer, batch, left);
         let (of_a, of_b) = (of(&outer_a)?, of(&outer_b)?);
         let through = |t: T| if op == "matmul-tf32" { apply("tf32", &ty, vec![t]) } else { t };
@@ -141,14 +142,14 @@ fn matmul(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// The extents of the last two axes.
+/// Returns the extents of the last two axes.
 pub(super) fn matrix(x: &Tensor) -> Res<(Poly, Poly)> {
     let shape = &x.shape;
     let (rows, columns) = (find(shape, &Poly::int(2))?, find(shape, &Poly::int(1))?);
     Ok((shape[rows].extent.clone(), shape[columns].extent.clone()))
 }
 
-/// Σ_k x[.. k]·w[k n], not rounded.
+/// Returns Σ_k x[.. k]·w[k n] before rounding.
 pub(super) fn row_product(case: &Case, x: &Tensor, w: &Tensor, row: &[Poly], column: &Poly) -> Res<T> {
     let (k, _) = matrix(w)?;
     reduce(case, Reduction::Sum, &x.ty, &[k], |inner| {
@@ -157,11 +158,11 @@ pub(super) fn row_product(case: &Case, x: &Tensor, w: &Tensor, row: &[Poly], col
     })
 }
 
-/// The shape of rows times a matrix.
+/// Returns the shape of rows times a matrix.
 pub(super) fn rows_times(x: &Tensor, w: &Tensor) -> Res<Shape> {
     let ((_, k), (k2, n)) = (matrix(x)?, matrix(w)?);
     if k != k2 {
-        return stop(format!("whether {k} and {k2} are equal"));
+        return stop(format!("it is undecided whether {k} and {k2} are equal"));
     }
     let mut shape = x.shape.clone();
     *shape.last_mut().expect("a matrix has axes") = Item::axis(n);
@@ -172,7 +173,7 @@ pub(super) fn linear(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case, act) = (call.args.clone(), Rc::clone(&call.case), format!("act {}", call.word(0)?));
     let (shape, ty) = (rows_times(&args[0], &args[1])?, args[0].ty.clone());
     one(Tensor::new(ty.clone(), shape, move |at| {
-        let [row @ .., column] = at else { return stop("a matrix has two axes") };
+        let [row @ .., column] = at else { return stop("a matrix must have two axes") };
         let mut sum = row_product(&case, &args[0], &args[1], row, column)?;
         if let Some(bias) = args.get(2) {
             sum = Arithmetic(ty.clone()).add(&sum, &(bias.at)(std::slice::from_ref(column))?);
@@ -186,7 +187,7 @@ fn lora(call: &Call) -> Res<Vec<Tensor>> {
     let (shape, ty) = (rows_times(&args[0], &args[1])?, args[0].ty.clone());
     let (_, rank) = matrix(&args[2])?;
     one(Tensor::new(ty.clone(), shape, move |at| {
-        let [row @ .., column] = at else { return stop("a matrix has two axes") };
+        let [row @ .., column] = at else { return stop("a matrix must have two axes") };
         let arithmetic = Arithmetic(ty.clone());
         let whole = row_product(&case, &args[0], &args[1], row, column)?;
         let adapter = reduce(&case, Reduction::Sum, &ty, std::slice::from_ref(&rank), |inner| {

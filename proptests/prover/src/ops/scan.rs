@@ -1,4 +1,4 @@
-//! Scans, and the ranks of the elements of a row.
+//! Scans, and ranks of elements within a row.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("ranking", ranking),
 ];
 
-/// Which elements of a row a scan has taken in at each of them.
+/// The axis and direction of a scan, from which the elements in each partial result follow.
 struct Steps {
     axis: usize,
     extent: Poly,
@@ -29,7 +29,7 @@ struct Steps {
     exclusive: bool,
 }
 
-/// A range of places along an axis.
+/// The range of places along the axis in a partial result.
 struct Taken {
     first: Poly,
     count: Poly,
@@ -40,12 +40,12 @@ impl Steps {
         let shape = &call.args[0].shape;
         let axis = call.axis(0, shape)?;
         let (Value::Bool(reverse), Value::Bool(exclusive)) = (&call.attrs[1], &call.attrs[2]) else {
-            return stop("a truth value is wanted");
+            return stop("an attribute must be a truth value");
         };
         Ok(Steps { axis, extent: shape[axis].extent.clone(), reverse: *reverse, exclusive: *exclusive })
     }
 
-    /// Returns the elements that the result at a place is made of.
+    /// Returns the elements that the result at a place combines.
     fn taken(&self, own: &Poly) -> Taken {
         let one = Poly::int(1);
         match (self.reverse, self.exclusive) {
@@ -56,7 +56,7 @@ impl Steps {
         }
     }
 
-    /// The index of an element of the same row.
+    /// Returns the index of another element of the same row.
     fn moved(&self, at: &[Poly], to: Poly) -> Vec<Poly> {
         let mut at = at.to_vec();
         at[self.axis] = to;
@@ -75,7 +75,7 @@ fn scan(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// hᵢ = aᵢ·hᵢ₋₁ + bᵢ is Σ bⱼ·Π aₖ over the j that were taken, and the k that were taken after j.
+/// hᵢ = aᵢ·hᵢ₋₁ + bᵢ is Σ bⱼ·Π aₖ, over each j up to i and each k after j up to i.
 fn linear(call: &Call) -> Res<Vec<Tensor>> {
     let (a, b, case, steps) = (call.args[0].clone(), call.args[1].clone(), Rc::clone(&call.case), Steps::new(call)?);
     let ty = a.ty.clone();
@@ -96,7 +96,8 @@ fn linear(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Whether one element comes before another: it is smaller, or larger where `descending`, or equal and there before. NaN is the largest.
+/// Returns whether one element comes before another in sorted order: it is smaller (larger if `descending`), or equal
+/// and at an earlier place. NaN is the largest.
 fn before(other: &T, own: &T, kind: Kind, descending: bool, earlier: T) -> T {
     let of = |op: &str, args: &[&T]| apply(op, &Ty::bool(), args.iter().map(|t| T::clone(t)).collect());
     let nan = |t: &T| of("is-nan", &[t]);
@@ -111,7 +112,7 @@ fn before(other: &T, own: &T, kind: Kind, descending: bool, earlier: T) -> T {
 
 fn ranking(call: &Call) -> Res<Vec<Tensor>> {
     let (x, case, most) = (call.args[0].clone(), Rc::clone(&call.case), call.int(0)?);
-    let Value::Bool(descending) = call.attrs[1] else { return stop("a truth value is wanted") };
+    let Value::Bool(descending) = call.attrs[1] else { return stop("an attribute must be a truth value") };
     let axis = find(&x.shape, &Poly::int(1))?;
     let (ty, extent) = (Ty::fixed(DType::I32), x.shape[axis].extent.clone());
     one(Tensor::new(ty.clone(), x.shape.clone(), move |at| {

@@ -1,4 +1,4 @@
-//! The semantics of each op beside the interpreter, at every element of random instances.
+//! Compares the symbolic semantics of each op with the interpreter, at elements of random instances.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use eutectic_ir::{
-    Attr, Class, DType, Graph, Op, Tensor, Type,
+    Attr, Class, DType, Dim, Graph, Op, Tensor, Type,
     bounded::hides,
     graph::Node,
     interp::interpret,
@@ -15,7 +15,7 @@ use eutectic_ir::{
 };
 use eutectic_rewrites::{Probe, RuleSet, draw};
 
-use super::semantics;
+use super::{random::WORD, semantics};
 use crate::{
     call::{Call, Case},
     falsify::{Draws, elements},
@@ -25,15 +25,16 @@ use crate::{
     term::{Atom, Poly, T, Term, Ty},
 };
 
-/// Steps that the terms of an instance may take: larger ones are left out.
+/// The most steps that the terms of an instance take. Larger instances are skipped.
 const STEPS: usize = 600;
-/// The most planted faults that are not found, in percent.
+/// The most planted faults that may stay undetected, in percent.
 const UNSEEN: usize = 1;
-/// So many instances of an op are drawn at most, while a fault in it is not found.
+/// The most instances of an op that are drawn to detect its faults.
 const DRAWN: u64 = 3_000;
-/// A softmax is the same for a shift of its scores: with their largest added instead of taken away, it is what it was.
+/// The ops with a softmax. It is invariant under a shift of its scores, so that adding the maximum instead of
+/// subtracting it changes nothing.
 const SHIFTED: &[&str] = &["attention", "attention-tf32", "mha", "sdpa", "softmax"];
-/// So many elements of an instance are compared.
+/// The most elements of an instance that are compared.
 const SOME: usize = 12;
 
 /// The tensors that are read, by name.
@@ -56,26 +57,26 @@ fn integer(p: &Poly, vars: &Vars, world: &World<'_>) -> i128 {
         .sum()
 }
 
-/// A fault in the semantics of an op: of what its terms do, one thing is done otherwise, wherever it is done.
+/// A planted fault in the semantics of an op. It changes one kind of step, wherever the terms have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
-    /// A coordinate of an operand is the next one.
+    /// A coordinate of an operand is off by one.
     Index(Rc<str>, usize),
-    /// A function is another one.
+    /// A function is replaced by another one.
     Function(Rc<str>),
-    /// The operands of a function change places.
+    /// The operands of a function are swapped.
     Swapped(Rc<str>),
     /// A condition on indices is off by one.
     Bound,
-    /// The branches of a choice by index change places.
+    /// The branches of a choice by index are swapped.
     Turned,
-    /// A reduction leaves out its last element.
+    /// A reduction omits its last element.
     Short,
-    /// A reduction is another one.
+    /// A reduction is replaced by another one.
     Reduced,
 }
 
-/// The functions that take the place of others.
+/// The functions with their replacements.
 const OTHERS: &[(&str, &str)] = &[
     ("add", "sub"),
     ("sub", "add"),
@@ -89,21 +90,21 @@ const OTHERS: &[(&str, &str)] = &[
     ("tanh", "sigmoid"),
 ];
 
-/// Values of index variables.
+/// The values of index variables.
 type Vars = BTreeMap<u32, i128>;
 
-/// The tensors that are read, and what is wrong with the semantics.
+/// The tensors that are read, and the planted fault, if any.
 struct World<'a> {
     given: &'a Given,
     fault: Option<&'a Fault>,
 }
 
-/// Whether a fault changes nothing.
+/// Returns whether a fault changes no result.
 fn is_equivalent(op: Op, fault: &Fault) -> bool {
     SHIFTED.contains(&op.name()) && *fault == Fault::Function("sub".into())
 }
 
-/// The faults that a term can have.
+/// Collects the faults that can be planted in a term.
 fn faults(term: &T, given: &Given, found: &mut BTreeSet<Fault>) {
     let mut ids = |p: &Poly| {
         p.visit(&mut |atom| {
@@ -142,7 +143,7 @@ fn faults(term: &T, given: &Given, found: &mut BTreeSet<Fault>) {
     }
 }
 
-/// The value of a term, in `f64`.
+/// Evaluates a term in `f64`.
 fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
     let is = |fault: &Fault| world.fault == Some(fault);
     match &**term {
@@ -156,7 +157,7 @@ fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
                 if world.fault.is_none() {
                     assert!((0..*extent as i128).contains(&index), "{name} is read at {index} of {extent}");
                 }
-                // The last coordinate is the one before it, so that no axis is merely turned.
+                // The last coordinate becomes the one before it, so that the fault is not a mere rotation of the axis.
                 if is(&Fault::Index(Rc::clone(name), n)) {
                     index += if index + 1 < *extent as i128 { 1 } else { -1 };
                 }
@@ -186,7 +187,7 @@ fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
             }
             for (n, vars) in at.into_iter().enumerate() {
                 let own = number(body, &vars, world);
-                // No `f64` holds the largest integer, from which the smallest is taken.
+                // `f64` cannot represent the largest integer, which is the identity of the minimum.
                 total = if n == 0 && how.def().selects { own } else { scalar(how.def().op, &[total, own], ty) };
             }
             total
@@ -202,6 +203,7 @@ fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
                 ("where", [c, a, b]) => number(if number(c, vars, world) != 0.0 { a } else { b }, vars, world),
                 ("hides", [x]) => f64::from(u8::from(hides(number(x, vars, world), DType::F64))),
                 ("wrap", [x]) => number(x, vars, world),
+                (WORD, [a, b, at]) => word([a, b].map(|t| number(t, vars, world) as i64), number(at, vars, world)),
                 ("store", [x]) => number(x, vars, world).trunc(),
                 (op, [x]) if op.starts_with("round ") || op.starts_with("empty ") => number(x, vars, world),
                 (op, args) => scalar(op, &args.iter().map(|a| number(a, vars, world)).collect::<Vec<_>>(), ty),
@@ -210,14 +212,32 @@ fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
     }
 }
 
-/// A pointwise op of the table.
+/// Returns the random word of a key at a position, as the interpreter computes it.
+fn word(key: [i64; 2], at: f64) -> f64 {
+    let mut graph = Graph::new("a word");
+    let input = graph.input("key", Type::tensor(DType::U32, &[2])).unwrap();
+    let words = graph
+        .apply(WORD, &[input], &[("shape", Attr::Shape([Dim::Known(at as i64 + 1)].into_iter().collect()))])
+        .unwrap();
+    graph.output("words", words).unwrap();
+    let key = Tensor::from_i64(DType::U32, &[2], key);
+    let words = interpret::<f64>(&graph, &|_| Some(key.clone())).unwrap();
+    match &words[0].data {
+        Data::Int(words) => words[at as usize].unwrap() as f64,
+        Data::Real(_) => panic!("words are integers"),
+    }
+}
+
+/// Evaluates a pointwise op of the table.
 fn scalar(op: &str, args: &[f64], ty: &Ty) -> f64 {
-    let (op, attrs) = match op.strip_prefix("act ") {
-        Some(kind) => ("act", vec![Attr::from(kind)]),
-        None => (op, Vec::new()),
+    let (op, attrs) = match op.split_once(' ') {
+        Some(("act", kind)) => ("act", vec![Attr::from(kind)]),
+        Some(("calc", "/")) => ("div", Vec::new()),
+        Some(("calc", "-")) => ("sub", Vec::new()),
+        _ => (op, Vec::new()),
     };
     let attrs = if op == "cast" { vec![Attr::DType(ty.dtype.unwrap())] } else { attrs };
-    // Comparisons and selections of numbers are of floats here.
+    // The operands of comparisons and selections count as floats here.
     let whole = op != "cast" && ty.dtype.is_some_and(|d| d.is_int());
     let dtype = match op {
         "not" | "and" | "or" | "xor" => DType::Bool,
@@ -229,7 +249,7 @@ fn scalar(op: &str, args: &[f64], ty: &Ty) -> f64 {
     Op::named(op).unwrap_or_else(|| panic!("`{op}` is an op")).fold(&attrs, &operands, to).unwrap_or(f64::NAN)
 }
 
-/// A graph of one op, with the tensors that it reads; none where it does not take such operands.
+/// Makes a graph of one op, and the tensors that it reads. Returns `None` if the op does not accept such operands.
 fn graph_of(op: Op, attrs: &[Attr], operands: &[Type], random: &mut fastrand::Rng) -> Option<(Graph, Given)> {
     let (mut graph, mut given, mut ids) = (Graph::new("one op"), Given::new(), Vec::new());
     for (n, ty) in operands.iter().enumerate() {
@@ -251,23 +271,23 @@ fn graph_of(op: Op, attrs: &[Attr], operands: &[Type], random: &mut fastrand::Rn
     Some((graph, given))
 }
 
-/// What rounds would differ from what does not.
-fn wide(ty: &Type) -> Option<Type> {
-    Some(match ty.as_tensor()? {
-        (dtype, shape) if dtype.is_float() => Type::Tensor(DType::F64, shape.clone()),
-        (dtype, shape) if dtype != DType::Bool => Type::Tensor(DType::I64, shape.clone()),
-        _ => ty.clone(),
-    })
+/// Widens element types, because the terms are not rounded: floats, and also integers if the op accepts any type.
+fn wide(types: &[Type], integers: bool) -> Option<Vec<Type>> {
+    let of = |ty: &Type| match ty.as_tensor()? {
+        (dtype, shape) if dtype.is_float() => Some(Type::Tensor(DType::F64, shape.clone())),
+        (dtype, shape) if dtype != DType::Bool && integers => Some(Type::Tensor(DType::I64, shape.clone())),
+        _ => Some(ty.clone()),
+    };
+    types.iter().map(of).collect()
 }
 
-/// Compares elements of an op's results, and gives how many; `None` where the instance is not for this.
+/// Compares elements of an op's results, and returns their number. Returns `None` if the instance is not suitable.
 fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: &mut Planted) -> Option<usize> {
     let semantics = semantics(op)?;
     let mut random = fastrand::Rng::with_seed(seed);
-    let widened: Vec<Type> = operands.iter().map(wide).collect::<Option<_>>()?;
-    let (graph, given) = graph_of(op, given_attrs, &widened, &mut random)
-        .or_else(|| graph_of(op, given_attrs, operands, &mut random))?;
-    // Ids that are out of range are errors.
+    let candidates = [wide(operands, true)?, wide(operands, false)?, operands.to_vec()];
+    let (graph, given) = candidates.iter().find_map(|operands| graph_of(op, given_attrs, operands, &mut random))?;
+    // The interpreter rejects ids that are out of range.
     let want = interpret::<f64>(&graph, &|name| given.get(name).cloned()).ok()?;
     let case = Rc::new(Case::default());
     case.fuel.set(STEPS);
@@ -311,13 +331,13 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: 
                 Data::Real(x) => x[at],
                 Data::Int(n) => n[at].unwrap() as f64,
             };
-            // A row without weights is a special value.
+            // A row without weights has a special value, which is not compared.
             let special = !want.is_finite() || !is.is_finite();
             let unit = if value.dtype == DType::F64 { 1e-9 } else { 1e-4 };
             let near = (is - want).abs() <= unit * (1.0 + want.abs());
             assert!(near || special, "{op} of {operands:?} {given_attrs:?} at {at}: {is}, not {want}: {term}");
             compared += usize::from(near);
-            // Functions of elements are the table's own.
+            // Pointwise ops are evaluated by the table itself, so that no fault is planted in them.
             if !special && !matches!(op.def().class, Class::Pointwise) {
                 let mut of_term = BTreeSet::new();
                 faults(&term, &given, &mut of_term);
@@ -331,7 +351,7 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: 
     Some(compared)
 }
 
-/// The faults that were planted in each op's semantics, and whether an element differed.
+/// The faults planted in each op's semantics, each with whether an element differed.
 type Planted = BTreeMap<(Op, Fault), bool>;
 
 fn nodes_of(probe: &Probe, seed: u64) -> Vec<(Node, Vec<Type>)> {
@@ -350,7 +370,7 @@ fn nodes_of(probe: &Probe, seed: u64) -> Vec<(Node, Vec<Type>)> {
     found
 }
 
-/// Attributes and operand types that fit an op's signature.
+/// Draws attributes and operand types that fit an op's signature.
 fn sampled(op: Op, seed: u64) -> Option<(Vec<Attr>, Vec<Type>)> {
     let mut random = fastrand::Rng::with_seed(seed);
     let signature = op.signature();
@@ -405,7 +425,7 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes_and_faults_in_them_sho
             }
         }
     }
-    // Functions of elements have the table's own evaluation.
+    // Pointwise ops are evaluated by the table itself, so that faults are planted in the others only.
     for op in
         Op::all().filter(|op| !layer(op) && semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise))
     {
@@ -423,7 +443,7 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes_and_faults_in_them_sho
             }
         }
     }
-    // Layers are put together from parts that are compared.
+    // Layers are composed of ops that are compared themselves.
     let own = Op::all()
         .filter(|op| !layer(op))
         .filter(|op| semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise));

@@ -1,4 +1,4 @@
-//! Tensors with a part of them replaced, or combined with what is written there.
+//! Updates: tensors with a part replaced by another tensor, or combined with it.
 
 use std::rc::Rc;
 
@@ -35,7 +35,11 @@ fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
     let axis = call.axis(0, &x.shape)?;
     let fits = (0..x.shape.len()).all(|n| n == axis || part.shape.get(n) == Some(&x.shape[n]));
     if !fits {
-        return stop(format!("whether {} and {} differ along one axis only", show(&x.shape), show(&part.shape)));
+        return stop(format!(
+            "it is undecided whether {} and {} differ along one axis only",
+            show(&x.shape),
+            show(&part.shape)
+        ));
     }
     let case = Rc::clone(&call.case);
     one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
@@ -46,10 +50,10 @@ fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Where a part's element is written, by its index in the part.
+/// A function that returns the index at which a part's element is written.
 pub type Target = Box<dyn Fn(&[Poly]) -> Res<Vec<Poly>>>;
 
-/// Returns where an update writes; `None` for other ops.
+/// Returns the write positions of an update, or `None` for other ops.
 pub fn target(call: &Call) -> Option<Res<Target>> {
     match Op::named(call.op)?.def().class {
         Class::Update(_, Writes::Apart) => Some(along_an_axis(call)),
@@ -68,34 +72,34 @@ fn along_an_axis(call: &Call) -> Res<Target> {
     }))
 }
 
-/// Element [p, m, q] of the part goes to [p, ids[p, m, q], q].
+/// Element [p, m, q] of the part is written to [p, ids[p, m, q], q].
 fn by_ids(call: &Call) -> Res<Target> {
     let (x, part, ids, case) = (&call.args[0], &call.args[1], call.args[2].clone(), Rc::clone(&call.case));
     let fits = x.shape.len() == 3
         && part.shape == ids.shape
         && [0, 2].iter().all(|n| part.shape.get(*n) == Some(&x.shape[*n]));
     if !fits || x.shape.iter().any(|item| item.rank.is_some()) {
-        return stop("the shapes of a scatter");
+        return stop("the shapes of a scatter do not fit");
     }
     Ok(Box::new(move |from| {
         let id = integers::id(&case.facts, bits::normal(&case, &(ids.at)(from)?, &Truths::new())?);
-        let [p, _, q] = from else { return stop("a scatter has three axes") };
+        let [p, _, q] = from else { return stop("the operands of a scatter must have three axes") };
         Ok(vec![p.clone(), id, q.clone()])
     }))
 }
 
-/// The conditions under which element m of the part goes to a place.
+/// Returns the conditions under which element m of the part is written to a place.
 fn meets(target: &Target, from: &[Poly], place: &Poly) -> Res<Vec<Poly>> {
-    let apart = &target(from)?[1] - place;
-    Ok(vec![apart.clone(), &Poly::zero() - &apart])
+    let distance = &target(from)?[1] - place;
+    Ok(vec![distance.clone(), &Poly::zero() - &distance])
 }
 
-/// Element [p, n, q] is part[p, m, q] for the last m where ids[p, m, q] is n, or x[p, n, q] where there is none.
+/// Element [p, n, q] is part[p, m, q] for the last m with ids[p, m, q] = n. If there is no such m, it is x[p, n, q].
 fn scatter_last(call: &Call) -> Res<Vec<Tensor>> {
     let (x, part, target) = (call.args[0].clone(), call.args[1].clone(), by_ids(call)?);
     let (case, places, count) = (Rc::clone(&call.case), Ty::fixed(DType::I64), part.shape[1].extent.clone());
     one(Tensor::new(x.ty.clone(), x.shape.clone(), move |at| {
-        let [p, n, q] = at else { return stop("a scatter has three axes") };
+        let [p, n, q] = at else { return stop("the operands of a scatter must have three axes") };
         let own = (x.at)(at)?;
         if count == Poly::zero() {
             return Ok(own);
@@ -111,12 +115,12 @@ fn scatter_last(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Element [p, n, q] is x[p, n, q] combined with part[p, m, q] for each m where ids[p, m, q] is n.
+/// Element [p, n, q] is x[p, n, q] combined with part[p, m, q] for each m with ids[p, m, q] = n.
 fn scatter(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
     let (x, part, target) = (call.args[0].clone(), call.args[1].clone(), by_ids(call)?);
     let (case, op, ty, count) = (Rc::clone(&call.case), call.op, x.ty.clone(), part.shape[1].extent.clone());
     one(Tensor::new(ty.clone(), x.shape.clone(), move |at| {
-        let [p, n, q] = at else { return stop("a scatter has three axes") };
+        let [p, n, q] = at else { return stop("the operands of a scatter must have three axes") };
         let own = (x.at)(at)?;
         if count == Poly::zero() {
             return Ok(own);

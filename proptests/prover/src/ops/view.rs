@@ -1,4 +1,4 @@
-//! Views: where each element of the result is read.
+//! Views: each defines the index at which an element of the result is read.
 
 use std::rc::Rc;
 
@@ -28,16 +28,16 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("iota", pointwise::iota),
 ];
 
-/// The operand read elsewhere.
+/// Reads an operand at mapped indices.
 fn read(x: &Tensor, shape: Shape, map: impl Fn(&[Poly]) -> Res<Vec<Poly>> + 'static) -> Res<Vec<Tensor>> {
     let x = x.clone();
     one(Tensor::new(x.ty.clone(), shape, move |at| (x.at)(&map(at)?)))
 }
 
 pub(super) fn transpose(call: &Call) -> Res<Vec<Tensor>> {
-    let Value::Perm(perm) = &call.attrs[0] else { return stop("a permutation is wanted") };
+    let Value::Perm(perm) = &call.attrs[0] else { return stop("an attribute must be a permutation") };
     let from = call.args[0].shape.clone();
-    // The identity of a sequence is that of its items.
+    // The identity of a sequence is the identity of its axes.
     let perm = match perm {
         Perm::Items(items) if **items == [0] => Perm::Items((0..from.len()).collect()),
         other => other.clone(),
@@ -59,7 +59,8 @@ pub(super) fn reshape(call: &Call) -> Res<Vec<Tensor>> {
 }
 
 impl crate::call::Case {
-    /// Checks that two shapes have as many elements. On the left they do: a size that this determines is another name for the rest.
+    /// Checks that two shapes have equally many elements. On the left side this is a fact; a size that it determines is
+    /// replaced by an expression in the others.
     fn resized(&self, from: &Shape, to: &Shape) -> Res<()> {
         let difference = &self.canon(&count(from)) - &self.canon(&count(to));
         let none = Poly::zero();
@@ -68,9 +69,9 @@ impl crate::call::Case {
             return Ok(());
         }
         if !self.left.get() {
-            return stop(format!("whether {} and {} have as many elements", show(from), show(to)));
+            return stop(format!("it is undecided whether {} and {} have equally many elements", show(from), show(to)));
         }
-        // What both sides are multiplied with is not 0 where there is an element.
+        // A common factor of both counts is not 0 if there is an element.
         let common = difference.common();
         let reduced = difference.terms().map(|(m, c)| (crate::term::without(m, &common).unwrap_or_default(), c));
         let reduced = Poly::from_terms(reduced);
@@ -106,11 +107,11 @@ pub(super) fn slice(call: &Call) -> Res<Vec<Tensor>> {
     let unit = Poly::int(1);
     call.case.require(start.clone(), "a start that is not negative")?;
     call.case.require(len.clone(), "a length that is not negative")?;
-    call.case.require(&extent - &start, "a start inside of the axis")?;
+    call.case.require(&extent - &start, "a start inside the axis")?;
     if step == unit {
-        call.case.require(&(&extent - &start) - &len, "a part that lies in the axis")?;
+        call.case.require(&(&extent - &start) - &len, "a slice inside the axis")?;
     } else if call.case.left.get() {
-        // There is a last element where there is one at all.
+        // The slice has a last element only if it has elements.
         if call.case.facts.positive(&len) {
             let last = &start + &(&step * &(&len - &unit));
             [last.clone(), &(&extent - &last) - &unit, &(&extent - &start) - &unit]
@@ -118,11 +119,11 @@ pub(super) fn slice(call: &Call) -> Res<Vec<Tensor>> {
                 .for_each(|p| call.case.facts.note(p));
         }
     } else {
-        // The last element, where there is one.
+        // The last element, if there is one, must be inside the axis.
         let last = &start + &(&step * &(&len - &unit));
         let inside = || call.case.facts.within(&last, &extent);
         if len.known() != Some(0) && !call.case.facts.assume([&len - &unit], inside) {
-            return stop(format!("the right side needs a part that lies in the axis: {last} in 0..{extent}"));
+            return stop(format!("the right side needs a slice inside the axis: {last} in 0..{extent}"));
         }
     }
     let mut to = from.clone();
@@ -144,7 +145,7 @@ fn pad(call: &Call) -> Res<Vec<Tensor>> {
     call.case.require(after.clone(), "padding that is not negative")?;
     let mut to = x.shape.clone();
     to[axis].extent = &(&to[axis].extent + &before) + &after;
-    // The value becomes an element: ½ is no integer.
+    // The fill value is converted to the element type: an integer type cannot represent ½.
     let held = x.ty.kind == Kind::Float || fill.number().is_some_and(|n| n == 0.0 || n == 1.0);
     let fill = if held { fill } else { apply("store", &x.ty, vec![fill]) };
     let case = Rc::clone(&call.case);
@@ -156,7 +157,7 @@ fn pad(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// The one where an index lies in 0..extent, else the other.
+/// Returns `then` if an index is in 0..extent, else `otherwise`.
 pub(super) fn within(
     case: &crate::call::Case,
     index: &Poly,
@@ -205,7 +206,11 @@ fn concat(call: &Call) -> Res<Vec<Tensor>> {
     let mut to = a.shape.clone();
     let fits = a.shape.len() == b.shape.len() && (0..to.len()).all(|n| n == axis || a.shape[n] == b.shape[n]);
     if !fits || b.shape[axis].rank.is_some() {
-        return stop(format!("whether {} and {} differ along one axis only", show(&a.shape), show(&b.shape)));
+        return stop(format!(
+            "it is undecided whether {} and {} differ along one axis only",
+            show(&a.shape),
+            show(&b.shape)
+        ));
     }
     to[axis].extent = &a.shape[axis].extent + &b.shape[axis].extent;
     let case = Rc::clone(&call.case);
@@ -218,7 +223,7 @@ fn concat(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Ids are in range: any other is an error on both sides, if both sides read it.
+/// Ids are assumed to be in range: any other id is an error on both sides, if both read it.
 fn gather(call: &Call) -> Res<Vec<Tensor>> {
     let (x, ids) = (call.args[0].clone(), call.args[1].clone());
     let axis = call.axis(0, &x.shape)?;

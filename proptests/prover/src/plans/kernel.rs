@@ -1,4 +1,5 @@
-//! A kernel as a function of a point of its domain: its bodies, index maps and the definition of its anchor.
+//! The semantics of a kernel: the value of its result at a point of its domain, by its bodies, its index maps and the
+//! definition of its anchor.
 
 use std::{ops::Range, rc::Rc};
 
@@ -23,7 +24,7 @@ use crate::{
     term::{Poly, T, Term, Ty, apply, choose, num, product},
 };
 
-/// Reads a kernel.
+/// An evaluator of a kernel.
 pub struct Reader<'a> {
     case: &'a Rc<Case>,
     built: &'a KernelOfClasses,
@@ -31,24 +32,24 @@ pub struct Reader<'a> {
     memory: &'a Memory<'a>,
 }
 
-/// Where a group's axes begin in a domain of such a layout.
+/// Returns the place of a group's first axis in a domain of this layout.
 fn place(layout: &[usize], groups: &[usize], group: usize) -> Option<usize> {
     let at = layout.iter().position(|&g| g == group)?;
     Some(layout[..at].iter().map(|&g| groups[g]).sum())
 }
 
-/// A number, also one that no float holds.
+/// Makes a constant. Integers that no float represents stay integers.
 fn constant(n: Number) -> T {
     n.float().map_or_else(|| Rc::new(Term::Index(Poly::int(i128::from(n.int())))), num)
 }
 
-/// What an attribute says that is a float.
+/// Returns the value of a float attribute.
 fn float(attrs: &[Attr], n: usize) -> T {
     num(attrs.get(n).and_then(Attr::float).unwrap_or_default())
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of a kernel.
+    /// Makes an evaluator of a kernel.
     pub fn new(case: &'a Rc<Case>, built: &'a KernelOfClasses, memory: &'a Memory<'a>) -> Reader<'a> {
         Reader { case, built, kernel: &built.kernel, memory }
     }
@@ -58,7 +59,7 @@ impl<'a> Reader<'a> {
         self.kernel
     }
 
-    /// The extents of a body's axes.
+    /// Returns the extents of a body's axes.
     fn extents(&self, body: &Body) -> Vec<Poly> {
         let of = |(axis, most): (usize, &usize)| match body.lengths.iter().find(|(a, _)| *a == axis) {
             Some((_, dim)) => extent(self.case, dim),
@@ -67,12 +68,14 @@ impl<'a> Reader<'a> {
         body.domain.iter().enumerate().map(of).collect()
     }
 
-    /// An index map at a point.
+    /// Evaluates an index map at a point.
     pub fn index(&self, body: &Body, index: &Index, at: &[Poly]) -> Res<Poly> {
         let mut sum = Poly::int(i128::from(index.constant));
         for (part, c) in &index.terms {
             let of = match part {
-                Part::Coord(n) => at.get(*n).cloned().map_or_else(|| stop("a coordinate that is not there"), Ok)?,
+                Part::Coord(n) => {
+                    at.get(*n).cloned().map_or_else(|| stop("an index map uses a missing coordinate"), Ok)?
+                }
                 Part::Div(of, by) => self.case.facts.divided(&self.index(body, of, at)?, &Poly::int(i128::from(*by))).0,
                 Part::Mod(of, by) => self.case.facts.divided(&self.index(body, of, at)?, &Poly::int(i128::from(*by))).1,
                 Part::Value(id) => integers::id(&self.case.facts, self.value(body, *id, at)?),
@@ -83,7 +86,7 @@ impl<'a> Reader<'a> {
         Ok(sum)
     }
 
-    /// Guards as polynomials that are at least 0.
+    /// Returns the guards as polynomials that are at least 0.
     pub fn conditions(&self, body: &Body, guards: &[Guard], at: &[Poly]) -> Res<Vec<Poly>> {
         let mut all = Vec::new();
         for (index, Range { start, end }) in guards {
@@ -98,7 +101,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// A value of a body at a point.
+    /// Evaluates a value of a body at a point.
     pub fn value(&self, body: &Body, id: ValueId, at: &[Poly]) -> Res<T> {
         self.case.step(1)?;
         let instr = &body.instrs[id];
@@ -120,7 +123,9 @@ impl<'a> Reader<'a> {
                 let asked = self.built.checks.get(*check).map(|class| self.memory.class(*class));
                 match asked.and_then(|class| class.nodes.iter().find(|node| node.op.def().ids.is_some())) {
                     Some(node) => apply(&format!("checked {:?}", node.attrs), &ty, vec![id]),
-                    None if *from_end => return stop(format!("ids of {extent} that count from the end")),
+                    None if *from_end => {
+                        return stop(format!("ids of {extent} that count from the end are unsupported"));
+                    }
                     None => id,
                 }
             }
@@ -156,13 +161,13 @@ impl<'a> Reader<'a> {
         if open.is_empty() {
             return Ok(then);
         }
-        // Where the first piece is not, by its one condition.
+        // If the first piece has a single condition, the other pieces are evaluated under its negation.
         let not: Vec<Poly> = if let [p] = open.as_slice() { vec![&Poly::int(-1) - p] } else { Vec::new() };
         let otherwise = facts.assume(not, || self.select(body, rest, fill, at))?;
         Ok(choose(open, then, otherwise))
     }
 
-    /// An operation on a row, by the semantics of its op on a tensor of one axis.
+    /// Evaluates a row operation by the semantics of its op on a tensor of one axis.
     fn row(&self, body: &Body, (op, attrs): (eutectic_ir::Op, &[Attr]), args: &[ValueId], at: &[Poly]) -> Res<T> {
         let axes = self.kernel.row_axes().unwrap_or(0);
         let (outer, inner) = at.split_at(at.len() - axes);
@@ -170,7 +175,7 @@ impl<'a> Reader<'a> {
         let shape: Vec<Item> = extents.iter().cloned().map(Item::axis).collect();
         let Some(semantics) = ops::semantics(op) else { return stop(format!("op `{op}` has no semantics yet")) };
         if axes != 1 && !op.row().is_some_and(RowOp::is_per_row) {
-            return stop(format!("`{op}` along several axes"));
+            return stop(format!("`{op}` along several axes is unsupported"));
         }
         let value = |n: usize, index: &[Poly]| self.value(body, args[n], &[outer, index].concat());
         let fresh: Vec<(u32, Poly)> = extents.iter().map(|e| (self.case.facts.index(e), e.clone())).collect();
@@ -187,17 +192,17 @@ impl<'a> Reader<'a> {
         let args = tensors.collect::<Res<Vec<_>>>()?;
         let on = args.first().map(|a| a.shape.clone());
         let attrs = op.def().attrs.iter().zip(attrs).map(|(def, attr)| match literal(attr) {
-            // The row is all of its axes.
+            // The operation reduces all axes of the row.
             Some(_) if def.name == "axes" => {
                 Ok(crate::call::Value::Axes((1..=axes as i128).rev().map(Poly::int).collect()))
             }
             Some(value) => fitted(def.kind, value, on.as_ref()),
-            None => stop("an attribute of that kind is not understood"),
+            None => stop("an attribute of this kind is unsupported"),
         });
         let attrs = attrs.collect::<Res<Vec<_>>>()?;
         let call = Call { case: Rc::clone(self.case), op: op.name(), attrs, args };
         let result = semantics(&call)?.remove(0);
-        // One value a row is kept with axes of extent 1.
+        // A result with one value per row has axes of extent 1.
         let index: Vec<Poly> = result
             .shape
             .iter()
@@ -207,7 +212,7 @@ impl<'a> Reader<'a> {
         (result.at)(&index)
     }
 
-    /// The anchor's result at a point, by its definition.
+    /// Evaluates the anchor's result at a point, by its definition.
     fn anchor(&self, ty: &Ty, at: &[Poly]) -> Res<T> {
         let groups = self.kernel.groups();
         let of = |group: usize, layout: &[usize], at: &[Poly]| -> Vec<Poly> {
@@ -244,7 +249,7 @@ impl<'a> Reader<'a> {
                 let (batch, queries, columns) = (of(0, own, at), of(1, own, at), of(4, own, at));
                 let attrs = &self.kernel.anchor.attrs;
                 let (keys, depth) = (extents(1, 2), extents(0, 3));
-                // A group of several axes is one in row-major order.
+                // A group of several axes is one axis in row-major order.
                 let of_key = |j: &Poly| unflattened(self.case, j, &keys);
                 let of_depth = |d: &Poly| unflattened(self.case, d, &depth);
                 let bias = |j: &Poly| operand(3, &[(0, &batch), (1, &queries), (2, &of_key(j))]);

@@ -1,4 +1,4 @@
-//! Tensors in memory: their extents, and the places of their elements.
+//! Tensors in memory: their extents, and the addresses of their elements.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -15,21 +15,22 @@ use crate::{
     term::{Poly, T, Term, Ty},
 };
 
-/// The classes of a block as tensors in memory.
+/// The e-classes of a block as tensors in memory.
 pub struct Memory<'a> {
     case: &'a Rc<Case>,
     block: &'a PlannedBlock,
     known: RefCell<BTreeMap<ClassId, Option<Rc<Ids>>>>,
 }
 
-/// Integers that hang on positions alone and are affine in them: constant + Σ strides\[n\] · coordinate n.
+/// Integers that are an affine function of their positions: constant + Σ strides\[n\] · coordinate n.
 pub struct Ids {
     strides: Vec<i128>,
     constant: i128,
 }
 
 impl Ids {
-    /// The map through the first of some integers and its neighbours, if all others lie on it.
+    /// Fits the affine function to the first integer and its neighbours. Returns `None` if another integer differs from
+    /// it.
     fn through(dims: &[usize], ids: &[i64]) -> Option<Ids> {
         let constant = i128::from(*ids.first()?);
         let (mut inner, mut strides) = (ids.len(), Vec::new());
@@ -50,7 +51,7 @@ impl Ids {
         found.then_some(Ids { strides, constant })
     }
 
-    /// The integer at an index.
+    /// Returns the integer at an index.
     pub fn at(&self, index: &[Poly]) -> T {
         let terms = index.iter().zip(&self.strides);
         Rc::new(Term::Index(terms.fold(Poly::int(self.constant), |sum, (i, stride)| sum.plus_times(i, *stride))))
@@ -58,23 +59,23 @@ impl Ids {
 }
 
 impl<'a> Memory<'a> {
-    /// The tensors of a block.
+    /// Makes the tensors of a block.
     pub fn new(case: &'a Rc<Case>, block: &'a PlannedBlock) -> Memory<'a> {
         Memory { case, block, known: RefCell::default() }
     }
 
-    /// The class of that number.
+    /// Returns the e-class with this id.
     pub fn class(&self, class: ClassId) -> &'a EClass {
         &self.block.classes.classes[class]
     }
 
-    /// The e-node that a plan chose for a class.
+    /// Returns the e-node that the plan chose for an e-class.
     pub fn chosen(&self, class: ClassId) -> Res<&'a ENode> {
         let chosen = self.class(class).nodes.get(self.block.searched.plan.choice[class]);
-        chosen.map_or_else(|| stop("a class without a node"), Ok)
+        chosen.map_or_else(|| stop("an e-class has no e-node"), Ok)
     }
 
-    /// Returns integers of a class that do not depend on what is given, if they are affine in their positions.
+    /// Returns the integers of an e-class that depends on no input, if they are an affine function of their positions.
     pub fn ids(&self, class: ClassId) -> Option<Rc<Ids>> {
         let of = self.class(class);
         if !of.constant || of.scalar.is_some() || of.ty.dtype() != Some(DType::I64) {
@@ -87,7 +88,7 @@ impl<'a> Memory<'a> {
         self.known.borrow_mut().entry(class).or_insert_with(evaluate).clone()
     }
 
-    /// An element of a tensor in memory, by its place in row-major order.
+    /// Returns an element of a tensor in memory, by its row-major address.
     pub fn element(&self, class: ClassId, ty: &Ty, flat: Poly) -> Res<T> {
         match self.ids(class) {
             Some(ids) => Ok(ids.at(&unflattened(self.case, &flat, &room_of(&self.class(class).ty)?))),
@@ -95,7 +96,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// A tensor in memory.
+    /// Returns a tensor in memory.
     pub fn tensor(&self, class: ClassId) -> Res<Tensor> {
         let of = &self.class(class).ty;
         let (shape, room) = (shape_of(self.case, of)?, room_of(of)?);
@@ -111,20 +112,20 @@ fn read(class: ClassId, ty: &Ty, flat: Poly) -> T {
     Rc::new(Term::Read(format!("x{class}").into(), ty.clone(), vec![flat]))
 }
 
-/// The extents of a tensor, with names for those that are known at run time only.
+/// Returns the extents of a tensor. Those that are known only at run time are symbols.
 pub fn shape_of(case: &Case, ty: &Type) -> Res<Vec<Item>> {
-    let Some((_, shape)) = ty.as_tensor() else { return stop("a tuple is stored") };
+    let Some((_, shape)) = ty.as_tensor() else { return stop("a store of a tuple is unsupported") };
     Ok(shape.iter().map(|dim| Item::axis(extent(case, dim))).collect())
 }
 
-/// How far the elements of a tensor lie apart in memory: each axis has room for the most that it can be.
+/// Returns the allocated extent of each axis: the largest that it can be.
 pub fn room_of(ty: &Type) -> Res<Vec<Poly>> {
-    let Some((_, shape)) = ty.as_tensor() else { return stop("a tuple is stored") };
+    let Some((_, shape)) = ty.as_tensor() else { return stop("a store of a tuple is unsupported") };
     let room = shape.iter().map(|dim| dim.capacity().map(|n| Poly::int(i128::from(n))));
-    room.collect::<Option<_>>().map_or_else(|| stop("an axis without a bound"), Ok)
+    room.collect::<Option<_>>().map_or_else(|| stop("an axis has no upper bound"), Ok)
 }
 
-/// An extent, whose symbols keep their bounds.
+/// Returns an extent as a polynomial, and records the bounds of its symbols.
 pub fn extent(case: &Case, dim: &Dim) -> Poly {
     if let Some(n) = dim.known() {
         return Poly::int(i128::from(n));
@@ -144,12 +145,12 @@ pub fn extent(case: &Case, dim: &Dim) -> Poly {
     })
 }
 
-/// The place in memory of an element.
+/// Returns the address of an element.
 pub fn flattened(index: &[Poly], room: &[Poly]) -> Poly {
     room.iter().zip(index).fold(Poly::zero(), |flat, (extent, i)| &(&flat * extent) + i)
 }
 
-/// The index of an element by its place in memory.
+/// Returns the index of an element, by its address.
 pub fn unflattened(case: &Case, flat: &Poly, room: &[Poly]) -> Vec<Poly> {
     let (mut rest, mut index) = (flat.clone(), Vec::new());
     for (n, extent) in room.iter().enumerate().rev() {

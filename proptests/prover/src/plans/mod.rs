@@ -1,13 +1,17 @@
-//! Translation validation: the kernels of a plan beside the e-nodes that they were built from.
+//! Translation validation: compares the kernels of a plan with the e-nodes from which they were built.
 //!
-//! For each kernel and each tensor that it stores, both are read as functions from an index to a value, over the tensors that are stored: the e-nodes by the
-//! semantics of their ops, the kernel by its body, its index maps and the definition of its anchor. They are compared at a point of which only the ranges
-//! of its coordinates are known, so for every element; axes whose extent is another in each run keep their name, so for every length within its bounds. That each
-//! element is written once is shown as well: the map of a store numbers its points by a mixed radix. Of an update, each write is compared: its place, its value,
-//! whether it is inside of the tensor, and the order. What rewrote the program into these e-nodes are rules, each proved or tested by itself.
+//! For each kernel and each tensor that it stores, both become functions from an index to a value, over the tensors in
+//! memory. The e-nodes are evaluated by the semantics of their ops. The kernel is evaluated by its body, its index maps
+//! and the definition of its anchor. The comparison is at a symbolic point, of which only the ranges of the coordinates
+//! are known. So it holds for every element. Extents that differ from run to run are symbols, so that it also holds for
+//! every length within their bounds.
 //!
-//! Three things are assumed: ids that depend on positions alone have the values that the interpreter computes; an update shares memory with the
-//! tensor that it updates; and the ranks within a row are distinct.
+//! The validator also proves that each element is written once: the map of a store numbers its points in a mixed radix.
+//! For an update it compares each write: its address, its value, whether it is inside the tensor, and the order. The
+//! rewriting of the program into these e-nodes is not part of it; each rule is proved or tested separately.
+//!
+//! Three things are assumed. Ids that depend on positions only have the values that the interpreter computes. An update
+//! shares memory with the tensor that it updates. The ranks within a row are distinct.
 
 mod kernel;
 mod memory;
@@ -23,7 +27,6 @@ use eutectic_lowering::{
     build::{self, KernelOfClasses, Positions},
     plan::PlanKernel,
 };
-use eutectic_rewrites::Claim;
 use rayon::prelude::*;
 
 use self::{
@@ -34,27 +37,27 @@ use self::{
 use crate::{
     call::Case,
     facts::{Res, Stop, stop},
-    prove::{on_large_stacks, same},
+    prove::{Sense, on_large_stacks, same},
     term::{Poly, Ty},
 };
 
-/// What was shown of a kernel.
+/// The result of the validation of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Validity {
     /// Each element that it stores has the value of its e-node, in this sense, for every length of the axes.
-    Valid(Claim),
-    /// Why that is not shown.
+    Valid(Sense),
+    /// The reason why that is not proved.
     Open(String),
 }
 
-/// A kernel of a plan, and what was shown of it.
+/// A kernel of a plan, with the result of its validation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Validated {
-    /// Its anchor.
+    /// The name of its anchor.
     pub kind: &'static str,
-    /// The model part that it mainly stems from.
+    /// The part of the model from which it mainly comes.
     pub origin: String,
-    /// What was shown.
+    /// The result of the validation.
     pub validity: Validity,
 }
 
@@ -73,31 +76,31 @@ fn one(block: &PlannedBlock, parts: &PlanKernel) -> Validated {
     }
 }
 
-/// Compares a kernel with e-nodes, at the weakest claim that all of its stores have.
+/// Compares a kernel with its e-nodes. The result has the weakest sense among its stores.
 pub fn of_kernel(block: &PlannedBlock, built: &KernelOfClasses) -> Validity {
-    let mut weakest = Claim::Bits;
+    let mut weakest = Sense::Bits;
     for n in 0..built.kernel.stores.len() {
         let mut why = String::new();
-        let shown = [Claim::Bits, Claim::Reals].into_iter().find(|claim| match of_store(block, built, n, *claim) {
+        let shown = [Sense::Bits, Sense::Reals].into_iter().find(|sense| match of_store(block, built, n, *sense) {
             Ok(()) => true,
             Err(Stop::Because(reason) | Stop::Vacuous(reason)) => {
                 why = reason;
                 false
             }
             Err(Stop::Split(name) | Stop::Peel(name)) => {
-                why = format!("whether {name} is 0");
+                why = format!("it is undecided whether {name} is 0");
                 false
             }
         });
         match shown {
-            Some(claim) => weakest = weakest.max(claim),
+            Some(sense) => weakest = weakest.max(sense),
             None => return Validity::Open(why),
         }
     }
     Validity::Valid(weakest)
 }
 
-fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, claim: Claim) -> Res<()> {
+fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, sense: Sense) -> Res<()> {
     let case = Rc::new(Case::default());
     case.fuel.set(400_000);
     case.left.set(true);
@@ -105,7 +108,7 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, claim: Clai
     let class = built.classes[store.slot];
     let room = room_of(&block.classes.classes[class].ty)?;
     if room.contains(&Poly::zero()) {
-        // There is no element.
+        // The tensor has no elements.
         return Ok(());
     }
     let memory = Memory::new(&case, block);
@@ -118,21 +121,21 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, claim: Clai
     let update = memory.chosen(class).ok().filter(|node| matches!(node.op.def().class, Class::Update(..)));
     let written = match update {
         Some(node) if whole.is_some_and(|whole| node.operands.first() != Some(&whole)) => {
-            return stop("a part is written of another tensor");
+            return stop("an update writes a part of another tensor");
         }
         Some(node) => {
             let (points, place, conditions, room, fills) = (&points, &place, &conditions, &room, whole.is_none());
             let write = Write { store, points, place, conditions, room, fills };
-            // Whether its guards hold is to be shown, so that they are not assumed yet.
+            // The guards of an update are an obligation, so that they are not facts yet.
             Some(update::written(&case, &reader, &nodes, node, &write)?)
         }
         None => {
             if store.writes != Writes::Apart {
-                return stop("points that write to one element");
+                return stop("several points may write to one element");
             }
             let open = reader.conditions(body, &points.open, &points.at)?;
             if let Some(p) = open.iter().find(|p| !case.facts.nonneg(p)) {
-                return stop(format!("whether a store writes at each point: {p} ≥ 0"));
+                return stop(format!("it is undecided whether a store writes at each point: {p} ≥ 0"));
             }
             let shape = shape_of(&case, &block.classes.classes[class].ty)?;
             let extents: Vec<Poly> = shape.into_iter().map(|item| item.extent).collect();
@@ -144,6 +147,6 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, claim: Clai
         let own = reader.value(body, store.value, &points.at)?;
         let want = written.map_or_else(|| nodes.element(class, &unflattened(&case, &place, &room)), Ok)?;
         case.left.set(false);
-        same(&case, claim, Ty::fixed(built.kernel.slots[store.slot].0).kind, &want, &own)
+        same(&case, sense, Ty::fixed(built.kernel.slots[store.slot].0).kind, &want, &own)
     })
 }

@@ -1,4 +1,4 @@
-//! The e-nodes that a plan chose, as functions of an index over what is stored.
+//! The semantics of the e-nodes that a plan chose: functions of an index over the tensors in memory.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -18,7 +18,7 @@ use crate::{
     term::{Poly, T, Ty, num},
 };
 
-/// The e-nodes of a plan below a kernel's stores.
+/// The e-nodes that a kernel's stores compute.
 pub struct Nodes<'a> {
     case: &'a Rc<Case>,
     memory: &'a Memory<'a>,
@@ -26,12 +26,12 @@ pub struct Nodes<'a> {
 }
 
 impl<'a> Nodes<'a> {
-    /// The e-nodes above what a kernel reads.
+    /// Makes the e-nodes between the tensors that a kernel reads and those that it stores.
     pub fn new(case: &'a Rc<Case>, memory: &'a Memory<'a>, reads: BTreeSet<ClassId>) -> Nodes<'a> {
         Nodes { case, memory, reads }
     }
 
-    /// The element of a class, which its own e-node computes although it is stored.
+    /// Returns an element of an e-class as its e-node computes it, although the class is in memory.
     pub fn element(&self, class: ClassId, at: &[Poly]) -> Res<T> {
         (self.computed(class)?.at)(at)
     }
@@ -51,7 +51,7 @@ impl<'a> Nodes<'a> {
             return Ok(Tensor::new(ty, shape, move |at| Ok(ids.at(at))));
         }
         let node = self.memory.chosen(class)?;
-        // What is given and written to an output is a copy.
+        // An input that is written to an output is copied.
         if matches!(node.op.def().class, Class::Leaf(_)) && ops::semantics(node.op).is_none() {
             return self.memory.tensor(class);
         }
@@ -70,7 +70,7 @@ impl<'a> Nodes<'a> {
         Ok(Tensor { ty: if result.ty == ty { result.ty } else { ty }, ..result })
     }
 
-    /// An e-node as a call on tensors.
+    /// Makes the call of an e-node's op on its operands.
     pub fn call(&self, node: &ENode) -> Res<Call> {
         let args = node.operands.iter().map(|operand| self.tensor(*operand)).collect::<Res<Vec<_>>>()?;
         let attrs = node.attrs.iter().map(|attr| self.literal(attr)).collect::<Res<Vec<_>>>()?;
@@ -87,7 +87,7 @@ impl<'a> Nodes<'a> {
                 Ok(Value::Shape(shape.iter().map(|dim| Item::axis(extent(self.case, dim))).collect()))
             }
             Attr::Int(n) => Ok(Value::Int(Poly::int(i128::from(*n)))),
-            attr => literal(attr).map_or_else(|| stop("an attribute of that kind is not understood"), Ok),
+            attr => literal(attr).map_or_else(|| stop("an attribute of this kind is unsupported"), Ok),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The points at which a store writes, and whether these write each element once.
+//! The points at which a store writes, and the proof that they write each element once.
 
 use eutectic_backend::{Body, Guard, Store};
 use eutectic_ir::index::{ANYTHING, Atom as Part};
@@ -10,24 +10,24 @@ use crate::{
     term::{Atom, Poly, product},
 };
 
-/// Σ cₖ·variable: a number that goes through a range, each time by other coordinates.
+/// A number Σ cₖ·variable whose digits are coordinates. It takes each value of a range exactly once.
 struct Digits {
     of: Vec<(u32, i128)>,
-    /// The first number.
+    /// The first value.
     first: i128,
-    /// How many numbers there are, and the most that there may be.
+    /// The number of values, and its upper bound.
     extent: Poly,
     most: i128,
 }
 
-/// The points at which a store writes, as one point whose coordinates have ranges.
+/// The points at which a store writes, as one symbolic point whose coordinates have ranges.
 ///
-/// A guard that bounds a coordinate by numbers bounds its range; one that bounds a number whose digits are coordinates, as 14·i + j is for j < 14, bounds that
-/// number.
+/// A guard on a coordinate by constants narrows its range. A guard may also be on a number whose digits are
+/// coordinates, as 14·i + j is for j < 14. It then narrows the range of that number.
 pub struct Points {
-    /// The point.
+    /// The symbolic point.
     pub at: Vec<Poly>,
-    /// The guards that bound neither.
+    /// The guards that narrow no range.
     pub open: Vec<Guard>,
     digits: Vec<Digits>,
 }
@@ -63,12 +63,14 @@ impl Points {
         points
     }
 
-    /// How many values a coordinate has, if it is no digit of another number and that is known.
+    /// Returns the number of values of a coordinate, if it is constant and the coordinate is no digit of another
+    /// number.
     fn most(&self, var: u32) -> Option<i128> {
         self.digits.iter().find(|d| d.of == [(var, 1)] && d.extent.known().is_some()).map(|d| d.most)
     }
 
-    /// Takes the coordinates that a guard bounds together for one number; `false` if they are not its digits.
+    /// Combines the coordinates of a guard to one number, and narrows its range. Returns `false` if they are not its
+    /// digits.
     fn join(&mut self, vars: &[u32], (index, range): &Guard) -> bool {
         let digit = |(part, c): &(Part, i64)| match part {
             Part::Coord(axis) => Some((vars[*axis], i128::from(*c), self.at[*axis] == Poly::var(vars[*axis]))),
@@ -93,12 +95,12 @@ impl Points {
         true
     }
 
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn count(&self) -> Poly {
         product(self.digits.iter().map(|digits| &digits.extent))
     }
 
-    /// Returns the number of the point in row-major order; `None` where guards bound several coordinates together.
+    /// Returns the row-major number of the point, or `None` if guards combine several coordinates.
     pub fn number(&self) -> Option<Poly> {
         let own = |digits: &Digits| match digits.of.as_slice() {
             [(_, 1)] if digits.extent == Poly::int(1) => Some(Poly::zero()),
@@ -108,23 +110,24 @@ impl Points {
         self.digits.iter().try_fold(Poly::zero(), |n, digits| Some(&(&n * &digits.extent) + &own(digits)?))
     }
 
-    /// The strides of a place, the smallest first, each with the most numbers that it is taken times; and the place of the first point.
+    /// Returns the strides of an address in ascending order, each with the number of its values, and the address of the
+    /// first point.
     fn strides(&self, place: &Poly) -> Res<(Vec<(i128, i128)>, Poly)> {
         let (mut strides, mut first) = (Vec::new(), place.clone());
         for digits in &self.digits {
             let mut own = None;
             for (var, c) in &digits.of {
                 let Some((slope, rest)) = first.linear_in(&Atom::Var(*var)) else {
-                    return stop("a store whose map is not linear");
+                    return stop("the map of a store is not linear");
                 };
                 first = rest;
-                // A coordinate that is always 0 has no part in it.
+                // A coordinate that is always 0 adds nothing.
                 let slope = if slope == Poly::zero() && digits.most == 1 { continue } else { slope };
                 let Some(slope) = slope.known().filter(|slope| slope % c == 0) else {
-                    return stop("a store whose strides are known at run time only");
+                    return stop("the strides of a store are not constants");
                 };
                 if own.is_some_and(|own| own != slope / c) {
-                    return stop("a store whose guards bound other numbers than its map has");
+                    return stop("the guards of a store bound other numbers than those of its map");
                 }
                 own = Some(slope / c);
             }
@@ -136,23 +139,25 @@ impl Points {
         Ok((strides, first))
     }
 
-    /// Shows that each element of a tensor with these extents is written once. Points of one row may share an element where one value is stored for
-    /// the row. In order of strides, each digit steps over all elements that the digits before it reach.
+    /// Proves that each element of a tensor with these extents is written once. Points of one row may share an element
+    /// if one value is stored for the row. In ascending order, each stride equals the number of elements that the
+    /// strides before it reach.
     pub fn cover(&self, place: &Poly, room: &[Poly], extents: &[Poly]) -> Res<()> {
         let (strides, first) = self.strides(place)?;
         let moves = |digits: &&Digits| digits.of.iter().any(|(var, _)| place.mentions(*var));
         if product(self.digits.iter().filter(moves).map(|digits| &digits.extent)) != product(extents) {
-            return stop("whether a store has as many points as elements");
+            return stop("it is undecided whether a store has as many points as elements");
         }
         let mut own = strides.iter().filter(|(stride, _)| *stride != 0);
         let next = own.try_fold(1, |next, (stride, most)| (next == *stride).then_some(next * most));
         match first == Poly::zero() && next.is_some() && next == product(room).known() {
             true => Ok(()),
-            false => stop(format!("whether a store writes each of its elements once, at {place}")),
+            false => stop(format!("it is undecided whether a store writes each element once, at the address {place}")),
         }
     }
 
-    /// Whether no two points write to one place: sorted by stride, each number steps beyond all those before it.
+    /// Returns whether no two points write to one address: in ascending order, each stride is larger than the reach of
+    /// all strides before it.
     pub fn are_distinct(&self, place: &Poly) -> Res<bool> {
         let (strides, _) = self.strides(place)?;
         let beyond = |reach, (stride, most): &(i128, i128)| (*stride > reach).then_some(reach + stride * (most - 1));
@@ -160,7 +165,7 @@ impl Points {
     }
 }
 
-/// The coordinates along an axis that guards leave.
+/// Returns the range of coordinates along an axis within the guards.
 fn bounds(axis: usize, extent: i64, guards: &[Guard]) -> (i64, i64) {
     let (mut first, mut end) = (0, extent);
     for (index, range) in guards {
@@ -183,12 +188,12 @@ pub struct Write<'a> {
     pub store: &'a Store,
     /// The points.
     pub points: &'a Points,
-    /// The place in memory.
+    /// The address.
     pub place: &'a Poly,
     /// Expressions that are at least 0 wherever the store writes.
     pub conditions: &'a [Poly],
     /// The allocated extent of each axis.
     pub room: &'a [Poly],
-    /// Returns whether the part overwrites every element.
+    /// Whether the part overwrites every element.
     pub fills: bool,
 }

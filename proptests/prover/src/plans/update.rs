@@ -1,8 +1,8 @@
 //! Stores that write a part of a tensor: each point of the kernel is one write of an update.
 //!
-//! As many points write as the part has elements, each another element of it: that value, to the place where the op puts it, and exactly where that place is
-//! inside of the tensor. Where several elements of a part may go to one place, the point of number n in row-major order writes element n, so that their
-//! order is the op's.
+//! The number of points equals the number of elements of the part, and each point writes another element. It writes the
+//! element to the address that the op gives it, if and only if that address is inside the tensor. If several elements
+//! of a part may have one address, point n in row-major order writes element n. So their order is the op's.
 
 use std::rc::Rc;
 
@@ -28,35 +28,36 @@ use crate::{
     term::{Poly, T, Term, product, value},
 };
 
-/// An index whose read integers are in normal form.
+/// Returns an index whose integers read from tensors are in normal form.
 fn normal(case: &Case, p: &Poly) -> Res<Poly> {
     bits::normal(case, &(Rc::new(Term::Index(p.clone())) as T), &Truths::new()).map(value)
 }
 
-/// Returns the element of the part that a store is to write at its point, once it is shown that the others are written elsewhere.
+/// Returns the element of the part that a store must write at its point, after a proof that other points write other
+/// elements.
 pub fn written(case: &Case, reader: &Reader<'_>, nodes: &Nodes<'_>, node: &ENode, write: &Write<'_>) -> Res<T> {
     let call = nodes.call(node)?;
     let (Some(target), Class::Update(_, writes)) = (ops::target(&call), node.op.def().class) else {
-        return stop(format!("`{}` writes at no place that is known", node.op));
+        return stop(format!("the addresses that `{}` writes are unknown", node.op));
     };
     let target = target?;
     let [of, part] = [0, 1].map(|n| call.args[n].shape.iter().map(|item| item.extent.clone()).collect::<Vec<_>>());
     if write.points.count() != product(&part) {
-        return stop("whether each element of a part is written once");
+        return stop("it is undecided whether each element of a part is written once");
     }
     let from = match writes {
-        // All of the part is moved by as much.
+        // The part is moved as a whole, by one offset.
         Writes::Apart => {
             let moved = flattened(&target(&vec![Poly::zero(); part.len()])?, write.room);
             let own = &normal(case, write.place)? - &normal(case, &moved)?;
             if !write.points.are_distinct(&own)? {
-                return stop("whether points write to one element");
+                return stop("several points may write to one element");
             }
             unflattened(case, &own, write.room)
         }
         _ => match write.points.number() {
             Some(number) => unflattened(case, &number, &part),
-            None => return stop("in which order points write"),
+            None => return stop("the order in which points write is unknown"),
         },
     };
     let one = Poly::int(1);
@@ -67,30 +68,31 @@ pub fn written(case: &Case, reader: &Reader<'_>, nodes: &Nodes<'_>, node: &ENode
     let to = target(&from)?;
     let place = normal(case, &flattened(&to, write.room))?;
     if place != normal(case, write.place)? {
-        return stop(format!("whether {place} is the place {}", write.place));
+        return stop(format!("it is undecided whether the addresses {place} and {} are equal", write.place));
     }
     let (inside, guards) = (within(&of, &to), write.conditions);
     follow(case, "a guard holds where a place is inside of the tensor", &inside, guards)?;
     follow(case, "a place is inside of the tensor where guards hold", guards, &inside)?;
     let ranked = || are_ranks(reader, write, &from, &of);
     if write.store.writes != writes && !(write.store.writes == Writes::Apart && ranked()) {
-        return stop("whether points write to one element");
+        return stop("several points may write to one element");
     }
     if write.fills && !(ranked() && of[1].known().zip(part[1].known()).is_some_and(|(of, part)| of <= part)) {
-        return stop("whether each element is written");
+        return stop("it is undecided whether each element is written");
     }
     (call.args[1].at)(&from)
 }
 
-/// Shows that conditions follow from others.
+/// Proves that conditions follow from others.
 fn follow(case: &Case, what: &str, from: &[Poly], to: &[Poly]) -> Res<()> {
     let [from, to] = [from, to].map(|all| all.iter().map(|p| normal(case, p)).collect::<Res<Vec<_>>>());
     let (from, to) = (from?, to?);
     let open = case.facts.assume(from, || to.into_iter().find(|p| !case.facts.nonneg(p)));
-    open.map_or(Ok(()), |p| stop(format!("whether {what}: {p} ≥ 0")))
+    open.map_or(Ok(()), |p| stop(format!("it is undecided whether {what}: {p} ≥ 0")))
 }
 
-/// Whether the places along the axis in the middle are the ranks of a kernel's row, as many as there are places: no two of them are one.
+/// Returns whether the places along the middle axis are the ranks within a kernel's row, and all of them. Ranks are
+/// distinct.
 fn are_ranks(reader: &Reader<'_>, write: &Write<'_>, from: &[Poly], of: &[Poly]) -> bool {
     let kernel = reader.kernel();
     let terms = write.store.at.terms.iter();

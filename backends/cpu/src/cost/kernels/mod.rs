@@ -1,4 +1,4 @@
-//! What products and attentions cost: they are priced as their thunks compute them.
+//! Prices products and attentions by the schedules of their thunks.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,19 @@ use eutectic_ir::DType;
 
 use super::{
     coefficients::ProductCosts,
-    model::{CostModel, OperandUse, Tally, Walk, dtype, extents},
+    model::{CostAccumulator, CostModel, Multiplied, OperandUse, Walk, dtype, extents},
     registers,
 };
 use crate::{
     gemm::{blocking::FEW_ROWS, kept::keeps},
-    kernels::{attention, coded::coded, contraction::tasks as cut, lanes::form::LaneForm, operand::kept},
+    kernels::{
+        attention,
+        coded::coded,
+        contraction::tasks as cut,
+        integers::multiplies_integers,
+        lanes::form::{LaneForm, VECTOR},
+        operand::kept,
+    },
 };
 
 /// Returns the values of a product's epilogue that registers hold, and the groups of axes that its tiles are over.
@@ -26,12 +33,12 @@ pub(super) fn tiles(kernel: &Kernel, lanes: bool) -> (Vec<ValueId>, Option<[usiz
     (registers::taken(&kernel.body, lanes), groups)
 }
 
-/// Returns how results are stored where a body is walked in such a way.
+/// Returns how the results of a body are stored, if the body is computed by `walk`.
 pub(super) fn walk_of_stores(kernel: &Kernel, walk: Walk) -> Walk {
     if kernel.attention().is_some() { Walk::Blocks } else { walk }
 }
 
-/// Returns into how many tasks an anchor can be cut; none where there is no anchor.
+/// Returns the number of tasks into which an anchor can be divided; `None` without an anchor.
 pub(super) fn tasks(kernel: &Kernel) -> Option<f64> {
     if let Some(Contraction { axes, .. }) = kernel.contraction() {
         let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
@@ -49,20 +56,20 @@ pub(super) fn columns(kernel: &Kernel) -> usize {
     kernel.contraction().map_or(0, |contraction| contraction.axes.columns)
 }
 
-/// Whether elements that lie apart are stored from the tiles of a product.
+/// Returns whether elements that are not contiguous are stored from a product's tiles.
 pub(super) fn stores_tiles(kernel: &Kernel) -> bool {
     kernel.contraction().is_some()
 }
 
 impl CostModel {
-    /// Adds what the anchor itself and its operands take, of a product in such a form whose epilogue has `taken` values in
-    /// registers.
+    /// Adds the work of the anchor and its operands. `form` is the batch-vectorised form of a product, if it has one.
+    /// `taken` are the values of the epilogue that stay in registers.
     pub(super) fn anchor(
         &self,
         kernel: &Kernel,
         taken: usize,
         (form, constants): (Option<&LaneForm>, Option<&[usize]>),
-        work: &mut Tally,
+        work: &mut CostAccumulator,
     ) {
         if let Some(contraction) = kernel.contraction() {
             self.contraction(kernel, contraction, taken, (form, constants), work);
@@ -78,7 +85,7 @@ impl CostModel {
         Contraction { lhs, rhs, axes }: Contraction<'_>,
         taken: usize,
         (form, constants): (Option<&LaneForm>, Option<&[usize]>),
-        work: &mut Tally,
+        work: &mut CostAccumulator,
     ) {
         if let Some(form) = form {
             self.lanes(form, work);
@@ -90,16 +97,20 @@ impl CostModel {
             let all_constant =
                 rhs.instrs.iter().all(|i| if let Instr::Load(load) = i { constant(load.slot) } else { true });
             let kept = Kept::of(kernel, rhs).filter(|_| all_constant && columns > 1.0);
+            let integers =
+                self.machine().integers && kept.is_some_and(|kept| kept.coded) && multiplies_integers(kernel);
             match kept {
+                // Packed once, and multiplied as they are.
+                Some(_) if integers => {}
                 // Packed once, and decoded where it is read.
                 Some(kept) => {
                     work.seconds += points(&rhs.domain, kept.depends_on) * kept.decoding(&self.costs().product)
                 }
                 None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, work),
             }
-            let of = (dtype(lhs), kept.map(|kept| kept.bytes));
+            let of = Multiplied { dtype: dtype(lhs), kept: kept.map(|kept| kept.bytes), integers };
             self.product([batch, rows, columns, depth], of, work);
-            // Beside vectors, nothing is packed.
+            // With a vector on one side, nothing is packed.
             let matrix = if rows.min(columns) > 1.0 { self.costs().product.matrix } else { self.costs().launch };
             work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
         }
@@ -109,41 +120,73 @@ impl CostModel {
         }
     }
 
-    fn attention(&self, kernel: &Kernel, of: Attention<'_>, work: &mut Tally) {
+    /// Returns a lower bound of the seconds that one thread takes for a batch-vectorised contraction.
+    pub(super) fn least_of_lanes(&self, kernel: &Kernel) -> f64 {
+        let Some(Contraction { lhs, axes, .. }) = kernel.contraction() else { return f64::INFINITY };
+        let terms = points(&lhs.domain[axes.batch + axes.rows..], AxisSet::MAX);
+        let costs = self.machine().lanes;
+        let term = [costs.far, costs.matrix, costs.memory].into_iter().fold(costs.term, f64::min);
+        points(&kernel.body.domain, AxisSet::MAX) * terms / VECTOR as f64 * term
+    }
+
+    fn attention(&self, kernel: &Kernel, of: Attention<'_>, work: &mut CostAccumulator) {
         let Attention { query, key, value, bias, axes, .. } = of;
         let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
-        // Those of which nothing is stored are left out.
+        // Queries without stored results are skipped.
         let wanted = queries * stored(kernel);
         // Queries that differ along axes of the batch on which keys and values do not depend are rows of one matrix.
         let heads: Vec<usize> =
             (0..axes.batch).rev().take_while(|&axis| [key, value].iter().all(|of| !mentions(of, axis))).collect();
         let repeated: usize = heads.iter().map(|&axis| kernel.body.domain[axis]).product();
         let (points, rows) = (batch as usize / repeated.max(1), queries as usize * repeated);
-        // Where there are more of them, several tasks use a key.
+        // If there are more queries, several tasks use a key.
         let of_keys = if rows <= attention::query_block(points, rows) { OperandUse::Blocks } else { OperandUse::Whole };
         self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, work);
         for (of, columns) in [(key, axes.depth), (value, axes.columns)] {
-            if !is_short(of, kernel.accumulator(), rows) {
-                let mut once = Cow::Borrowed(of);
-                heads.iter().for_each(|&axis| once.to_mut().domain[axis] = 1);
+            let mut once = Cow::Borrowed(of);
+            heads.iter().for_each(|&axis| once.to_mut().domain[axis] = 1);
+            let short = is_short(of, kernel.accumulator());
+            if !short {
                 self.operand(&once, [axes.batch, axes.keys, columns], of_keys, work);
+            }
+            if rows > FEW_ROWS {
+                // Keys are packed for each block of queries, and widened on the way.
+                let elements = once.domain.iter().map(|&n| n as f64).product::<f64>();
+                let blocks = (rows as f64 / attention::query_block(points, rows) as f64).ceil();
+                let passes = if short { 2.0 } else { 1.0 };
+                work.seconds += elements * blocks * passes * self.costs().element.cheap;
             }
         }
         let [_, keys, depth] = extents(key, [axes.batch, axes.keys, axes.depth]);
         let shares = bias.map_or(Shares::ALL, |b| Shares::of(b, [axes.batch, axes.queries, axes.keys]));
-        self.product([batch * shares.visible, wanted, keys, depth], (dtype(query), None), work);
-        self.product([batch * shares.visible, wanted, columns, keys], (dtype(query), None), work);
+        let (matrices, rows) = (batch / repeated.max(1) as f64 * shares.visible, wanted * repeated as f64);
+        for [n, k] in [[keys, depth], [columns, keys]] {
+            self.attention_product([matrices, rows, n, k], dtype(query), work);
+        }
         let count = batch * wanted * keys * shares.visible;
         let float = dtype(query).is_float();
         let each = if float { self.costs().element.softmax * self.factor(dtype(query)) } else { f64::INFINITY };
         work.seconds += count.max(1.0) * each;
         work.flops += 8.0 * count;
         if let Some(bias) = bias {
-            let mut of_bias = Tally::default();
+            let mut of_bias = CostAccumulator::default();
             self.body(bias, 0, Walk::Within, &mut of_bias);
             work.seconds += of_bias.seconds * shares.mixed;
             work.flops += of_bias.flops * shares.mixed;
         }
+    }
+}
+
+impl CostModel {
+    /// Adds `count` products `[m k] · [k n]` of attention. Few rows read the right operand in place: for each element that they load, they multiply
+    /// twice as often as a vector does, however many they are.
+    fn attention_product(&self, [count, m, n, k]: [f64; 4], dtype: DType, work: &mut CostAccumulator) {
+        let mut product = CostAccumulator::default();
+        self.product([count, m, n, k], Multiplied { dtype, kept: None, integers: false }, &mut product);
+        let few = m > 1.0 && m <= FEW_ROWS as f64 && product.flops > 0.0;
+        let least = if few { product.flops / (2.0 * self.costs().product.vector) } else { 0.0 };
+        work.flops += product.flops;
+        work.seconds += product.seconds.max(least);
     }
 }
 
@@ -152,13 +195,13 @@ fn mentions(body: &Body, axis: usize) -> bool {
     body.instrs.iter().flat_map(Instr::maps).any(|map| map.mentions(axis))
 }
 
-/// Returns whether products of `rows` rows of queries read keys or values in place, in a shorter type than they accumulate in.
-fn is_short(body: &Body, acc: Option<DType>, rows: usize) -> bool {
+/// Returns whether products read keys or values in place in a narrower type than the accumulator.
+fn is_short(body: &Body, acc: Option<DType>) -> bool {
     let load = body.results.first().and_then(|&result| kept(&body.instrs, result));
     load.is_some_and(|load| {
         let strides = load.at.affine(body.domain.len()).filter(|_| load.guards.is_empty());
         let is_dense = strides.is_some_and(|strides| strides.last() == Some(&1));
-        is_dense && rows <= FEW_ROWS && acc.is_some_and(|acc| acc != load.dtype && keeps(acc, load.dtype))
+        is_dense && acc.is_some_and(|acc| acc != load.dtype && keeps(acc, load.dtype))
     })
 }
 
@@ -188,7 +231,7 @@ impl Kept {
         })
     }
 
-    /// Seconds of an element that is decoded while it is read.
+    /// Returns seconds of an element that is decoded while it is read.
     fn decoding(self, costs: &ProductCosts) -> f64 {
         match self.coded {
             true => costs.code,

@@ -1,4 +1,4 @@
-//! How the rows of a product are cut into blocks: evenly, or at the ends of lines as well.
+//! Divides the rows of a product into blocks: evenly, or at the ends of lines as well.
 
 use crate::gemm::matrix::Stretch;
 
@@ -12,22 +12,22 @@ pub struct RowBlock {
 }
 
 impl RowBlock {
-    /// The rows.
+    /// Returns the rows.
     pub fn stretch(self) -> Stretch {
         Stretch::new(self.first, self.count)
     }
 }
 
-/// Rows in blocks of at most so many. What takes divisions is known before: there are blocks of few hundred cycles.
+/// Rows in blocks of a maximal height. Divisions are done up front, because a block takes only some hundred cycles.
 #[derive(Clone, Copy)]
 pub struct RowCut {
-    /// Rows before the first whole line, those of a line, and those after the last whole one.
+    /// Rows before the first whole line, rows of a line, and rows after the last whole line.
     stretches: [RowStretch; 3],
-    /// How many blocks whole lines have.
+    /// The number of blocks of all whole lines.
     whole: usize,
 }
 
-/// Rows that are cut evenly: into so many blocks of `even` rows, the first ones of which have one more.
+/// Evenly divided rows: `blocks` blocks of `even` rows. The first `longer` blocks have one more row.
 #[derive(Clone, Copy)]
 struct RowStretch {
     rows: usize,
@@ -50,7 +50,8 @@ impl RowCut {
         RowCut::lines(m, most, m.max(1), 0)
     }
 
-    /// `m` rows, none of whose blocks goes on beyond a line: of `line` rows each, of the first of which `skip` were left out.
+    /// Divides `m` rows into blocks that do not cross lines. A line has `line` rows, and the first line lacks its first
+    /// `skip` rows.
     pub fn lines(m: usize, most: usize, line: usize, skip: usize) -> RowCut {
         let before = if skip == 0 { 0 } else { (line - skip).min(m) };
         let lines = (m - before) / line;
@@ -58,13 +59,13 @@ impl RowCut {
         RowCut { stretches, whole: lines * stretches[1].blocks }
     }
 
-    /// How many blocks there are.
+    /// Returns how many blocks there are.
     pub fn parts(&self) -> usize {
         let [before, _, after] = &self.stretches;
         before.blocks + self.whole + after.blocks
     }
 
-    /// Block number `part`; those of a line are even.
+    /// Returns block number `part`. The blocks of a line are even.
     pub fn block(&self, part: usize) -> RowBlock {
         let [before, line, after] = &self.stretches;
         let (first, within, of) = match part.checked_sub(before.blocks) {

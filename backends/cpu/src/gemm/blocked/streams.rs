@@ -1,8 +1,9 @@
-//! Products of few rows, which are bound by reading the right operand, and of few terms, which are bound by writing the result: several
-//! panels at once, from their first to their last term.
+//! Products of few rows, which are bound by reading the right operand, and of few terms, which are bound by writing the
+//! result: several panels at once, from their first to their last term.
 
 use super::{Blocked, at, left::is_multiple};
 use crate::gemm::{
+    blocking::FEW_ROWS,
     coded::CodedPanels,
     kept::KeptPanels,
     left::Left,
@@ -22,7 +23,7 @@ use crate::gemm::{
 /// Products with no more terms are bound by writing the result.
 const TERMS: usize = 48;
 
-/// Of products of few terms with more rows, the right operand is packed first.
+/// For products of few terms with more rows than this, the right operand is packed first.
 const PACKED: usize = 32;
 
 /// The right operand: packed, or strided with dense rows.
@@ -45,17 +46,22 @@ impl<T: ProductElement> Blocked<'_, T> {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Strided(lhs) = self.lhs else { return false };
         if let (Right::Packed(at), Some(coded)) = (self.rhs, &self.blocking.coded) {
-            let few = e.m <= coded.rows();
+            let few = e.m <= coded.rows().len();
             if few {
                 // SAFETY: passed on from the caller.
                 unsafe { self.coded(lhs, at, coded) };
             }
             return few;
         }
-        if let Right::Short(rhs) = self.rhs {
-            // SAFETY: passed on from the caller.
-            unsafe { self.short(lhs, rhs) };
-            return true;
+        if let (Right::Short(rhs), Some(short)) = (self.rhs, &self.blocking.short) {
+            // Kernels read whole vectors.
+            let whole = rhs.columns == 1 && e.n.is_multiple_of(self.micro.lanes);
+            let few = whole && e.m <= FEW_ROWS && !short.streams().is_empty();
+            if few {
+                // SAFETY: passed on from the caller.
+                unsafe { self.short(lhs, rhs, short) };
+            }
+            return few;
         }
         let cached = self.micro.cut && self.is_cached();
         let few = match self.rhs {
@@ -87,8 +93,9 @@ impl<T: ProductElement> Blocked<'_, T> {
         true
     }
 
-    /// Whether a right operand with dense rows is read from caches, so that panels are read to their last term at once, without partial
-    /// sums in memory. The more rows, the more latency is hidden; but lines a page apart fall into the same cache sets.
+    /// Returns whether a right operand with dense rows is read from caches, so that panels are read to their last term
+    /// at once, without partial sums in memory. The more rows, the more latency is hidden; but lines a page apart fall
+    /// into the same cache sets.
     fn is_cached(&self) -> bool {
         let Extents { m, n, k } = self.e;
         let apart = matches!(self.rhs, Right::Strided(rhs) if !is_multiple::<T>(rhs.rows, 4096));
@@ -99,18 +106,19 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Multiplies rows with a matrix of a shorter type whose rows are dense, as many rows at once as there are kernels for.
+    /// Multiplies rows with a matrix of a shorter type whose rows are dense, as many rows at once as there are kernels
+    /// for.
     ///
     /// # Safety
-    /// As [`Blocked::streams`]; columns must fill whole vectors.
-    unsafe fn short(&self, lhs: Matrix, rhs: Matrix) {
-        debug_assert_eq!(rhs.columns, 1, "columns are apart");
-        let kernels = self.kernels();
+    /// As [`Blocked::streams`]; columns must fill whole vectors, and there must be kernels.
+    unsafe fn short(&self, lhs: Matrix, rhs: Matrix, short: &KeptPanels<T>) {
+        debug_assert_eq!(rhs.columns, 1, "columns are not contiguous");
+        let kernels = short.streams();
         let panels = StreamedPanels {
             at: rhs.at.cast_const(),
             terms: rhs.rows,
             apart: self.micro.panel(),
-            size: self.blocking.stored(),
+            size: short.dtype().size(),
         };
         for first in (0..self.e.m).step_by(kernels.len().max(1)) {
             let e = Extents { m: kernels.len().min(self.e.m - first), ..self.e };
@@ -128,7 +136,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// As [`Blocked::streams`].
     unsafe fn coded(&self, lhs: Matrix, panels: *const u8, coded: &CodedPanels<T>) {
         let (e, form) = (self.e, coded.form);
-        let kernels = coded.kernels(e.m);
+        let kernels = coded.rows()[e.m - 1];
         let whole = StreamedPanels { at: std::ptr::null(), terms: 0, apart: 0, size: 0 };
         let mut first = 0;
         while first < e.n {
@@ -191,7 +199,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         (call.b, call.b_rows, call.b_panels) = (self.scratch.cast_const(), width as isize, width * k);
     }
 
-    /// The call for some terms of all columns from one on.
+    /// Returns the call for some terms of all columns from one on.
     fn part(&self, lhs: Matrix, rhs: &StreamedPanels, terms: Stretch, first: usize) -> MicroCall<T> {
         let Stretch { first: from, count: k } = terms;
         let finish = self.part_of_terms(from, k);
@@ -217,7 +225,8 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// A right operand with dense rows that is read from memory: whole rows of it, or as much of them as partial sums have room for.
+    /// A right operand with dense rows that is read from memory: whole rows of it, or as much of them as partial sums
+    /// have room for.
     ///
     /// # Safety
     /// As [`Blocked::streams`].
@@ -236,7 +245,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// The kernels for few rows beside a packed right operand.
+    /// Returns the kernels for few rows with a packed right operand.
     fn kernels(&self) -> Streams<T> {
         self.blocking.kept.as_ref().map_or(self.micro.streams, KeptPanels::streams)
     }

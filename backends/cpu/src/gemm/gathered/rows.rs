@@ -1,4 +1,4 @@
-//! Where the rows of a gathered operand lie, and which of their terms are there.
+//! Computes the positions of a gathered operand's rows, and which of their terms exist.
 
 use crate::tile::MAX_RANK;
 
@@ -12,7 +12,7 @@ pub struct RowMap {
     /// Elements of a line, and from one to the next in the buffer.
     pub line: usize,
     pub step: i64,
-    /// Where lines begin, from the first one on, and how far terms reach from there: the least offset, and the largest.
+    /// The starts of lines relative to the first one, and the minimal and maximal offset of a term.
     pub starts: Vec<isize>,
     pub reach: (i64, i64),
     pub guards: Vec<GatheredBound>,
@@ -25,19 +25,20 @@ pub struct GatheredAxis {
     pub stride: i64,
 }
 
-/// Rows that can be read in place, because all of their terms are there: segments of terms that lie in all rows alike.
+/// Rows that can be read in place, because all of their terms exist: segments of terms at equal offsets in all rows.
 pub struct Alike<'a> {
     /// The first element of the first row's terms, had they begun at the first line.
     pub at: isize,
-    /// From a row to the next.
+    /// The distance of two rows.
     pub stride: isize,
-    /// From a term of a segment to the next.
+    /// The distance of two terms of a segment.
     pub step: isize,
-    /// Where segments begin.
+    /// The starts of segments.
     pub starts: &'a [isize],
 }
 
-/// What a guard says, given a row: constant + Σ strides·row + factor·(coordinate along an axis of the terms) lies in `from..to`.
+/// The condition of a guard for a given row: constant + Σ strides·row + factor·(coordinate along an axis of the terms)
+/// is in `from..to`.
 pub struct GatheredBound {
     pub constant: i64,
     pub strides: Vec<i64>,
@@ -50,7 +51,7 @@ pub struct GatheredBound {
 pub enum Along {
     None,
     Outer(usize, i64),
-    /// A part of the line: so many elements for each step.
+    /// A part of the line, with a number of elements per step.
     Line(i64, usize),
 }
 
@@ -67,7 +68,7 @@ impl<T: Ord> Between<T> {
     }
 }
 
-/// Where a row lies: its first element, and which of its terms are there.
+/// The position of a row: its first element, and which of its terms exist.
 #[derive(Clone, Copy, PartialEq)]
 pub struct GatheredRow {
     pub at: i64,
@@ -76,12 +77,12 @@ pub struct GatheredRow {
 }
 
 impl RowMap {
-    /// How many points some axes have.
+    /// Returns how many points some axes have.
     pub fn points(&self, axes: &[GatheredAxis]) -> usize {
         axes.iter().map(|axis| axis.extent).product()
     }
 
-    /// The point of a row, counted over all matrices.
+    /// Returns the point of a row, counted over all matrices.
     pub fn point(&self, row: usize) -> [usize; MAX_RANK] {
         let (mut point, mut left) = ([0; MAX_RANK], row);
         for (d, axis) in self.rows.iter().enumerate().rev() {
@@ -102,7 +103,7 @@ impl RowMap {
         }
     }
 
-    /// Where a row lies; `None` where nothing of it is there.
+    /// Returns the position of a row; `None` if none of its elements exists.
     pub fn row(&self, point: &[usize; MAX_RANK]) -> Option<GatheredRow> {
         let at = self.rows.iter().zip(point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
         let mut row = GatheredRow {
@@ -134,7 +135,7 @@ impl RowMap {
         (row.line.from < row.line.to).then_some(row)
     }
 
-    /// Whether a row has a line.
+    /// Returns whether a row has a line.
     pub fn has(&self, row: &GatheredRow, line: usize) -> bool {
         let mut left = line;
         self.outer.iter().zip(&row.outer).rev().all(|(axis, inside)| {
@@ -144,7 +145,7 @@ impl RowMap {
         })
     }
 
-    /// Whether a guard holds for all terms of a row and of the one so far beyond it.
+    /// Returns whether a guard holds for all terms of a row and of the row at distance `beyond`.
     pub fn is_whole(&self, guard: &GatheredBound, point: &[usize; MAX_RANK], beyond: i64) -> bool {
         let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
         let moved = beyond * guard.strides.last().copied().unwrap_or(0);

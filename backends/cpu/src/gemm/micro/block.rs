@@ -1,26 +1,27 @@
-//! A block of a product that stays in registers: sums of outer products, and what becomes of them.
+//! A register block of a product: sums of outer products, and their epilogue.
 
 use super::call::{MicroCall, PREFETCH_ROWS};
 use crate::simd::{stored::Stored, vector::Vector};
 
-/// From so many terms on, what it takes to fetch the result is hidden by asking for it before they are summed.
+/// The number of terms from which on prefetching the result before the sums hides its latency.
 const LONG: usize = 64;
 
-/// How kernels read right operands: a panel that is cached, and something else is prefetched meanwhile.
+/// How kernels read right operands: a cached panel, while other memory is prefetched.
 pub const CACHED: u8 = 0;
 /// A panel that is packed on the way.
 pub const PACKS: u8 = 1;
 /// Panels that are read from memory, several streams at once.
 pub const STREAMS: u8 = 2;
 
-/// Sums of outer products, held in `ROWS`·`VECTORS` registers. Of more vectors than a panel's `PANEL`, the others are those of the
-/// panels that follow: few rows are bound by reading panels, and several streams are read at once faster than one.
+/// Sums outer products in `ROWS`·`VECTORS` registers. Vectors beyond a panel's `PANEL` belong to the following panels:
+/// few rows are bound by reading panels, and several streams are faster than one.
 ///
-/// Rows of the left operand may be `DENSE`, with terms side by side, which takes fewer instructions. Elements of the right one are `B`s;
-/// if `CUT`, they are `V`'s, and none is read that is not of [`MicroCall::columns`].
+/// Rows of the left operand may be `DENSE`, with contiguous terms, which takes fewer instructions. Elements of the
+/// right one are `B`s. If `CUT`, they are `V`'s, and none beyond [`MicroCall::columns`] is read.
 ///
 /// # Safety
-/// As the call states: the operands must be valid for its extents, and the machine must have the vectors' instruction set.
+/// As the call states: the operands must be valid for its extents, and the machine must have the vectors' instruction
+/// set.
 #[inline(always)]
 pub unsafe fn block<
     V: Vector,
@@ -44,7 +45,7 @@ pub unsafe fn block<
         let mut prefetch = c.prefetch.at;
         let a_columns = if DENSE { 1 } else { c.a_columns };
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
-        // Beside cached panels, the fewer rows there are, the more is prefetched with each term: often less than a line.
+        // With cached panels, fewer rows prefetch more per term: often less than a cache line.
         let more = c.prefetch.step > (V::LANES * size_of::<V::Element>()) as isize;
         if c.k >= LONG {
             for i in 0..ROWS {
@@ -98,11 +99,12 @@ pub unsafe fn block<
     }
 }
 
-/// Stores sums after all that is done to them; the last vector of a row counts in part unless they are `WHOLE`. Each step passes
-/// over all sums by itself: loops this short are unrolled, so that sums stay in registers.
+/// Stores sums after their epilogue. The last vector of a row is partial unless they are `WHOLE`. Each step passes over
+/// all sums: loops this short are unrolled, so that sums stay in registers.
 ///
 /// # Safety
-/// The call's result, bias and other must be valid for `ROWS` rows of its columns, and the machine must have the instruction set.
+/// The call's result, bias and other must be valid for `ROWS` rows of its columns, and the machine must have the
+/// instruction set.
 #[inline(always)]
 pub unsafe fn finish<V: Vector, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
     c: &MicroCall<V::Element>,

@@ -1,55 +1,55 @@
-//! What a micro-kernel is called with.
+//! The arguments of micro-kernels.
 
 /// A block of a product: `rows` by [`MicroCall::columns`] sums of `k` terms for each segment.
 #[derive(Clone, Copy)]
 pub struct MicroCall<T> {
     /// Number of terms of each segment of the left operand.
     pub k: usize,
-    /// How many segments there are.
+    /// The number of segments.
     pub segments: usize,
-    /// Where they begin, in elements from `a` on.
+    /// The starts of the segments, in elements from `a` on.
     pub starts: *const isize,
     /// The left operand's first element.
     pub a: *const T,
-    /// From a row of it to the next.
+    /// The distance of two of its rows.
     pub a_rows: isize,
-    /// From a term to the next.
+    /// The distance of two terms.
     pub a_columns: isize,
-    /// The right operand's first row: whole vectors can be read from it, however many columns count, but by kernels that read no more
-    /// than these. Some kernels read elements of another type than `T`; strides count these.
+    /// The right operand's first row. Kernels may read whole vectors from it, whatever `columns` says, unless they are
+    /// `cut`. Some kernels read elements of another type than `T`; strides count these.
     pub b: *const T,
-    /// From a row of it, which is a term, to the next.
+    /// The distance of two of its rows, which are terms.
     pub b_rows: isize,
-    /// From a panel of it to the next, where a kernel takes several.
+    /// The distance of two of its panels, if a kernel takes several.
     pub b_panels: usize,
-    /// What to prefetch meanwhile, where a kernel takes one panel.
+    /// Memory to prefetch, if a kernel takes one panel.
     pub prefetch: PrefetchRows<T>,
     /// Whether kernels for few rows prefetch the next rows of a right operand that is not packed.
     pub prefetches: bool,
-    /// Packing kernels: where the packed panel goes. Few-row kernels: scratch for partial sums.
+    /// Packing kernels: destination of the packed panel. Few-row kernels: scratch for partial sums.
     pub packed: *mut T,
-    /// The result's first element; its columns lie side by side.
+    /// The result's first element; its columns are contiguous.
     pub c: *mut T,
-    /// From a row of it to the next.
+    /// The distance of two of its rows.
     pub c_rows: isize,
-    /// How many columns are written: from one vector less than the kernel's on.
+    /// The number of columns that are written. At most the kernel's last vector is partial.
     pub columns: usize,
     /// Factor of the sums, unless it is one.
     pub scale: Option<T>,
-    /// Whether they are added to what the result holds.
+    /// Whether the sums are added to the result's contents.
     pub add: bool,
-    /// If not null: a number for each column, which is added.
+    /// If not null: a number per column, which is added.
     pub bias: *const T,
-    /// If not null: a number for each element, which is added; its columns lie side by side.
+    /// If not null: a number per element, which is added; its columns are contiguous.
     pub other: *const T,
-    /// From a row of it to the next.
+    /// The distance of two of its rows.
     pub other_rows: isize,
-    /// What results are at least, if anything.
+    /// The lower bound of results, if any.
     pub least: Option<T>,
 }
 
 impl<T: Copy + PartialEq + From<bool>> MicroCall<T> {
-    /// What becomes of the sums of no terms: operands and the result are still to be filled in.
+    /// Returns a call with an epilogue and no terms; the caller sets the operands and the result.
     pub fn new(finish: SumFinish<T>) -> MicroCall<T> {
         let null = std::ptr::null();
         MicroCall {
@@ -78,21 +78,21 @@ impl<T: Copy + PartialEq + From<bool>> MicroCall<T> {
     }
 }
 
-/// What becomes of the sums.
+/// The epilogue of the sums.
 #[derive(Clone, Copy)]
 pub struct SumFinish<T> {
     /// Their factor.
     pub scale: T,
-    /// Whether they are added to what the target holds.
+    /// Whether they are added to the target's contents.
     pub add: bool,
-    /// If not null: a number for each column, which is added.
+    /// If not null: a number per column, which is added.
     pub bias: *const T,
-    /// If not null, where neither side is a vector: a number for each element, which is added, side by side in rows. The target may
-    /// be the same memory.
+    /// If not null, for products without a vector side: a number per element, which is added. Its columns are
+    /// contiguous. The target may be the same memory.
     pub other: *const T,
-    /// From a row of it to the next.
+    /// The distance of two of its rows.
     pub other_rows: isize,
-    /// What results are at least, if anything; where neither side is a vector.
+    /// The lower bound of results, if any; for products without a vector side.
     pub least: Option<T>,
 }
 
@@ -103,12 +103,13 @@ impl<T> SumFinish<T> {
     }
 }
 
-/// What to prefetch, a line or more with each term: the address, which need not be valid, and bytes from it to the next.
+/// Memory to prefetch, a cache line or more per term: the address, which need not be valid, and the distance to the
+/// next one in bytes.
 #[derive(Clone, Copy)]
 pub struct PrefetchRows<T> {
-    /// With the first term.
+    /// The address for the first term.
     pub at: *const T,
-    /// To the next.
+    /// The distance to the next one.
     pub step: isize,
 }
 
@@ -116,7 +117,7 @@ pub struct PrefetchRows<T> {
 pub const PREFETCH_ROWS: isize = 16;
 
 impl<T> PrefetchRows<T> {
-    /// The rows from `at` on, so many bytes apart, at the prefetch distance.
+    /// Returns the rows from `at` on, `step` bytes apart, at the prefetch distance.
     pub fn rows(at: *const T, step: isize) -> PrefetchRows<T> {
         PrefetchRows { at: at.wrapping_byte_offset(PREFETCH_ROWS * step), step }
     }

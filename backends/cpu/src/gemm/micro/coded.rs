@@ -2,13 +2,25 @@
 
 use super::{
     block::finish,
-    call::{MicroCall, PREFETCH_ROWS},
+    call::MicroCall,
     panel_form::{PANEL, PanelForm},
 };
 use crate::simd::{
     codes::{CodeTable, CodeVector, Codes},
     vector::Vector,
 };
+
+/// Bytes of a line of a cache.
+pub(super) const LINE: usize = 64;
+/// Prefetch distance in a panel, in bytes: panels are read from memory, and few lines are on the way at once.
+const AHEAD: usize = 4096;
+
+/// Returns how far ahead of a block of a panel to prefetch, of `panels` that are read at once. The end of a panel is followed by one that is
+/// read already.
+#[inline(always)]
+pub(super) fn ahead(start: usize, panel: usize, panels: usize) -> usize {
+    if start + AHEAD < panel { AHEAD } else { AHEAD + (panels - 1) * panel }
+}
 
 /// A block of a product whose right operand is in coded panels.
 pub struct CodedCall<T> {
@@ -38,9 +50,11 @@ pub struct CodedPart<T> {
 
 /// The scale and the offset of each column of a vector.
 #[derive(Clone, Copy)]
-struct Numbers<V> {
-    scale: V,
-    offset: V,
+pub(super) struct Numbers<V> {
+    /// The scales.
+    pub scale: V,
+    /// The offsets; zeros where there are none.
+    pub offset: V,
 }
 
 impl<V: CodeVector> Numbers<V> {
@@ -49,7 +63,7 @@ impl<V: CodeVector> Numbers<V> {
     /// # Safety
     /// The block must be valid, and the machine must have the instruction set.
     #[inline(always)]
-    unsafe fn load<const OFFSET: bool>(block: *const u8, j: usize, form: &PanelForm) -> Numbers<V> {
+    pub unsafe fn load<const OFFSET: bool>(block: *const u8, j: usize, form: &PanelForm) -> Numbers<V> {
         // SAFETY: passed on from the caller.
         unsafe {
             let load = |at: *const u8| if form.format.half { V::half(at) } else { V::load(at.cast()) };
@@ -118,35 +132,54 @@ unsafe fn sums<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize,
         let panel = |j: usize| call.panel.add(j / PANEL * bytes);
         let tables: [C::Table<V>; VECTORS] = std::array::from_fn(|j| C::table::<V>(panel(j).cast()));
         let mut a = c.a;
-        let row = form.width * C::ROWS;
+        let row = form.width * C::BYTES * C::ROWS;
         for block in 0..form.blocks {
             let start = form.block(block);
+            let ahead = ahead(start, bytes, VECTORS / PANEL);
             let mut numbers = [Numbers { scale: V::zero(), offset: V::zero() }; VECTORS];
             for (j, numbers) in numbers.iter_mut().enumerate() {
                 *numbers = Numbers::load::<OFFSET>(panel(j).add(start), j % PANEL, form);
             }
             let codes = start + form.numbers();
-            for pair in 0..form.format.block / 2 {
-                let mut weights = [[V::zero(); 2]; VECTORS];
-                for (j, weights) in weights.iter_mut().enumerate() {
-                    let at = panel(j).add(codes + pair * row + j % PANEL * V::LANES);
-                    if j % PANEL == 0 {
-                        V::prefetch(at.wrapping_add(PREFETCH_ROWS as usize * row).cast());
+            for group in 0..form.format.block / C::TERMS {
+                let column = |j: usize| j % PANEL * V::LANES * C::BYTES;
+                let at = |j: usize| panel(j).wrapping_add(codes + group * row + column(j));
+                let mut loaded = [C::load::<V>(at(0), form.width, tables[0]); VECTORS];
+                for (j, loaded) in loaded.iter_mut().enumerate() {
+                    if column(j).is_multiple_of(LINE) {
+                        V::prefetch(at(j).wrapping_add(ahead).cast());
                     }
-                    let (first, second) = C::pair::<V>(at, form.width, tables[j]);
-                    *weights = [numbers[j].decode::<OFFSET>(first), numbers[j].decode::<OFFSET>(second)];
+                    *loaded = C::load::<V>(at(j), form.width, tables[j]);
                 }
-                for term in 0..2 {
+                for term in 0..C::TERMS {
+                    let mut weights = [V::zero(); VECTORS];
+                    for (j, weights) in weights.iter_mut().enumerate() {
+                        *weights = numbers[j].decode::<OFFSET>(C::term::<V>(loaded[j], term, tables[j]));
+                    }
                     for (i, sums) in sums.iter_mut().enumerate() {
                         let x = V::splat(*a.offset(i as isize * c.a_rows));
-                        for (sum, weights) in sums.iter_mut().zip(&weights) {
-                            *sum = x.mul_add(weights[term], *sum);
+                        for (sum, &weights) in sums.iter_mut().zip(&weights) {
+                            *sum = x.mul_add(weights, *sum);
                         }
                     }
                     a = a.wrapping_offset(c.a_columns);
                 }
             }
         }
+        done::<V, ROWS, VECTORS>(c, sums);
+    }
+}
+
+/// Finishes the sums of panels. The last one may have fewer columns.
+///
+/// # Safety As [`coded`].
+#[inline(always)]
+pub(super) unsafe fn done<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    c: &MicroCall<V::Element>,
+    sums: [[V; VECTORS]; ROWS],
+) {
+    // SAFETY: passed on from the caller.
+    unsafe {
         if c.columns == VECTORS * V::LANES {
             finish::<V, ROWS, VECTORS, true>(c, sums);
         } else if c.columns > (VECTORS - 1) * V::LANES {
@@ -200,7 +233,7 @@ pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPa
 #[inline(always)]
 unsafe fn rows<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
     let form = &part.form;
-    let (row, terms) = (form.width * C::ROWS, form.format.block);
+    let (row, terms) = (form.width * C::BYTES * C::ROWS, form.format.block);
     let (mut term, end, mut to) = (part.from, part.from + part.count, part.to);
     // SAFETY: the caller promises the panel and room for the rows.
     unsafe {
@@ -211,22 +244,19 @@ unsafe fn rows<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32
             let last = end.min((term / terms + 1) * terms);
             let codes = block.add(form.numbers());
             while term < last {
-                let second = term % 2;
-                let pair = term % terms / 2;
+                let first = term % C::TERMS;
+                let group = codes.add(term % terms / C::TERMS * row);
+                let count = (C::TERMS - first).min(last - term);
                 for (j, numbers) in numbers.iter().enumerate() {
-                    let (low, high) = C::pair::<V>(codes.add(pair * row + j * V::LANES), form.width, table);
-                    let to = to.add(j * V::LANES);
-                    if second == 1 {
-                        numbers.decode::<OFFSET>(high).store(to);
-                    } else {
-                        numbers.decode::<OFFSET>(low).store(to);
-                        if term + 1 < last {
-                            numbers.decode::<OFFSET>(high).store(to.add(part.pitch));
+                    let loaded = C::load::<V>(group.add(j * V::LANES * C::BYTES), form.width, table);
+                    for n in 0..C::TERMS {
+                        if n >= first && n < first + count {
+                            let to = to.add((n - first) * part.pitch + j * V::LANES);
+                            numbers.decode::<OFFSET>(C::term::<V>(loaded, n, table)).store(to);
                         }
                     }
                 }
-                let done = if second == 0 && term + 1 < last { 2 } else { 1 };
-                (term, to) = (term + done, to.wrapping_add(done * part.pitch));
+                (term, to) = (term + count, to.wrapping_add(count * part.pitch));
             }
         }
     }

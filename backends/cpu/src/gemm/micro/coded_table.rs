@@ -4,12 +4,12 @@
 use super::table::{avx2, avx512};
 use super::{
     coded::{CodedCall, CodedPart},
-    panel_form::{CodeKind, PANEL},
+    panel_form::{CodeFormat, CodeKind, CodeOrder, PANEL},
     table::portable,
 };
 use crate::simd::{
     Isa,
-    codes::{Nibbles, Signed, Unsigned},
+    codes::{NibbleWords, Nibbles, Signed, Unsigned},
     vector::{Lanes, Vector},
 };
 
@@ -47,29 +47,34 @@ macro_rules! kernels {
             decode: $level::decode::<$v, $c, $offset>,
         }
     };
-    ($level:ident, $v:ty, $codes:expr, $offset:expr, $rows:tt) => {
-        match ($codes, $offset) {
-            (CodeKind::Nibbles, false) => kernels!(of $level, $v, Nibbles, false, $rows),
-            (CodeKind::Nibbles, true) => kernels!(of $level, $v, Nibbles, true, $rows),
-            (CodeKind::Signed, false) => kernels!(of $level, $v, Signed, false, $rows),
-            (CodeKind::Signed, true) => kernels!(of $level, $v, Signed, true, $rows),
-            (CodeKind::Unsigned, false) => kernels!(of $level, $v, Unsigned, false, $rows),
-            (CodeKind::Unsigned, true) => kernels!(of $level, $v, Unsigned, true, $rows),
+    ($level:ident, $v:ty, $format:expr, $rows:tt) => {
+        match ($format.codes, $format.order, $format.offset) {
+            (CodeKind::Nibbles, CodeOrder::Pairs, false) => kernels!(of $level, $v, Nibbles, false, $rows),
+            (CodeKind::Nibbles, CodeOrder::Pairs, true) => kernels!(of $level, $v, Nibbles, true, $rows),
+            (CodeKind::Nibbles, CodeOrder::Words, false) => kernels!(of $level, $v, NibbleWords, false, $rows),
+            (CodeKind::Nibbles, CodeOrder::Words, true) => kernels!(of $level, $v, NibbleWords, true, $rows),
+            (CodeKind::Signed, _, false) => kernels!(of $level, $v, Signed, false, $rows),
+            (CodeKind::Signed, _, true) => kernels!(of $level, $v, Signed, true, $rows),
+            (CodeKind::Unsigned, _, false) => kernels!(of $level, $v, Unsigned, false, $rows),
+            (CodeKind::Unsigned, _, true) => kernels!(of $level, $v, Unsigned, true, $rows),
         }
     };
 }
 
 impl CodedKernels<f32> {
-    /// Returns the kernels of a level, which the machine must have, for a kind of codes, with offsets or without.
-    pub fn of(isa: Isa, codes: CodeKind, offset: bool) -> CodedKernels<f32> {
+    /// Returns the kernels of a level, which the machine must have, for weights of a format. There are none for bytes in words.
+    pub fn of(isa: Isa, format: CodeFormat) -> Option<CodedKernels<f32>> {
         #[cfg(target_arch = "x86_64")]
         use std::arch::x86_64::{__m256, __m512};
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => kernels!(avx512, __m512, codes, offset, (1: 2 1; 2: 2 1; 3: 1; 4: 1; 5: 1; 6: 1)),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => kernels!(avx2, __m256, codes, offset, (1: 2 1; 2: 1; 3: 1; 4: 1)),
-            _ => kernels!(portable, Lanes<f32, 4>, codes, offset, (1: 1; 2: 1)),
+        if format.order == CodeOrder::Words && !format.nibbles() {
+            return None;
         }
+        Some(match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => kernels!(avx512, __m512, format, (1: 2 1; 2: 2 1; 3: 1; 4: 1; 5: 1; 6: 1)),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => kernels!(avx2, __m256, format, (1: 2 1; 2: 1; 3: 1; 4: 1)),
+            _ => kernels!(portable, Lanes<f32, 4>, format, (1: 1; 2: 1)),
+        })
     }
 }

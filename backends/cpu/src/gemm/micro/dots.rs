@@ -13,36 +13,35 @@ pub struct Dots<T> {
     pub k: usize,
     /// The vectors.
     pub x: *const T,
-    /// From a vector to the next.
+    /// The distance of two vectors.
     pub x_rows: isize,
     /// The matrix. Some kernels read elements of another type than `T`; strides count these.
     pub w: *const T,
-    /// From a line of it to the next.
+    /// The distance of two of its lines.
     pub line: isize,
     /// The first result.
     pub out: *mut T,
-    /// From the results of a vector to those of the next.
+    /// The distance of the results of two vectors.
     pub out_rows: isize,
-    /// From a result to the next.
+    /// The distance of two results.
     pub step: isize,
     /// Factor of the sums.
     pub scale: T,
-    /// Whether they are added to what the results hold.
+    /// Whether they are added to the results' contents.
     pub add: bool,
 }
 
 /// The kernel for a number of vectors.
 ///
 /// # Safety
-/// That of [`dots`].
+/// As [`dots`].
 pub type DotKernel<T> = unsafe fn(&Dots<T>);
 
-/// Computes the dot products of `ROWS` vectors, no more than there are lanes, with as many lines at once as there are lanes for their sums:
-/// additions overlap, and the lanes of all sums are added together.
+/// Computes the dot products of `ROWS` vectors, at most as many as lanes. It processes as many lines at once as there
+/// are lanes for their sums: additions overlap, and the lanes of all sums are added together.
 ///
 /// # Safety
-/// The vectors, lines and results must be valid; the machine must have the instruction set. If `S` is not `V`'s element, terms must fill
-/// whole vectors.
+/// The vectors, lines and results must be valid; the machine must have the instruction set.
 #[inline(always)]
 pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(d: &Dots<V::Element>) {
     let at_once = V::LANES / ROWS.next_power_of_two();
@@ -69,7 +68,7 @@ pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(d: &Dots<V::Eleme
             }
             if l < d.k {
                 for (i, w) in w.iter().enumerate().take(at_once) {
-                    let w = V::load_part(w.cast::<V::Element>().add(l), d.k - l);
+                    let w = S::load_part(w.add(l), d.k - l);
                     for r in 0..ROWS {
                         let x = V::load_part(d.x.offset(r as isize * d.x_rows).add(l), d.k - l);
                         sums[r * at_once + i] = x.mul_add(w, sums[r * at_once + i]);
@@ -93,7 +92,7 @@ pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(d: &Dots<V::Eleme
     }
 }
 
-/// Returns the sums of the lanes of each vector, of as many as there are lanes, in their order.
+/// Returns the sums of the lanes of each vector of a square, in their order.
 ///
 /// # Safety
 /// The machine must have the instruction set.
@@ -132,10 +131,10 @@ unsafe fn halved<V: Vector, const HALF: usize>(sums: Square<V>) -> Square<V> {
     next
 }
 
-/// Copies numbers, or adds them to those that are there.
+/// Copies numbers, or adds them to the target's contents.
 ///
 /// # Safety
-/// Both places must hold `count` elements, at most those of a vector. The machine must have the instruction set.
+/// Both ranges must hold `count` elements, at most those of a vector. The machine must have the instruction set.
 #[inline(always)]
 unsafe fn write<V: Vector>(from: *const V::Element, to: *mut V::Element, count: usize, add: bool) {
     // SAFETY: passed on from the caller.

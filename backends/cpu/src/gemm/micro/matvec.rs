@@ -1,17 +1,18 @@
-//! A few rows times a matrix whose rows are dense, bound by the bandwidth at which the matrix is read: several of its rows at once, as
-//! long as may be, as hardware prefetchers like, with partial sums in the first-level cache.
+//! A few rows times a matrix with dense rows, bound by the bandwidth of reading the matrix. Several of its rows are
+//! read at once, in long contiguous streams that suit hardware prefetchers, with partial sums in the first-level cache.
 
 use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// Software prefetch policy, measured on an AMD and an Intel processor. One row of the target: hardware prefetch suffices. Up to so many
-/// rows: [`PREFETCH_BYTES`] ahead in the same row of the matrix. More are bound by computing too: a row of the matrix ahead, if
-/// [`MicroCall::prefetches`].
+/// Software prefetch policy, measured on an AMD and an Intel processor. One row of the target: hardware prefetch
+/// suffices. Up to this number of rows: [`PREFETCH_BYTES`] ahead in the same row of the matrix. More rows are also
+/// compute-bound: they prefetch the next row of the matrix, if [`MicroCall::prefetches`].
 pub const IN_ROW: usize = 3;
 const PREFETCH_BYTES: usize = 1024;
 
-/// `M` rows of [`MicroCall::columns`] sums, of one segment. Partial sums are in [`MicroCall::packed`], each row from a whole vector on;
-/// `AT_ONCE` terms of `WIDE` vectors at a time, so that there are fewer instructions for addresses than for data.
+/// Computes `M` rows of [`MicroCall::columns`] sums, of one segment. Partial sums are in [`MicroCall::packed`], each
+/// row starting at a whole vector. `AT_ONCE` terms of `WIDE` vectors are processed together, so that there are fewer
+/// instructions for addresses than for data.
 ///
 /// # Safety
 /// As [`super::block::block`]; there must be room for the sums of all columns in [`MicroCall::packed`].
@@ -47,7 +48,7 @@ pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: u
     }
 }
 
-/// Some terms of the sums; the first ones begin them.
+/// Adds some terms to the sums; the first ones start them.
 ///
 /// # Safety
 /// As [`few`].
@@ -83,7 +84,7 @@ unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const WIDE: usize
     }
 }
 
-/// The same of some vectors of columns: all of them, or so many columns of the only one.
+/// Adds terms for some vectors of columns: all of them, or a partial one.
 ///
 /// # Safety
 /// As [`few`].

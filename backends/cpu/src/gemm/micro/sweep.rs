@@ -1,23 +1,23 @@
-//! Products of few terms, which are bound by writing the result: all of them by one call, in blocks that stay in registers, along the
-//! rows of the result.
+//! Products of few terms, which are bound by writing the result: one call computes all of them, in register blocks
+//! along the rows of the result.
 
 use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// Strips of one row, of two, and so on: as many as the highest has rows. Each is a function: together they would be
-/// one so large that optimizing it takes seconds.
+/// Strips of one row, of two, and so on up to the maximal height. Each is a function of its own, because optimizing a
+/// common one would take seconds.
 pub type Strips<T> = &'static [unsafe fn(&MicroCall<T>, usize)];
 
-/// So many rows of [`MicroCall::columns`] sums, of one segment.
+/// Computes `rows` rows of [`MicroCall::columns`] sums, of one segment.
 ///
 /// # Safety
-/// As [`super::block::block`], for so many rows and the level of the strips.
+/// As [`super::block::block`], for these rows and the level of the strips.
 pub unsafe fn sweep<T>(strips: Strips<T>, call: &MicroCall<T>, rows: usize) {
     let most = strips.len();
     let mut row = 0;
     while row < rows {
         let left = rows - row;
-        // The last two strips are about as high as each other: one of few rows waits for its sums, not for memory.
+        // The last two strips have similar heights: a strip of few rows waits for its sums, not for memory.
         let high = if (most + 1..2 * most).contains(&left) { left.div_ceil(2) } else { left.min(most) };
         // SAFETY: passed on from the caller.
         unsafe { strips[high - 1](call, row) };
@@ -25,7 +25,7 @@ pub unsafe fn sweep<T>(strips: Strips<T>, call: &MicroCall<T>, rows: usize) {
     }
 }
 
-/// A strip: `ROWS` rows from one on, in blocks of up to `WIDE` vectors, which are no more than four.
+/// Computes a strip: `ROWS` rows, in blocks of up to `WIDE` vectors, at most four.
 ///
 /// # Safety
 /// As [`sweep`], for these rows.
@@ -43,7 +43,7 @@ pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL
         ..*call
     };
     let mut left = call.columns;
-    // SAFETY: the caller promises the operands. Null pointers stay what they are.
+    // SAFETY: the caller promises the operands. Null pointers stay null.
     unsafe {
         while left >= WIDE * V::LANES {
             sums::<V, ROWS, WIDE, PANEL, true>(&block);
@@ -68,7 +68,7 @@ pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL
     }
 }
 
-/// A block; the last vector of a row counts in part unless all are `WHOLE`.
+/// Computes a block. The last vector of a row is partial unless all are `WHOLE`.
 ///
 /// # Safety
 /// As [`sweep`], for these rows and columns.

@@ -8,7 +8,7 @@ use super::{
     call::MicroCall,
     coded::{CodedCall, CodedPart},
     dots::{DotKernel, Dots},
-    pack::{Lines, Panel},
+    pack::{Lines, PackKernel, Panel},
     sweep::Strips,
 };
 use crate::simd::{
@@ -21,18 +21,18 @@ use crate::simd::{
 /// Computes a block.
 ///
 /// # Safety
-/// That of [`block`](super::block::block): the operands and the result of the call are valid for its rows, columns and terms; and the machine
-/// has the level's instructions.
+/// That of [`block`](super::block::block): the operands and the result of the call are valid for its rows, columns and
+/// terms; and the machine has the level's instructions.
 pub type MicroKernel<T> = unsafe fn(&MicroCall<T>);
 
-/// By the number of rows less one, for few rows: kernels beside a packed right operand, and of how many vectors, the most first. The
-/// last ones take a panel, and a vector.
+/// Indexed by the number of rows less one, for few rows: kernels for a packed right operand, each with its number of
+/// vectors, most first. The last two process one panel, and one vector.
 pub type Streams<T> = &'static [&'static [(usize, MicroKernel<T>)]];
 
 /// Kernels for as many rows.
 #[derive(Clone, Copy)]
 pub struct Kernels<T: 'static> {
-    /// By the number of vectors less one, up to a panel's.
+    /// Indexed by the number of vectors less one, up to a panel's.
     pub widths: &'static [MicroKernel<T>],
     /// A panel wide, and the panel is packed on the way.
     pub packing: MicroKernel<T>,
@@ -40,15 +40,17 @@ pub struct Kernels<T: 'static> {
 
 /// Kernels that widen panels kept in a shorter type.
 pub struct KeptKernels<T: 'static> {
-    /// What panels hold.
+    /// The element type of the panels.
     pub dtype: DType,
-    /// For few rows: of panels that are shorter, more at once.
+    /// For few rows. Panels are narrower, and more of them are read at once.
     pub streams: Streams<T>,
-    /// For more, a panel wide, which is packed widened on the way: by the number of rows, up to the most, beside a left operand with
-    /// strides, and beside one whose terms lie side by side.
+    /// For more rows: kernels of one panel's width that widen and pack the panel on the way. Indexed by the number of
+    /// rows, up to the maximum, for a strided left operand and for one that is contiguous along its terms.
     pub packing: &'static [[MicroKernel<T>; 2]],
-    /// As [`Micro::dots`], of lines that are shorter.
+    /// Like [`Micro::dots`], for lines of the narrower type.
     pub dots: &'static [DotKernel<T>],
+    /// Like [`Micro::pack`], for elements of the narrower type.
+    pub pack: PackKernel<T>,
 }
 
 /// The kernels of an element type at a level.
@@ -57,25 +59,26 @@ pub struct Micro<T: 'static> {
     pub lanes: usize,
     /// Vectors side by side in a panel.
     vectors: usize,
-    /// Whether these read no columns but those that count: whole vectors otherwise.
+    /// Whether these read no elements beyond the columns; otherwise they read whole vectors.
     pub cut: bool,
-    /// By the number of rows less one.
+    /// Indexed by the number of rows less one.
     pub kernels: &'static [Kernels<T>],
-    /// As many, or none: beside left operands whose terms lie side by side.
+    /// As many kernels, or none: for left operands that are contiguous along their terms.
     pub dense: &'static [Kernels<T>],
     /// For few rows.
     pub streams: Streams<T>,
-    /// Beside panels that are kept in a shorter type.
+    /// For panels that are kept in a narrower type.
     pub kept: &'static [KeptKernels<T>],
-    /// By the number of rows less one, for few rows: as many columns as there are, of a right operand that is not packed.
+    /// Indexed by the number of rows less one, for few rows: any number of columns of a right operand that is not
+    /// packed.
     pub few: &'static [MicroKernel<T>],
-    /// For few terms: as many rows and columns as there are.
+    /// For few terms: any number of rows and columns.
     pub strips: Strips<T>,
     /// Packs a part of an operand.
-    pub pack: unsafe fn(&Panel<T>),
+    pub pack: PackKernel<T>,
     /// Copies lines.
     pub lines: unsafe fn(&Lines<T>),
-    /// By the number of vectors less one: dot products with the lines of a matrix.
+    /// Indexed by the number of vectors less one: dot products with the lines of a matrix.
     pub dots: &'static [DotKernel<T>],
 }
 
@@ -88,24 +91,24 @@ impl<T> Clone for Micro<T> {
 impl<T> Copy for Micro<T> {}
 
 impl<T> Micro<T> {
-    /// Columns of a packed panel.
+    /// Returns columns of a packed panel.
     pub fn panel(&self) -> usize {
         self.vectors * self.lanes
     }
 
-    /// Elements of a packed column of the left operand.
+    /// Returns elements of a packed column of the left operand.
     pub fn column(&self) -> usize {
         self.rows().next_multiple_of(self.lanes)
     }
 
-    /// Rows of the highest kernel.
+    /// Returns rows of the highest kernel.
     pub fn rows(&self) -> usize {
         self.kernels.len()
     }
 }
 
-/// The kernels at an instruction-set level. Each keeps the contract of the body that it is made of, and may run only where the machine has the
-/// level's instructions.
+/// The kernels at an instruction-set level. Each keeps the contract of the body that it is made of, and may run only
+/// where the machine has the level's instructions.
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         pub(super) mod $name {
@@ -162,9 +165,9 @@ macro_rules! level {
             /// # Safety
             /// See [`level`].
             $(#[$attribute])*
-            pub unsafe fn pack<V: Vector>(panel: &Panel<V::Element>) {
+            pub unsafe fn pack<V: Vector, S: Stored<V>>(panel: &Panel<V::Element>) {
                 // SAFETY: as above.
-                unsafe { crate::gemm::micro::pack::pack::<V>(panel) }
+                unsafe { crate::gemm::micro::pack::pack::<V, S>(panel) }
             }
 
             /// Copies lines.
@@ -262,34 +265,35 @@ macro_rules! micro {
                     streams: micro!(streams $level, $v, $t, $b, $panel, false, $short),
                     packing: micro!(packing $level, $v, $t, $b, $panel, $more),
                     dots: micro!(dots $level, $v, $t, $b, $short_dots),
+                    pack: $level::pack::<$v, $b>,
                 }),*]
             },
             few: const { &[$($level::few::<$v, $m, $at_once, $vectors> as MicroKernel<$t>),*] },
             strips: const { &[$($level::strip::<$v, $high, $wide, $panel> as unsafe fn(&MicroCall<$t>, usize)),*] },
-            pack: $level::pack::<$v>,
+            pack: $level::pack::<$v, $t>,
             lines: $level::lines::<$v>,
             dots: micro!(dots $level, $v, $t, $t, $dots),
         }
     };
 }
 
-/// An element type that there are micro-kernels for.
+/// An element type with micro-kernels.
 ///
-/// A block's sums fill the registers, but for a row of the right operand and an element of the left one. The wider blocks are,
-/// the fewer elements they load for each multiplication: with AVX-512, 6 rows of 4 vectors load 10 for 24, and 14 rows of 2 load 16 for
-/// 28, which is a fourth slower where another thread runs on the same core. Narrow products have no use for 4 vectors, or so few rows
-/// that these read panels once, a few in several streams, at their strides.
+/// A block's sums fill the registers, except for a row of the right operand and an element of the left one. Wider
+/// blocks load fewer elements per multiplication. With AVX-512, 6 rows of 4 vectors load 10 elements for 24 products,
+/// and 14 rows of 2 vectors load 16 for 28. The latter takes a fourth longer if another thread runs on the same core.
+/// Narrow products cannot use 4 vectors. Very few rows read panels once, in several strided streams.
 pub trait Float: Copy + 'static {
-    /// The kernels of a level, which the machine must have.
+    /// Returns the kernels of a level, which the machine must have.
     fn micro(isa: Isa, shape: MicroShape) -> Micro<Self>;
 }
 
 /// Products that have micro-kernels of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MicroShape {
-    /// Of few rows, or few columns.
+    /// For few rows, or few columns.
     Narrow,
-    /// All others.
+    /// For all other products.
     Wide,
 }
 
@@ -298,7 +302,7 @@ const FEW_ROWS: usize = 14;
 const FEW_VECTORS: usize = 2;
 
 impl MicroShape {
-    /// That of a product of `m` by `n` elements, of which a vector has `lanes`.
+    /// Returns the shape for a product of `m` by `n` elements, with `lanes` elements per vector.
     pub fn of(m: usize, n: usize, lanes: usize) -> MicroShape {
         if m <= FEW_ROWS || n <= FEW_VECTORS * lanes { MicroShape::Narrow } else { MicroShape::Wide }
     }

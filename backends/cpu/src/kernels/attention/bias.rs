@@ -1,4 +1,4 @@
-//! What attention adds to scores.
+//! The bias that attention adds to scores.
 
 use std::ops::Range;
 
@@ -25,26 +25,26 @@ use crate::{
 
 /// A matrix of queries and keys for each point of the batch axes.
 pub struct Bias {
-    /// Which computes it. Its registers are placed by [`Bias::allocate`].
+    /// The program that computes it. [`Bias::allocate`] places its registers.
     pub program: TileProgram,
     /// Whether it is a row for each point, the same for all queries.
     pub is_row: bool,
-    /// How many queries its registers hold.
+    /// The number of queries that its registers hold.
     rows: usize,
     queries: Span,
     keys: Span,
     batch: usize,
-    /// What it does to each strip of queries and block of keys, if that shows in what it is computed from.
+    /// Its effect on each strip of queries and block of keys, if that is known from its definition.
     blocks: Vec<Visibility>,
     /// Blocks of keys.
     across: usize,
 }
 
 impl Bias {
-    /// Compiles it: over `[b.. queries.. keys..]`.
+    /// Compiles a bias over `[b.. queries.. keys..]`.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why it cannot be compiled.
     pub fn compile(bias: &Grouped, slots: &Slots, isa: Isa) -> Result<Bias, Vec<String>> {
         let Grouped { nest, groups } = bias;
         let mut program = tile::compile(nest, 0, &slots.types, isa)?;
@@ -52,7 +52,7 @@ impl Bias {
         let result = program.results[0];
         let value = program.values[result].clone();
         let is_row = value.mask & queries.mask() == 0 && value.mask & keys.mask() != 0 && keys.is_axis();
-        // What depends on a part of the axes only has no stride from a query to the next, or from a key.
+        // A value that depends on some of the axes only has no stride from one query to the next, or from one key.
         let whole = |mask: u8, span: &Span| if mask & span.mask() == 0 { mask } else { mask | span.mask() };
         let mask = whole(whole(value.mask, &queries), &keys);
         if mask != value.mask {
@@ -64,8 +64,8 @@ impl Bias {
         Ok(Bias { program, is_row, rows: 1, queries, keys, batch, blocks, across: 0 })
     }
 
-    /// Finds out what it does to strips of queries, of which so many belong together, and to blocks of keys. Gives the share of these that
-    /// it hides.
+    /// Determines its effect on strips of queries, `together` of which form a group, and on blocks of keys. Returns the
+    /// share of these that it hides.
     pub fn look(&mut self, bias: &Grouped, strips: &[Range<usize>], together: usize, blocks: &[Range<usize>]) -> f64 {
         (self.blocks, self.across) = (Vec::new(), blocks.len());
         let Nest { domain, instrs, results, .. } = &bias.nest;
@@ -94,24 +94,24 @@ impl Bias {
         hidden as f64 / self.blocks.len().max(1) as f64
     }
 
-    /// What it does to strips and a block, by their numbers.
+    /// Returns the effect on strips and a block, by their numbers.
     pub fn visibility(&self, mut strips: impl Iterator<Item = usize>, block: usize) -> Visibility {
         let of = |strip: usize| self.blocks.get(strip * self.across + block).copied().unwrap_or(Visibility::Mixed);
         let first = strips.next().map_or(Visibility::Hidden, of);
         if strips.all(|strip| of(strip) == first) { first } else { Visibility::Mixed }
     }
 
-    /// What it is computed in.
+    /// Returns the element type in which it is computed.
     pub fn dtype(&self) -> DType {
         self.program.values[self.program.results[0]].dtype
     }
 
-    /// How many keys the axes inside of the outermost one have.
+    /// Returns how many keys the axes inside of the outermost one have.
     pub fn whole(&self) -> usize {
         self.keys.whole()
     }
 
-    /// Places the registers for strips of queries, of which `rows` are computed at a time, and blocks of keys.
+    /// Places the registers for strips of queries, `rows` of which are computed at a time, and for blocks of keys.
     pub fn allocate(
         &mut self,
         rows: usize,
@@ -130,7 +130,8 @@ impl Bias {
         self.program.allocate(&extents);
     }
 
-    /// Evaluates a box: the first element, and from a query's to the next, and from a key's.
+    /// Evaluates a box. Returns the address of the first element, and the strides from query to query and from key to
+    /// key.
     ///
     /// # Safety
     /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have room for the program's registers.
@@ -145,18 +146,18 @@ impl Bias {
         }
     }
 
-    /// A tile of one point of the batch axes.
+    /// Returns a tile of one point of the batch axes.
     fn point(&self, batch: &[usize]) -> Tile {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(batch);
         tile
     }
 
-    /// The row of some keys, where it is one.
+    /// Returns the row of some keys, if the bias is one row for all queries.
     ///
     /// # Safety
-    /// As [`crate::kernels::Thunk::run`]; scratch memory must have room for the program's registers. The row is there until the next
-    /// evaluation.
+    /// As [`crate::kernels::Thunk::run`]; scratch memory must have room for the program's registers. The row is valid
+    /// until the next evaluation.
     pub unsafe fn row(
         &self,
         launch: &ThunkContext<'_>,
@@ -189,11 +190,11 @@ impl Bias {
     ) {
         let mut add_box = |rows: Range<usize>, columns: Range<usize>, part: Tile| {
             // SAFETY: passed on from the caller; the result has a line for each query, or one for all of them.
-            let (at, [apart, step]) = unsafe { self.run(launch, &part, scratch) };
+            let (at, [row_stride, step]) = unsafe { self.run(launch, &part, scratch) };
             for (r, row) in rows.enumerate() {
                 let first = (row - queries.start) * keys.len() + columns.start - keys.start;
                 let line = &mut scores[first..first + columns.len()];
-                let at = at.cast::<T>().wrapping_offset(r as isize * apart);
+                let at = at.cast::<T>().wrapping_offset(r as isize * row_stride);
                 // SAFETY: as above.
                 match step {
                     0 => softmax.add_same(line, unsafe { *at }),

@@ -1,4 +1,4 @@
-//! What attention does to its result, and which queries' results are stored.
+//! The epilogue of attention, and the queries whose results are stored.
 
 use std::ops::Range;
 
@@ -18,24 +18,24 @@ use crate::{
     },
 };
 
-/// What is done to the result, a few queries at a time.
+/// The epilogue of the result, for a few queries at a time.
 pub struct AttentionEpilogue {
-    /// Which computes and stores it. Its registers are placed by [`AttentionEpilogue::allocate`].
+    /// The program that computes and stores it. [`AttentionEpilogue::allocate`] places its registers.
     pub program: TileProgram,
     queries: Span,
     /// The columns' axes.
     columns: Span,
     batch: usize,
     rows: usize,
-    /// Where anything is stored, if that is not everywhere.
+    /// The region of stored results, if not all are stored.
     pub wanted: Option<Region>,
 }
 
 impl AttentionEpilogue {
-    /// Compiles what is stored, over `[b.. queries.. columns..]`.
+    /// Compiles the stores of a body over `[b.. queries.. columns..]`.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why they cannot be compiled.
     pub fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<AttentionEpilogue, Vec<String>> {
         let batch = body.groups[0];
         let points = ((1_u16 << batch) - 1) as AxisMask;
@@ -47,7 +47,7 @@ impl AttentionEpilogue {
         Ok(AttentionEpilogue { program, queries, columns, batch, rows: 1, wanted })
     }
 
-    /// Which queries of a block are stored.
+    /// Returns which queries of a block are stored.
     pub fn runs(&self, batch: &[usize], block: Stretch) -> Runs {
         let queries = block.first..block.first + block.count;
         match &self.wanted {
@@ -56,7 +56,7 @@ impl AttentionEpilogue {
         }
     }
 
-    /// All columns at a batch point.
+    /// Returns all columns at a batch point.
     fn tile(&self, batch: &[usize]) -> Tile {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(batch);
@@ -64,7 +64,7 @@ impl AttentionEpilogue {
         tile
     }
 
-    /// Places the registers for strips of queries, of which `rows` are stored at a time.
+    /// Places the registers for strips of queries, `rows` of which are stored at a time.
     pub fn allocate(&mut self, rows: usize, strips: impl Iterator<Item = Range<usize>>) {
         self.rows = rows;
         let queries = self.queries.lens(strips.flat_map(|strip| parts(strip, rows)));
@@ -74,7 +74,7 @@ impl AttentionEpilogue {
         self.program.allocate(&extents);
     }
 
-    /// Some queries, of whose results it is said where they are and how many bytes each has.
+    /// Stores the results of some queries, given their position and the bytes per query.
     ///
     /// # Safety
     /// As [`Thunk::run`]; scratch memory must have room for the program's registers.

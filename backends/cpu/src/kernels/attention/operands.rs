@@ -1,14 +1,15 @@
-//! Queries, keys and values: read in place, evaluated before the kernel begins, or by the tasks that use them.
+//! Queries, keys and values: read in place, evaluated before the kernel begins, or evaluated by the tasks that use
+//! them.
 
 use std::ops::Range;
 
-use eutectic_backend::grouped::{COLUMNS, Grouped};
+use eutectic_backend::grouped::Grouped;
 use eutectic_ir::DType;
 
 use super::runs::Runs;
 use crate::{
     gemm::{
-        blocking::{Along, Blocking},
+        blocking::Blocking,
         matrix::{Matrix, Stretch},
         product::ProductElement,
         right::Right,
@@ -23,17 +24,17 @@ use crate::{
 pub enum AttentionOperand {
     /// Read in place, or evaluated before the kernel begins.
     Whole(Box<Operand>),
-    /// Read in place, in a shorter type than products accumulate in.
+    /// Read in place, in a narrower type than the accumulator.
     Short(Box<Operand>),
     /// Evaluated in the task that uses them.
     Blocks(Box<RowBlocks>),
 }
 
 impl AttentionOperand {
-    /// Compiles them; where that is all that is read of each block, a block at a time is evaluated.
+    /// Compiles them. If each block is read only once, blocks are evaluated by the tasks.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why they cannot be compiled.
     pub fn compile(
         operand: &Grouped,
         acc: DType,
@@ -50,32 +51,25 @@ impl AttentionOperand {
         }
     }
 
-    /// Makes keys or values that products read in a shorter type than `blocking` accumulates in. Returns `None` where they must be converted.
-    /// Their rows are the terms or the columns of the product.
+    /// Compiles keys or values that products read in a narrower type than `blocking` accumulates in. Returns `None` if
+    /// they must be converted.
     pub fn short<T: ProductElement>(
         operand: &Grouped,
         slots: &Slots,
         isa: Isa,
-        rows: usize,
-        along: Along,
         blocking: &mut Blocking<T>,
     ) -> Option<AttentionOperand> {
         let (short, dtype) = Operand::short(operand, slots)?;
-        let takes = short.steps()[1] == 1 && blocking.takes_short(dtype, isa, (rows, along, operand.points(COLUMNS)));
+        let takes = short.steps()[1] == 1 && blocking.takes_short(dtype, isa);
         takes.then(|| AttentionOperand::Short(Box::new(short)))
     }
 
-    /// The operand, unless it is evaluated in tasks.
+    /// Returns the operand, unless it is evaluated in tasks.
     pub fn whole(&self) -> Option<&Operand> {
         match self {
             AttentionOperand::Whole(operand) | AttentionOperand::Short(operand) => Some(operand),
             AttentionOperand::Blocks(_) => None,
         }
-    }
-
-    /// Returns whether the columns of its rows lie side by side.
-    pub fn is_dense(&self) -> bool {
-        self.whole().is_none_or(|operand| operand.steps()[1] == 1)
     }
 
     /// Returns a matrix of it as the right operand of a product.
@@ -86,7 +80,7 @@ impl AttentionOperand {
         }
     }
 
-    /// Bytes of scratch memory that evaluating a part takes, at the beginning of a frame's.
+    /// Returns bytes of scratch memory that evaluating a part takes, at the beginning of a frame's.
     pub fn registers(&self) -> usize {
         match self {
             AttentionOperand::Whole(_) | AttentionOperand::Short(_) => 0,
@@ -94,7 +88,7 @@ impl AttentionOperand {
         }
     }
 
-    /// Elements of a block of so many rows that is evaluated in a task.
+    /// Returns the elements of a block of `rows` rows that a task evaluates.
     pub fn room(&self, rows: usize) -> usize {
         match self {
             AttentionOperand::Whole(_) | AttentionOperand::Short(_) => 0,
@@ -102,11 +96,11 @@ impl AttentionOperand {
         }
     }
 
-    /// Some rows at a batch point; where these are evaluated, at `place`.
+    /// Returns some rows at a batch point. Evaluated rows are written to `place`.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the registers and, at `place`, the room that are stated, and the
-    /// rows must be one of the blocks.
+    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the registers and, at `place`, the room that
+    /// are stated, and the rows must be one of the blocks.
     pub unsafe fn matrix<T: Copy>(
         &self,
         launch: &ThunkContext<'_>,
@@ -131,7 +125,8 @@ impl AttentionOperand {
         }
     }
 
-    /// The rows of a block that `runs` has, `width` wide; where these are apart or evaluated, at `place`.
+    /// Returns the rows of a block that are in `runs`, `width` elements each. Rows that are not contiguous, or are
+    /// evaluated, are written to `place`.
     ///
     /// # Safety
     /// As [`AttentionOperand::matrix`], with room for the whole block.
@@ -145,7 +140,7 @@ impl AttentionOperand {
         place: usize,
     ) -> Matrix {
         let rows = |run: &Range<usize>| Stretch::new(block.first + run.start, run.len());
-        // SAFETY: passed on from the caller. What part of a block takes, the block takes: registers have room for it.
+        // SAFETY: passed on from the caller. Registers have room for a block, and so for a part of it.
         unsafe {
             if let Some(run) = runs.as_one() {
                 return self.matrix::<T>(launch, point, rows(&run), scratch, place);

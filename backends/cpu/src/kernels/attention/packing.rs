@@ -1,4 +1,4 @@
-//! Keys and values packed as products take them, and what the next task reads prefetched.
+//! Packs keys and values for products, and prefetches the operands of the next task.
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
-    /// Keys and values of a block, packed where several strips of queries are multiplied with them. Where `others` are not the same, these
-    /// are followed by one of the rest.
+    /// Packs the keys and values of a block, if several strips of queries are multiplied with them. If some keys equal
+    /// each other, the `others` come first, followed by one of the equal keys.
     ///
     /// # Safety
     /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the bytes that the thunk states.
@@ -50,22 +50,28 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         if queries <= STRIP {
             return [self.key.right(key), self.value.right(value)];
         }
-        let pack = |blocking: &Blocking<T>, matrix: Matrix, whole: PartSize, place: usize| {
+        let pack = |blocking: &Blocking<T>, matrix: Right<'_>, whole: PartSize, place: usize| {
             let [to, products] = [place, self.layout.products].map(|place| scratch.wrapping_add(place));
             for panel in 0..whole.columns.div_ceil(blocking.panel()) {
                 // SAFETY: passed on from the caller; there is room, see `lay_out`.
-                unsafe { blocking.pack(Right::Strided(matrix), whole, panel, to, products) };
+                unsafe { blocking.pack(matrix, whole, panel, to, products) };
             }
             Right::Packed(to)
         };
         let [of_keys, of_values] = &self.blockings;
         [
-            pack(of_keys, key, PartSize { rows: self.depth, columns: keys }, self.layout.keys),
-            pack(of_values, value, PartSize { rows: keys, columns: self.columns }, self.layout.values),
+            pack(of_keys, self.key.right(key), PartSize { rows: self.depth, columns: keys }, self.layout.keys),
+            pack(
+                of_values,
+                self.value.right(value),
+                PartSize { rows: keys, columns: self.columns },
+                self.layout.values,
+            ),
         ]
     }
 
-    /// Prefetches what the next task reads first, a share of it with each strip of so many queries: the hardware does not prefetch strided rows.
+    /// Prefetches the first operands of the next task, a share with each strip of queries. The hardware does not
+    /// prefetch strided rows.
     pub(super) fn prefetch(
         &self,
         launch: &ThunkContext<'_>,
@@ -84,9 +90,10 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
                 }
             };
             let matrix = operand.matrix(launch.slots, point, rows.first, 0);
+            let size = operand.size();
             for row in share.filter(|_| matrix.columns == 1) {
-                let at = matrix.at.wrapping_offset(row as isize * matrix.rows * size_of::<T>() as isize);
-                (0..columns * size_of::<T>()).step_by(LINE).for_each(|byte| prefetch(at.wrapping_add(byte)));
+                let at = matrix.at.wrapping_offset(row as isize * matrix.rows * size as isize);
+                (0..columns * size).step_by(LINE).for_each(|byte| prefetch(at.wrapping_add(byte)));
             }
         };
         ask(&self.query, Stretch::new(next.start[axis], next.len[axis]), self.depth);

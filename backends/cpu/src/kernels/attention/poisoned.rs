@@ -65,12 +65,12 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     /// # Safety
     /// The values must be valid, and have the row; the row in `room` is there until the next one.
     unsafe fn value_row(&self, values: Right<'_>, key: usize, room: &mut [T]) -> Matrix {
-        match (values, &self.blockings[1].kept) {
+        match (values, &self.blockings[1].short) {
             (Right::Strided(values), _) => Matrix { at: values.row::<T>(key), ..values },
-            (Right::Short(values), Some(kept)) => {
-                let from = values.at.wrapping_offset(key as isize * values.rows * kept.dtype().size() as isize);
-                // SAFETY: passed on from the caller. The columns of such rows lie side by side.
-                unsafe { kept.widen(from, room.as_mut_ptr(), room.len()) };
+            (Right::Short(values), Some(short)) => {
+                let from = values.at.wrapping_offset(key as isize * values.rows * short.dtype().size() as isize);
+                // SAFETY: passed on from the caller. The columns of these rows are contiguous.
+                unsafe { short.widen(from, room.as_mut_ptr(), room.len()) };
                 Matrix { at: room.as_mut_ptr().cast(), rows: 0, columns: 1 }
             }
             _ => unreachable!("one query's values are not packed"),

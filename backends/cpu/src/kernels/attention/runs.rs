@@ -1,6 +1,6 @@
-//! Runs of queries, of which a kernel that stores a part of its result leaves out the others, and of keys.
+//! Runs of queries or keys, for kernels that store a part of the result and skip the other queries.
 //!
-//! Rows of several axes that lie in a box are a run of each line along the innermost axis.
+//! Rows of several axes that form a box are one run per line along the innermost axis.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use crate::tile::{
     span::{Span, parts},
 };
 
-/// The most queries in a block: whole strips, of which the queries, their output and a block of keys and values stay in the second-level
-/// cache.
+/// The maximal number of queries per block, in whole strips. The queries, their output and a block of keys and values
+/// then fit into the second-level cache.
 const QUERIES: usize = 480;
 /// Queries in a block where larger ones would leave threads without one, and how many blocks are enough for these.
 const FEW_QUERIES: usize = 256;
@@ -22,20 +22,21 @@ pub const STRIP: usize = 24;
 pub type StripSet = u32;
 const _: () = assert!(QUERIES.div_ceil(STRIP) <= StripSet::BITS as usize);
 
-/// Queries in a block, each of which packs keys and values anew.
+/// Returns the queries per block. Each block packs keys and values again.
 pub fn query_block(points: usize, queries: usize) -> usize {
     let enough = points.saturating_mul(queries.div_ceil(QUERIES)) >= BLOCKS;
     queries.clamp(1, if enough { QUERIES } else { FEW_QUERIES })
 }
 
-/// Runs of rows of a block, in its numbers, ascending and apart. Tasks make them, and allocate nothing.
+/// Disjoint runs of rows of a block, ascending, with numbers relative to the block. Tasks create them without
+/// allocation.
 pub struct Runs {
     all: [[u16; 2]; QUERIES],
     count: usize,
 }
 
 impl Runs {
-    /// All of a block.
+    /// Returns all of a block.
     pub fn whole(rows: usize) -> Runs {
         let mut runs = Runs { all: [[0; 2]; QUERIES], count: 0 };
         runs.push(0..rows);
@@ -54,16 +55,16 @@ impl Runs {
         }
     }
 
-    /// Whether there are never too many of them in blocks of so many rows.
+    /// Returns whether blocks of `block` rows never have too many runs.
     pub fn fit(rows: &Span, block: usize) -> bool {
         block <= usize::from(u16::MAX) && block / rows.line().max(1) + 2 <= QUERIES
     }
 
-    /// Those of a block, in the numbers of `rows`, for which some column of `tile` lies in a region.
+    /// Returns the runs of a block whose rows have some column of `tile` in a region, with numbers relative to `rows`.
     pub fn within(region: &Region, block: Range<usize>, rows: &Span, tile: Tile) -> Runs {
         let mut runs = Runs { all: [[0; 2]; QUERIES], count: 0 };
         let inner = rows.inner();
-        // Of a line along the innermost axis, one run is in the region.
+        // Each line along the innermost axis has one run in the region.
         for line in rows.lines(block.clone()) {
             rows.boxes(line, tile, &mut |some, line| {
                 let Some(part) = region.part(&line) else { return };
@@ -74,32 +75,33 @@ impl Runs {
         runs
     }
 
-    /// How many rows these are.
+    /// Returns how many rows these are.
     pub fn len(&self) -> usize {
         self.ranges().map(|run| run.len()).sum()
     }
 
-    /// The runs.
+    /// Returns the runs.
     pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<usize>> {
         self.all[..self.count].iter().map(|&[start, end]| usize::from(start)..usize::from(end))
     }
 
-    /// The runs, each with the number of its first row among all of them.
+    /// Returns the runs, each with the number of its first row among all rows of the runs.
     pub fn iter(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.ranges().scan(0, |next, run| Some((std::mem::replace(next, *next + run.len()), run)))
     }
 
-    /// If these are neighbours, they lie in memory as in the block.
+    /// Returns the union of the runs if it is contiguous.
     pub fn as_one(&self) -> Option<Range<usize>> {
         self.ranges().next().filter(|_| self.count == 1)
     }
 
-    /// The first row of the block that is in none of them, where there is one.
+    /// Returns the first row of the block that is in no run, or the block's end.
     pub fn first_outside(&self) -> usize {
         self.ranges().next().filter(|run| run.start == 0).map_or(0, |run| run.end)
     }
 
-    /// The parts of runs that a strip has, which says it in numbers among all of them: where each begins in the strip, and the rows.
+    /// Returns the parts of runs that belong to a strip, which is given by numbers among all rows of the runs. Each
+    /// part has its start in the strip, and its rows.
     pub fn of(&self, strip: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.iter().filter_map(move |(first, run)| {
             let [from, to] = [strip.start.max(first), strip.end.min(first + run.len())];
@@ -107,13 +109,13 @@ impl Runs {
         })
     }
 
-    /// The strips of a block with all of its queries that hold some strip's queries.
+    /// Returns the strips of a block, counted over all of its queries, that contain queries of a strip.
     pub fn strips(&self, strip: Range<usize>) -> impl Iterator<Item = usize> {
         self.of(strip).flat_map(|(_, queries)| queries.start / STRIP..=(queries.end - 1) / STRIP)
     }
 }
 
-/// A block of queries in strips.
+/// Returns a block of queries in strips.
 pub fn strips_of(block: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     parts(block, STRIP)
 }
@@ -138,7 +140,7 @@ mod tests {
             for (at, run) in of_strip {
                 assert_eq!(rows[strip.start + at], run.start, "where the run begins in strip {strip:?}");
             }
-            // Those of the whole block that must be looked at for these rows.
+            // The strips of the whole block that contain these rows.
             let mut whole: Vec<_> = rows[strip.clone()].iter().map(|row| row / STRIP).collect();
             whole.dedup();
             let mut said: Vec<_> = runs.strips(strip).collect();

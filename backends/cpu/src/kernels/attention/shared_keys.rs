@@ -1,4 +1,4 @@
-//! Keys whose rows are the same, as those of padding are: one of them is multiplied with queries, and its value with the sum of their
+//! Equal keys, such as those of padding: one of them is multiplied with queries, and its value with the sum of their
 //! weights.
 
 use super::{operands::AttentionOperand, runs::Runs};
@@ -8,12 +8,13 @@ use crate::{
     tile::{MAX_RANK, Tile, region::Region, span::Span},
 };
 
-/// Keys are taken together where their share is this one at least: the others' scores and weights are moved.
+/// The inverse of the share of equal keys from which on merging pays, because the scores and weights of the others must
+/// be moved.
 const SHARE: usize = 16;
 /// Weights that are added at once.
 const LANES: usize = 16;
 
-/// Outside of which keys, and their values, are the same.
+/// The region outside of which keys, and their values, are equal.
 pub struct SharedKeys {
     region: Region,
     keys: Span,
@@ -21,7 +22,8 @@ pub struct SharedKeys {
 }
 
 impl SharedKeys {
-    /// Of operands that are evaluated in tasks, in blocks of so many rows; `None` if their guards do not show it.
+    /// Returns the equal keys of operands that tasks evaluate in blocks of `block` rows; `None` if guards do not show
+    /// any.
     pub fn new(key: &AttentionOperand, value: &AttentionOperand, block: usize) -> Option<SharedKeys> {
         let (AttentionOperand::Blocks(key), AttentionOperand::Blocks(value)) = (key, value) else { return None };
         let region = key.varying()?;
@@ -30,7 +32,7 @@ impl SharedKeys {
         (alike && Runs::fit(&keys, block)).then_some(SharedKeys { region, keys, batch })
     }
 
-    /// The keys of a block that are not the same; `None` where few are.
+    /// Returns the keys of a block that differ; `None` if few are equal.
     pub fn others(&self, point: &[usize], keys: Stretch) -> Option<Runs> {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(point);
@@ -40,7 +42,7 @@ impl SharedKeys {
     }
 }
 
-/// A score for each key, from those of the `others`, which are first, and the one that the rest share.
+/// Expands scores to one per key, given those of the `others`, which come first, and the common one of the rest.
 pub fn spread<T: Copy>(scores: &mut [T], others: &Runs) {
     let mut first = others.len();
     let (shared, mut end) = (scores[first], scores.len());
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn scores_are_spread_and_weights_gathered_in_place() {
-        // Lines of five keys, of which those in columns 1 and 2 of lines from..to differ.
+        // Lines of five keys. Those in columns 1 and 2 of lines from..to differ.
         let domain = [7, 5];
         let keys = Span::new(&domain, 0, 2);
         for (from, to) in (0..7).flat_map(|from| (from..=7).map(move |to| (from, to))) {
@@ -103,7 +105,7 @@ mod tests {
             let wanted: Vec<_> = differing.iter().map(|&key| key as f32).chain([rest]).collect();
             assert_eq!(weights[..=differing.len()], wanted);
         }
-        // Few that are the same stay where they are.
+        // Few equal keys are not merged.
         let few = SharedKeys { region: Region::of_box(&[0..7, 0..5]), keys, batch: 0 };
         assert!(few.others(&[], Stretch::new(0, 35)).is_none());
     }

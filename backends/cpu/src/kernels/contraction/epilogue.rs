@@ -1,34 +1,42 @@
-//! What micro-kernels do to sums while these are in registers: the part of an epilogue that they take over.
+//! The part of an epilogue that micro-kernels apply to sums in registers.
 
 use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{Attr, DType};
 
-use crate::kernels::slots::Slots;
+use crate::{kernels::slots::Slots, tile::Tile};
 
-/// That part: sums plus a row, plus a matrix, and no less than zero.
+/// The part: sums plus a row, plus a matrix, bounded below by zero.
 #[derive(Clone, Debug, Default)]
 pub struct InRegisters {
-    /// Slot and first element of what is added to each row of the product.
+    /// Slot and first element of the row that is added to each row of the product.
     pub row: Option<(usize, i64)>,
-    /// What is added to each element.
-    pub matrix: Option<Added>,
+    /// The matrix that is added, with contiguous columns.
+    pub matrix: Option<StridedSlot>,
     /// Whether negative results become zero.
     pub relu: bool,
 }
 
-/// A matrix for each point of the batch axes, whose columns lie side by side.
+/// Elements of a slot at strides along the axes of a result.
 #[derive(Clone, Debug)]
-pub struct Added {
-    /// Its slot.
+pub struct StridedSlot {
+    /// The slot.
     pub slot: usize,
     /// The first element.
     pub base: i64,
-    /// Strides along the axes of the product.
+    /// Strides along the axes of the result.
     pub strides: Vec<i64>,
 }
 
-/// Takes that part out of the body of a product `[b.. m n]`, in which what it gives is the anchor's result then. Of products with a
-/// vector, whose kernels do less, a row only.
+impl StridedSlot {
+    /// Returns the address of the element of a tile's first point.
+    pub fn at<T>(&self, slots: &[*mut u8], tile: &Tile) -> *mut T {
+        let offset = self.strides.iter().zip(&tile.start).fold(self.base, |sum, (s, &i)| sum + s * i as i64);
+        slots[self.slot].cast::<T>().wrapping_offset(offset as isize)
+    }
+}
+
+/// Removes that part from the body of a product `[b.. m n]`; its result becomes the anchor's. Products with a vector,
+/// whose kernels do less, only take a row.
 pub fn take(body: Nest, acc: DType, slots: &Slots, batch: usize, vector: bool) -> (Nest, InRegisters) {
     let (mut body, mut taken) = (body, InRegisters::default());
     while !taken.relu {
@@ -47,7 +55,7 @@ impl InRegisters {
     }
 }
 
-/// The instruction that alone reads the product, and the part with what it does.
+/// Returns the only instruction that reads the product, and the part extended by it.
 fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usize) -> Option<(ValueId, InRegisters)> {
     let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor));
@@ -65,7 +73,7 @@ fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usi
             if axes().all(|(d, (_, &s))| s == i64::from(d == batch + 1)) && next.row.is_none() {
                 next.row = Some((load.slot, load.at.constant));
             } else if strides[batch + 1] == 1 && next.matrix.is_none() {
-                next.matrix = Some(Added { slot: load.slot, base: load.at.constant, strides });
+                next.matrix = Some(StridedSlot { slot: load.slot, base: load.at.constant, strides });
             } else {
                 return None;
             }
@@ -75,7 +83,7 @@ fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usi
     Some((id, next))
 }
 
-/// The strides of a load of elements of type `acc` by strides alone, within its buffer.
+/// Returns the strides of a load of elements of type `acc` by strides alone, within its buffer.
 pub fn strides(body: &Nest, load: &Load, acc: DType, slots: &Slots) -> Option<Vec<i64>> {
     let plain = load.guards.is_empty() && load.dtype == acc;
     let strides = load.at.affine(body.domain.len()).filter(|_| plain)?;

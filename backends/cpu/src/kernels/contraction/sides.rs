@@ -1,4 +1,4 @@
-//! The two sides of a contraction: what is read in place, what is evaluated before, and what part by part.
+//! The two sides of a contraction: operands read in place, evaluated before, or evaluated part by part.
 
 use std::ops::Range;
 
@@ -17,6 +17,7 @@ use crate::{
     },
     kernels::{
         coded::CodedOperand,
+        integers::IntegerOperand,
         operand::{Operand, in_place},
         row_blocks::{RowBlocks, is_view},
         slots::Slots,
@@ -26,14 +27,14 @@ use crate::{
     tile::Frame,
 };
 
-/// The parts in which an operand would be evaluated, if each is evaluated once.
+/// The parts in which an operand could be evaluated, if that evaluates each element once.
 pub type EvaluatedParts = Option<Vec<PartSize>>;
 
-/// How a left operand would be evaluated, if each element is evaluated once.
+/// The parts in which a left operand may be evaluated, if each element is then evaluated once.
 pub struct LhsParts {
-    /// In parts as micro-kernels read them, if they read parts.
+    /// The parts that micro-kernels read, if they read parts.
     pub parts: EvaluatedParts,
-    /// In the rows of tasks, if all terms of these do not take too much room.
+    /// The rows of tasks, if all of their terms do not take too much memory.
     pub blocks: Vec<Range<usize>>,
 }
 
@@ -45,15 +46,17 @@ pub enum Lhs {
     Gathered(Box<Gathered>),
     /// Evaluated part by part.
     Computed(Box<ComputedOperand>),
-    /// Evaluated with all terms, as many rows at a time as a task has.
+    /// Evaluated with all terms, for as many rows at a time as a task has.
     Blocks(Box<RowBlocks>),
+    /// Integers with scales, which are evaluated first.
+    Integers(Box<IntegerOperand>),
 }
 
 impl Lhs {
-    /// Compiles it, for micro-kernels of at most so many rows.
+    /// Compiles it, for micro-kernels of at most `high` rows.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why it cannot be compiled.
     pub fn compile<T: ProductElement>(
         lhs: &Grouped,
         acc: DType,
@@ -89,8 +92,8 @@ impl Lhs {
         Operand::compile(lhs, acc, slots, isa).map(|lhs| Lhs::Operand(Box::new(lhs)))
     }
 
-    /// The matrix at a batch point from a row on; `before` are the rows of the matrices before it. Rows that are evaluated with all terms
-    /// are evaluated to `room`.
+    /// Returns the matrix at a batch point from a row on; `before` counts the rows of the matrices before it. Rows that
+    /// are evaluated with all terms are written to `room`.
     ///
     /// # Safety
     /// As [`crate::runtime::thunk::Thunk::run`]; there must be as much room as [`Lhs::room`] says.
@@ -114,24 +117,44 @@ impl Lhs {
                 Left::Blocks(RowSource::Gathered(lhs, buffer, before + row))
             }
             Lhs::Computed(lhs) => Left::Blocks(RowSource::Computed(lhs.at(frame, point, row, 0))),
+            Lhs::Integers(_) => unreachable!("integers are multiplied by kernels of their own"),
         }
     }
 
-    /// The operand that comes first, if it is one.
-    fn first(&self) -> Option<&Operand> {
-        if let Lhs::Operand(lhs) = self { Some(lhs) } else { None }
+    /// Evaluates it, if that comes first.
+    ///
+    /// # Safety
+    /// As [`crate::runtime::thunk::Thunk::run`].
+    pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match self {
+                Lhs::Operand(lhs) => lhs.prepare(launch),
+                Lhs::Integers(lhs) => lhs.prepare(launch),
+                Lhs::Gathered(_) | Lhs::Computed(_) | Lhs::Blocks(_) => {}
+            }
+        }
     }
 
-    /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
+    /// Bytes of scratch memory that this takes.
+    pub fn scratch(&self) -> usize {
+        match self {
+            Lhs::Operand(lhs) => lhs.scratch(),
+            Lhs::Integers(lhs) => lhs.scratch(),
+            Lhs::Gathered(_) | Lhs::Computed(_) | Lhs::Blocks(_) => 0,
+        }
+    }
+
+    /// Returns bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
     pub fn registers(&self) -> usize {
         match self {
-            Lhs::Operand(_) | Lhs::Gathered(_) => 0,
+            Lhs::Operand(_) | Lhs::Gathered(_) | Lhs::Integers(_) => 0,
             Lhs::Computed(lhs) => lhs.scratch(),
             Lhs::Blocks(lhs) => lhs.registers(),
         }
     }
 
-    /// Elements of so many rows that are evaluated at once.
+    /// Returns the elements of `rows` rows that are evaluated at once.
     pub fn room(&self, rows: usize) -> usize {
         if let Lhs::Blocks(lhs) = self { lhs.room(rows) } else { 0 }
     }
@@ -143,7 +166,7 @@ pub enum Rhs {
     Operand(Box<Operand>),
     /// Evaluated part by part.
     Computed(Box<ComputedOperand>),
-    /// Packed as codes before each run, or before all of them.
+    /// Packed as codes before each run, or once before all runs.
     Coded(Box<CodedOperand>),
 }
 
@@ -151,7 +174,7 @@ impl Rhs {
     /// Compiles it.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why it cannot be compiled.
     pub fn compile(
         rhs: &Grouped,
         acc: DType,
@@ -169,7 +192,7 @@ impl Rhs {
         }
     }
 
-    /// The matrix at a batch point, from a column on.
+    /// Returns the matrix at a batch point, from a column on.
     pub fn at<'a>(&'a self, frame: &'a Frame<'a>, point: &[usize], column: usize) -> Right<'a> {
         match self {
             Rhs::Operand(rhs) => Right::Strided(rhs.matrix(frame.slots, point, 0, column)),
@@ -178,12 +201,23 @@ impl Rhs {
         }
     }
 
-    /// The operand that comes first, if it is one.
-    fn first(&self) -> Option<&Operand> {
-        if let Rhs::Operand(rhs) = self { Some(rhs) } else { None }
+    /// Evaluates it, if that comes first.
+    ///
+    /// # Safety
+    /// As [`crate::runtime::thunk::Thunk::run`].
+    pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
+        if let Rhs::Operand(rhs) = self {
+            // SAFETY: passed on from the caller.
+            unsafe { rhs.prepare(launch) };
+        }
     }
 
-    /// Bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
+    /// Bytes of scratch memory that this takes.
+    pub fn scratch(&self) -> usize {
+        if let Rhs::Operand(rhs) = self { rhs.scratch() } else { 0 }
+    }
+
+    /// Returns bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
     pub fn registers(&self) -> usize {
         match self {
             Rhs::Operand(_) => 0,
@@ -192,26 +226,3 @@ impl Rhs {
         }
     }
 }
-
-macro_rules! both {
-    ($($side:ty),*) => {$(
-        impl $side {
-            /// Evaluates it, if that comes first.
-            ///
-            /// # Safety
-            /// As [`crate::runtime::thunk::Thunk::run`].
-            pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
-                if let Some(operand) = self.first() {
-                    // SAFETY: passed on from the caller.
-                    unsafe { operand.prepare(launch) };
-                }
-            }
-
-            /// Bytes of scratch memory that this takes.
-            pub fn scratch(&self) -> usize {
-                self.first().map_or(0, Operand::scratch)
-            }
-        }
-    )*};
-}
-both!(Lhs, Rhs);

@@ -1,4 +1,4 @@
-//! How contractions are cut into tasks.
+//! Divides contractions into tasks.
 
 use eutectic_backend::grouped::{self, Grouped};
 
@@ -8,11 +8,11 @@ use crate::gemm::{
     product::{Extents, ProductElement},
 };
 
-/// The fewest multiplications of a task, where there are several: about a microsecond, in which another thread takes over.
+/// The minimal multiplications of a task if there are several: about a microsecond, in which another thread can join.
 const TASK: usize = 1 << 17;
 /// The fewest rows of matrices that are better multiplied one by one than looked up in an epilogue that divides.
 const TALL: usize = 128;
-/// Columns of a task: whole rows, where rows are not longer, because then epilogues read and write in place.
+/// Columns of a task. Rows up to this length are not divided, because epilogues then read and write in place.
 const COLUMNS: usize = 2048;
 /// The fewest rows, and panels of columns, into which products are cut for several threads.
 pub const ROWS: usize = 24;
@@ -23,20 +23,20 @@ const PANEL: usize = 32;
 pub const FEW_COLUMNS: usize = PANELS * PANEL;
 /// Panels of the narrowest tile that is as high as the product.
 const NARROW: usize = 4;
-/// The most tasks of each thread, and of products of so many multiplications for each of these: threads may be held up, and the
-/// last one is waited for.
+/// The maximal tasks per thread, followed by the multiplications per task from which on there are as many. Threads may
+/// be delayed, and the last one is waited for.
 const SHARE: usize = 2;
 const LONG: usize = 1 << 24;
 const LONG_SHARE: usize = 4;
 /// Expected imbalance: the last thread finishes this fraction of a task late.
 const LATE: f64 = 0.1;
-/// Multiplications in the time that it takes to read an element of an operand from memory, beside multiplications.
+/// The multiplications in the time of reading an operand's element from memory.
 const READ: f64 = 8.0;
 /// The same for one that is packed.
 const PACK: f64 = 16.0;
 
-/// Where the right operand is the same for all batches and everything else reads as one longer matrix, the innermost batch
-/// axis becomes rows.
+/// Merges the innermost batch axis into the rows, if the right operand is equal for all batches and everything else
+/// reads them as one longer matrix.
 pub fn batch_into_rows([lhs, rhs, body]: [&mut Grouped; 3]) {
     while body.groups[0] > 0 && !rhs.nest.depends_on(body.groups[0] - 1) {
         let (Some(longer), Some(body_longer)) = (lhs.batch_into_rows(), body.batch_into_rows()) else { return };
@@ -44,8 +44,8 @@ pub fn batch_into_rows([lhs, rhs, body]: [&mut Grouped; 3]) {
     }
 }
 
-/// Makes the rows of the result one axis. Where what is done to it reads them as several, the outer ones become batches if that
-/// leaves tall matrices, or is the only way to store by strides.
+/// Merges the rows of the result into one axis. If the epilogue reads them as several axes, the outer ones become
+/// batches if this leaves tall matrices, or is the only way to make stores strided.
 pub fn rows_into_batch([lhs, rhs, body]: [&mut Grouped; 3]) {
     while body.merged(grouped::ROWS).is_none() {
         let extents = body.extents(grouped::ROWS);
@@ -60,10 +60,10 @@ pub fn rows_into_batch([lhs, rhs, body]: [&mut Grouped; 3]) {
     *body = body.flat(grouped::ROWS);
 }
 
-/// Rows and columns of a task: whole panels of columns; small enough for the operands' parts and the tile to stay in the
-/// second-level cache, and for all threads to share the work. A right operand that is not `packed` before is packed in each task:
-/// these are as high as may be, and if results are written directly, where they
-/// need not stay in the second-level cache, no more than needed.
+/// Returns the rows and columns of a task, in whole panels of columns. The operands' parts and the tile must fit into
+/// the second-level cache, and all threads must share the work. A right operand that is not `packed` before is packed
+/// in each task. Such tasks are as high as possible, but if results are written directly, and need not stay in the
+/// second-level cache, no higher than necessary.
 pub fn block<T: ProductElement>(
     e: Extents,
     points: usize,
@@ -72,7 +72,7 @@ pub fn block<T: ProductElement>(
     packed: bool,
     direct: bool,
 ) -> PartSize {
-    // Of vectors, memory is what limits: as if there were more rows or columns.
+    // Products with vectors are memory-bound, so that they count as having more rows or columns.
     let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
     let share = match work / threads {
         _ if threads == 1 => 0,
@@ -90,14 +90,15 @@ pub fn block<T: ProductElement>(
         let width = e.n.div_ceil(columns).min(widest);
         if packed { blocking.rows(width, e.k) } else { tile / width.max(1) }
     };
-    // In so many rows; all threads have as many tasks, if they are `even`.
+    // The rows of a task; if `even`, all threads have equally many tasks.
     let cut = |columns: usize, share: usize, even: bool| {
         let least = e.m.div_ceil(highest(columns));
         let rows = least.max(wanted(share).div_ceil(columns).min(e.m / ROWS)).max(1);
         let rows = if even { rows.next_multiple_of(threads).min((e.m / ROWS).max(rows)) } else { rows };
         PartSize { rows: e.m.div_ceil(rows).max(1), columns: (panels.div_ceil(columns) * panel).min(e.n).max(1) }
     };
-    // Each column's tasks read all of the left operand, each row's all of the right one, or pack it. In the end threads wait for another.
+    // The tasks of each column read all of the left operand, and those of each row read all of the right one, or pack
+    // it. At the end, threads wait for each other.
     let takes = |&PartSize { rows: height, columns: width }: &PartSize| {
         let tasks = e.m.div_ceil(height) * e.n.div_ceil(width) * points;
         let rounds = tasks.div_ceil(threads) as f64;

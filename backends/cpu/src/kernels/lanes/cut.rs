@@ -1,59 +1,51 @@
-//! How results of sums side by side are cut into tiles: what a tile reads stays in the first-level cache, and little of it is read by its
-//! neighbours too.
+//! Divides batch-vectorised contractions into tiles whose operands fit into the first-level cache, and overlap little
+//! with those of their neighbours.
 
-use super::form::{LATENCY, LaneForm, Side, in_flight};
-use crate::{machine::Caches, tile::MAX_RANK};
+use super::form::{LaneForm, Side, in_flight};
+use crate::{machine::Machine, schedule::LaneCosts, tile::MAX_RANK};
 
 /// Elements of a vector, whatever the machine.
 const VECTOR: usize = 16;
+/// The number of second-level caches that hold as much as all caches of a core.
+const MEMORY: f64 = 16.0;
 /// The most sums of a tile: epilogues go over them several times.
 const MOST: usize = 4096;
 
-/// Cycles, about: of a vector of sums, a term, where operands lie in the first-level cache, and beyond; of an element that is evaluated, or
-/// taken apart by phase, and of a line of them; of an element of the operand that most tiles share; of a line of sums; and of a tile.
-const TERM: f64 = 1.2;
-const FAR: f64 = 1.6;
-const COPY: f64 = 0.2;
-const LINE: f64 = 6.0;
-const SHARED: f64 = 0.1;
-const RUN: f64 = 12.0;
-const TILE: f64 = 200.0;
-
-/// Operations a cycle of sums whose operands lie in the first-level cache.
-pub const FLOPS_A_CYCLE: f64 = 2.0 * VECTOR as f64 / TERM;
-
-/// How a form's result is cut.
+/// The tiles of a form's result.
 pub struct Tiles {
     /// The extents of tiles, along the axes of the result.
     pub len: [usize; MAX_RANK],
-    /// About how many cycles a sum takes, besides evaluating operands.
-    pub cycles: f64,
-    /// How often elements of each operand are evaluated: what two tiles read, both evaluate.
+    /// Seconds of all sums, without evaluating operands.
+    pub seconds: f64,
+    /// The number of times that elements of each operand are evaluated. Two tiles that read an element both evaluate
+    /// it.
     pub again: [f64; 2],
 }
 
 impl Tiles {
-    /// Tiles for such caches.
-    pub fn of(form: &LaneForm, caches: Caches) -> Tiles {
-        let len = extents(form, caches);
+    /// Returns the tiles that take the least time on a machine.
+    pub fn of(form: &LaneForm, machine: &Machine) -> Tiles {
+        let len = extents(form, machine);
         let count = |extents: &mut dyn Iterator<Item = usize>| extents.map(|n| n as f64).product::<f64>();
         let again = [0, 1].map(|n| {
             let side: &Side = &form.sides[n];
-            // Tiles that differ along other axes only share what was evaluated.
+            // Tiles that differ along other axes only share their evaluated elements.
             let tiles = (0..form.domain.len()).filter(|&d| side.depends_on(d));
             let tiles = tiles.map(|d| form.domain[d] as f64 / len[d] as f64).product::<f64>();
             let all = count(&mut side.nest.domain.iter().copied());
             (count(&mut side.extents(&len, &form.terms)) * tiles / all.max(1.0)).max(1.0)
         });
-        let copied = copied(form, &len);
-        let sums = count(&mut len[..form.domain.len()].iter().copied());
-        Tiles { len, cycles: cycles(form, &len, caches) - copied / sums, again }
+        let evaluated = evaluated(form, &len, &machine.lanes);
+        let of_tile = count(&mut len[..form.domain.len()].iter().copied());
+        let sums = count(&mut form.domain.iter().copied());
+        Tiles { len, seconds: (seconds(form, &len, machine) - evaluated / of_tile) * sums, again }
     }
 }
 
-/// The extents of tiles, along the axes of a form's result: the best of all that are cut evenly, each axis in about a power of two. Making the
-/// best axis longer again and again ends with small tiles where the first-level cache is small: two axes would have to change at once.
-fn extents(form: &LaneForm, caches: Caches) -> [usize; MAX_RANK] {
+/// Returns the extents of tiles along the axes of a form's result: the best of all even divisions, with about a power
+/// of two of points per axis. Repeatedly lengthening the best axis would end with tiles that are too small if the
+/// first-level cache is small, because two axes would have to change together.
+fn extents(form: &LaneForm, machine: &Machine) -> [usize; MAX_RANK] {
     let last = form.domain.len() - 1;
     let lens = |(d, &extent): (usize, &usize)| {
         let multiple = if d == last { VECTOR } else { 1 };
@@ -71,7 +63,7 @@ fn extents(form: &LaneForm, caches: Caches) -> [usize; MAX_RANK] {
     least.iter_mut().zip(&lens).for_each(|(least, lens)| *least = lens[0]);
     let mut best = (f64::INFINITY, least);
     each(&lens, 0, &mut least, &mut |len| {
-        let takes = cycles(form, len, caches);
+        let takes = seconds(form, len, machine);
         if takes < best.0 {
             best = (takes, *len);
         }
@@ -79,7 +71,8 @@ fn extents(form: &LaneForm, caches: Caches) -> [usize; MAX_RANK] {
     best.1
 }
 
-/// Visits all choices of an extent for each axis from one on, of no more than [`MOST`] sums; the first ones, which `len` has, in any case.
+/// Visits all choices of extents for the axes from `axis` on, with at most [`MOST`] sums, and the minimal extents in
+/// `len` in any case.
 fn each(lens: &[Vec<usize>], axis: usize, len: &mut [usize; MAX_RANK], visit: &mut impl FnMut(&[usize; MAX_RANK])) {
     let Some(of_axis) = lens.get(axis) else { return visit(len) };
     for (n, &chosen) in of_axis.iter().enumerate() {
@@ -92,38 +85,47 @@ fn each(lens: &[Vec<usize>], axis: usize, len: &mut [usize; MAX_RANK], visit: &m
     len[axis] = of_axis[0];
 }
 
-/// At least so long, and such that an axis is cut evenly.
+/// Returns the smallest extent of at least `len` that divides an axis evenly.
 fn even(extent: usize, len: usize, multiple: usize) -> usize {
     let parts = extent.div_ceil(len).max(1);
     extent.div_ceil(parts).next_multiple_of(multiple).min(extent)
 }
 
-/// About how many cycles a sum takes in tiles of such extents.
-fn cycles(form: &LaneForm, len: &[usize; MAX_RANK], caches: Caches) -> f64 {
-    let rank = form.domain.len();
+/// Returns the seconds that a sum takes in tiles of such extents.
+fn seconds(form: &LaneForm, len: &[usize; MAX_RANK], machine: &Machine) -> f64 {
+    let (rank, costs, l1) = (form.domain.len(), &machine.lanes, machine.caches.l1 as f64);
     let [moving, fixed] = &form.sides;
     let of = |side: &Side| side.extents(len, &form.terms).map(|n| n as f64).product::<f64>();
     let sums: f64 = len[..rank].iter().map(|&n| n as f64).product();
     let terms: f64 = form.terms.iter().map(|&n| n as f64).product();
     let lanes = len[rank - 1];
     let split = if moving.phases > 1 { of(moving) } else { 0.0 };
-    let near = 4.0 * (of(moving) + split + of(fixed) + sums) <= caches.l1 as f64;
+    let is_near = 4.0 * (of(moving) + split + of(fixed) + sums) <= l1;
+    let matrix = |a: &Side, b: &Side| if a.in_place() { a.matrix(b) * 4.0 } else { 0.0 };
+    let largest = matrix(moving, fixed).max(matrix(fixed, moving));
+    let term = match () {
+        () if largest > MEMORY * machine.caches.l2 as f64 => costs.memory,
+        () if largest > l1 => costs.matrix,
+        () if is_near => costs.term,
+        () => costs.far,
+    };
     let vectors = sums / lanes as f64 * lanes.div_ceil(VECTOR) as f64;
-    let split = split * (COPY + LINE / lanes as f64);
+    let split = split * (costs.copy + costs.line / lanes as f64);
     let lines = (0..rank.saturating_sub(1)).filter(|&d| !fixed.depends_on(d)).map(|d| len[d]).max().unwrap_or(1);
     let runs = sums / (lanes * lines) as f64;
-    let term = if near { TERM } else { FAR }.max(LATENCY / in_flight(lanes, lines));
-    let all = vectors * terms * term + copied(form, len) + split + of(fixed) * SHARED + runs * RUN + terms + TILE;
+    let term = term.max(costs.latency / in_flight(lanes, lines));
+    let of_terms = vectors * terms * term + terms * costs.term;
+    let all = of_terms + evaluated(form, len, costs) + split + of(fixed) * costs.shared + runs * costs.run + costs.tile;
     all / sums
 }
 
-/// About how many cycles evaluating what a tile reads takes.
-fn copied(form: &LaneForm, len: &[usize; MAX_RANK]) -> f64 {
+/// Returns the seconds of evaluating the elements that a tile reads.
+fn evaluated(form: &LaneForm, len: &[usize; MAX_RANK], costs: &LaneCosts) -> f64 {
     let ([moving, _], lanes) = (&form.sides, len[form.domain.len() - 1]);
     if moving.in_place() {
         return 0.0;
     }
-    moving.extents(len, &form.terms).map(|n| n as f64).product::<f64>() * (COPY + LINE / lanes as f64)
+    moving.extents(len, &form.terms).map(|n| n as f64).product::<f64>() * (costs.copy + costs.line / lanes as f64)
 }
 
 #[cfg(test)]

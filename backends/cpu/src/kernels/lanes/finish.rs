@@ -1,25 +1,25 @@
-//! What is done to sums side by side while they are in registers: the part of an epilogue that comes first.
+//! The first part of an epilogue, which batch-vectorised contractions apply to sums in registers.
 
 use eutectic_backend::{Instr, ValueId, axes::Nest};
 use eutectic_ir::{Attr, DType};
 
 use crate::kernels::{
-    contraction::epilogue::{Added, strides},
+    contraction::epilogue::{StridedSlot, strides},
     slots::Slots,
 };
 
-/// That part: sums plus what is read, then no less and no more than two numbers.
+/// The part: sums plus a loaded value, within a lower and an upper bound.
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
-    /// What is added: elements that lie side by side along the lanes, or are the same for all of them.
-    pub added: Option<Added>,
+    /// The added value: contiguous along the lanes, or equal for all of them.
+    pub added: Option<StridedSlot>,
     /// The least that a result is.
     pub least: Option<f64>,
     /// The most that it is.
     pub most: Option<f64>,
 }
 
-/// Takes that part out of a body whose last axis are the lanes; in what is left, what it gives is the anchor's result.
+/// Removes that part from a body whose last axis are the lanes; its result becomes the anchor's.
 pub fn take(mut body: Nest, acc: DType, slots: &Slots) -> (Nest, Finish) {
     let mut taken = Finish::default();
     while let Some((id, next)) = step(&body, &taken, acc, slots) {
@@ -29,7 +29,7 @@ pub fn take(mut body: Nest, acc: DType, slots: &Slots) -> (Nest, Finish) {
     (body, taken)
 }
 
-/// The instruction that alone reads the sums, and the part with what it does.
+/// Returns the only instruction that reads the sums, and the part extended by it.
 fn step(body: &Nest, so_far: &Finish, acc: DType, slots: &Slots) -> Option<(ValueId, Finish)> {
     let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor));
@@ -55,7 +55,7 @@ fn step(body: &Nest, so_far: &Finish, acc: DType, slots: &Slots) -> Option<(Valu
             let strides = strides(body, load, acc, slots)?;
             let side_by_side = body.domain.last() == Some(&1) || matches!(strides.last(), Some(0 | 1));
             next.added = side_by_side
-                .then_some(Added { slot: load.slot, base: load.at.constant, strides })
+                .then_some(StridedSlot { slot: load.slot, base: load.at.constant, strides })
                 .or(so_far.added.clone());
             next.added.as_ref()?;
         }
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// A body over [channels, lanes] that does these ops to the sums, after a bias of each channel.
+    /// Returns a body over [channels, lanes] that does these ops to the sums, after a bias of each channel.
     fn body(ops: &[(&str, &[f64])]) -> (Nest, Slots) {
         let dtype = DType::F32;
         let bias = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype };

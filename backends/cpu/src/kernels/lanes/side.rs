@@ -1,4 +1,4 @@
-//! An operand of sums side by side: read where it lies, or evaluated over a tile first.
+//! An operand of a batch-vectorised contraction: read in place, or evaluated over a tile first.
 
 use eutectic_ir::DType;
 
@@ -18,15 +18,15 @@ pub struct LaneOperand {
     side: Side,
     source: Source,
     size: usize,
-    /// What [`LaneOperand::find`] says of one that is read in place: it is the same for every tile.
+    /// The result of [`LaneOperand::find`] for an operand that is read in place, which is equal for all tiles.
     terms: Option<Vec<isize>>,
-    /// Of one whose lanes are in phases.
+    /// The de-interleaving of an operand whose lanes have phases.
     phases: Option<Phases>,
 }
 
-/// How lines are taken apart by phase.
+/// The de-interleaving of lines by phase.
 struct Phases {
-    /// Where in scratch memory these go, and where that ends.
+    /// The start of the result in scratch memory, and its end.
     at: usize,
     end: usize,
     split: unsafe fn(&Split),
@@ -38,22 +38,22 @@ enum Source {
     Evaluated(Box<TileProgram>),
 }
 
-/// Where an operand lies for a tile.
+/// The position of an operand for a tile.
 #[derive(Clone, Copy)]
 pub struct LaneTile {
     /// The element of the tile's first point and the first term.
     pub at: *const u8,
-    /// Along the operand's axes, in elements; along the lanes, of those of a phase.
+    /// Strides of the operand's axes, in elements. That of the lanes is within a phase.
     pub strides: [isize; MAX_RANK],
-    /// From a phase of the lanes to the next, in elements.
+    /// The distance of two phases of the lanes, in elements.
     pub plane: isize,
 }
 
 impl LaneOperand {
-    /// Compiles an operand of elements of type `acc` for tiles of the result of such extents.
+    /// Compiles an operand of elements of type `acc` for tiles of the result of these extents.
     ///
     /// # Errors
-    /// Everything that stands in the way.
+    /// Every reason why it cannot be compiled.
     pub fn compile(
         side: &Side,
         terms: &[usize],
@@ -83,7 +83,7 @@ impl LaneOperand {
         }
         let held = side.nest.results.first().map(|&r| side.nest.instrs[r].dtype().register());
         if held != Some(acc) {
-            return Err(vec![format!("an operand of {held:?} for an anchor in {acc}")]);
+            return Err(vec![format!("an operand of {held:?} for an anchor that accumulates in {acc}")]);
         }
         let mut program = tile::compile(&side.nest, 0, &slots.types, isa)?;
         let extents = |len: &[usize; MAX_RANK]| {
@@ -93,14 +93,14 @@ impl LaneOperand {
         };
         let every = (0..side.axes.len()).all(|d| program.values[program.results[0]].mask >> d & 1 == 1);
         if !every {
-            return Err(vec!["an operand that is the same along an axis of its maps".to_string()]);
+            return Err(vec!["an operand is constant along an axis of its maps".to_string()]);
         }
         program.allocate(&lens.iter().map(extents).collect::<Vec<_>>());
         let phases = phases(program.scratch);
         Ok(LaneOperand { side, source: Source::Evaluated(Box::new(program)), size, terms: None, phases })
     }
 
-    /// Bytes of scratch memory.
+    /// Returns bytes of scratch memory.
     pub fn scratch(&self) -> usize {
         match (&self.phases, &self.source) {
             (Some(phases), _) => phases.end,
@@ -109,7 +109,7 @@ impl LaneOperand {
         }
     }
 
-    /// The part of it that a tile of the result reads.
+    /// Returns the part of it that a tile of the result reads.
     pub fn part(&self, tile: &Tile, terms: &[usize]) -> Tile {
         let mut part = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         part.len.iter_mut().zip(self.side.extents(&tile.len, terms)).for_each(|(to, n)| *to = n);
@@ -119,11 +119,11 @@ impl LaneOperand {
         part
     }
 
-    /// Has a part of it, in scratch memory unless it is read where it lies.
+    /// Returns a part of the operand, in scratch memory unless it is read in place.
     ///
     /// # Safety
-    /// The frame must have the kernel's slots and as much scratch memory as this takes; the part must be one of a tile that the operand was
-    /// compiled for.
+    /// The frame must have the kernel's slots and as much scratch memory as this takes; the part must be one of a tile
+    /// that the operand was compiled for.
     pub unsafe fn have(&self, frame: &Frame<'_>, part: &Tile) -> LaneTile {
         // SAFETY: passed on from the caller.
         let whole = unsafe { self.whole(frame, part) };
@@ -134,7 +134,7 @@ impl LaneOperand {
         }
     }
 
-    /// A part whose lanes are put apart by phase, line by line.
+    /// Returns a part whose lanes are de-interleaved by phase, line by line.
     ///
     /// # Safety
     /// The part must be valid at `from`, and `to` have room for it.
@@ -174,7 +174,7 @@ impl LaneOperand {
         LaneTile { at: to.cast_const(), strides, plane }
     }
 
-    /// As [`LaneOperand::have`], with lanes as they lie.
+    /// Returns a part like [`LaneOperand::have`], without de-interleaving.
     ///
     /// # Safety
     /// As there.
@@ -195,7 +195,7 @@ impl LaneOperand {
         }
     }
 
-    /// Slot, first element and strides of an operand that is a padded buffer, of which a part lies in that buffer.
+    /// Returns the slot, first element and strides of an operand that is a padded buffer, if the part needs no padding.
     fn uncut<'a>(&self, program: &'a TileProgram, part: &Tile) -> Option<(usize, i64, &'a [i64])> {
         let last = self.side.axes.len().checked_sub(1)?;
         match &program.steps[program.results[0]] {
@@ -214,7 +214,7 @@ impl LaneOperand {
         LaneTile { at: at.cast_const(), strides, plane: 0 }
     }
 
-    /// From a point to the next along an axis of the result, in elements.
+    /// Returns the distance of two points along an axis of the result, in elements.
     pub fn step(&self, tile: &LaneTile, point: usize) -> isize {
         let of = |(axis, stride): (&super::form::SideAxis, &isize)| match axis.point {
             Some((d, step)) if d == point => stride * step as isize,
@@ -223,19 +223,19 @@ impl LaneOperand {
         self.side.axes.iter().zip(&tile.strides).map(of).sum()
     }
 
-    /// Whether it has an element for each point along an axis of the result.
+    /// Returns whether it has an element for each point along an axis of the result.
     pub fn depends_on(&self, point: usize) -> bool {
         self.side.depends_on(point)
     }
 
-    /// Finds out where each term lies from the first one on, in elements, unless that is known.
+    /// Finds the offset of each term from the first one, in elements, unless it is known.
     pub fn find(&self, tile: &LaneTile, terms: &[usize], to: &mut [isize]) {
         if self.terms.is_none() {
             self.side.terms(tile.strides.iter().copied(), tile.plane, terms, to);
         }
     }
 
-    /// Where each term lies, of which this was `found`.
+    /// Returns the offset of each term, as it was `found`.
     pub fn terms<'a>(&'a self, found: &'a [isize]) -> &'a [isize] {
         self.terms.as_deref().unwrap_or(found)
     }

@@ -8,24 +8,16 @@ use crate::runtime::memory::Pages;
 /// A block that its holder may bind.
 pub struct CpuBuffer(Pages);
 
-/// A block of so many bytes.
-///
-/// # Errors
-/// When there is not as much memory.
-pub fn pages(bytes: usize) -> Result<Pages, BackendError> {
-    Pages::try_new(bytes).ok_or_else(|| BackendError::Memory(format!("no {bytes} bytes of memory are left")))
-}
-
 impl CpuBuffer {
-    /// Of so many bytes.
+    /// Allocates a buffer of `bytes` bytes.
     ///
     /// # Errors
-    /// When there is not as much memory.
+    /// If there is too little memory.
     pub fn new(bytes: usize) -> Result<CpuBuffer, BackendError> {
-        pages(bytes).map(CpuBuffer)
+        Pages::try_new(bytes).map(CpuBuffer)
     }
 
-    /// Its memory.
+    /// Returns its memory.
     pub fn block(&self) -> &Pages {
         &self.0
     }
@@ -56,7 +48,7 @@ impl DeviceBuffer for CpuBuffer {
     }
 }
 
-/// Some bytes of memory, if it has them.
+/// Returns a range of bytes, if it is within the memory.
 pub fn part<'a>(
     memory: &'a [u8],
     what: &'static str,
@@ -65,6 +57,7 @@ pub fn part<'a>(
     bytes: usize,
 ) -> Result<&'a [u8], BackendError> {
     let range = at.checked_add(bytes).and_then(|end| memory.get(at..end));
-    range
-        .ok_or_else(|| wrong(what, name, format!("{bytes} bytes from byte {at} on, but it has {} bytes", memory.len())))
+    range.ok_or_else(|| {
+        wrong(what, name, format!("{bytes} bytes at byte {at} exceed the buffer of {} bytes", memory.len()))
+    })
 }

@@ -1,87 +1,24 @@
-//! Code: thunks and where each of their slots points to, before there is memory.
+//! Compiled programs: thunks, and the sources of their slots, before memory is bound.
 
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::sync::{Arc, Mutex};
 
-use eutectic_backend::{BackendError, Kernel, Place, Port, Program, Refusal, Step};
+use eutectic_backend::{BackendError, Kernel, Place, Port, Program, Refusal, Slot, Step};
 use eutectic_ir::{DType, Origin, Type};
 use rustc_hash::FxHashMap;
 
-use super::pointer::{Aligned, Pointer};
+use super::{
+    known_lengths::KnownLengths,
+    pointer::Aligned,
+    steps::{BoundExit, BoundStep, BoundSteps, SlotSource, StepFacts},
+};
 use crate::{
-    kernels,
+    kernels::{self, Way},
     machine::Machine,
-    runtime::{
-        fault::IndexFault,
-        memory::ALIGN,
-        threads::{Pool, Workers},
-        thunk::{Thunk, ThunkContext},
-    },
+    runtime::{memory::ALIGN, threads::Pool, thunk::Thunk},
 };
 
-/// Where a slot points to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotSource {
-    /// A byte of the session's arena.
-    Arena(usize),
-    /// What a session has for a port.
-    Port(Port),
-    /// A constant of the program, by number.
-    Const(usize),
-    /// A parameter.
-    Param(usize),
-    /// What the load program computed, by number.
-    Loaded(usize),
-    /// A constant operand in packed form, by number.
-    Packed(usize),
-    /// A byte of the thunks' own memory, which steps share.
-    Own(usize),
-    /// Where an operand is packed anew in each run.
-    Passing,
-    /// Nowhere: the operand is not packed.
-    Nowhere,
-}
-
-/// A step whose slots are known.
-#[derive(Clone)]
-pub struct BoundStep {
-    pub thunk: Arc<dyn Thunk>,
-    /// The number of its kernel, and how many slots that has: those of the thunk's own buffers follow.
-    pub kernel: usize,
-    pub given: usize,
-    /// Its part of [`BoundSteps::sources`].
-    pub slots: Range<usize>,
-    /// The slots that it writes.
-    pub stores: Vec<usize>,
-    in_place: bool,
-    /// Whether an operand is packed first in each run.
-    pub packs: bool,
-    pub origin: Origin,
-    /// Its model part of each check of ids.
-    checks: Vec<Origin>,
-}
-
-/// Where a run may go on later than at the next step.
-pub struct BoundExit {
-    before: usize,
-    /// The slot of the truth value without which steps are passed over.
-    unless: usize,
-    to: usize,
-}
-
-/// Steps in order, with the sources of all of their slots.
-#[derive(Default)]
-pub struct BoundSteps {
-    pub steps: Vec<BoundStep>,
-    /// In the order of the steps that they stand before.
-    pub exits: Vec<BoundExit>,
-    pub sources: Vec<SlotSource>,
-}
-
-/// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share it.
+/// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share
+/// it.
 pub struct PackedConstant {
     /// The step of the run program that packs it.
     pub step: usize,
@@ -99,51 +36,41 @@ pub struct Code {
     pub constants: Vec<Aligned>,
     /// Bytes of each buffer that the load program computes.
     pub loaded_bytes: Vec<usize>,
-    /// For each source of a run's slots, whether steps read it themselves; others are only packed.
+    /// For each source of a run's slots, whether steps read it themselves. Other sources are only packed.
     pub read: Vec<bool>,
     pub params: Vec<(String, Type)>,
     pub inputs: Vec<(String, Type)>,
     pub outputs: Vec<(String, Type)>,
     pub states: Vec<(String, Type)>,
-    /// For each step of a run, which outputs need it, and whether a state does.
+    /// For each step of a run, the outputs that need it, and whether a state does.
     pub needed: Vec<Vec<bool>>,
     pub arena_bytes: usize,
-    /// Bytes of the thunks' own memory, and of what is packed anew in each run.
+    /// Bytes of the thunks' own memory, and of the operands that each run packs.
     pub own_bytes: usize,
     pub passing_bytes: usize,
     /// Bytes of scratch memory that a thread needs.
     pub scratch: usize,
     pub pool: Arc<Pool>,
-    /// What runs of other lengths are resolved from. The code itself is that of the longest run.
+    /// The data from which runs of other lengths are resolved. The code itself is for the maximal lengths.
     pub varying: Varying,
 }
 
-/// What a program's runs are resolved from.
+/// The data from which a program's runs are resolved.
 pub struct Varying {
     /// Its kernels and extents.
     pub program: Program,
-    /// For each kernel, the places of the extents that it depends on.
+    /// For each kernel, the places of the extents that it depends on: none, where it does not vary.
     pub depends: Vec<Vec<usize>>,
+    /// The way in which each kernel is computed.
+    pub ways: Vec<Way>,
     pub machine: Machine,
-    /// The one that was used last is the last.
-    pub known: Mutex<Vec<Arc<Resolved>>>,
+    pub known: Mutex<KnownLengths>,
     /// Helpers with more scratch memory than the longest run takes, where others need that.
     pub larger: Mutex<Option<(usize, Arc<Pool>)>>,
 }
 
-/// The code of runs of certain lengths.
-pub struct Resolved {
-    pub lengths: Vec<usize>,
-    /// As [`Code::run`], with the same ports, constants, parameters and packed operands.
-    pub run: BoundSteps,
-    /// As those of [`Code`].
-    pub own_bytes: usize,
-    pub passing_bytes: usize,
-    pub scratch: usize,
-}
-
 impl Varying {
-    pub fn new(program: &Program, machine: Machine) -> Varying {
+    pub fn new(program: &Program, ways: Vec<Way>, machine: Machine) -> Varying {
         let fixed = program.extents.is_empty();
         let kernels = if fixed { Vec::new() } else { program.kernels.clone() };
         let places = |kernel: &Kernel| {
@@ -153,27 +80,33 @@ impl Varying {
         };
         let depends = kernels.iter().map(places).collect();
         let program = Program { kernels, extents: program.extents.clone(), ..Program::default() };
-        Varying { program, depends, machine, known: Mutex::default(), larger: Mutex::default() }
+        Varying { program, depends, ways, machine, known: Mutex::default(), larger: Mutex::default() }
     }
 
-    /// The program's extents.
+    /// Returns the program's extents.
     pub fn program(&self) -> &Program {
         &self.program
     }
 }
 
-/// Compiles a program.
+/// Compiles a program, each kernel in the given way for its constant slots.
 ///
 /// # Errors
-/// Every kernel that cannot be built, with its place in the model; and what is not right about the program.
-pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError> {
+/// Every kernel that cannot be built, with its place in the model, and each fault of the program.
+pub fn compile(
+    program: &Program,
+    way: &dyn Fn(&Kernel, &[Slot]) -> Way,
+    machine: Machine,
+) -> Result<Code, BackendError> {
     let mut problems = Vec::new();
+    let ways: Vec<Way> =
+        program.kernels.iter().zip(program.constants()).map(|(kernel, constants)| way(kernel, &constants)).collect();
     let most = program.most();
     let thunks: Vec<Option<Arc<dyn Thunk>>> = program
         .kernels
         .iter()
         .enumerate()
-        .map(|(k, kernel)| match kernels::compile_at(kernel, &program.lengths(&most), machine) {
+        .map(|(k, kernel)| match kernels::compile_at(kernel, &program.lengths(&most), ways[k], machine) {
             Ok(thunk) => Some(thunk.into()),
             Err(why) => {
                 let used = program.load.iter().chain(&program.run).find(|s| s.kernel == k);
@@ -210,11 +143,11 @@ pub fn compile(program: &Program, machine: Machine) -> Result<Code, BackendError
         passing_bytes: binder.passing_bytes,
         scratch,
         pool: Arc::new(Pool::new(machine.threads, scratch)?),
-        varying: Varying::new(program, machine),
+        varying: Varying::new(program, ways, machine),
     })
 }
 
-/// Bytes of a thunk's own buffers.
+/// Returns bytes of a thunk's own buffers.
 pub fn own_bytes(thunk: &dyn Thunk) -> usize {
     thunk.buffers().into_iter().map(|bytes| bytes.next_multiple_of(ALIGN)).sum()
 }
@@ -223,7 +156,7 @@ pub fn own_bytes(thunk: &dyn Thunk) -> usize {
 struct Binder<'a> {
     program: &'a Program,
     thunks: &'a [Arc<dyn Thunk>],
-    /// For each buffer, the source of slots that it is bound to.
+    /// For each buffer, the source of the slots that are bound to it.
     sources: Vec<SlotSource>,
     constants: Vec<Aligned>,
     loaded_bytes: Vec<usize>,
@@ -255,7 +188,7 @@ impl<'a> Binder<'a> {
         Binder { program, thunks, sources, constants, loaded_bytes, packed, read, passing_bytes: 0 }
     }
 
-    /// The steps of the load program, or of a run: these have constant operands packed before.
+    /// Returns the steps of the load program, or of a run: these have constant operands packed before.
     fn steps(&mut self, steps: &[Step], run: bool) -> BoundSteps {
         let mut bound = BoundSteps::default();
         let mut known = FxHashMap::default();
@@ -293,123 +226,26 @@ impl<'a> Binder<'a> {
             if run {
                 self.read.extend((0..bound.sources.len() - from).map(|slot| !only_packed.contains(&slot)));
             }
-            bound.steps.push(BoundStep {
-                thunk,
+            let facts = StepFacts {
                 kernel: step.kernel,
                 given: step.buffers.len(),
-                slots: from..bound.sources.len(),
                 stores: (0..roles.len()).filter(|&slot| roles[slot].access.written).collect(),
                 in_place: !step.in_place.is_empty(),
-                packs,
                 origin: step.origin.clone(),
                 checks: step.checks.clone(),
-            });
+            };
+            bound.steps.push(BoundStep { thunk, slots: from..bound.sources.len(), packs, facts: Arc::new(facts) });
         }
         bound
     }
 
-    /// Where steps of a run are passed over.
+    /// Adds the exits, where steps of a run are skipped.
     fn exits(&mut self, run: &mut BoundSteps) {
         for exit in &self.program.exits {
             run.exits.push(BoundExit { before: exit.before, unless: run.sources.len(), to: exit.to });
             run.sources.push(self.sources[exit.unless]);
             self.read.push(true);
         }
-    }
-}
-
-impl BoundStep {
-    /// Runs it on a table of slots that has all of its steps'.
-    ///
-    /// # Safety
-    /// The table's pointers must be those that the sources tell, to memory of the sizes that the program states, which nobody else
-    /// writes meanwhile.
-    unsafe fn run(&self, slots: &[Pointer], workers: &Workers, fault: &IndexFault) -> Result<(), BackendError> {
-        let launch = self.launch(slots, workers, fault);
-        // SAFETY: `check` compared buffers with what the kernel states; there is room for what the thunk packs.
-        unsafe {
-            if self.packs {
-                self.thunk.pack(&launch);
-            }
-            self.thunk.run(&launch);
-        }
-        self.report(fault)
-    }
-
-    /// Packs its constant operand.
-    ///
-    /// # Safety
-    /// As [`BoundStep::run`], for the slots from which the operand is packed, and its own.
-    pub unsafe fn pack(&self, slots: &[Pointer], workers: &Workers, fault: &IndexFault) -> Result<(), BackendError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thunk.pack(&self.launch(slots, workers, fault)) };
-        self.report(fault)
-    }
-
-    fn launch<'a>(&self, slots: &'a [Pointer], workers: &'a Workers, fault: &'a IndexFault) -> ThunkContext<'a> {
-        let slots = &slots[self.slots.clone()];
-        // SAFETY: `Pointer` is transparent.
-        let slots = unsafe { std::slice::from_raw_parts(slots.as_ptr().cast::<*mut u8>(), slots.len()) };
-        ThunkContext { slots, workers, in_place: self.in_place, fault }
-    }
-
-    /// What went wrong in it, if something did.
-    fn report(&self, fault: &IndexFault) -> Result<(), BackendError> {
-        match fault.take() {
-            Some((problem, check)) => {
-                let origin = self.checks.get(check).unwrap_or(&self.origin).clone();
-                Err(BackendError::IndexOutOfRange { problem, origin })
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl BoundSteps {
-    /// Runs the steps that are `wanted`, by number.
-    ///
-    /// # Safety
-    /// As [`BoundStep::run`].
-    pub unsafe fn run(
-        &self,
-        slots: &[Pointer],
-        (workers, fault): (&Workers, &IndexFault),
-        wanted: impl Fn(usize) -> bool,
-        mut times: Option<&mut Vec<f64>>,
-    ) -> Result<(), BackendError> {
-        let (mut exits, mut next) = (self.exits.iter().peekable(), 0);
-        for (n, step) in self.steps.iter().enumerate() {
-            while let Some(exit) = exits.next_if(|exit| exit.before <= n) {
-                // SAFETY: the slot points to a byte of the arena, and no step is under way.
-                if exit.before >= next && unsafe { *slots[exit.unless].0 } == 0 {
-                    next = exit.to;
-                }
-            }
-            let start = times.is_some().then(Instant::now);
-            if n >= next && wanted(n) {
-                // SAFETY: passed on from the caller.
-                unsafe { step.run(slots, workers, fault)? };
-            }
-            if let (Some(times), Some(start)) = (&mut times, start) {
-                times.push(start.elapsed().as_secs_f64());
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs one step.
-    ///
-    /// # Safety
-    /// As [`BoundStep::run`].
-    pub unsafe fn run_one(
-        &self,
-        n: usize,
-        slots: &[Pointer],
-        workers: &Workers,
-        fault: &IndexFault,
-    ) -> Result<(), BackendError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.steps[n].run(slots, workers, fault) }
     }
 }
 

@@ -1,7 +1,8 @@
-//! Parameters and what is computed from them when they arrive: what sessions share.
+//! Parameters and the results of the load program, which sessions share.
 //!
-//! What the load program computes is streamed: an operand is packed as soon as what it is packed from is there, and what only
-//! packing or later load steps read lives until the last of them. Parts are shared with the program that a replacement starts from.
+//! The load program streams its results: an operand is packed as soon as its source exists, and a result that only
+//! packing or later load steps read is freed after the last of them. A replacement shares unchanged parts with the
+//! program that it starts from.
 
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use eutectic_ir::Tensor;
 
 use super::{
     check::{expect, wrong},
-    code::{BoundSteps, Code, SlotSource},
+    code::Code,
     pointer::{Aligned, NOWHERE, Pointer},
+    steps::{BoundSteps, SlotSource},
 };
 use crate::runtime::{
     fault::IndexFault,
@@ -19,7 +21,7 @@ use crate::runtime::{
     threads::Workers,
 };
 
-/// A part of a block that others share.
+/// A shared range of a block.
 #[derive(Clone)]
 struct SharedPart {
     block: Arc<Pages>,
@@ -38,7 +40,7 @@ pub struct CpuLoaded {
     values: Values,
 }
 
-/// What there is; what runs do not read is let go.
+/// The current values. Values that runs do not read are freed.
 #[derive(Clone)]
 struct Values {
     params: Vec<Option<Arc<Aligned>>>,
@@ -93,7 +95,7 @@ fn fits(code: &Code, n: usize, param: &Tensor) -> Result<(), BackendError> {
     }
 }
 
-/// The load program and packing, in an order in which what is in between lives shortly.
+/// Returns load steps and packing in an order in which intermediate results live briefly.
 fn actions(code: &Code) -> Vec<LoadAction> {
     let mut actions = Vec::new();
     let mut there = vec![false; code.loaded_bytes.len()];
@@ -111,7 +113,7 @@ fn actions(code: &Code) -> Vec<LoadAction> {
     pack(&there, &mut actions);
     for (n, step) in code.load.steps.iter().enumerate() {
         let sources = || code.load.sources[step.slots.clone()].iter().copied().enumerate();
-        let writes: Vec<_> = sources().filter(|(slot, _)| step.stores.contains(slot)).map(|s| s.1).collect();
+        let writes: Vec<_> = sources().filter(|(slot, _)| step.facts.stores.contains(slot)).map(|s| s.1).collect();
         let given = |source: &SlotSource| {
             matches!(source, SlotSource::Param(_) | SlotSource::Loaded(_)) && !writes.contains(source)
         };
@@ -128,20 +130,20 @@ fn actions(code: &Code) -> Vec<LoadAction> {
 }
 
 impl Code {
-    /// Whether runs read a parameter, or what the load program computed, itself.
+    /// Returns whether runs read a parameter, or a result of the load program, without packing.
     fn reads(&self, source: SlotSource) -> bool {
         self.run.sources.iter().zip(&self.read).any(|(s, read)| *read && *s == source)
     }
 }
 
-/// Some actions on their way.
+/// Load actions in progress.
 struct Loading<'a> {
     code: &'a Code,
     actions: &'a [LoadAction],
     todo: &'a [bool],
     values: Values,
     given: Vec<Option<Tensor>>,
-    /// How many actions are still to read each parameter and each result of a load step.
+    /// For each parameter and each result of a load step, the number of actions that have yet to read it.
     uses: (Vec<usize>, Vec<usize>),
 }
 
@@ -177,14 +179,14 @@ impl<'a> Loading<'a> {
                 self.values.params[n] = Some(Arc::new(Aligned::new(tensor)));
             }
         }
-        let workers = Workers::new(code.pool.clone(), code.scratch);
+        let workers = Workers::new(code.pool.clone(), code.scratch)?;
         let (own, fault) = (Pages::new(code.own_bytes), IndexFault::default());
         let packs = code.load.sources.iter().any(|source| matches!(source, SlotSource::Passing));
         let passing = Pages::new(if packs { code.passing_bytes } else { 0 });
         for (action, _) in self.actions.iter().zip(self.todo).filter(|(_, todo)| **todo) {
             for source in action.reads.iter().chain(&action.writes) {
                 match *source {
-                    // Where its address does not suit, a copy is made for as long as it is read.
+                    // A parameter with an unsuitable address is copied while it is read.
                     SlotSource::Param(n) if self.values.params[n].is_none() => {
                         self.values.params[n] = self.given[n].as_ref().map(|t| Arc::new(Aligned::new(t)));
                     }
@@ -197,7 +199,7 @@ impl<'a> Loading<'a> {
             }
             let steps = if let What::Step(_) = action.what { &code.load } else { &code.run };
             let slots = self.slots(steps, self.step(action), &own, &passing);
-            // SAFETY: slots of the step point to memory of their size; what it writes is shared with nobody yet.
+            // SAFETY: slots of the step point to memory of their size, and nobody else shares its results yet.
             unsafe {
                 match action.what {
                     What::Step(n) => steps.run_one(n, &slots, &workers, &fault)?,
@@ -225,7 +227,7 @@ impl<'a> Loading<'a> {
         Ok(self.values)
     }
 
-    /// The step of its program that an action runs, or has pack.
+    /// Returns the step of its program that an action runs, or has pack.
     fn step(&self, action: &LoadAction) -> usize {
         match action.what {
             What::Step(n) => n,
@@ -233,7 +235,7 @@ impl<'a> Loading<'a> {
         }
     }
 
-    /// Gives what stays a place, all in one block.
+    /// Allocates the kept values, all in one block.
     fn place(&mut self, kept: &[bool]) {
         let mut bytes = 0;
         let mut places = Vec::new();
@@ -241,7 +243,7 @@ impl<'a> Loading<'a> {
         for write in todo.flat_map(|(action, _)| &action.writes) {
             let size = match *write {
                 SlotSource::Loaded(n) => {
-                    // What is there belongs to the program that this one is made from.
+                    // The old value belongs to the program that this one started from.
                     self.values.loaded[n] = None;
                     if !kept[n] {
                         continue;
@@ -265,7 +267,7 @@ impl<'a> Loading<'a> {
         }
     }
 
-    /// A table of slots that has those of one step.
+    /// Returns a table with the slots of one step.
     fn slots(&self, steps: &BoundSteps, step: usize, own: &Pages, passing: &Pages) -> Vec<Pointer> {
         let mut slots = vec![NOWHERE; steps.sources.len()];
         for slot in steps.steps[step].slots.clone() {
@@ -279,7 +281,7 @@ impl<'a> Loading<'a> {
 }
 
 impl Values {
-    /// Where a source is, if all sessions share it; what a session has for itself is nowhere.
+    /// Returns the address of a source that all sessions share, and null for a session's own memory.
     fn at(&self, code: &Code, source: SlotSource, own: &Pages) -> Pointer {
         let piece = |piece: &Option<SharedPart>| piece.as_ref().map_or(NOWHERE, |p| Pointer(p.at()));
         match source {
@@ -294,13 +296,13 @@ impl Values {
 }
 
 impl CpuLoaded {
-    /// As [`Values::at`].
+    /// Returns the address of a source, like [`Values::at`].
     pub fn at(&self, source: SlotSource, own: &Pages) -> Pointer {
         self.values.at(&self.code, source, own)
     }
 
-    /// Which actions a replacement of parameters takes: those that depend on them, and those whose results these read and that
-    /// were let go.
+    /// Returns the actions that a replacement of parameters repeats: those that depend on the parameters, and those
+    /// whose freed results these read.
     fn dependents(&self, actions: &[LoadAction], replaced: &[Option<Tensor>]) -> Vec<bool> {
         let mut changed = vec![false; self.values.loaded.len()];
         let mut todo = vec![false; actions.len()];
@@ -329,10 +331,10 @@ impl CpuLoaded {
         todo
     }
 
-    /// The same program with other parameters, by number; what depends on none of them is shared.
+    /// Returns the program with other parameters, by number. It shares everything that depends on none of them.
     ///
     /// # Errors
-    /// When a parameter's type is not the program's, one that is needed was let go, or an index is out of range.
+    /// If a parameter's type is not the program's, one that is needed was freed, or an index is out of range.
     pub fn replace(&self, params: &[(usize, Tensor)]) -> Result<CpuLoaded, BackendError> {
         let code = &self.code;
         let mut given: Vec<Option<Tensor>> = vec![None; code.params.len()];
@@ -362,7 +364,7 @@ impl CpuLoaded {
         Ok(CpuLoaded { code: code.clone(), values })
     }
 
-    /// Bytes of parameters and constants, and of what was computed from them.
+    /// Returns the bytes of parameters, constants and results of the load program.
     pub fn bytes(&self) -> usize {
         let params = self.values.params.iter().zip(&self.code.params).filter(|(value, _)| value.is_some());
         let params: usize = params.map(|(_, (_, ty))| ty.bytes()).sum();

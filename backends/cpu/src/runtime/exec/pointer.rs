@@ -18,12 +18,12 @@ impl Aligned {
         Aligned { tensor: tensor.clone(), copy }
     }
 
-    /// Its first byte.
+    /// Returns its first byte.
     pub fn at(&self) -> *mut u8 {
         self.copy.as_ref().map_or(self.tensor.bytes().as_ptr().cast_mut(), Pages::at)
     }
 
-    /// How many bytes it has.
+    /// Returns how many bytes it has.
     pub fn bytes(&self) -> usize {
         self.tensor.bytes().len()
     }
@@ -34,10 +34,10 @@ impl Aligned {
 #[repr(transparent)]
 pub struct Pointer(pub *mut u8);
 
-// SAFETY: pointers in a table of slots point into memory that its owner keeps, or into what a run borrows for its time.
+// SAFETY: pointers in a table of slots point into memory that its owner keeps, or that a run borrows.
 unsafe impl Send for Pointer {}
 // SAFETY: as above.
 unsafe impl Sync for Pointer {}
 
-/// Of what there is no memory.
+/// The pointer of a slot without memory.
 pub const NOWHERE: Pointer = Pointer(std::ptr::null_mut());

@@ -1,15 +1,20 @@
-//! Runs of other lengths than the longest: the thunks of kernels that vary, resolved once for the lengths and kept.
+//! Runs of lengths other than the maximal ones: thunks of kernels that vary are compiled once per set of lengths, and
+//! cached.
 //!
-//! A thunk has every offset, stride and trip count resolved, so each set of lengths has thunks of its own: they take some tens of
-//! microseconds to make, loops are cut as those of a program for these lengths, and nothing is asked while they run. Where one length
-//! changes, as that of a cache does with each token, kernels that do not depend on it keep their thunks. What is packed and loaded is that
-//! of all lengths.
+//! A thunk has every offset, stride and trip count resolved, so each set of lengths has thunks of its own. They take
+//! some tens of microseconds to compile. Their loops are as efficient as those of a program of fixed lengths. If one
+//! length changes, as that of a cache does with each token, kernels that do not depend on it keep their thunks. All
+//! lengths share packed and loaded values.
 
 use std::sync::{Arc, PoisonError};
 
 use eutectic_backend::{BackendError, Refusal};
 
-use super::code::{BoundSteps, Code, Resolved, SlotSource, Varying, own_bytes};
+use super::{
+    code::{Code, Varying, own_bytes},
+    known_lengths::Resolved,
+    steps::{BoundSteps, SlotSource},
+};
 use crate::{
     kernels,
     runtime::{
@@ -19,14 +24,11 @@ use crate::{
     },
 };
 
-/// For so many sets of lengths thunks are kept, those that were used last.
-const KEPT: usize = 1024;
-
 impl Code {
-    /// The code of runs of such lengths; nothing for the longest, whose code this is.
+    /// Returns the code for runs of these lengths; `None` for the maximal lengths, whose code this is.
     ///
     /// # Errors
-    /// When lengths are out of bounds, or a kernel cannot be built for them.
+    /// If lengths are out of bounds, or a kernel cannot be built for them.
     pub fn resolved(&self, lengths: &[usize]) -> Result<Option<Arc<Resolved>>, BackendError> {
         let program = &self.varying.program;
         program.check_lengths(lengths)?;
@@ -37,57 +39,54 @@ impl Code {
             return Ok(None);
         }
         let mut known = self.varying.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let resolved = match known.iter().position(|resolved| resolved.lengths == lengths) {
-            Some(at) => known.remove(at),
-            None => {
-                let excess = (known.len() + 1).saturating_sub(KEPT);
-                known.drain(..excess);
-                Arc::new(self.resolve(lengths, known.last().map(|last| &**last))?)
-            }
-        };
-        known.push(resolved.clone());
-        Ok(Some(resolved))
+        known.get(lengths, |last| self.resolve(lengths, last)).map(Some)
     }
 
-    /// Resolves the thunks of runs of such lengths. Of runs that came before, those of kernels whose extents are the same are the same.
+    /// Compiles the thunks for runs of these lengths. Kernels whose extents are those of an earlier run share its
+    /// thunks.
     fn resolve(&self, lengths: &[usize], before: Option<&Resolved>) -> Result<Resolved, BackendError> {
-        let Varying { program, depends, machine, .. } = &self.varying;
+        let Varying { program, depends, ways, machine, .. } = &self.varying;
         let same = |kernel: usize, resolved: &Resolved| {
             depends[kernel].iter().all(|&extent| resolved.lengths[extent] == lengths[extent])
         };
         let mut thunks: Vec<Option<Arc<dyn Thunk>>> = vec![None; program.kernels.len()];
         let mut resolved = Resolved {
             lengths: lengths.to_vec(),
-            run: BoundSteps::default(),
+            run: BoundSteps {
+                steps: Vec::with_capacity(self.run.steps.len()),
+                sources: Vec::with_capacity(self.run.sources.len()),
+                exits: Vec::with_capacity(self.run.exits.len()),
+            },
             own_bytes: self.own_bytes,
             passing_bytes: self.passing_bytes,
             scratch: self.scratch,
         };
         for (number, step) in self.run.steps.iter().enumerate() {
-            if let Some(old) = before.filter(|before| same(step.kernel, before)).map(|b| &b.run.steps[number]) {
-                thunks[step.kernel] = Some(old.thunk.clone());
+            let kernel = step.facts.kernel;
+            if let Some(old) = before.filter(|before| same(kernel, before)).map(|b| &b.run.steps[number]) {
+                thunks[kernel] = Some(old.thunk.clone());
             }
             let (before, from) = (&self.run.sources[step.slots.clone()], resolved.run.sources.len());
             let mut step = step.clone();
-            if program.kernels[step.kernel].varies() {
+            if !depends[kernel].is_empty() {
                 let problems = |why: Vec<String>| {
-                    let (kernel, origin) = (Some(step.kernel), &step.origin);
+                    let (kernel, origin) = (Some(kernel), &step.facts.origin);
                     let problems = why.into_iter().map(|why| Refusal { kernel, origin: origin.clone(), why }).collect();
                     BackendError::Unsupported { backend: "cpu".into(), problems }
                 };
-                let thunk = match &thunks[step.kernel] {
+                let thunk = match &thunks[kernel] {
                     Some(thunk) => thunk.clone(),
                     None => {
-                        let kernel = &program.kernels[step.kernel];
+                        let (varying, way) = (&program.kernels[kernel], ways[kernel]);
                         let thunk =
-                            kernels::compile_at(kernel, &program.lengths(lengths), *machine).map_err(problems)?;
-                        thunks[step.kernel].insert(thunk.into()).clone()
+                            kernels::compile_at(varying, &program.lengths(lengths), way, *machine).map_err(problems)?;
+                        thunks[kernel].insert(thunk.into()).clone()
                     }
                 };
                 resolved.own_bytes = resolved.own_bytes.max(own_bytes(&*thunk));
                 resolved.scratch = resolved.scratch.max(thunk.scratch());
                 let sources = &mut resolved.run.sources;
-                sources.extend(&before[..step.given]);
+                sources.extend(&before[..step.facts.given]);
                 let mut own = 0;
                 for bytes in thunk.buffers() {
                     sources.push(SlotSource::Own(own));
@@ -105,7 +104,8 @@ impl Code {
                     (Some(_), None) => sources.push(SlotSource::Nowhere),
                     (None, None) => {}
                     (None, Some(_)) => {
-                        let what = format!("{}: an operand that was packed is not read so: a defect", step.origin);
+                        let what =
+                            format!("{}: an operand that was packed is not read so: a defect", step.facts.origin);
                         return Err(BackendError::Device(what));
                     }
                 }
@@ -116,25 +116,26 @@ impl Code {
             step.slots = from..resolved.run.sources.len();
             resolved.run.steps.push(step);
         }
+        resolved.run.exit_as(&self.run);
         Ok(resolved)
     }
 
-    /// Who works for a session whose runs take so many bytes of scratch memory.
+    /// Returns the workers of a session whose runs take `scratch` bytes of scratch memory.
     ///
     /// # Errors
-    /// When threads cannot be started.
+    /// If there is too little memory, or threads cannot be started.
     pub fn workers(&self, scratch: usize) -> Result<Workers, BackendError> {
         if scratch <= self.scratch {
-            return Ok(Workers::new(self.pool.clone(), self.scratch));
+            return Workers::new(self.pool.clone(), self.scratch);
         }
         let mut larger = self.varying.larger.lock().unwrap_or_else(PoisonError::into_inner);
         match &*larger {
-            Some((most, pool)) if scratch <= *most => Ok(Workers::new(pool.clone(), *most)),
+            Some((most, pool)) if scratch <= *most => Workers::new(pool.clone(), *most),
             _ => {
                 let most = scratch.next_power_of_two();
                 let pool = Arc::new(Pool::new(self.varying.machine.threads, most)?);
                 *larger = Some((most, pool.clone()));
-                Ok(Workers::new(pool, most))
+                Workers::new(pool, most)
             }
         }
     }

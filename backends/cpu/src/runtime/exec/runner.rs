@@ -1,4 +1,4 @@
-//! The thread on which runs that were submitted go on, while the caller does something else.
+//! The thread that executes submitted runs while the caller continues.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,13 +22,13 @@ struct RunShared {
     changed: Condvar,
 }
 
-/// What lies between the session and the thread.
+/// The state that the session and the thread exchange.
 #[derive(Default)]
 enum Desk {
-    /// Nothing; or the thread works.
+    /// No run; or the thread is executing one.
     #[default]
     Empty,
-    /// To be done.
+    /// A run to execute.
     Open(Box<Workspace>),
     /// Done.
     Done(Box<Workspace>, Result<(), BackendError>),

@@ -1,4 +1,4 @@
-//! Sessions: runs, where their inputs and outputs are, and states.
+//! Sessions: runs, the locations of their inputs and outputs, and states.
 
 use std::{any::Any, sync::Arc};
 
@@ -12,26 +12,26 @@ use super::{
     work::Workspace,
 };
 
-/// A session: what runs work on, which is with the runner during a run that was submitted.
+/// A session: the state that runs work on. The runner has it while a submitted run lasts.
 pub struct CpuSession {
     loaded: Arc<CpuLoaded>,
     work: Option<Box<Workspace>>,
     runner: Option<Runner>,
-    /// What went wrong in the run that was waited for last, until somebody asks.
+    /// The error of the last awaited run, until a caller takes it.
     failed: Option<BackendError>,
 }
 
 impl CpuSession {
-    /// A session of its own.
+    /// Returns a new session.
     ///
     /// # Errors
-    /// When there is not as much memory.
+    /// If there is too little memory.
     pub fn new(loaded: Arc<CpuLoaded>) -> Result<CpuSession, BackendError> {
         let work = Some(Box::new(Workspace::new(&loaded)?));
         Ok(CpuSession { loaded, work, runner: None, failed: None })
     }
 
-    /// What runs work on, once no run is under way.
+    /// Returns the workspace after any submitted run has finished.
     fn idle(&mut self) -> &mut Workspace {
         if self.work.is_none()
             && let Some(runner) = &self.runner
@@ -40,7 +40,7 @@ impl CpuSession {
             self.work = Some(work);
             self.failed = result.err();
         }
-        self.work.as_mut().expect("it is here, or with the runner, which gave it back")
+        self.work.as_mut().expect("the runner returns the workspace after each run")
     }
 
     fn result(&mut self) -> Result<(), BackendError> {
@@ -54,7 +54,8 @@ impl Session for CpuSession {
     }
 
     fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
-        let other = "the parameters of another program; use those that `replace` gives of this session's";
+        let other =
+            "these are parameters of another program; use the result of `replace` on the parameters of this session";
         let loaded = (loaded as Arc<dyn Any + Send + Sync>).downcast::<CpuLoaded>().ok();
         let loaded = loaded.filter(|loaded| Arc::ptr_eq(&loaded.code, &self.loaded.code));
         let loaded = loaded.ok_or_else(|| wrong("parameter", "*", other.into()))?;
@@ -139,7 +140,7 @@ impl Session for CpuSession {
 }
 
 impl Drop for CpuSession {
-    /// A run that is under way is done first: the runner has what it works on.
+    /// A submitted run finishes first, because it uses the workspace.
     fn drop(&mut self) {
         self.idle();
     }

@@ -1,4 +1,4 @@
-//! What runs work on: arena, states and the memory of ports, and the table of slots that they go through.
+//! The workspace of runs: arena, states, the memory of ports, and the table of slots.
 
 use std::{any::Any, sync::Arc};
 
@@ -9,11 +9,13 @@ use eutectic_backend::{
 use eutectic_ir::Type;
 
 use super::{
-    buffer::{CpuBuffer, pages},
+    buffer::CpuBuffer,
     check::{expect, wrong},
-    code::{Code, Resolved, SlotSource, dtype},
+    code::{Code, dtype},
+    known_lengths::Resolved,
     loaded::CpuLoaded,
     pointer::Pointer,
+    steps::SlotSource,
 };
 use crate::runtime::{fault::IndexFault, memory::Pages, threads::Workers};
 
@@ -24,26 +26,26 @@ pub struct PortMemory {
     ty: Type,
     /// Bytes of the longest tensor.
     bytes: usize,
-    /// Where a dense tensor of the lengths of a run lies in it.
+    /// The placement of a dense tensor of a run's lengths in it.
     placement: Placement,
     pub own: Pages,
     pub bound: Option<Box<CpuBuffer>>,
 }
 
-/// What runs work on.
+/// The data that runs work on.
 pub struct Workspace {
     code: Arc<Code>,
     arena: Pages,
     thunks_own: Pages,
     passing: Pages,
-    /// Of inputs, outputs and states.
+    /// The memory of inputs, outputs and states.
     pub places: [Vec<PortMemory>; 3],
     slots: Vec<Pointer>,
     /// The slots of ports, which may be elsewhere in each run.
     late: Vec<(usize, Port)>,
     /// The outputs that a run wants, and as the last one the states.
     pub wanted: Vec<bool>,
-    /// With so much scratch memory.
+    /// Threads with enough scratch memory.
     workers: Workers,
     scratch: usize,
     fault: IndexFault,
@@ -55,15 +57,15 @@ pub struct Workspace {
 impl PortMemory {
     fn new(what: &'static str, (name, ty): &(String, Type), lengths: Lengths<'_>) -> Result<PortMemory, BackendError> {
         let (name, placement, bytes) = (name.clone(), placement(ty, lengths), ty.bytes());
-        Ok(PortMemory { what, name, ty: ty.clone(), bytes, placement, own: pages(bytes)?, bound: None })
+        Ok(PortMemory { what, name, ty: ty.clone(), bytes, placement, own: Pages::try_new(bytes)?, bound: None })
     }
 
-    /// Where it is now.
+    /// Returns where it is now.
     pub fn memory(&self) -> &Pages {
         self.bound.as_ref().map_or(&self.own, |b| b.block())
     }
 
-    /// Where a step that is needed otherwise stores what nobody wants.
+    /// Returns the scratch destination of outputs that the caller did not request.
     fn unwanted(&self) -> *mut u8 {
         self.own.at()
     }
@@ -72,7 +74,7 @@ impl PortMemory {
         wrong(self.what, &self.name, problem)
     }
 
-    /// Whether what the host gives or takes has the size of a tensor of the lengths of runs.
+    /// Checks that a host buffer has the size of the tensor at the lengths of runs.
     fn check(&self, got: usize) -> Result<(), BackendError> {
         self.expect(got, self.placement.bytes())
     }
@@ -81,17 +83,17 @@ impl PortMemory {
         if got == bytes { Ok(()) } else { Err(self.wrong(format!("{got} bytes given, {} is {bytes} bytes", self.ty))) }
     }
 
-    /// Whether kernels can take what is in some bytes: they are aligned, and laid out as the longest tensor.
+    /// Returns whether kernels can use bytes directly: they are aligned, and laid out as the maximal tensor.
     fn suits(&self, bytes: &[u8]) -> bool {
         bytes.len() == self.bytes && bytes.as_ptr().addr().is_multiple_of(dtype(&self.ty).size())
     }
 }
 
 impl Workspace {
-    /// For a session of a loaded program.
+    /// Allocates the workspace of a session.
     ///
     /// # Errors
-    /// When there is not as much memory.
+    /// If there is too little memory.
     pub fn new(loaded: &CpuLoaded) -> Result<Workspace, BackendError> {
         let code = loaded.code.clone();
         let lengths = code.varying.program().most();
@@ -100,14 +102,14 @@ impl Workspace {
             ports.iter().map(|port| PortMemory::new(what, port, &at)).collect::<Result<Vec<_>, _>>()
         };
         let mut work = Workspace {
-            arena: pages(code.arena_bytes)?,
-            thunks_own: pages(code.own_bytes)?,
-            passing: pages(code.passing_bytes)?,
+            arena: Pages::try_new(code.arena_bytes)?,
+            thunks_own: Pages::try_new(code.own_bytes)?,
+            passing: Pages::try_new(code.passing_bytes)?,
             places: [list("input", &code.inputs)?, list("output", &code.outputs)?, list("state", &code.states)?],
             slots: Vec::new(),
             late: Vec::new(),
             wanted: vec![true; code.outputs.len() + 1],
-            workers: Workers::new(code.pool.clone(), code.scratch),
+            workers: Workers::new(code.pool.clone(), code.scratch)?,
             scratch: code.scratch,
             fault: IndexFault::default(),
             lengths,
@@ -136,23 +138,26 @@ impl Workspace {
         self.late.extend(sources.iter().enumerate().filter_map(port));
     }
 
-    /// Has runs be of other lengths.
+    /// Sets the lengths of later runs. After an error the workspace is as it was.
     ///
     /// # Errors
-    /// When they are out of bounds, or there is no code for them.
+    /// If they are out of bounds, a kernel cannot be built for them, there is too little memory, or threads cannot be
+    /// started.
     pub fn set_lengths(&mut self, loaded: &CpuLoaded, lengths: &[usize]) -> Result<(), BackendError> {
         let resolved = self.code.resolved(lengths)?;
         if let Some(resolved) = &resolved {
-            let grow = |block: &mut Pages, bytes| {
-                if block.bytes() < bytes {
-                    *block = pages(bytes)?;
-                }
-                Ok::<(), BackendError>(())
-            };
-            grow(&mut self.thunks_own, resolved.own_bytes)?;
-            grow(&mut self.passing, resolved.passing_bytes)?;
+            // Slots point into the blocks, so that none is freed before all others are allocated.
+            let grown = |block: &Pages, bytes| (block.bytes() < bytes).then(|| Pages::try_new(bytes)).transpose();
+            let thunks_own = grown(&self.thunks_own, resolved.own_bytes)?;
+            let passing = grown(&self.passing, resolved.passing_bytes)?;
             if self.scratch < resolved.scratch {
                 (self.workers, self.scratch) = (self.code.workers(resolved.scratch)?, resolved.scratch);
+            }
+            if let Some(block) = thunks_own {
+                self.thunks_own = block;
+            }
+            if let Some(block) = passing {
+                self.passing = block;
             }
         }
         self.resolved = resolved;
@@ -166,10 +171,10 @@ impl Workspace {
         Ok(())
     }
 
-    /// What there is for a port.
+    /// Returns the memory of a port.
     ///
     /// # Errors
-    /// When the program has none of this number.
+    /// If the program has no port of this number.
     pub fn place(&mut self, port: Port) -> Result<&mut PortMemory, BackendError> {
         let (kind, what, n) = match port {
             Port::Input(n) => (0, "input", n),
@@ -182,10 +187,10 @@ impl Workspace {
             .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
     }
 
-    /// Gives a port the memory of a buffer, or its own again; returns the buffer that it had.
+    /// Binds a buffer to a port, or restores the port's own memory. Returns the buffer that was bound.
     ///
     /// # Errors
-    /// When a buffer does not fit.
+    /// If a buffer does not fit.
     pub fn bind(
         &mut self,
         port: Port,
@@ -196,7 +201,9 @@ impl Workspace {
             Some(buffer) => {
                 place.expect(buffer.bytes(), place.bytes)?;
                 let buffer = (buffer as Box<dyn Any>).downcast::<CpuBuffer>();
-                Some(buffer.map_err(|_| place.wrong("a buffer of another device; ask this session for one".into()))?)
+                Some(buffer.map_err(|_| {
+                    place.wrong("the buffer is on another device; allocate one from this session".into())
+                })?)
             }
             None => None,
         };
@@ -207,7 +214,7 @@ impl Workspace {
         Ok(bound.map(|b| b as Box<dyn DeviceBuffer>))
     }
 
-    /// Runs from and into the memory of the ports. An output that is not wanted is not left in its memory.
+    /// Runs from and into the memory of the ports. Unwanted outputs are not stored there.
     pub fn run(&mut self) -> Result<(), BackendError> {
         let wanted = |n: usize| self.wanted[n];
         for &(slot, port) in &self.late {
@@ -221,10 +228,10 @@ impl Workspace {
         self.go(None)
     }
 
-    /// Runs from and into what is given.
+    /// Runs from and into the given buffers.
     ///
     /// # Errors
-    /// When something does not fit the program, or an index is out of range.
+    /// If a buffer does not fit the program, or an index is out of range.
     pub fn execute(
         &mut self,
         inputs: &[Input<'_>],
@@ -280,11 +287,68 @@ impl Workspace {
         let all = wanted.iter().all(|wanted| *wanted);
         let wanted = |step: usize| all || needed[step].iter().zip(wanted).any(|(needed, wanted)| *needed && *wanted);
         let run = self.resolved.as_ref().map_or(&self.code.run, |resolved| &resolved.run);
-        // SAFETY: the table was filled from the sources; sizes of ports were checked, and they are this session's or lent to it.
+        // SAFETY: the table was filled from the sources; sizes of ports were checked, and they are this session's or
+        // lent to it.
         unsafe { run.run(&self.slots, (&self.workers, &self.fault), wanted, times) }
     }
 }
 
 fn placement(ty: &Type, lengths: Lengths<'_>) -> Placement {
     Placement::new(ty, lengths).expect("all extents of a program have lengths")
+}
+
+#[cfg(test)]
+mod tests {
+    use eutectic_ir::Symbol;
+
+    use super::*;
+    use crate::{
+        kernels::Way,
+        machine::Machine,
+        runtime::exec::{code::compile, known_lengths::Resolved, loaded::load, steps::BoundSteps},
+    };
+
+    /// More bytes than a process can map.
+    const TOO_MANY: usize = 1 << 60;
+
+    fn steps() -> BoundSteps {
+        let sources = vec![SlotSource::Own(0), SlotSource::Own(64), SlotSource::Passing];
+        BoundSteps { sources, ..BoundSteps::default() }
+    }
+
+    /// Returns a program without steps and with one extent, whose code for a length of 1 takes these bytes of memory.
+    fn loaded(own_bytes: usize, passing_bytes: usize, scratch: usize) -> CpuLoaded {
+        let extents = vec![Symbol { name: "n".into(), bounds: Some((1, 8)) }];
+        let program = Program { extents, ..Program::default() };
+        let mut code = compile(&program, &|_, _| Way::Plain, Machine::default()).expect("a program without steps");
+        (code.run, code.own_bytes, code.passing_bytes) = (steps(), 128, 64);
+        let short =
+            |_: Option<&Resolved>| Ok(Resolved { lengths: vec![1], run: steps(), own_bytes, passing_bytes, scratch });
+        code.varying.known.lock().expect("no other thread").get(&[1], short).expect("new lengths");
+        load(Arc::new(code), &[]).expect("a program without parameters")
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "its allocator ends the process instead of failing")]
+    fn lengths_for_which_memory_is_missing_leave_the_workspace_as_it_was() {
+        let enough = 1 << 16;
+        for (own, passing, scratch) in
+            [(TOO_MANY, enough, enough), (enough, TOO_MANY, enough), (enough, enough, TOO_MANY)]
+        {
+            let loaded = loaded(own, passing, scratch);
+            let mut work = Workspace::new(&loaded).expect("little memory");
+            let error = work.set_lengths(&loaded, &[1]).expect_err("more memory than there is");
+            assert!(matches!(error, BackendError::Memory(_)), "{error}");
+            let now = work.slots.iter().map(|slot| slot.0).collect::<Vec<_>>();
+            let own = work.thunks_own.at();
+            assert_eq!(now, [own, own.wrapping_add(64), work.passing.at()], "slots point into freed blocks");
+            assert_eq!(work.lengths, [8]);
+            work.run().expect("runs of the lengths before");
+        }
+        let loaded = loaded(enough, enough, enough);
+        let mut work = Workspace::new(&loaded).expect("little memory");
+        work.set_lengths(&loaded, &[1]).expect("enough memory");
+        assert_eq!(work.slots[0].0, work.thunks_own.at());
+        assert_eq!((work.thunks_own.bytes(), work.passing.bytes(), work.scratch), (enough, enough, enough));
+    }
 }

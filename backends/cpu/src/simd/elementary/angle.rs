@@ -2,19 +2,20 @@
 
 use super::polynomial::{ROUND_F64, polynomial_f64};
 
-/// π/2 = `QUARTER_HIGH + QUARTER_LOW`; the high part has so few bits that its product with a number of quarter turns is exact.
+/// π/2 = `QUARTER_HIGH + QUARTER_LOW`. The high part has few enough bits that its product with a number of quarter
+/// turns is exact.
 const QUARTER_HIGH: f64 = 1.570_796_310_901_641_8;
 const QUARTER_LOW: f64 = 1.589_325_477_352_819_7e-8;
 /// The largest angle whose quarter turns are counted without loss.
 pub const FEW_TURNS: f32 = 1_048_576.0;
 
-/// Whether the functions of angles below hold for an argument.
+/// Returns whether the functions of angles below hold for an argument.
 #[inline(always)]
 pub fn is_few_turns(x: f32) -> bool {
     x.abs() <= FEW_TURNS
 }
 
-/// A function of any angle: of `few` turns, or in `f64`, of `many`.
+/// Returns a function of any angle: `few` for angles of few turns, and `many`, in `f64`, for others.
 #[inline(always)]
 pub fn any_angle(x: f32, few: impl Fn(f32) -> f32, many: impl Fn(f64) -> f64) -> f32 {
     if is_few_turns(x) { few(x) } else { many(f64::from(x)) as f32 }
@@ -34,7 +35,7 @@ fn quarter_turns(x: f32) -> (f64, f64, u32) {
     (r * (1.0 + z * polynomial_f64(z, sine)), polynomial_f64(z, cosine), shifted.to_bits() as u32)
 }
 
-/// Returns the sine of an angle after a number of quarter turns is added to it.
+/// Returns the sine of an angle plus a number of quarter turns.
 #[inline(always)]
 fn turned(x: f32, more: u32) -> f32 {
     let (sine, cosine, n) = quarter_turns(x);
@@ -43,19 +44,19 @@ fn turned(x: f32, more: u32) -> f32 {
     (if n & 2 == 0 { y } else { -y }) as f32
 }
 
-/// The sine, within 1 ulp for |x| up to [`FEW_TURNS`].
+/// Returns the sine, within 1 ulp for |x| up to [`FEW_TURNS`].
 #[inline(always)]
 pub fn sin(x: f32) -> f32 {
     turned(x, 0)
 }
 
-/// The cosine, within 1 ulp for |x| up to [`FEW_TURNS`].
+/// Returns the cosine, within 1 ulp for |x| up to [`FEW_TURNS`].
 #[inline(always)]
 pub fn cos(x: f32) -> f32 {
     turned(x, 1)
 }
 
-/// The tangent, within 1 ulp for |x| up to [`FEW_TURNS`].
+/// Returns the tangent, within 1 ulp for |x| up to [`FEW_TURNS`].
 #[inline(always)]
 pub fn tan(x: f32) -> f32 {
     let (sine, cosine, n) = quarter_turns(x);
@@ -63,7 +64,7 @@ pub fn tan(x: f32) -> f32 {
     (above / below) as f32
 }
 
-/// The arc tangent of a ≥ 0: that of (a − 1)/(a + 1) or −1/a is π/4 or π/2 less.
+/// Returns the arc tangent of a ≥ 0: that of (a − 1)/(a + 1) or −1/a is π/4 or π/2 less.
 #[inline(always)]
 fn atan_of(a: f64) -> f64 {
     use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
@@ -102,20 +103,20 @@ fn atan_of(a: f64) -> f64 {
     more + t * (1.0 + t * t * polynomial_f64(t * t, c))
 }
 
-/// The arc tangent, within 1 ulp.
+/// Returns the arc tangent, within 1 ulp.
 #[inline(always)]
 pub fn atan(x: f32) -> f32 {
     (atan_of(f64::from(x.abs())) as f32).copysign(x)
 }
 
-/// The arc sine, within 1 ulp: atan(x/√(1 − x²)), whose difference is exact in `f64` where x² is near 1.
+/// Returns the arc sine, within 1 ulp: atan(x/√(1 − x²)). The difference is exact in `f64` where x² is near 1.
 #[inline(always)]
 pub fn asin(x: f32) -> f32 {
     let a = f64::from(x.abs());
     (atan_of(a / (1.0 - a * a).sqrt()) as f32).copysign(x)
 }
 
-/// The arc cosine, within 1 ulp: 2·atan √((1 − x)/(1 + x)), which does not cancel near 1.
+/// Returns the arc cosine, within 1 ulp: 2·atan √((1 − x)/(1 + x)), which does not cancel near 1.
 #[inline(always)]
 pub fn acos(x: f32) -> f32 {
     let x = f64::from(x);

@@ -17,7 +17,7 @@ pub fn silu_f64(x: f64) -> f64 {
     gated(x, x, 0.0)
 }
 
-/// x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³), in two parts, as its error counts |u| times.
+/// Computes x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³). u has two parts, because its error is multiplied by |u|.
 pub fn gelu_tanh_f64(x: f64) -> f64 {
     /// 2√(2/π) and 0.044715 times it, each in two parts.
     const SLOPE: [f64; 2] = [1.5957691216057308, -9.96930880911092e-17];

@@ -6,9 +6,9 @@ use super::{
 };
 use crate::simd::level::Level;
 
-/// erfc z for z ≥ 0, within 6 ulp up to z = 9.15; beyond, where it is about to become subnormal, 0.
+/// Computes erfc z for z ≥ 0, within 6 ulp up to z = 9.15. Larger z, where erfc is almost subnormal, give 0.
 ///
-/// erfc z = e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3); the rounding error of z² goes into the exponential as its tail.
+/// erfc z = e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3). The rounding error of z² is the tail of the exponent.
 #[inline(always)]
 fn erfc_positive<L: Level>(z: f32) -> f32 {
     const LIMIT: f32 = 9.15;
@@ -63,7 +63,7 @@ fn fused<L: Level>(a: f32, b: f32, c: f32) -> f32 {
     (product + c) + product_rest::<L>(a, b, product)
 }
 
-/// The error function, within 2 ulp.
+/// Returns the error function, within 2 ulp.
 #[inline(always)]
 pub fn erf<L: Level>(x: f32) -> f32 {
     let a = x.abs();
@@ -86,8 +86,9 @@ const NORMAL: f32 = 13.1;
 
 /// The terms of a·Φ(−a) = a·(g + rest)·e^(exponent + tail) for a ≥ 0, where Φ is the normal distribution function.
 ///
-/// Φ(−a) = e^(−a²/2)·g with g = t·P(t), t = 1/(a + c); P was fitted with weight 1/P for a up to 13.3, from where on the result is subnormal. `rest` has the rounding errors of t, P(t) and g to
-/// first order: without these, the result would be off by 8 ulp.
+/// Φ(−a) = e^(−a²/2)·g with g = t·P(t), t = 1/(a + c). P was fitted with weight 1/P for a up to 13.3, beyond which the
+/// result is subnormal. `rest` has the rounding errors of t, P(t) and g to first order. Without it, the result would be
+/// off by 8 ulp.
 struct TailParts {
     a: f32,
     g: f32,
@@ -106,7 +107,8 @@ impl TailParts {
         let excess = fused::<L>(t, a, product_rest::<L>(t, OFFSET, 1.0));
         let u = t - CENTRE;
         let square = u * u;
-        // The last two steps one after the other, as their roundings count; the others by powers of u², which takes less time.
+        // The last two steps are sequential, because their rounding errors matter. The others use powers of u², which
+        // is faster.
         let high = L::fma(square, L::fma(u, 4_941.485, -901.283_75), L::fma(u, -792.317_4, -10.928_813));
         let high = L::fma(square, high, L::fma(u, 131.527_7, 67.881_41));
         let slope = L::fma(u, L::fma(u, high, 20.609_022), 4.502_170_6);
@@ -128,7 +130,7 @@ impl TailParts {
     }
 }
 
-/// Whether [`gelu_erf_moderate`] holds for an argument.
+/// Returns whether [`gelu_erf_moderate`] holds for an argument.
 #[inline(always)]
 pub fn is_moderate_gelu_erf(x: f32) -> bool {
     x >= -NORMAL
@@ -147,12 +149,12 @@ pub fn gelu_erf_moderate<L: Level>(x: f32) -> f32 {
 /// x·Φ(x), Φ the normal distribution function, within 2 ulp: no cancellation for negative x.
 #[inline(always)]
 pub fn gelu_erf<L: Level>(x: f32) -> f32 {
-    // There, the power vanishes.
+    // At this number, the power vanishes.
     const NOTHING: f32 = 19.0;
     let a = -x;
     let parts = TailParts::new::<L>(if a > NOTHING { NOTHING } else { a });
     let far = exp_with::<L>(parts.exponent, Some(parts.tail), |t, s| parts.times::<L>(t) * s, least(x < -13.151));
     let near = gelu_erf_moderate::<L>(x);
-    // As a product, −∞·0 is NaN.
+    // As a product, −∞·0 would be NaN.
     if x < -NORMAL { (-far).copysign(x) + x * 0.0 } else { near }
 }

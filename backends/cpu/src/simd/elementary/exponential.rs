@@ -5,7 +5,7 @@ use std::f32::consts::{FRAC_1_SQRT_2, LOG2_E};
 use super::polynomial::polynomial;
 use crate::simd::level::Level;
 
-/// ln 2 = `LN2_HIGH + LN2_LOW`; the high part has so few bits that its product with an exponent is exact.
+/// ln 2 = `LN2_HIGH + LN2_LOW`. The high part has few enough bits that its product with an exponent is exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -0.000_212_194_44;
 /// Up to this magnitude of x, eˣ and x·eˣ are normal numbers, and eˣ is finite.
@@ -14,26 +14,27 @@ pub const MODERATE: f32 = 87.0;
 const LEAST: f32 = -87.336_54;
 /// Above it, eˣ is infinite.
 const MOST: f32 = 88.722_83;
-/// As `MOST`, with some more: the infinity is that of a product.
+/// Slightly more than `MOST`: the product overflows to infinity there.
 const ENOUGH: f32 = 88.8;
-/// From it on downwards, the factors of 2ⁿ in [`exp_with`] are 0.
+/// At this exponent and below, the factors of 2ⁿ in [`exp_with`] are 0.
 const NOTHING: f32 = -176.0;
 /// The bias of the exponent in the bits of a float.
 const BIAS: u32 = 127;
 
-/// 1.5·2²³ + `bias`: adding and subtracting it rounds to the nearest integer, and the last bits of the sum are that integer plus `bias`.
+/// 1.5·2²³ + `bias`: adding and subtracting it rounds to the nearest integer, and the last bits of the sum are that
+/// integer plus `bias`.
 const fn round(bias: u32) -> f32 {
     12_582_912.0 + bias as f32
 }
 
-/// Whether the functions `…_moderate` hold for an argument.
+/// Returns whether the functions `…_moderate` hold for an argument.
 #[inline(always)]
 pub fn is_moderate(x: f32) -> bool {
     x.abs() <= MODERATE
 }
 
-/// eʳ − 1, and a number whose last nine bits are n + `bias`, with x + tail = n·ln 2 + r, |x − n·ln 2| ≤ ln 2 / 2 and eʳ − 1 = r + r²·P(r). The tail
-/// is small; without one, there is an addition less.
+/// Returns eʳ − 1, and a number whose last nine bits are n + `bias`. x + tail = n·ln 2 + r, |x − n·ln 2| ≤ ln 2 / 2,
+/// and eʳ − 1 = r + r²·P(r). The tail is small; without one, there is an addition less.
 #[inline(always)]
 fn reduced_by<L: Level>(x: f32, tail: Option<f32>, bias: u32) -> (f32, u32) {
     let shifted = L::fma(x, LOG2_E, round(bias));
@@ -44,7 +45,7 @@ fn reduced_by<L: Level>(x: f32, tail: Option<f32>, bias: u32) -> (f32, u32) {
         None => L::fma(n, -LN2_LOW, r),
         Some(tail) => r + L::fma(n, -LN2_LOW, tail),
     };
-    // By powers of r², for which it takes four steps that wait for each other, and not five.
+    // Powers of r² give four sequential steps instead of five.
     let square = r * r;
     let high = L::fma(square, 0.001_381_230_7, L::fma(r, 0.008_369_408, 0.041_668_47));
     let p = L::fma(square, high, L::fma(r, 0.166_665_15, 0.499_999_94));
@@ -83,11 +84,12 @@ pub(super) fn least(may_be_subnormal: bool) -> f32 {
     f32::from_bits(u32::from(may_be_subnormal) << 23)
 }
 
-/// e^(x + tail) times a factor, which is moderate unless the power vanishes. Of t and s, `product` is s·(1 + t) times the factor. `least` is 2⁻¹²⁶
-/// with the factor's sign where the result may be subnormal, and 0 elsewhere.
+/// Returns e^(x + tail) times a factor, which is moderate unless the power vanishes. `product` maps t and s to s·(1 +
+/// t) times the factor. `least` is 2⁻¹²⁶ with the factor's sign if the result may be subnormal, and otherwise 0.
 ///
-/// The power of two has two factors, which are normal where their product is not. The sum with `least` ends in the last bit of subnormal numbers: an
-/// instruction that multiplies takes a hundred times as long on some processors if its result is subnormal.
+/// The power of two is split in two factors, which are normal where their product is not. Adding `least` rounds to the
+/// last bit of subnormal numbers: on some processors, a multiplication with a subnormal result takes a hundred times as
+/// long.
 #[inline(always)]
 pub(super) fn exp_with<L: Level>(x: f32, tail: Option<f32>, product: impl Fn(f32, f32) -> f32, least: f32) -> f32 {
     // NaN stays.
@@ -105,13 +107,13 @@ pub(super) fn reduced<L: Level>(x: f32) -> (f32, u32) {
     (t, n.wrapping_sub(round(0).to_bits()))
 }
 
-/// 2ⁿ for n from −127, where it is 0, to 128, where it is ∞.
+/// Returns 2ⁿ for n from −127, where it is 0, to 128, where it is ∞.
 #[inline(always)]
 pub(super) fn power(n: u32) -> f32 {
     f32::from_bits(n.wrapping_add(BIAS) << 23)
 }
 
-/// Whether [`exp_normal_moderate`] holds for an argument.
+/// Returns whether [`exp_normal_moderate`] holds for an argument.
 #[inline(always)]
 pub fn is_not_large(x: f32) -> bool {
     x <= MODERATE
@@ -143,7 +145,7 @@ pub fn expm1<L: Level>(x: f32) -> f32 {
     if x <= MOST { y.copysign(x) } else { x * f32::INFINITY }
 }
 
-/// The natural logarithm, within 1 ulp. −∞ at 0, NaN below.
+/// Returns the natural logarithm, within 1 ulp. −∞ at 0, NaN below.
 ///
 /// x = 2ᵉ·m with m in √½..√2, f = m − 1, s = f/(2 + f): ln m = 2s + s³·P(s²) = f − (f²/2 − s·(f²/2 + s²·P(s²))).
 #[inline(always)]

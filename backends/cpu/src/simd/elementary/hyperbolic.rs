@@ -1,4 +1,4 @@
-//! Hyperbolic functions and their inverses, in `f64`, in which nothing of them overflows.
+//! Hyperbolic functions and their inverses, computed in `f64` without overflow.
 
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
@@ -42,21 +42,21 @@ fn log1p_of(w: f64) -> f64 {
     if w == f64::INFINITY { w } else { y }
 }
 
-/// The hyperbolic sine, within 1 ulp.
+/// Returns the hyperbolic sine, within 1 ulp.
 #[inline(always)]
 pub fn sinh(x: f32) -> f32 {
     let rest = expm1_of(f64::from(x.abs()));
     ((0.5 * (rest + rest / (rest + 1.0))) as f32).copysign(x)
 }
 
-/// The hyperbolic cosine, within 1 ulp.
+/// Returns the hyperbolic cosine, within 1 ulp.
 #[inline(always)]
 pub fn cosh(x: f32) -> f32 {
     let power = 1.0 + expm1_of(f64::from(x.abs()));
     (0.5 * (power + 1.0 / power)) as f32
 }
 
-/// The inverse of the hyperbolic sine, within 1 ulp: log(1 + a + a²/(1 + √(a² + 1))).
+/// Returns the inverse of the hyperbolic sine, within 1 ulp: log(1 + a + a²/(1 + √(a² + 1))).
 #[inline(always)]
 pub fn asinh(x: f32) -> f32 {
     let a = f64::from(x.abs());
@@ -65,7 +65,7 @@ pub fn asinh(x: f32) -> f32 {
     if x.is_infinite() { x } else { y }
 }
 
-/// The inverse of the hyperbolic cosine, within 1 ulp: log(1 + d + √(d·(x + 1))) with d = x − 1. NaN below 1.
+/// Returns the inverse of the hyperbolic cosine, within 1 ulp: log(1 + d + √(d·(x + 1))) with d = x − 1. NaN below 1.
 #[inline(always)]
 pub fn acosh(x: f32) -> f32 {
     let d = f64::from(x) - 1.0;
@@ -73,7 +73,7 @@ pub fn acosh(x: f32) -> f32 {
     if x < 1.0 { f32::NAN } else { y }
 }
 
-/// The inverse of the hyperbolic tangent, within 1 ulp: log(1 + 2a/(1 − a))/2. NaN beyond 1.
+/// Returns the inverse of the hyperbolic tangent, within 1 ulp: log(1 + 2a/(1 − a))/2. NaN beyond 1.
 #[inline(always)]
 pub fn atanh(x: f32) -> f32 {
     let a = f64::from(x.abs());

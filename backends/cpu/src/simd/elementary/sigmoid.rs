@@ -1,4 +1,4 @@
-//! Functions of 1 + eˣ: sigmoid, tanh, softplus, and the activations that are made of them.
+//! Functions of 1 + eˣ: sigmoid, tanh, softplus, and activations that use them.
 
 use super::{
     exponential::{MODERATE, exp, exp_with, least, moderate, power, reduced, scaled},
@@ -11,7 +11,7 @@ use crate::simd::level::Level;
 fn one_plus_exp<L: Level>(x: f32) -> f32 {
     let (t, n) = reduced::<L>(x);
     let s = power(n);
-    // One rounding less than by way of 1 + t.
+    // This form has one rounding less than 1 + t has.
     L::fma(t, s, 1.0 + s)
 }
 
@@ -33,12 +33,13 @@ pub fn tanh<L: Level>(x: f32) -> f32 {
 #[inline(always)]
 fn gated<L: Level>(x: f32, v: f32, tail: Option<f32>) -> f32 {
     let (t, s) = moderate::<L>(v, tail);
-    // The rounding error of 1 + s is 0 between 2⁻²⁴ and 2²⁴; so the sum with t·s is rounded once. Elsewhere, what it lacks is added.
+    // The rounding error of 1 + s is 0 between 2⁻²⁴ and 2²⁴, so that the sum with t·s is rounded once. Elsewhere the
+    // error is added.
     let sum = 1.0 + s;
     x / (L::fma(t, s, 1.0 - (sum - s)) + sum)
 }
 
-/// The smaller one of x and [`MODERATE`], above which 1 + e⁻ˣ rounds to 1. NaN stays.
+/// Returns the smaller one of x and [`MODERATE`], above which 1 + e⁻ˣ rounds to 1. NaN stays.
 #[inline(always)]
 fn up_to_moderate(x: f32) -> f32 {
     if x > MODERATE { MODERATE } else { x }
@@ -84,16 +85,16 @@ pub fn softplus<L: Level>(x: f32) -> f32 {
     (if x < 0.0 { 0.0 } else { x }) + rest
 }
 
-/// Whether [`gelu_tanh_moderate`] holds for an argument.
+/// Returns whether [`gelu_tanh_moderate`] holds for an argument.
 #[inline(always)]
 pub fn is_moderate_gelu_tanh(x: f32) -> bool {
     x >= -GELU_MODERATE
 }
 
-/// For x down to its negative, e^(−2u) is at most e^[`MODERATE`].
+/// For x down to the negative of this number, e^(−2u) is at most e^[`MODERATE`].
 const GELU_MODERATE: f32 = 9.9;
 
-/// As [`gelu_tanh`], for x from −[`GELU_MODERATE`].
+/// Computes [`gelu_tanh`] for x from −[`GELU_MODERATE`] on.
 #[inline(always)]
 pub fn gelu_tanh_moderate<L: Level>(x: f32) -> f32 {
     // Above, 1 + e^(−2u) rounds to 1.
@@ -101,9 +102,10 @@ pub fn gelu_tanh_moderate<L: Level>(x: f32) -> f32 {
     gated::<L>(x, -v, Some(-low))
 }
 
-/// x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³), which is x·(1 + tanh u)/2 without cancellation, within 2 ulp.
+/// Computes x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³), within 2 ulp. This is x·(1 + tanh u)/2 without
+/// cancellation.
 ///
-/// An error of u counts |u| times, so that u has two parts.
+/// u has two parts, because its error is multiplied by |u|.
 #[inline(always)]
 pub fn gelu_tanh<L: Level>(x: f32) -> f32 {
     // At −14, the power vanishes.
@@ -123,7 +125,7 @@ fn gelu_angle<L: Level>(x: f32) -> (f32, f32) {
         let v = x * (x * x * CUBE + SLOPE);
         return (v as f32, (v - f64::from(v as f32)) as f32);
     }
-    // Of few bits: the difference from what it is added to is exact.
+    // It has few bits, so that the difference from the sum is exact.
     const HIGH: f32 = 1.595_703_1;
     let (high, low) = (CUBE as f32, (CUBE - CUBE as f32 as f64) as f32);
     let square = x * x;

@@ -11,10 +11,10 @@ use crate::simd::{
 type Fused = FusedLevel<Lanes<f32, 8>, Lanes<f64, 4>>;
 type Function = fn(f32) -> f32;
 type Exact = fn(f64) -> f64;
-/// A name, the function with fused multiply-add and without, the exact one, and the most ulps between them.
+/// A name, the function with and without fused multiply-add, the exact function, and the maximal error in ulps.
 type Row<'a> = (&'a str, [Function; 2], Exact, f64);
 
-/// The distance in units in the last place of the exact result, subnormal ones included.
+/// Returns the distance in units in the last place of the exact result, subnormal ones included.
 fn ulps(got: f32, exact: f64) -> f64 {
     let rounded = exact as f32;
     if got.is_nan() || rounded.is_nan() {
@@ -24,24 +24,24 @@ fn ulps(got: f32, exact: f64) -> f64 {
         // Zeros have a sign.
         return if got != 0.0 || got.is_sign_negative() == exact.is_sign_negative() { 0.0 } else { f64::INFINITY };
     }
-    // An infinity stands for the number that would come next.
+    // An infinity counts as the next number beyond the range.
     let number = |x: f32| if x.is_finite() { f64::from(x) } else { 2f64.powi(128).copysign(f64::from(x)) };
     let exact = if rounded.is_finite() { exact } else { number(rounded) };
     let exponent = exact.abs().max(f64::from(f32::MIN_POSITIVE)).log2().floor();
     (number(got) - exact).abs() / 2f64.powf(exponent - 23.0)
 }
 
-/// Every exponent with many mantissas, the ends of each exponent, and special values.
+/// Returns every exponent with many mantissas, the ends of each exponent, and special values.
 fn inputs() -> impl Iterator<Item = f32> {
     let special = [0.0, 1.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE, f32::MAX, f32::EPSILON, 1e-45, 0.5, 2.0];
     let ends = (0..=255_u32).flat_map(|e| [0, 1, 0x3f_ffff, 0x40_0000, 0x7f_ffff].map(|m| f32::from_bits(e << 23 | m)));
     let wide = (0..=u32::MAX / 2).step_by(4_099).map(f32::from_bits);
-    // Where most functions bend.
+    // The range where most functions bend.
     let near = (0..200_000).map(|n| n as f32 * (110.0 / 200_000.0));
     special.into_iter().chain(ends).chain(wide).chain(near).flat_map(|x| [x, -x])
 }
 
-/// The worst distance, and where.
+/// Returns the worst distance, and where.
 fn worst(f: Function, exact: fn(f64) -> f64) -> (f64, f32) {
     inputs().map(|x| (ulps(f(x), exact(f64::from(x))), x)).fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
 }
@@ -93,7 +93,7 @@ fn sigmoids() {
     ]);
 }
 
-/// As the tests above, over each float: some minutes with optimization.
+/// Runs the tests above over every float, which takes minutes with optimization.
 #[test]
 #[ignore = "takes minutes"]
 fn activations_of_every_float() {
@@ -156,7 +156,7 @@ fn weights_of_attention() {
     }
 }
 
-/// A function, the one that holds for some numbers only, and for which.
+/// A function, a variant that holds for some numbers only, and the predicate of these numbers.
 type Partial = (Function, Function, fn(f32) -> bool);
 
 #[test]
@@ -191,7 +191,7 @@ fn ends_of_activations() {
             assert!(levels!(tanh)[level](x).abs() <= 1.0 && (0.0..=1.0).contains(&levels!(sigmoid)[level](x)));
             for f in [levels!(silu), levels!(gelu_erf), levels!(gelu_tanh)].map(|f| f[level]) {
                 let y = f(x);
-                // As a product, −∞·0 is NaN.
+                // As a product, −∞·0 would be NaN.
                 assert!(
                     if x == f32::NEG_INFINITY { y.is_nan() } else { y.abs() <= x.abs() && y * x >= 0.0 },
                     "{x}: {y}"

@@ -1,4 +1,4 @@
-//! Blocks of sums side by side that stay in registers, and what becomes of them.
+//! Register blocks of batch-vectorised sums, with their epilogue.
 
 use super::sums::{LaneElement, LaneSums};
 use crate::simd::{
@@ -6,17 +6,18 @@ use crate::simd::{
     vector::Vector,
 };
 
-/// Points of some blocks that follow each other in each row: the first one, and how many blocks there are.
+/// Consecutive blocks of points in each row: the first point, and the number of blocks.
 #[derive(Clone, Copy)]
 pub struct Blocks {
     pub first: usize,
     pub count: usize,
 }
 
-/// Sums of the points of some blocks for some vectors, from a lane on; so many lanes are left there.
+/// Computes the sums of some blocks of points for some vectors, from a lane on. The last argument is the number of
+/// remaining lanes.
 pub type Strip<T> = unsafe fn(&LaneSums<T>, Blocks, usize, usize);
 
-/// Where a block is: its row, its first point, its first lane, and how many lanes are left there.
+/// The position of a block: its row, first point and first lane, and the number of remaining lanes.
 #[derive(Clone, Copy)]
 struct BlockPlace {
     row: usize,
@@ -26,7 +27,7 @@ struct BlockPlace {
 }
 
 impl BlockPlace {
-    /// The element there of what has one for each lane, side by side.
+    /// Returns the block's first element in an array with contiguous elements per lane.
     #[inline(always)]
     fn in_lines<T>(self, from: *const T, rows: isize, points: isize) -> *const T {
         from.wrapping_offset(self.row as isize * rows + self.point as isize * points).wrapping_add(self.lane)
@@ -34,12 +35,13 @@ impl BlockPlace {
 }
 
 per_level! {
-    /// Blocks of `COUNT` points, of `VECTORS` vectors: the last one in part unless all are `WHOLE`. The fixed operand has a number for `EACH`
-    /// lane, or one for all.
+    /// Computes blocks of `COUNT` points and `VECTORS` vectors. The last vector is partial unless all are `WHOLE`. The
+    /// fixed operand has a number for `EACH` lane, or one for all.
     strip<T: LaneElement; EACH: bool, COUNT: usize, VECTORS: usize, WHOLE: bool>(call: &LaneSums<T>, blocks: Blocks, lane: usize, left: usize) = over_rows
 }
 per_level! {
-    /// Blocks of `COUNT` points, of one whole vector, whose terms come in runs of `RUN` that slide: see [`LaneSums::run`].
+    /// Computes blocks of `COUNT` points and one whole vector, whose terms are sliding runs of length `RUN`: see
+    /// [`LaneSums::run`].
     sliding<T: LaneElement; RUN: usize, COUNT: usize>(call: &LaneSums<T>, blocks: Blocks, lane: usize, left: usize) = slide_over_rows
 }
 
@@ -90,7 +92,7 @@ unsafe fn slide_over_rows<T: LaneElement, L: Level, const RUN: usize, const COUN
     }
 }
 
-/// Vectors that follow each other; the last one in part unless all are `WHOLE`.
+/// Loads consecutive vectors. The last one is partial unless all are `WHOLE`.
 ///
 /// # Safety
 /// The elements must be valid, and the machine must have the instruction set.
@@ -110,7 +112,7 @@ unsafe fn vectors<V: Vector, const VECTORS: usize, const WHOLE: bool>(
     }
 }
 
-/// A block of sums; the last vector of a point counts in part unless all are `WHOLE`.
+/// Computes a block of sums. The last vector of a point is partial unless all are `WHOLE`.
 ///
 /// # Safety
 /// As [`super::LaneKernels::run`], for these points and lanes; the machine must have the instruction set.
@@ -141,11 +143,12 @@ unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: 
         finish::<V, COUNT, VECTORS, WHOLE>(call, at, sums);
     }
 }
-/// As [`block`], of one whole vector and terms in runs that slide: what a point reads with a term, the point before it reads with the next one, so
-/// that it is read once for both. Sums have their terms in the same order.
+/// Computes a block like [`block`], for one whole vector and sliding runs of terms: a point reads with one term the
+/// element that the point before it reads with the next term, so that both share one load. Sums keep the order of their
+/// terms.
 ///
 /// # Safety
-/// As [`block`], and terms must slide so.
+/// As [`block`], and the terms must slide.
 #[inline(always)]
 unsafe fn slide<V: Vector, const RUN: usize, const COUNT: usize>(call: &LaneSums<V::Element>, at: BlockPlace) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
@@ -188,7 +191,7 @@ unsafe fn finish<V: Vector, const COUNT: usize, const VECTORS: usize, const WHOL
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         if !call.added.is_null() {
-            // In two loops: sums stay in registers.
+            // Two loops keep the sums in registers.
             if call.added_lanes {
                 let added = at.in_lines(call.added, call.added_rows, call.added_points);
                 for (i, sums) in sums.iter_mut().enumerate() {

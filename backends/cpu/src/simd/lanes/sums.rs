@@ -1,4 +1,4 @@
-//! What sums side by side are of: a call, and the types that it takes.
+//! The arguments of batch-vectorised sums, and their element types.
 
 #[cfg(target_arch = "x86_64")]
 use crate::simd::level::{Avx2, Avx512};
@@ -7,45 +7,46 @@ use crate::simd::{
     vector::Vector,
 };
 
-/// Sums over `terms` of products of two operands, for `rows` rows of `points` points of `lanes` lanes each. Offsets are in elements.
+/// Sums over `terms` of products of two operands, for `rows` rows of `points` points of `lanes` lanes each. Offsets are
+/// in elements.
 pub struct LaneSums<T> {
-    /// How many sums lie side by side.
+    /// The number of lanes.
     pub lanes: usize,
-    /// How many points a row has.
+    /// The number of points per row.
     pub points: usize,
-    /// How many rows of points there are.
+    /// The number of rows of points.
     pub rows: usize,
-    /// How many products each sum has.
+    /// The number of products per sum.
     pub terms: usize,
     /// The operand that has an element for each lane, side by side: at the first point.
     pub moving: *const T,
-    /// Where its terms begin, from there on.
+    /// The offsets of its terms.
     pub moving_terms: *const isize,
-    /// From a point to the next.
+    /// The distance of two points.
     pub moving_points: isize,
-    /// From a row to the next.
+    /// The distance of two rows.
     pub moving_rows: isize,
     /// The operand that is the same for all points.
     pub fixed: *const T,
-    /// Where its terms begin, from there on.
+    /// The offsets of its terms.
     pub fixed_terms: *const isize,
-    /// Whether it has an element for each lane, side by side, or one for all of them.
+    /// Whether it has contiguous elements per lane, or one element for all lanes.
     pub fixed_lanes: bool,
-    /// If not null: what is added to the sums at last, so that their terms are rounded at their own magnitude.
+    /// If not null: a value that is added to each sum after its terms, which are thus rounded at their own magnitude.
     pub added: *const T,
-    /// From a point to the next.
+    /// The distance of two points.
     pub added_points: isize,
-    /// From a row to the next.
+    /// The distance of two rows.
     pub added_rows: isize,
-    /// Whether it has an element for each lane, side by side, or one for all of them.
+    /// Whether it has contiguous elements per lane, or one element for all lanes.
     pub added_lanes: bool,
     /// The least and the most that a result is.
     pub bounds: [Option<T>; 2],
-    /// Where the sums of the first point go.
+    /// The destination of the first point's sums.
     pub sums: *mut T,
-    /// From a point to the next.
+    /// The distance of two points.
     pub sums_points: isize,
-    /// From a row to the next.
+    /// The distance of two rows.
     pub sums_rows: isize,
 }
 
@@ -53,11 +54,11 @@ pub struct LaneSums<T> {
 pub const SLIDES: usize = 3;
 
 impl<T> LaneSums<T> {
-    /// Terms of the runs that they come in, where a point reads with one what the point after it reads with the one before, as windows do that
-    /// slide along a line; 1 if there are none.
+    /// Returns the length of sliding runs of terms: a point reads with one term the element that the next point reads
+    /// with the term before, as windows along a line do. Returns 1 if there are none.
     pub fn run(&self) -> usize {
         let from = |term: usize| {
-            // SAFETY: whoever made the call promises as many.
+            // SAFETY: the creator of the call guarantees this number of terms.
             unsafe { self.moving_terms.add(term).read() }
         };
         let slides = |term: usize| from(term) - from(term - 1) == self.moving_points;
@@ -74,7 +75,7 @@ impl<T> LaneSums<T> {
 pub trait LaneElement: Copy + Send + Sync + 'static {
     /// Its vectors at a level.
     type Vector<L: Level>: Vector<Element = Self>;
-    /// The nearest number of this type.
+    /// Returns the nearest number of this type.
     fn nearest(x: f64) -> Self;
 
     /// Lanes of a vector.

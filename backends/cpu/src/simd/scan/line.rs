@@ -1,4 +1,5 @@
-//! The lines of a scan: elements of one row, or of one number of neighbouring rows, and how vectors go through them.
+//! The lines of a scan: the elements of one row, or one element of each of several neighbouring rows, and their
+//! traversal by vectors.
 
 use eutectic_ir::{Attr, Op, ops::Reduction};
 
@@ -27,21 +28,21 @@ impl Order {
     }
 }
 
-/// Elements and results, in which direction they are gone through.
+/// Elements and results, with the direction of the scan.
 #[derive(Clone, Copy)]
 pub struct Line<T> {
     /// The elements.
     pub from: *const T,
     /// The results.
     pub to: *mut T,
-    /// How many there are of a row.
+    /// The number of elements per row.
     pub count: usize,
-    /// Where results are.
+    /// The positions of the results.
     pub order: Order,
 }
 
 impl<T> Line<T> {
-    /// The number of the first of `width` neighbours that are number `n` on in the order of the scan.
+    /// Returns the number of the first of `width` neighbours that are number `n` on in the order of the scan.
     #[inline(always)]
     fn place(&self, n: usize, width: usize) -> usize {
         if self.order.reverse { self.count - n - width } else { n }
@@ -67,7 +68,8 @@ impl<T: Wide> Line<T> {
         before
     }
 
-    /// Scans a whole dense row by vectors. Each step doubles the number of elements that a lane has combined (Hillis and Steele, 1986).
+    /// Scans a whole dense row by vectors. Each step doubles the number of elements that a lane has combined (Hillis
+    /// and Steele, 1986).
     ///
     /// # Safety
     /// As [`Line::scan`].
@@ -101,8 +103,8 @@ impl<T: Wide> Line<T> {
         }
     }
 
-    /// Scans one vector of interleaved rows; `lanes` is the distance of an element to the next of its row. The state is combined with each
-    /// result at the end, so that long rows are rounded once a part.
+    /// Scans one vector of interleaved rows; `lanes` is the distance of two elements of a row. The state is combined
+    /// with each result at the end, so that long rows are rounded once per part.
     ///
     /// # Safety
     /// Each row must have `count` elements and results, and a state.
@@ -133,7 +135,7 @@ impl<T: Wide> Line<T> {
 /// The most lanes of a vector.
 const WIDEST: usize = 16;
 
-/// Two vectors combined; NaN where one is NaN, if they are compared.
+/// Combines two vectors. Comparisons give NaN where one is NaN.
 ///
 /// # Safety
 /// As the functions of [`Vector`].
@@ -146,9 +148,9 @@ unsafe fn both<C: Combine, V: Vector>(a: V, b: V) -> V {
     }
 }
 
-/// How elements of a type are scanned at a level.
+/// Scans elements of a type at a level.
 pub trait ScanElement: Wide {
-    /// As [`Line::scan`], of all elements.
+    /// Scans all elements, like [`Line::scan`].
     ///
     /// # Safety
     /// As [`Line::scan`].
@@ -171,7 +173,7 @@ pub trait ScanElement: Wide {
     /// As [`Line::scan`].
     unsafe fn recur<L: Level>(line: &Line<Self>, factors: *const Self, state: *mut Self);
 
-    /// As [`ScanElement::scan_across`], of recurrences with these factors.
+    /// Computes recurrences with these factors, like [`ScanElement::scan_across`].
     ///
     /// # Safety
     /// As [`Line::scan_across`].
@@ -184,7 +186,7 @@ pub trait ScanElement: Wide {
     ) -> usize;
 }
 
-/// As [`Line::scan_across`], of one row.
+/// Scans one row, like [`Line::scan_across`].
 ///
 /// # Safety
 /// As [`Line::scan_across`].
@@ -227,8 +229,8 @@ unsafe fn recur_part<T: Wide>(
     }
 }
 
-/// Runs a recurrence over a whole dense row by vectors, as `scan_vectors` does for monoids. A vector whose product of factors overflows is taken
-/// element by element, since the product meets a state that may be 0.
+/// Runs a recurrence over a whole dense row by vectors, as `scan_vectors` does for monoids. A vector whose product of
+/// factors overflows is taken element by element, since the product meets a state that may be 0.
 ///
 /// # Safety
 /// As [`recur_part`].

@@ -27,7 +27,7 @@ fn scanned<T: Copy + Default>(
                 first: part == 0,
                 order,
             };
-            // SAFETY: there are so many elements and a state.
+            // SAFETY: there are enough elements, and a state.
             unsafe { find(how, dtype, Isa::detect())(&rows) };
         }
     }
@@ -82,7 +82,7 @@ fn rows_that_lie_side_by_side_are_scanned_as_those_that_do_not() {
                 first: true,
                 order,
             };
-            // SAFETY: there are so many elements and states.
+            // SAFETY: there are enough elements and states.
             unsafe { find(how, DType::F32, Isa::detect())(&rows) };
             let near = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= 1e-5 * a.abs().max(b.abs());
             assert!(turned(&out).iter().zip(&wanted).all(near), "{how:?}, {order:?}");
@@ -118,7 +118,7 @@ fn recurrences_of_several_rows_go_on_from_part_to_part() {
         first: true,
         order,
     };
-    // SAFETY: there are so many elements and states.
+    // SAFETY: there are enough elements and states.
     unsafe { find(None, DType::F64, Isa::detect())(&given) };
     for (row, state) in states.iter().enumerate() {
         let mut h = 0.0;

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::Vector;
 
-/// Minus ones, then zeros: the masks of AVX2 are read from it, at the place that gives the number of lanes.
+/// Minus ones followed by zeros. A load at an offset by the number of lanes gives a mask for AVX2.
 const MASKS: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
 macro_rules! vector {
@@ -74,7 +74,7 @@ macro_rules! vector {
             }
             #[inline(always)]
             unsafe fn at_least(self, b: Self) -> Self {
-                // SAFETY: as above. The second operand is what comes out where one is NaN.
+                // SAFETY: as above. If one operand is NaN, the result is the second one.
                 unsafe { $max(b, self) }
             }
             #[inline(always)]
@@ -220,7 +220,7 @@ vector!(
     turned _mm256_permute_pd::<0b01_01>(_mm256_permute2f128_pd::<1>(x, x)),
 );
 
-/// The words of two vectors behind each other, from number `FROM` of the second one on.
+/// Returns the words of two vectors behind each other, from number `FROM` of the second one on.
 ///
 /// # Safety
 /// The machine must have AVX-512.
@@ -233,7 +233,7 @@ unsafe fn words_behind<const FROM: i32>(x: __m512, other: __m512) -> __m512 {
     }
 }
 
-/// In each half, the bytes of two vectors behind each other, from number `FROM` of the second one on.
+/// Concatenates the halves of two vectors, and returns the bytes of each pair from number `FROM` of the second one on.
 ///
 /// # Safety
 /// The machine must have AVX2.
@@ -246,13 +246,13 @@ unsafe fn bytes_behind<const FROM: i32>(x: __m256, other: __m256) -> __m256 {
     }
 }
 
-/// The lowest `n` bits.
+/// Returns the lowest `n` bits.
 #[inline(always)]
 fn mask(n: usize) -> u32 {
     ((1_u64 << n) - 1) as u32
 }
 
-/// Writes the first `n` of 8 words of 32 bits, in parts: storing by a mask takes AMD's processors some 40 operations.
+/// Writes the first `n` of 8 words of 32 bits, in parts: a masked store takes some 40 operations on AMD's processors.
 ///
 /// # Safety
 /// The machine must have AVX; `n` words must be valid.
@@ -278,22 +278,22 @@ unsafe fn store_words(to: *mut f32, x: __m256, n: usize) {
     }
 }
 
-/// The first `n` of 4 doubles.
+/// Returns the first `n` of 4 doubles.
 ///
 /// # Safety
 /// The machine must have AVX.
 #[inline(always)]
 unsafe fn mask_of_doubles(n: usize) -> __m256i {
-    // SAFETY: 32 bytes from number 4 − n on lie within the table for n up to 4.
+    // SAFETY: for n up to 4, the 32 bytes from number 4 − n on are within the table.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast()) }
 }
 
-/// The first `n` of 8 words of 32 bits.
+/// Returns the first `n` of 8 words of 32 bits.
 ///
 /// # Safety
 /// The machine must have AVX.
 #[inline(always)]
 unsafe fn mask_of_words(n: usize) -> __m256i {
-    // SAFETY: 32 bytes from byte 32 − 4n on lie within the table for n up to 8.
+    // SAFETY: for n up to 8, the 32 bytes from byte 32 − 4n on are within the table.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().cast::<i32>().add(8 - n.min(8)).cast()) }
 }

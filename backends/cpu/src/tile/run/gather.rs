@@ -1,5 +1,5 @@
-//! Loads that are read element by element, in lines along the innermost axis: each element lies where its line begins and as far from
-//! there as a table says that all lines share.
+//! Loads that are read element by element, in lines along the innermost axis. A table that all lines share has each
+//! element's offset from the start of its line.
 
 use super::{Gather, TileRun};
 use crate::simd::{
@@ -16,10 +16,11 @@ use crate::tile::{
 /// Elements of a line that are read at once.
 pub(super) const CHUNK: usize = 256;
 
-/// The place of what is not stored.
+/// The position of elements that are not stored.
 const NOWHERE: i64 = i64::MIN;
 
-/// What all lines share: how far elements are from where a line begins, and which of them guards leave out.
+/// The table that lines share: the offsets of elements from the start of the line, and the elements that guards
+/// exclude.
 struct LineTable {
     at: [i64; CHUNK],
     hidden: [bool; CHUNK],
@@ -38,7 +39,7 @@ impl LineTable {
         self.ends = least..=greatest;
     }
 
-    /// Whether all places of a line that begins at `base` lie in a buffer of `count` elements.
+    /// Returns whether all positions of a line that starts at `base` are in a buffer of `count` elements.
     fn is_within(&self, base: i64, count: usize) -> bool {
         let [least, greatest] = [self.ends.start(), self.ends.end()].map(|end| base.checked_add(*end));
         least.is_some_and(|at| at >= 0) && greatest.is_some_and(|at| (at as u64) < count as u64)
@@ -46,10 +47,10 @@ impl LineTable {
 }
 
 impl TileRun<'_> {
-    /// Adds the integers that a value has from a point on along an axis, each times `factor`.
+    /// Adds the integers of a value from a point on along an axis, each times `factor`.
     ///
     /// # Safety
-    /// The value's step must have been run, and the points lie in the tile.
+    /// The value's step must have been run, and the points be within the tile.
     pub(super) unsafe fn add_integers(
         &self,
         id: usize,
@@ -71,7 +72,8 @@ impl TileRun<'_> {
     /// Reads a load in lines.
     ///
     /// # Safety
-    /// As [`crate::tile::TileProgram::run`]; the register must be the step's, and elements of the buffer have the size of `T`.
+    /// As [`crate::tile::TileProgram::run`]; the register must be the step's, and elements of the buffer have the size
+    /// of `T`.
     pub(super) unsafe fn gather<T: Copy + Default>(
         &self,
         gather: &Gather<'_>,
@@ -101,20 +103,21 @@ impl TileRun<'_> {
             let mut start = self.tile.start;
             start[axis] += first;
             for &(value, factor) in &of_all {
-                // SAFETY: the value's step has been run, and the points lie in the tile.
+                // SAFETY: the value's step has been run, and the points are within the tile.
                 unsafe { self.add_integers(value, &start, axis, factor, &mut table.at[..n]) };
             }
             table.find_ends(n);
             let near = lines.permute.filter(|_| of_each.is_empty() && !table.any_hidden).filter(|permute| {
-                // SAFETY: the function is of the machine's level. Differences are used only for lines that are in one buffer, where they fit.
+                // SAFETY: the function is of the machine's level. Differences are used only for lines that are in one
+                // buffer, where they fit.
                 unsafe { (permute.divide)(&table.at[..n], &mut table.windows) }
             });
             self.walk_points(mask & !(1 << axis), |point, _, _| {
                 let mut point = *point;
                 point[axis] = start[axis];
                 let read = self.reader(&point, axis);
-                // SAFETY: the register is dense over the mask, and each place is compared with the buffer's extent. Windows cover the line, and
-                // `divide` returned that two registers hold each.
+                // SAFETY: the register is dense over the mask, and each place is compared with the buffer's extent.
+                // Windows cover the line, and `divide` returned that two registers hold each.
                 unsafe {
                     let to = std::slice::from_raw_parts_mut(register.offset(self.place(&strides, &point)), n);
                     if !all_hold(&lines.of_lines, &point, axis, &read).0 {
@@ -149,7 +152,8 @@ impl TileRun<'_> {
         }
     }
 
-    /// Reads a load in lines whose elements are picked by one integer each, and returns whether that could be: all lie in the buffer.
+    /// Reads a load in lines whose elements are gathered by one integer each. Returns whether all elements are in the
+    /// buffer.
     ///
     /// # Safety
     /// As [`TileRun::gather`].
@@ -234,10 +238,10 @@ impl TileRun<'_> {
         });
     }
 
-    /// What a map is from a point on along an axis.
+    /// Evaluates a map from a point on along an axis.
     ///
     /// # Safety
-    /// The steps of the values that it mentions must have been run, and the points lie in the tile.
+    /// The steps of the values that it mentions must have been run, and the points be within the tile.
     unsafe fn line_of(&self, at: &SplitAccess, mut point: [usize; MAX_RANK], axis: usize, to: &mut [i64]) {
         let base = at.outer.at(&point, axis, &self.reader(&point, axis)).value;
         let mut done = 0;
@@ -256,7 +260,7 @@ impl TileRun<'_> {
         }
     }
 
-    /// Works out what lines share from an element on.
+    /// Fills the table that lines share, from an element on.
     fn fill_table(&self, lines: &GatherLines, first: usize, n: usize, table: &mut LineTable) {
         let (axis, mut point, mut done) = (lines.axis, self.tile.start, 0);
         table.any_hidden = false;
@@ -275,10 +279,9 @@ impl TileRun<'_> {
         }
     }
 
-    /// Reads elements of which some are left out or lie outside of the buffer, which is reported.
+    /// Reads elements that guards do not exclude. Elements outside of the buffer are reported.
     ///
-    /// # Safety
-    /// As [`TileRun::gather`].
+    /// # Safety As [`TileRun::gather`].
     unsafe fn read_checked<T: Copy + Default>(
         &self,
         gather: &Gather<'_>,
@@ -290,7 +293,7 @@ impl TileRun<'_> {
         for ((to, &at), hidden) in to.iter_mut().zip(places).zip(table.hidden) {
             *to = match (0..gather.count as i64).contains(&at) {
                 _ if hidden => T::default(),
-                // SAFETY: the element lies in the buffer.
+                // SAFETY: the element is in the buffer.
                 true => unsafe { buffer.offset(at as isize).read() },
                 false => {
                     self.frame.fault.report_access(at, gather.count);
@@ -303,18 +306,18 @@ impl TileRun<'_> {
 
 /// # Safety
 /// As [`ScatterFn`](crate::simd::reduce::ScatterFn), of elements of the size of `T`.
-unsafe fn put_each<T: Copy>(buffer: *mut u8, places: &[i64], from: *const u8, apart: isize) {
+unsafe fn put_each<T: Copy>(buffer: *mut u8, places: &[i64], from: *const u8, from_stride: isize) {
     let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
     for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
         // SAFETY: passed on from the caller.
-        unsafe { buffer.offset(place as isize).write(from.offset(j * apart).read()) };
+        unsafe { buffer.offset(place as isize).write(from.offset(j * from_stride).read()) };
     }
 }
 
 /// # Safety
 /// There must be an integer for each element of `to`.
 unsafe fn add<I: Copy + Into<i64>>(from: *const I, step: isize, factor: i64, to: &mut [i64]) {
-    // An index that was read may be anything; where it counts, it was checked.
+    // An integer that was read may have any value where its check does not count.
     let add = |(to, index): (&mut i64, I)| *to = to.wrapping_add(factor.wrapping_mul(index.into()));
     if step == 1 {
         // SAFETY: passed on from the caller.
@@ -327,7 +330,7 @@ unsafe fn add<I: Copy + Into<i64>>(from: *const I, step: isize, factor: i64, to:
     }
 }
 
-/// Whether all places lie in a buffer of so many elements.
+/// Returns whether all positions are in a buffer of `count` elements.
 fn all_below(places: &[i64], count: usize) -> bool {
     // Without an end in between, which vectors cannot have.
     places.iter().fold(true, |all, &at| all & ((at as u64) < count as u64))

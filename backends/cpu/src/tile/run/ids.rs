@@ -1,4 +1,5 @@
-//! Ids that kernels read by: each is checked, brought into the axis, and reported as it was given where it is out of range.
+//! Ids that kernels read by. Each is checked and brought into the range of the axis. An id out of range is reported
+//! with its original value.
 
 use eutectic_ir::ops::{Ids, OutOfRange};
 
@@ -12,7 +13,7 @@ use crate::tile::{
 /// An integer as registers have it.
 trait Id: Copy + Default {
     fn wide(self) -> i64;
-    /// Of a number that is an id of the type, or the place of one.
+    /// Converts a valid id, or its position, to the type.
     fn narrow(wide: i64) -> Self;
 }
 
@@ -63,7 +64,7 @@ impl TileRun<'_> {
         });
     }
 
-    /// The places that ids name; 0 for one that names none, which is reported.
+    /// Computes the positions that ids name. An id out of range is reported, and gives 0.
     fn places<I: Id>(&self, check: &IdCheck<'_>, to: &mut [I], given: impl Iterator<Item = I> + Clone) {
         let Ids { extent, from_end } = check.ids;
         let back = if from_end { extent } else { 0 };

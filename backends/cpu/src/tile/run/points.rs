@@ -1,5 +1,5 @@
-//! Pointwise steps, a strip of a tile after the other: what one step computes, the next one finds in the cache, and what a strip
-//! reads comes from memory while another is computed.
+//! Pointwise steps, strip by strip of a tile: each step finds the results of the last one in the cache, and the
+//! operands of a strip are prefetched while another is computed.
 
 use std::mem::MaybeUninit;
 
@@ -21,7 +21,7 @@ use crate::{
 /// A pointwise step that runs.
 struct PointJob<'a> {
     run: unsafe fn(&PointCall<'_>),
-    /// For a whole run, the one that is next.
+    /// The call for a whole run; it is updated for the next run.
     call: PointCall<'a>,
     loops: &'a Loops,
     past: Option<Past>,
@@ -64,8 +64,8 @@ impl TileRun<'_> {
         }
     }
 
-    /// Whether a step cannot go the way that was worked out for tiles of these extents: where a box does not cover the tile, an
-    /// argument is in a register; and a result may not be stored at once where loads read the same memory.
+    /// Returns whether a step cannot run as planned for tiles of these extents. An argument is in a register if a box
+    /// does not cover the tile. A result must not be stored directly if loads read the same memory.
     fn goes_otherwise(&self, id: usize) -> bool {
         let walk = &self.shape.steps[id];
         let TileStep::Point { args, .. } = &self.program.steps[id] else { return false };
@@ -73,20 +73,20 @@ impl TileRun<'_> {
         walk.place == TileLayout::Lines && self.direct(id).is_none() || walk.varies && args.iter().any(copied)
     }
 
-    /// The loops of a step as its arguments and its result lie now.
+    /// Returns the loops of a step for the current positions of its arguments and its result.
     fn loops(&self, id: usize) -> Loops {
-        let place = if self.direct(id).is_some() { self.shape.steps[id].place } else { TileLayout::Apart };
+        let place = if self.direct(id).is_some() { self.shape.steps[id].place } else { TileLayout::Copied };
         self.program.loops(self.tile, id, place, &self.shape.steps, |arg| self.lines(arg).is_some())
     }
 
-    /// Where the result of a step may be computed to, if it is not its register.
+    /// Returns where the result of a step may be computed to, if it is not its register.
     fn direct(&self, id: usize) -> Option<*mut u8> {
         let may =
-            self.frame.direct && self.program.streams.is_none() && self.shape.steps[id].place != TileLayout::Apart;
+            self.frame.direct && self.program.streams.is_none() && self.shape.steps[id].place != TileLayout::Copied;
         self.program.values[id].direct.filter(|_| may).map(|write| self.target(write))
     }
 
-    /// Inlined, so that jobs are made where they stay.
+    /// Returns the job of a step. It is inlined, so that jobs are created in place.
     ///
     /// # Safety
     /// The steps of its arguments must have been run, or be run before it strip by strip.
@@ -96,7 +96,8 @@ impl TileRun<'_> {
             unreachable!("only pointwise steps run in strips")
         };
         let past = self.past(id).map(|(copy, write)| (copy, self.target(write)));
-        // Streaming stores copy whole lines: a load that spans two lines which were just written cannot be store-forwarded.
+        // Streaming stores copy whole lines: a load that spans two lines which were just written cannot be
+        // store-forwarded.
         let shift = past.map_or(0, |(_, to)| to.addr() % LINE);
         let out = self.direct(id).unwrap_or(self.register(id).wrapping_add(shift));
         let mut call =
@@ -117,7 +118,7 @@ impl TileRun<'_> {
         PointJob { run: function.run, call, loops, past }
     }
 
-    /// The streaming store, and the write, by which a value goes to memory in strips.
+    /// Returns the streaming store, and the write, by which a value is stored in strips; `None` for other values.
     pub(super) fn past(&self, id: usize) -> Option<(stream::Copy, usize)> {
         let may = self.frame.direct && self.stores() && self.shape.steps[id].place == TileLayout::Dense;
         self.program.streams.filter(|_| may).zip(self.program.values[id].direct)
@@ -196,10 +197,9 @@ impl PointJob<'_> {
 }
 
 impl Past {
-    /// Copies what is not there yet of the first `until` bytes.
+    /// Copies the first `until` bytes, except those that were copied before.
     ///
-    /// # Safety
-    /// The value must have been computed up to there.
+    /// # Safety The value must have been computed up to there.
     unsafe fn copy(&mut self, until: usize) {
         if until > self.done {
             let (to, from) = (self.to.wrapping_add(self.done), self.from.wrapping_add(self.done));

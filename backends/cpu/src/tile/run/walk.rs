@@ -1,4 +1,4 @@
-//! Values that are worked out point by point, in runs along the innermost axis: gathered loads, indices, selections.
+//! Values that are computed point by point, in runs along the innermost axis: gathered loads, indices, selections.
 
 use super::{Gather, TileRun, line};
 use crate::simd::register::with_integer;
@@ -10,8 +10,8 @@ use crate::tile::{
 };
 
 impl TileRun<'_> {
-    /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` deals with up to `left`
-    /// points along the innermost axis and says with how many.
+    /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` handles up to `left`
+    /// points along the innermost axis, and returns their number.
     pub(super) fn walk_points(&self, mask: AxisMask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
         if self.tile.count(mask) == 0 {
             return;
@@ -44,14 +44,14 @@ impl TileRun<'_> {
         }
     }
 
-    /// The integer that a value has at a point.
+    /// Returns the integer that a value has at a point.
     ///
     /// # Safety
     /// The value's step must have been run.
     unsafe fn integer(&self, id: usize, point: &[usize; MAX_RANK]) -> i64 {
         let value = &self.program.values[id];
         let at = self.place(&self.tile.strides(value.mask), point);
-        // SAFETY: the point lies in the tile.
+        // SAFETY: the point is within the tile.
         unsafe {
             let register = self.at(id);
             with_integer!(value.dtype, Int => i64::from(register.cast::<Int>().offset(at).read()))
@@ -65,7 +65,7 @@ impl TileRun<'_> {
         axis: usize,
     ) -> impl Fn(usize) -> (i64, bool) + 'r {
         move |v| {
-            // SAFETY: the value was computed before; the point lies in the tile.
+            // SAFETY: the value was computed before; the point is within the tile.
             (unsafe { self.integer(v, point) }, self.program.values[v].mask >> axis & 1 == 1)
         }
     }
@@ -82,7 +82,7 @@ impl TileRun<'_> {
             if holds {
                 let run = gather.access.at(point, axis, &read);
                 n = n.min(run.len);
-                // Values in maps were checked; what they lead to is checked all the same, because memory is at stake.
+                // Integers in maps were checked. The resulting positions are checked again, for memory safety.
                 let last = run.value.wrapping_add(run.slope.wrapping_mul(n as i64 - 1));
                 let range = 0..gather.count as i64;
                 let inside = range.contains(&run.value) && range.contains(&last);
@@ -118,7 +118,7 @@ impl TileRun<'_> {
         (0..MAX_RANK).filter(|d| axes >> d & 1 == 1 || value.mask >> d & 1 == 0).for_each(|d| len[d] = 1);
         let from_strides = strides.map(|s| s as isize);
         let Some(box_copy) = BoxCopy::new(&of_register, &from_strides, &len, size, self.program.isa) else { return };
-        // How far the least and the greatest place are from the first one of a box.
+        // The distances of the minimal and the maximal position from the first one of a box.
         let steps = |d: usize| strides[d] * (len[d] - 1) as i64;
         let [least, greatest] = [i64::min, i64::max].map(|end| (0..MAX_RANK).map(|d| end(steps(d), 0)).sum::<i64>());
         if !gather.guards.is_empty() {
@@ -131,7 +131,7 @@ impl TileRun<'_> {
                 return 1;
             }
             let first = gather.access.at(point, axis, &read).value;
-            // Values in maps were checked; what they lead to is checked all the same, because memory is at stake.
+            // Integers in maps were checked. The resulting positions are checked again, for memory safety.
             let ends = [first.wrapping_add(least), first.wrapping_add(greatest)];
             if let Some(outside) = ends.into_iter().find(|end| !(0..gather.count as i64).contains(end)) {
                 self.frame.fault.report_access(outside, gather.count);

@@ -10,13 +10,13 @@ use crate::{
     },
 };
 
-/// Lines that are prefetched at a time: fewer than a core has line-fill buffers.
+/// The number of cache lines per prefetch: fewer than a core has line-fill buffers.
 const LINES: usize = 10;
-/// The shortest strips, in elements: fewer take less time than starting anew.
+/// The shortest strips, in elements. Computing fewer takes less time than starting a strip.
 const SHORTEST: usize = 256;
 
 impl TileShape {
-    /// Of a program, for tiles of `len`.
+    /// Derives the shape of a program for tiles of `len`.
     pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> TileShape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
         let free = Free::new(program);
@@ -26,7 +26,7 @@ impl TileShape {
         }
         let loads: Vec<_> =
             (0..steps.len()).filter(|&id| program.load(id).is_some() && steps[id].place == TileLayout::Dense).collect();
-        // What differs from tile to tile, and is not in the second-level cache.
+        // Data that differs from tile to tile, and exceeds the second-level cache.
         let every = (0..program.domain.len()).fold(0, |mask: AxisMask, d| mask | 1 << d);
         let moving = loads.iter().filter(|&&id| program.beyond_l2 && program.values[id].mask == every);
         let lines: Vec<_> =
@@ -64,13 +64,14 @@ impl TileShape {
     }
 }
 
-/// Whether a step prefetches while it computes.
+/// Returns whether a step prefetches while it computes.
 fn asks(step: &TileStep) -> bool {
     matches!(step, TileStep::Point { function, .. } if function.asks)
 }
 
 impl TileProgram {
-    /// The loops of a pointwise step over a tile, whose result goes to such a place; `in_lines` says which arguments lie in lines.
+    /// Returns the loops of a pointwise step over a tile, whose result has this layout; `in_lines` says which arguments
+    /// are in lines.
     pub fn loops(
         &self,
         tile: &Tile,
@@ -95,7 +96,7 @@ impl TileProgram {
     }
 }
 
-/// Some steps in order, with pointwise ones that go through the same runs together, where runs are more than a strip.
+/// Returns some steps in order. Pointwise steps with equal runs are grouped, if runs are longer than a strip.
 fn stages(program: &TileProgram, walks: &[TileWalk], strip: usize, ids: impl Iterator<Item = usize>) -> Vec<Stage> {
     let alike = |a: usize, b: usize| {
         program.values[a].mask == program.values[b].mask
@@ -120,11 +121,11 @@ fn stages(program: &TileProgram, walks: &[TileWalk], strip: usize, ids: impl Ite
     stages
 }
 
-/// For each value, whether it may lie in lines.
+/// For each value, whether it may be in lines.
 struct Free {
     /// Whoever reads it can.
     to_read: Vec<bool>,
-    /// It is stored once, and not read.
+    /// For each value, whether it is stored once, and not read.
     to_store: Vec<bool>,
 }
 
@@ -139,7 +140,7 @@ impl Free {
         program.writes.iter().for_each(|w| stores[w.value] += 1);
         let in_registers = program.results.iter().copied().chain(program.scattered());
         in_registers.for_each(|r| (reads[r], to_read[r]) = (reads[r] + 1, false));
-        // Past the caches goes what lies dense.
+        // Contiguous results bypass the caches.
         let may = program.streams.is_none();
         let to_store = (0..n).map(|id| may && stores[id] == 1 && reads[id] == 0).collect();
         Free { to_read, to_store }
@@ -176,7 +177,7 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[TileWalk], free
             TileWalk { n, rows, lanes, ..TileWalk::default() }
         }
         TileStep::Point { args, .. } => {
-            let place = value.direct.map_or(TileLayout::Apart, |write| {
+            let place = value.direct.map_or(TileLayout::Copied, |write| {
                 let strides = &program.writes[write].strides;
                 // A value that is stored at several places is copied to them.
                 let once = (0..MAX_RANK).all(|d| tile.len[d] <= 1 || (value.mask >> d & 1 == 1) == (strides[d] != 0));

@@ -73,7 +73,7 @@ impl Access {
         self.size == 2 && self.steps_by_one(axis) && divides(self.first) && self.steps.as_ref().is_some_and(others)
     }
 
-    /// Returns the number of places that it reads where `written` points of each axis are written out.
+    /// Returns the number of distinct addresses that it reads if `written` points of each axis are unrolled.
     pub fn places(&self, written: &[usize]) -> usize {
         let Some(steps) = &self.steps else {
             let mentioned = written.iter().zip(&self.mentions).filter(|(_, mentioned)| **mentioned);
@@ -81,7 +81,7 @@ impl Access {
         };
         let several = steps.iter().zip(written).filter(|&(&step, &count)| step != 0 && count > 1);
         let mut axes: SmallVec<[(i64, usize); 12]> = several.map(|(&step, &count)| (step, count)).collect();
-        // Long steps first: windows then share places while there are few, which keeps the list short.
+        // Large steps first. Windows then overlap while the list is short, which keeps it short.
         axes.sort_unstable_by_key(|&(step, _)| -step.abs());
         let mut places = vec![0];
         for (step, count) in axes {
@@ -92,7 +92,8 @@ impl Access {
         places.len()
     }
 
-    /// Returns the number of lines that threads at these points touch, each a turn of the nearest cache.
+    /// Returns the number of cache lines that the threads at these points touch. Each takes one cycle of the
+    /// first-level cache.
     pub fn lines(&self, warp: &[Numbers]) -> f64 {
         let Some(steps) = &self.steps else { return warp.len() as f64 };
         let place = |at: &Numbers| steps.iter().zip(at).map(|(step, &at)| step * at as i64).sum::<i64>();

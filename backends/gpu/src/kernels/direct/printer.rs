@@ -1,4 +1,5 @@
-//! Prints a direct convolution. One body holds the operands of all terms and the epilogues of all results, with each value computed once.
+//! Prints a direct convolution. One body holds the operands of all terms and the epilogues of all results, and computes
+//! each value once.
 
 use eutectic_backend::{Body, Contraction, ContractionAxes, Instr, ValueId, axes::Nest};
 use eutectic_ir::index::Index;
@@ -7,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::{BLOCK, Direct, Numbers};
 use crate::{device::DeviceShape, dialect::Dialect, kernels::emit::Emitter, kernels::lanes::SplitAxis, launch::Launch};
 
-/// The most blocks of a processor. Threads take several tiles where there are more.
+/// The maximal number of blocks per processor. For more tiles, threads process several.
 const BLOCKS: usize = 64;
 
 /// A body that is written out for several points. Instructions with the same maps become one value.
@@ -40,14 +41,71 @@ impl Written {
     }
 }
 
+/// The tile of a thread, with the values of all of its points in one body.
+struct WrittenTile {
+    nest: Nest,
+    /// The points of results, relative to the first one.
+    results: Vec<Numbers>,
+    /// In the order of the terms.
+    products: Vec<Product>,
+    /// The values of epilogues that are sums of products, each with the number of its result.
+    sums: Vec<(ValueId, usize)>,
+    /// The number of stores of each result. Those of a result follow each other.
+    stores: usize,
+}
+
+/// A product of one term, which is added to the sum of a result.
+struct Product {
+    /// The number of the result.
+    result: usize,
+    factors: [ValueId; 2],
+}
+
 impl Direct<'_> {
     /// Prints the kernel.
     ///
     /// # Errors
     /// Everything that the dialect cannot print.
     pub fn print(&self, dialect: &dyn Dialect, shape: &DeviceShape) -> Result<Launch, Vec<String>> {
+        let tile = self.write_out().ok_or_else(|| vec!["no product".to_string()])?;
         let (outer, rank) = (self.outer, self.extents.len());
-        let operands = self.nests().ok_or_else(|| vec!["no product".to_string()])?;
+        let names: Vec<String> =
+            (0..rank).map(|axis| if axis < outer { format!("x{axis}") } else { format!("d{axis}") }).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let nearest = self.order.last().copied().unwrap_or(0);
+        let side = SplitAxis { axis: nearest, count: self.lanes };
+        let mut emitter = Emitter::new(dialect, &self.kernel.slots, &tile.nest, &names, side, "v");
+        let threads = self.threads();
+        emitter.line(&dialect.each_point("i", threads, BLOCK));
+        self.coordinates(dialect).iter().for_each(|line| emitter.line(line));
+        self.add_products(dialect, &tile, &names, &mut emitter);
+        // The names of one iteration are out of scope here.
+        emitter.forget(|_| true);
+        for &(value, n) in &tile.sums {
+            let ty = dialect.register(tile.nest.instrs[value].dtype());
+            let names = (0..self.lanes).map(|lane| dialect.convert(ty, &format!("sum{n}_{lane}")));
+            emitter.set(value, names.collect());
+        }
+        // A point may store over an element that it loads, so it loads first.
+        tile.nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
+        for (n, result) in tile.results.iter().enumerate() {
+            let when = self.is_own(result);
+            when.iter().for_each(|when| emitter.line(&format!("if ({when}) {{")));
+            (0..tile.stores).for_each(|store| emitter.store(n * tile.stores + store));
+            when.iter().for_each(|_| emitter.line("}"));
+        }
+        emitter.line("}");
+        if !emitter.problems.is_empty() {
+            return Err(emitter.problems);
+        }
+        let blocks = threads.div_ceil(BLOCK).min(shape.processors * BLOCKS);
+        Ok(Launch::new(dialect.kernel(&self.kernel.slots, BLOCK, &emitter.text), [blocks, 1, 1], BLOCK))
+    }
+
+    /// Returns the tile of a thread; `None` for kernels without a product.
+    fn write_out(&self) -> Option<WrittenTile> {
+        let (outer, rank) = (self.outer, self.extents.len());
+        let operands = self.nests()?;
         let mut written = Written::default();
         // The first result of a tile, and the turn of the depth.
         written.nest.domain = (0..rank)
@@ -64,7 +122,7 @@ impl Direct<'_> {
             };
             result.iter().chain(term).enumerate().map(of).collect()
         };
-        let mut factors: Vec<(usize, [ValueId; 2])> = Vec::new();
+        let mut products = Vec::new();
         for term in points(&self.written[outer..]) {
             for (n, result) in results.iter().enumerate() {
                 let at = at(result, &term);
@@ -72,11 +130,11 @@ impl Direct<'_> {
                     let (nest, value) = &operands[which];
                     written.add(nest, &at)[*value]
                 };
-                factors.push((n, [factor(0), factor(1)]));
+                products.push(Product { result: n, factors: [factor(0), factor(1)] });
             }
         }
         let own = Nest::new(&self.kernel.body, &self.kernel.stores);
-        let mut sums: Vec<(ValueId, usize)> = Vec::new();
+        let mut sums = Vec::new();
         for (n, result) in results.iter().enumerate() {
             let at = at(result, &[]);
             let values = written.add(&own, &at);
@@ -88,54 +146,30 @@ impl Direct<'_> {
                 written.nest.stores.push(store);
             }
         }
-        let names: Vec<String> =
-            (0..rank).map(|axis| if axis < outer { format!("x{axis}") } else { format!("d{axis}") }).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let nearest = self.order.last().copied().unwrap_or(0);
-        let side = SplitAxis { axis: nearest, count: self.lanes };
-        let mut emitter = Emitter::new(dialect, &self.kernel.slots, &written.nest, &names, side, "v");
-        let threads = self.threads();
-        emitter.line(&dialect.each_point("i", threads, BLOCK));
-        self.coordinates(dialect).iter().for_each(|line| emitter.line(line));
+        Some(WrittenTile { nest: written.nest, results, products, sums, stores: own.stores.len() })
+    }
+
+    /// Prints variables for the sums of all results, and the loops over the depth that add products to them.
+    fn add_products(&self, dialect: &dyn Dialect, tile: &WrittenTile, names: &[&str], emitter: &mut Emitter<'_>) {
         let ty = dialect.register(self.sum);
-        for (n, lane) in (0..results.len()).flat_map(|n| (0..self.lanes).map(move |lane| (n, lane))) {
+        let lanes = || 0..self.lanes;
+        for (n, lane) in (0..tile.results.len()).flat_map(|n| lanes().map(move |lane| (n, lane))) {
             emitter.line(&dialect.variable(ty, &format!("sum{n}_{lane}"), &dialect.literal(0.0, self.sum)));
         }
-        let turns: Vec<usize> = (outer..rank).filter(|&axis| self.written[axis] == 1).collect();
+        let turns: Vec<usize> = (self.outer..self.extents.len()).filter(|&axis| self.written[axis] == 1).collect();
         for &axis in &turns {
             emitter.line(&dialect.each(names[axis], "0", self.extents[axis], 1));
         }
-        for ((n, factors), lane) in factors.into_iter().flat_map(|of| (0..self.lanes).map(move |lane| (of, lane))) {
-            let [left, right] = factors.map(|value| {
+        for (product, lane) in tile.products.iter().flat_map(|of| lanes().map(move |lane| (of, lane))) {
+            let [left, right] = product.factors.map(|value| {
                 let name = emitter.lane(value, lane);
-                let dtype = dialect.register(written.nest.instrs[value].dtype());
+                let dtype = dialect.register(tile.nest.instrs[value].dtype());
                 if dtype == ty { name } else { dialect.convert(ty, &name) }
             });
-            let sum = format!("sum{n}_{lane}");
+            let sum = format!("sum{}_{lane}", product.result);
             emitter.line(&format!("{sum} = {};", dialect.multiply_add(&left, &right, &sum)));
         }
         turns.iter().for_each(|_| emitter.line("}"));
-        // The names of a turn are out of scope here.
-        emitter.forget(|_| true);
-        for (value, n) in sums {
-            let ty = dialect.register(written.nest.instrs[value].dtype());
-            let names = (0..self.lanes).map(|lane| dialect.convert(ty, &format!("sum{n}_{lane}")));
-            emitter.set(value, names.collect());
-        }
-        // A point may store over an element that it loads, so it loads first.
-        written.nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
-        for (n, result) in results.iter().enumerate() {
-            let when = self.is_own(result);
-            when.iter().for_each(|when| emitter.line(&format!("if ({when}) {{")));
-            (0..own.stores.len()).for_each(|store| emitter.store(n * own.stores.len() + store));
-            when.iter().for_each(|_| emitter.line("}"));
-        }
-        emitter.line("}");
-        if !emitter.problems.is_empty() {
-            return Err(emitter.problems);
-        }
-        let blocks = threads.div_ceil(BLOCK).min(shape.processors * BLOCKS);
-        Ok(Launch::new(dialect.kernel(&self.kernel.slots, BLOCK, &emitter.text), [blocks, 1, 1], BLOCK))
     }
 
     /// Returns the operands over all axes, each with its factor of the product.

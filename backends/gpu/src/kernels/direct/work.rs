@@ -1,4 +1,5 @@
-//! The time of a direct convolution: operations, reads from the nearest cache, and turns in which threads wait for memory.
+//! Estimates the time of a direct convolution: operations, reads from the first-level cache, and iterations in which
+//! threads wait for memory.
 
 use smallvec::SmallVec;
 
@@ -8,11 +9,11 @@ use super::{
 };
 use crate::device::DeviceShape;
 
-/// The most loads of a thread that are under way at once.
+/// The maximal number of loads in flight per thread.
 const ON_THE_WAY: f64 = 32.0;
 /// Seconds from a load to its value.
 const LATENCY: f64 = 3.5e-7;
-/// Registers of a processor, those of a thread without its sums, and the most threads.
+/// Registers per processor, registers of a thread without its sums, and the maximal number of threads.
 const REGISTERS: f64 = 65536.0;
 const OWN: f64 = 56.0;
 const RESIDENT: f64 = 1536.0;

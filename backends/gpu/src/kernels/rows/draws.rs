@@ -1,6 +1,7 @@
-//! Rankings of short rows that tell very few of the first elements from each other: the threads of a row draw them one by one.
+//! Rankings of short rows that need very few of the first elements: the threads of a row draw these one by one.
 //!
-//! Each thread knows the first of its own elements. The first of all is drawn, and the thread that had it looks for the next one of its own.
+//! Each thread tracks the first of its own elements. The overall first is drawn, and its thread searches for its own
+//! next one.
 
 use eutectic_ir::{DType, attr::Number, ops::Reduction};
 
@@ -18,7 +19,7 @@ impl Selection<'_> {
             dialect.variable(key, "best", &greatest),
             dialect.variable(index, "at", &none),
         ]);
-        // Elements come in the order of their places.
+        // Elements are visited in the order of their positions.
         self.each_key(&better("true"));
         self.lines.push(dialect.each("nth", "0", most, 1));
         let least = dialect.reduce(Reduction::Min, ("best", dtype), self.team);
@@ -50,7 +51,7 @@ impl Selection<'_> {
     }
 }
 
-/// Returns the statement that takes an element for the best, if it comes first of those that may be drawn.
+/// Returns the statement that makes an element the best if it comes first among those that `may` admits.
 fn better(may: &str) -> String {
     format!("if (({may}) && ((key < best) || ((key == best) && (n < at)))) {{ best = key; at = n; }}")
 }

@@ -1,5 +1,5 @@
-//! Stores of the first elements of a ranking, each where its rank says: threads go through the elements in their order, so that neighbours store to
-//! neighbours in memory.
+//! Stores of a ranking's first elements at their ranks: threads visit the elements in sorted order, so that the stores
+//! are coalesced.
 
 use super::{TURNS, printer::RowPrinter, ranking::Ranking};
 use crate::{emit::Emitter, lanes::SplitAxis};

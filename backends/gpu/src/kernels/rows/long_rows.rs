@@ -1,9 +1,10 @@
-//! Kernels whose rows are too long for a block, on their way to several launches: the workspace of their rankings, and the values that these order.
+//! Kernels whose rows are too long for a block, before they are split into launches: the workspace of their rankings,
+//! and the ranked values.
 
 use eutectic_backend::{AnchorKernel, Guard, Instr, NO_CHECK, Store, ValueId, axes::Nest};
 use eutectic_ir::{DType, index::Index};
 
-use super::ranking::Ranking;
+use super::{radix::Keyed, ranking::Ranking};
 use crate::{
     device::DeviceShape,
     kernels::stages::{BodyWriter, Buffers, Stage},
@@ -20,32 +21,53 @@ pub(super) struct LongRows<'a> {
     pub shape: &'a DeviceShape,
 }
 
-/// The parts of the workspace that a ranking has.
+/// A ranking's tables in the workspace.
 pub(super) struct Tables {
     /// The ranked values, if the kernel has to compute them.
     pub values: Option<usize>,
     pub way: Way,
-    /// The ranks of all elements, unless those of the first ones are enough.
+    /// The ranks of all elements, unless the ranks of the first ones suffice.
     pub ranks: Option<usize>,
 }
 
-/// How long rows are ranked.
+/// The ways to rank long rows.
 pub(super) enum Way {
-    /// Sorted parts, and where their elements are in the row: a launch reads one pair and writes the other.
-    Merged([(usize, usize); 2]),
-    /// The first elements of parts, and of parts of these.
+    /// Sorted parts. A launch reads them from one pair of tables, and writes the other.
+    Merged([SortedParts; 2]),
+    /// Repeated selection: the first elements of parts, then those of parts of these.
     Selected(Vec<Selected>),
+    /// Elements in the order of digits of their keys.
+    Digits(Digits),
 }
 
-/// Candidates, and the parts of which they are the first elements.
-pub(super) struct Selected {
-    /// How long the parts are.
-    pub part: usize,
-    /// How many candidates a row has.
-    pub count: usize,
-    /// Where they are, and their places in the row.
+/// The tables of sorted parts: of their values, and of the positions of these in the row.
+#[derive(Clone, Copy)]
+pub(super) struct SortedParts {
     pub values: usize,
     pub places: usize,
+}
+
+/// Candidates: the first elements of each part.
+pub(super) struct Selected {
+    /// Elements per part.
+    pub part: usize,
+    /// Candidates per row.
+    pub count: usize,
+    /// The tables of the candidates' values and of their positions in the row.
+    pub values: usize,
+    pub places: usize,
+}
+
+/// A radix sort's tables in the workspace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Digits {
+    /// Threads of a block.
+    pub threads: usize,
+    /// The table of digit counts per tile, and the table of the positions where the elements of each digit start.
+    pub counts: usize,
+    pub begins: usize,
+    /// A launch reads the elements of one and leaves them in the other.
+    pub keyed: [Keyed; 2],
 }
 
 impl LongRows<'_> {
@@ -55,12 +77,24 @@ impl LongRows<'_> {
         matches!(instr, Instr::Load(load) if load.at.values().is_empty() && load.guards.is_empty()).then_some(instr)
     }
 
-    /// Returns the place of an element of a row, in tables of all rows.
+    /// Returns the index of a row's element in tables of all rows.
     pub fn at(&self, row: usize, point: &Index) -> Index {
         Index::coord(row).times(self.points as i64).plus(point)
     }
 
-    /// Returns the instructions of the kernel, with rankings that are done loaded, and by how much the numbers of values are larger then.
+    /// Returns the slot of the values that a ranking orders, if it has them row by row.
+    pub fn flat(&self, ranking: &Ranking) -> Option<usize> {
+        // For a single row, index maps do not mention the row's number.
+        let point = Index::coord(1);
+        let at = if self.rows == 1 { point } else { self.at(0, &point) };
+        match self.loaded(ranking)? {
+            Instr::Load(load) if load.at == at => Some(load.slot),
+            _ => None,
+        }
+    }
+
+    /// Returns the kernel's instructions, with loads in place of finished rankings, and the offset that this adds to
+    /// the numbers of values.
     pub fn instrs(&self) -> (Vec<Instr>, usize) {
         let (mut body, by) = (BodyWriter::default(), self.replaced.len());
         for &(id, slot) in &self.replaced {
@@ -82,7 +116,7 @@ impl LongRows<'_> {
         [0, 1].map(Index::coord)
     }
 
-    /// Returns a value that is known to be the place of an element in its row.
+    /// Returns a value that is known to be a position in the row.
     pub fn within_row(&self, arg: ValueId, dtype: DType) -> Instr {
         let (extent, from_end, check) = (self.points.into(), false, NO_CHECK);
         Instr::Within { arg, extent, from_end, check, guards: Vec::new(), dtype }
@@ -95,7 +129,7 @@ impl LongRows<'_> {
         self.buffers.stage(anchor, vec![self.rows, self.points], instrs, stores)
     }
 
-    /// Returns an element of a row to rank where guards hold, and elsewhere one that comes after all others.
+    /// Returns an element of a row where guards hold, and elsewhere a value that ranks after all elements.
     pub fn value_of_part(
         &self,
         body: &mut BodyWriter,
@@ -114,13 +148,14 @@ impl LongRows<'_> {
             }
             (None, slot) => {
                 let dtype = ranking.of.register();
-                body.load((slot.unwrap_or(0), dtype), self.at(0, point), within.to_vec())
+                let slot = slot.expect("values that no instruction loads are in the workspace");
+                body.load((slot, dtype), self.at(0, point), within.to_vec())
             }
         };
         self.or_last(body, ranking, value, within)
     }
 
-    /// Returns a value where guards hold, and elsewhere one that comes after all others.
+    /// Returns a value where guards hold, and elsewhere a value that ranks after all elements.
     pub fn or_last(&self, body: &mut BodyWriter, ranking: &Ranking, value: ValueId, within: &[Guard]) -> ValueId {
         let Instr::Row { op, attrs, .. } = &self.nest.instrs[ranking.id] else { unreachable!("a ranking is of rows") };
         match op.row().filter(|_| !within.is_empty()) {

@@ -1,7 +1,9 @@
-//! Sorts of rows in a block: each thread sorts neighbouring elements in registers, and then the block merges sorted runs, two at a time.
+//! Sorts rows within a block: each thread sorts neighbouring elements in registers, and then the block merges sorted
+//! runs in pairs.
 //!
-//! In a merge, each thread writes as many neighbouring results as it sorted elements. It finds by bisection how many of them each run contributes
-//! (Green, McColl and Bader, GPU merge path, 2012). Among equal elements, those of the first run come first, so sorts are stable.
+//! In a merge, each thread writes as many neighbouring results as it has sorted elements. It finds by bisection how
+//! many of them come from each run (Green, McColl and Bader, GPU merge path, 2012). Among equal elements, those of the
+//! first run come first, so sorts are stable.
 
 use eutectic_ir::{DType, attr::Number};
 
@@ -15,10 +17,10 @@ use crate::dialect::Dialect;
 struct Merges<'a> {
     dialect: &'a dyn Dialect,
     ranking: &'a Ranking,
-    /// How many rows a block has, and elements a row.
+    /// Rows per block, and elements per row.
     rows: usize,
     points: usize,
-    /// Whether the places of elements are left in their order, in place of ranks.
+    /// Whether the sort leaves the elements' positions in sorted order instead of ranks.
     in_order: bool,
     lines: Vec<String>,
 }
@@ -54,7 +56,7 @@ impl Merges<'_> {
         }
         self.load();
         self.sort_registers();
-        // Merges of runs of SORTED elements, twice as many, and so on.
+        // Merges runs of SORTED elements, then runs twice as long, and so on.
         let levels = threads.next_power_of_two().trailing_zeros() as usize;
         self.lines.push(dialect.each("level", "0", levels, 1));
         self.exchange();
@@ -196,7 +198,7 @@ impl Merges<'_> {
         }
     }
 
-    /// Prints how many elements come before each, in the place of keys; or the places of elements in their order.
+    /// Prints each element's rank in place of its key, or the positions in sorted order.
     fn leave_ranks(&mut self) {
         let (dialect, key) = (self.dialect, self.dialect.register(self.ranking.key()));
         let most = i32::try_from(self.ranking.order.most).unwrap_or(i32::MAX).to_string();

@@ -1,4 +1,5 @@
-//! The state of the printer of row groups: the values that differ along a row, their passes, and those that stay in registers.
+//! The state of the printer of row groups: values that vary along a row, their passes, and the values that stay in
+//! registers.
 
 use eutectic_backend::{
     Instr, Kernel, ValueId,
@@ -9,15 +10,17 @@ use eutectic_backend::{
 
 use super::{
     ranking::{Ranking, needed as needed_rankings},
+    schedule::{Rows, Schedule},
     team_scan::{Scan, direction},
 };
 use crate::{
+    device::DeviceShape,
     dialect::{Dialect, Team},
     emit::Emitter,
     lanes::SplitAxis,
 };
 
-/// Most registers that keep values of a row.
+/// The maximal number of registers that keep values of a row.
 const REGISTERS: usize = 64;
 
 /// Prints the passes over the rows of a nest.
@@ -25,36 +28,34 @@ pub(super) struct RowPrinter<'a> {
     pub dialect: &'a dyn Dialect,
     pub emitter: Emitter<'a>,
     pub kernel: &'a Kernel,
+    pub shape: &'a DeviceShape,
     pub nest: &'a Nest,
     pub team: Team,
     pub lanes: SplitAxis,
-    /// Which values differ along a row, in which pass they can be computed, and which anything needs.
+    /// For each value: whether it varies along a row, the first pass that can compute it, and whether it is needed.
     pub varies: Vec<bool>,
     pub level: Vec<usize>,
     pub needed: Vec<bool>,
-    /// How often a thread goes round if values stay in registers; none if they do not.
+    /// Iterations per thread, if values stay in registers; `None` otherwise.
     pub items: Option<usize>,
-    /// How many loops over the row were printed.
+    /// The number of loops over the row so far.
     pub loops: usize,
-    /// The direction of scans, if there are any: all threads of a block take the same turns then.
+    /// The direction of scans, if there are any. All threads of a block then run the same number of iterations.
     pub reverse: Option<bool>,
-    /// Which values stay, and which are there by now.
+    /// For each value, whether it stays in registers, and whether it is there already.
     pub keeps: Vec<bool>,
     pub kept: Vec<bool>,
-    /// Which rankings are there by now.
+    /// For each value, whether it is a ranking that is finished.
     pub ranked: Vec<bool>,
-    /// The only ranking, if all stores write its first elements by rank. It leaves places in order instead of ranks.
+    /// The only ranking, if all stores write its first elements by rank. It leaves positions in sorted order instead of
+    /// ranks.
     pub in_order: Option<Ranking>,
 }
 
 impl<'a> RowPrinter<'a> {
-    /// For a nest whose rows are shared out so.
-    pub fn new(
-        dialect: &'a dyn Dialect,
-        kernel: &'a Kernel,
-        nest: &'a Nest,
-        (team, lanes): (Team, SplitAxis),
-    ) -> RowPrinter<'a> {
+    /// Returns a printer for rows with their schedule.
+    pub fn new(dialect: &'a dyn Dialect, rows: &'a Rows<'a>) -> RowPrinter<'a> {
+        let Rows { kernel, shape, ref nest, schedule: Schedule { team, lanes } } = *rows;
         let names: [&str; 2] = ["row", "c"];
         let emitter = Emitter::new(dialect, &kernel.slots, nest, &names, lanes, "v");
         let count = nest.instrs.len();
@@ -64,6 +65,7 @@ impl<'a> RowPrinter<'a> {
             dialect,
             emitter,
             kernel,
+            shape,
             nest,
             team,
             lanes,
@@ -93,17 +95,17 @@ impl<'a> RowPrinter<'a> {
         printer
     }
 
-    /// How many passes come before the last one.
+    /// Returns how many passes come before the last one.
     pub fn passes(&self) -> usize {
         self.level.iter().zip(&self.needed).filter(|(_, needed)| **needed).map(|(level, _)| *level).max().unwrap_or(0)
     }
 
-    /// Whether a store has a place or a value of its own for each point of a row.
+    /// Returns whether a store has its own index or value for each point of a row.
     pub fn store_varies(&self, store: &eutectic_backend::Store) -> bool {
         store.maps().any(|map| map.mentions(1)) || store.values().into_iter().any(|value| self.varies[value])
     }
 
-    /// Which values that are loaded or reduced in a pass a later one needs, and computes others from.
+    /// Returns which values that are loaded or reduced in a pass a later one needs, and computes others from.
     fn computed_before(&self) -> Vec<bool> {
         let count = self.nest.instrs.len();
         let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(Instr::reduction).map(|(_, arg)| arg).collect();
@@ -129,7 +131,8 @@ impl<'a> RowPrinter<'a> {
         keeps
     }
 
-    /// Returns the loops over a row in order: the values that each one computes, and the rankings that are there by then.
+    /// Returns the loops over a row in order: the values that each one computes, and the rankings that are there by
+    /// then.
     fn loops_over_rows(&self) -> Vec<(Vec<ValueId>, Vec<ValueId>)> {
         let (mut loops, mut ranked) = (Vec::new(), Vec::new());
         for pass in 0..=self.passes() {

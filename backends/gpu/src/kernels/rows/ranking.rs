@@ -1,4 +1,4 @@
-//! Which rankings a body has, and how much shared memory they take.
+//! Finds the rankings of a body, and the shared memory that they need.
 
 use eutectic_backend::{Guard, Instr, ValueId, axes::Nest};
 use eutectic_ir::{
@@ -8,51 +8,45 @@ use eutectic_ir::{
 };
 
 use super::team_scan::Scan;
-use crate::{device::DeviceShape, dialect::Dialect};
+use crate::{
+    device::DeviceShape,
+    dialect::Dialect,
+    ranking_costs::{RankingCosts, Work},
+};
 
 /// Elements that a thread sorts.
 pub(super) const SORTED: usize = 16;
 /// Bits of a digit of a selection.
 pub(super) const BITS: usize = 8;
-/// How many digits there are, and sums of neighbours among their counts.
+/// The number of digit values, and the number of sums over neighbouring counts.
 pub(super) const DIGITS: usize = 1 << BITS;
 pub(super) const SUMS: usize = 16;
-/// Counts of a row: those of this digit, those of the next one, and how many elements are selected.
+/// Counts per row: those of this digit, those of the next one, and the number of selected elements.
 pub(super) const COUNTS: usize = 2 * (DIGITS + SUMS) + 1;
 /// Banks of shared memory, each of 32 bits.
 const BANKS: usize = 32;
 /// Bytes that other operations of the row may have.
 const OTHERS: usize = 2 << 10;
-/// The table of places; those of the first ranking follow. Scans have those before.
+/// The number of the first table of positions. Tables of scans come before.
 const PLACES: usize = 8;
-/// Tables of a ranking: keys, the first keys and their places, and counts of elements.
+/// Tables per ranking: keys, the first keys and their positions, and counts of elements.
 const TABLES: usize = 4;
-/// How often an element is read or written when threads sort their own elements, and in a merge. Bisections and bank conflicts are included.
-const OWN: f64 = 12.0;
-const MERGE: f64 = 5.0;
-/// The same for the first digit of a selection, where atomics on the same count are serialised, for each digit, and for each draw.
-const FIRST: f64 = 36.0;
-const COUNTED: f64 = 3.0;
-const DRAWN: f64 = 1.0;
-/// The most digits that usually distinguish the keys of a row. A selection ends after them.
-const TOLD_APART: usize = 5;
-/// How often the threads of a row wait for each other in any ranking: for keys, and for results.
-const BASE_WAITS: f64 = 12.0;
-/// The same for a sort of own elements, a merge, a digit, the elements with the last digit, and a draw.
-const OWN_WAITS: f64 = 2.0;
-const MERGE_WAITS: f64 = 2.0;
-const DIGIT_WAITS: f64 = 1.75;
-const SELECTED_WAITS: f64 = 3.0;
-const DRAW_WAITS: f64 = 1.2;
-/// Waits that take as long as reading or writing one byte for each element of a row.
-const WAITS_OF_BYTE: f64 = 0.0375;
-/// Waits for each comparison of two selected elements, times the elements of the row. Its threads share the comparisons.
-const COMPARED_WAITS: f64 = 0.125;
+
+/// The ways in which the threads of a block rank a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RankingWay {
+    /// They sort the whole row.
+    Sorted,
+    /// They count elements by digit until the last one of the first elements is known.
+    Counted,
+    /// They draw the first elements one by one.
+    Drawn,
+}
 
 /// A ranking of a body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ranking {
-    /// Which instruction it is, and of which value.
+    /// The ranking instruction, and the value that it ranks.
     pub id: ValueId,
     pub arg: ValueId,
     pub order: Order,
@@ -75,7 +69,7 @@ impl Ranking {
         found.map(|(nth, (id, arg, order, of))| Ranking { id, arg, order, of, nth }).collect()
     }
 
-    /// Returns the ranking of a nest that stores nothing but what it computes of the first elements of one ranking, each where its rank says.
+    /// Returns the ranking of a nest that only stores results for the first elements of one ranking, each at its rank.
     pub(super) fn first_only(nest: &Nest) -> Option<Ranking> {
         let ranking = Ranking::all(&nest.instrs).pop()?;
         let rank = Index::atom(Atom::Value(ranking.id));
@@ -92,12 +86,12 @@ impl Ranking {
         if self.of.size() > 4 { DType::I64 } else { DType::I32 }
     }
 
-    /// Returns an element of the table of keys; once they are sorted, how many elements come before the one that is there.
+    /// Returns an element of the table of keys. After sorting, it is the rank of the element at that position.
     pub fn keys(&self, dialect: &dyn Dialect, count: usize, at: &str) -> String {
         padded(dialect, (self.number(0), self.key(), count), at)
     }
 
-    /// Returns an element of the tables of a selection: keys that come first, and their places.
+    /// Returns an element of the two tables of a selection: selected keys, and their positions.
     pub(super) fn first(&self, dialect: &dyn Dialect, count: usize, at: &str) -> [String; 2] {
         [(1, self.key()), (2, DType::I32)].map(|(table, dtype)| dialect.left((self.number(table), dtype, count), at))
     }
@@ -111,65 +105,54 @@ impl Ranking {
         PLACES + 1 + TABLES * self.nth + table
     }
 
-    /// Returns the number of digits of keys in which a selection counts.
+    /// Returns the number of digits that a selection counts.
     pub fn digits(&self) -> usize {
         (8 * self.key().size()).div_ceil(BITS)
     }
 
-    /// Whether the first elements of rows of `points` elements are found before they are ordered, which costs less than sorting the row.
-    pub fn selects(&self, points: usize) -> bool {
-        let selected = Ranking::time(self.drawn(points), points).min(Ranking::time(self.counted(points), points));
-        (1..points).contains(&self.order.most) && selected < Ranking::time(sorted(points, self.key()), points)
+    /// Returns the way that takes the least time for rows of `points` elements.
+    pub fn way(&self, costs: &RankingCosts, points: usize) -> RankingWay {
+        let time = |way| costs.time(self.work(costs, way, points), points);
+        let selection =
+            if time(RankingWay::Drawn) <= time(RankingWay::Counted) { RankingWay::Drawn } else { RankingWay::Counted };
+        let is_partial = (1..points).contains(&self.order.most);
+        if is_partial && time(selection) < time(RankingWay::Sorted) { selection } else { RankingWay::Sorted }
     }
 
-    /// Whether a selection draws the first elements one by one, which costs less than counting digits.
-    pub fn draws(&self, points: usize) -> bool {
-        Ranking::time(self.drawn(points), points) <= Ranking::time(self.counted(points), points)
+    /// Returns whether the first elements of rows of `points` elements are selected before they are sorted, because
+    /// that costs less than sorting the row.
+    pub fn selects(&self, costs: &RankingCosts, points: usize) -> bool {
+        self.way(costs, points) != RankingWay::Sorted
     }
 
-    /// Returns the bytes of a row that draws read or write in shared memory, and how often its threads wait for each other.
-    fn drawn(&self, points: usize) -> [f64; 2] {
-        let most = self.order.most as f64;
-        [DRAWN * (2.0 + most) * (points * self.key().size()) as f64, DRAW_WAITS * most]
-    }
-
-    /// Returns the same of a selection by digits.
-    fn counted(&self, points: usize) -> [f64; 2] {
-        let (digits, most) = (self.digits().min(TOLD_APART) as f64, self.order.most as f64);
-        let accesses = (FIRST + COUNTED * digits) * points as f64 + most * most;
-        let compared = COMPARED_WAITS * most * most / points.max(1) as f64;
-        [accesses * self.key().size() as f64, DIGIT_WAITS * digits + SELECTED_WAITS + compared]
-    }
-
-    /// Returns a time, in waits.
-    fn time([bytes, waits]: [f64; 2], points: usize) -> f64 {
-        waits + WAITS_OF_BYTE * bytes / points.max(1) as f64
-    }
-
-    /// Returns the bytes of a row that are read or written in shared memory, and how often its threads wait for each other.
-    pub fn work(&self, points: usize) -> [f64; 2] {
-        let [bytes, waits] = match () {
-            () if !self.selects(points) => sorted(points, self.key()),
-            () if self.draws(points) => self.drawn(points),
-            () => self.counted(points),
+    /// Returns the shared-memory accesses and waits of one way to rank a row of `points` elements.
+    pub fn work(&self, costs: &RankingCosts, way: RankingWay, points: usize) -> Work {
+        let (most, count, size) = (self.order.most as f64, points as f64, self.key().size() as f64);
+        let [bytes, waits] = match way {
+            RankingWay::Sorted => {
+                let (merges, element) = (merges(points), size + DType::I32.size() as f64);
+                let accesses = costs.sort_accesses + costs.merge_accesses * merges;
+                [accesses * count * element, costs.sort_waits + costs.merge_waits * merges]
+            }
+            RankingWay::Counted => {
+                let digits = costs.digits.min(self.digits() as f64);
+                let accesses = (costs.first_digit_accesses + costs.digit_accesses * digits) * count + most * most;
+                let compared = costs.comparison_waits * most * most / count.max(1.0);
+                [accesses * size, costs.digit_waits * digits + costs.selected_waits + compared]
+            }
+            RankingWay::Drawn => [costs.draw_accesses * (2.0 + most) * count * size, costs.draw_waits * most],
         };
-        [bytes, BASE_WAITS + waits]
+        Work { bytes, waits: costs.ranking_waits + waits }
     }
 }
 
-/// Returns the bytes of a row that a sort reads or writes in shared memory, and how often its threads wait for each other.
-fn sorted(points: usize, key: DType) -> [f64; 2] {
-    let merges = merges(points);
-    let element = (key.size() + DType::I32.size()) as f64;
-    [(OWN + MERGE * merges) * points as f64 * element, OWN_WAITS + MERGE_WAITS * merges]
-}
-
-/// Returns an element of the table of places, which all rankings of a body share.
+/// Returns an element of the table of positions, which all rankings of a body share.
 pub(super) fn places(dialect: &dyn Dialect, count: usize, at: &str) -> String {
     padded(dialect, (PLACES, DType::I32, count), at)
 }
 
-/// Returns an element of a table with a gap after every [`BANKS`] elements, so that threads which read neighbours of their own read from different banks.
+/// Returns an element of a table with a gap after every [`BANKS`] elements. Threads that read consecutive runs then
+/// access different banks.
 fn padded(dialect: &dyn Dialect, (table, dtype, count): (usize, DType, usize), at: &str) -> String {
     let gaps = dialect.div(&format!("({at})"), BANKS as i64, false, false);
     dialect.left((table, dtype, count + count / BANKS), &format!("({at}) + {gaps}"))
@@ -191,16 +174,21 @@ pub(super) struct RankedRows {
 }
 
 impl RankedRows {
-    /// Returns that of a body's rankings of rows of `points` elements, if it has any.
+    /// Returns the rankings of a body over rows of `points` elements, if it has any.
     pub fn of(instrs: &[Instr], shape: &DeviceShape, points: usize) -> Option<RankedRows> {
         let all = Ranking::all(instrs);
-        let (selections, sorts): (Vec<&Ranking>, Vec<&Ranking>) = all.iter().partition(|r| r.selects(points));
-        let first = |ranking: &&Ranking| {
-            ranking.order.most * (ranking.key().size() + DType::I32.size()) + COUNTS * DType::I32.size()
+        let way = |ranking: &Ranking| ranking.way(&shape.rankings, points);
+        let (sorts, selections): (Vec<&Ranking>, Vec<&Ranking>) =
+            all.iter().partition(|r| way(r) == RankingWay::Sorted);
+        let draws = |ranking: &Ranking| way(ranking) == RankingWay::Drawn;
+        // Drawn elements have places only; their keys are in registers.
+        let first = |ranking: &&Ranking| match draws(ranking) {
+            true => ranking.order.most * DType::I32.size(),
+            false => ranking.order.most * (ranking.key().size() + DType::I32.size()) + COUNTS * DType::I32.size(),
         };
-        // Threads of a selection exchange sums, and keys where they draw; threads of reductions and scans exchange parts of their types.
-        let exchanged =
-            |ranking: &&Ranking| DType::I32.size() + if ranking.draws(points) { ranking.key().size() } else { 0 };
+        // Threads of a selection exchange sums, and keys if they draw. Threads of reductions and scans exchange values
+        // of their types.
+        let exchanged = |ranking: &&Ranking| DType::I32.size() + if draws(ranking) { ranking.key().size() } else { 0 };
         let counts = if selections.is_empty() { 0 } else { DType::I32.size() };
         let exchange = |instr: &&Instr| instr.reduction().is_some() || Scan::of(instr).is_some();
         let mut parts: Vec<DType> = instrs.iter().filter(exchange).map(Instr::dtype).collect();
@@ -238,7 +226,7 @@ fn merges(points: usize) -> f64 {
     f64::from(points.div_ceil(SORTED).max(1).next_power_of_two().trailing_zeros())
 }
 
-/// Returns the rankings that `roots` depend on, in order, other than through `known` values.
+/// Returns the rankings that `roots` depend on, in order. Dependencies through `known` values do not count.
 pub(super) fn needed(instrs: &[Instr], roots: &[ValueId], known: impl Fn(ValueId) -> bool) -> Vec<Ranking> {
     let (mut asked, mut seen) = (roots.to_vec(), vec![false; instrs.len()]);
     while let Some(id) = asked.pop() {
@@ -258,22 +246,18 @@ mod tests {
         let way = |most: usize, points: usize, of: DType| {
             let order = Order { most, descending: true };
             let ranking = Ranking { id: 1, arg: 0, order, of, nth: 0 };
-            match (ranking.selects(points), ranking.draws(points)) {
-                (true, true) => "drawn",
-                (true, false) => "counted",
-                (false, _) => "sorted",
-            }
+            ranking.way(&RankingCosts::OF_TESTS, points)
         };
         for (most, points, of, expected) in [
-            (1, 8, DType::F32, "drawn"),
-            (2, 64, DType::F32, "drawn"),
-            (8, 128, DType::F16, "drawn"),
-            (50, 2048, DType::F32, "counted"),
-            (14, 2048, DType::F64, "drawn"),
-            (50, 2048, DType::I64, "counted"),
-            (1000, 2048, DType::F32, "sorted"),
-            (64, 64, DType::F32, "sorted"),
-            (0, 64, DType::F32, "sorted"),
+            (1, 8, DType::F32, RankingWay::Drawn),
+            (2, 64, DType::F32, RankingWay::Drawn),
+            (8, 128, DType::F16, RankingWay::Drawn),
+            (50, 2048, DType::F32, RankingWay::Counted),
+            (14, 2048, DType::F64, RankingWay::Drawn),
+            (50, 2048, DType::I64, RankingWay::Counted),
+            (1000, 2048, DType::F32, RankingWay::Sorted),
+            (64, 64, DType::F32, RankingWay::Sorted),
+            (0, 64, DType::F32, RankingWay::Sorted),
         ] {
             assert_eq!(way(most, points, of), expected, "{most} of {points} {of}");
         }

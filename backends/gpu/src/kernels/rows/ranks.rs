@@ -1,11 +1,11 @@
-//! Rankings in row groups. Threads leave the key of each element in shared memory; the block sorts keys and places (`merges`), or
-//! selects the first ones (`selection`), and leaves at each place how many come before it.
+//! Rankings in row groups. Threads leave the key of each element in shared memory. The block sorts keys and positions
+//! (`merges`), or selects the first ones (`selection`), and leaves the rank of each element at its position.
 
 use eutectic_backend::ValueId;
 
 use super::{
     printer::RowPrinter,
-    ranking::{Ranking, needed},
+    ranking::{Ranking, RankingWay, needed},
 };
 
 impl RowPrinter<'_> {
@@ -14,10 +14,9 @@ impl RowPrinter<'_> {
         let known = |id: ValueId| !self.varies[id] || self.kept[id] || self.ranked[id];
         for ranking in needed(&self.nest.instrs, roots, known) {
             self.leave_keys(&ranking);
-            if ranking.selects(self.nest.domain[1]) {
-                self.select(&ranking)
-            } else {
-                self.sort(&ranking)
+            match ranking.way(&self.shape.rankings, self.nest.domain[1]) {
+                RankingWay::Sorted => self.sort(&ranking),
+                way => self.select(&ranking, way),
             }
             self.ranked[ranking.id] = true;
         }
@@ -51,7 +50,7 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Returns the place of an element of the row of a thread that has one.
+    /// Returns the index of an element in the thread's own row.
     pub(super) fn place_of(&self, point: &str) -> String {
         format!("{} * {} + {point}", self.row_of_block(), self.nest.domain[1].max(1))
     }
@@ -65,7 +64,7 @@ impl RowPrinter<'_> {
 
     fn leave_keys(&mut self, ranking: &Ranking) {
         let Some(function) = self.dialect.function("order_key", ranking.of, ranking.of) else {
-            return self.emitter.problems.push(format!("an order of {}", ranking.of));
+            return self.emitter.problems.push(format!("a sort of {}", ranking.of));
         };
         // The old elements are read no more.
         self.meet();

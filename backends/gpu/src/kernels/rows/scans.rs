@@ -1,5 +1,5 @@
-//! Scans in row groups. The threads of a row take its elements in turns, a group of neighbours each. In each turn a thread scans its group, the
-//! threads scan their totals, and both are combined with the state that the turns before left.
+//! Scans in row groups. In each iteration, each thread of a row takes a group of neighbouring elements. It scans its
+//! group, the threads scan their totals, and both are combined with the state of the earlier iterations.
 
 use eutectic_backend::ValueId;
 use eutectic_ir::DType;
@@ -10,13 +10,14 @@ use super::{
 };
 
 impl RowPrinter<'_> {
-    /// Whether threads have a group of points in some turns only.
+    /// Returns whether some iterations have fewer groups than threads.
     pub(super) fn is_partial(&self) -> bool {
         let groups = self.lanes.domain(&self.nest.domain)[1];
         self.reverse.is_some() && !groups.is_multiple_of(self.team.threads)
     }
 
-    /// Prints which group of points a thread has in a turn, in the direction of scans; one of the row where it has none.
+    /// Prints the group of points that a thread processes in an iteration, in the direction of scans. A thread without
+    /// a group gets some group of the row.
     pub(super) fn turn(&self, turn: &str) -> String {
         let (threads, groups) = (self.team.threads, self.lanes.domain(&self.nest.domain)[1]);
         let ty = self.dialect.index(false);
@@ -32,7 +33,8 @@ impl RowPrinter<'_> {
         text + &self.dialect.declare(ty, "c", &at) + "\n"
     }
 
-    /// Prints the states of a scan before the first element: one for a thread, or one for each of its neighbouring rows.
+    /// Prints the states of a scan before the first element: one for a thread, or one for each of its neighbouring
+    /// rows.
     pub(super) fn start(&mut self, id: ValueId) {
         let Some(scan) = Scan::of(&self.nest.instrs[id]) else { return };
         let first = scan.row.absent(scan.width() - 1, scan.dtype, &[]);
@@ -70,7 +72,7 @@ impl RowPrinter<'_> {
         self.emitter.set(id, names);
     }
 
-    /// Prints a scan of the points of some lanes, in order, and returns the names of its results.
+    /// Prints a scan of the points of some lanes, in order. Returns the names of its results.
     fn scan_lanes(&mut self, id: ValueId, scan: &Scan, state: &str, lanes: &[usize]) -> Vec<String> {
         let (dialect, partial) = (self.dialect, self.is_partial());
         let args = self.nest.instrs[id].args();

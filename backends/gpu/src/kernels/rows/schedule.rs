@@ -1,4 +1,4 @@
-//! How many threads share a row, and how many rows a block.
+//! Chooses how many threads share a row, and how many rows a block has.
 
 use eutectic_backend::{Instr, Kernel, Load, axes::Nest};
 use eutectic_ir::{DType, index::Index};
@@ -13,18 +13,19 @@ use crate::{device::DeviceShape, dialect::Team, lanes::SplitAxis};
 const BLOCK: usize = 128;
 /// Elements of neighbouring rows that are read at once: 128 bytes of 32-bit ones, a line.
 const NEIGHBOURS: usize = 32;
-/// Fewest bytes that are, where fewer than half of the processors have a block: half a line.
+/// The minimal number of contiguous bytes per block, if fewer than half of the processors have a block: half a cache
+/// line.
 const LEAST_BYTES: usize = 64;
-/// Groups of points of a thread from which on a row is worth more than one block.
+/// The number of point groups per thread from which on a row is split over several blocks.
 const LEAST: usize = 2;
-/// Elements of a row, at most, that a thread of a selection has.
+/// The maximal number of elements per thread of a selection.
 const SELECTED: usize = 8;
 /// Threads that exchange numbers without waiting, on most devices.
 const TOGETHER: usize = 32;
 /// Fewest neighbouring rows that are ranked by neighbouring threads.
 const RANKED_ROWS: usize = 8;
 /// Threads that a processor has at once.
-pub(super) const RESIDENT: usize = 2048;
+pub(crate) const RESIDENT: usize = 2048;
 
 /// A kernel's rows, and their schedule.
 pub(crate) struct Rows<'a> {
@@ -44,7 +45,7 @@ impl<'a> Rows<'a> {
         Some(Rows { kernel, shape, nest, schedule })
     }
 
-    /// Returns how many groups of rows and of points there are, which a thread has at once.
+    /// Returns the number of row groups and of point groups that threads process at once.
     pub fn groups(&self) -> [usize; 2] {
         [0, 1].map(|axis| self.schedule.lanes.domain(&self.nest.domain)[axis])
     }
@@ -54,19 +55,19 @@ impl<'a> Rows<'a> {
         self.groups()[0] * self.schedule.team.threads
     }
 
-    /// Returns how often as many threads follow each other as processors have at once.
+    /// Returns the number of waves: blocks over the number of blocks that run at once.
     pub fn waves(&self) -> f64 {
         (self.threads() as f64 / (self.shape.processors * RESIDENT) as f64).max(1.0)
     }
 
-    /// Returns how many turns threads take one after the other, those of blocks that wait for a processor included.
+    /// Returns the number of sequential iterations, including those of blocks that wait for a processor.
     pub fn turns(&self) -> f64 {
         self.groups()[1].div_ceil(self.schedule.team.threads) as f64 * self.waves()
     }
 }
 
-/// Returns the axes of a kernel's domain in the order in which its rows go through their points: the last axis is the one along which most accesses
-/// have neighbours, if only reductions look at the points, which may come in any order.
+/// Returns the order of the axes in which a kernel visits the points of its rows. The last axis is the one along which
+/// most accesses are contiguous. `None` if an operation other than a reduction depends on the order.
 pub(crate) fn order(kernel: &Kernel) -> Option<Vec<usize>> {
     let rank = kernel.body.domain.len();
     let outer = rank - kernel.row_axes()?;
@@ -148,7 +149,7 @@ impl Schedule {
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
             let threads = points.div_ceil(4).next_power_of_two().min(shape.threads);
-            // Few rows, so long that several blocks have enough of one.
+            // There are few rows, long enough for several blocks each.
             let fits = |blocks: usize| {
                 scanned.is_none()
                     && ranked.is_none()
@@ -157,7 +158,8 @@ impl Schedule {
                     && points >= blocks * shape.threads * LEAST
             };
             let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
-            // Where there are rows enough, no threads wait for others than those. Else each thread goes through the totals of all groups of them.
+            // If there are enough rows, no further threads share one. Otherwise each thread goes through the totals of
+            // all groups of threads.
             let most = |together: usize| match 4 * rows * together >= shape.processors * RESIDENT {
                 true => together,
                 false => GROUPS * together,
@@ -173,7 +175,7 @@ impl Schedule {
             let threads = if scanned.is_none() { threads.max(BLOCK / rows) } else { threads };
             Team { threads, rows, along, blocks }
         } else {
-            // A block has enough rows to read whole lines, and few enough that each processor has a block.
+            // A block has enough rows to read whole cache lines, and few enough that each processor has a block.
             let fewest = NEIGHBOURS.min(LEAST_BYTES / loaded(0).max().unwrap_or(1));
             let least = |beside: usize| {
                 let most_have_none = 2 * rows.div_ceil(beside) < shape.processors;
@@ -211,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// How columns of a matrix are summed.
+    /// Returns the schedule of summing the columns of a matrix.
     fn of_columns(lines: usize, columns: usize, dtype: DType) -> Schedule {
         let at = eutectic_ir::index::flatten(&[Index::coord(1), Index::coord(0)], &[lines, columns]);
         let load = Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype });
@@ -226,7 +228,7 @@ mod tests {
     fn blocks_read_half_lines_where_few_processors_have_a_block() {
         // The bytes of neighbouring columns that a block reads at once, and the threads of a column.
         for (lines, columns, dtype, bytes, threads) in [
-            // 64 blocks; of whole lines there were 32.
+            // 64 blocks. With whole cache lines there would be 32.
             (65536, 1024, DType::F32, 64, 128),
             (65536, 1024, DType::F16, 64, 128),
             // 128 blocks, which most processors have.

@@ -1,8 +1,8 @@
-//! The first elements of rows for which a block has no memory.
+//! Selects the first elements of rows that exceed a block's shared memory.
 //!
-//! A launch selects the first elements of parts of rows, and leaves them and their places in the workspace: candidates, of which further launches select
-//! until a block has memory for the rest. Where all stores are of the first elements, the last launch computes them where these are. Else it
-//! leaves their ranks among those of all elements.
+//! A launch selects the first elements of parts of rows as candidates, and leaves them and their positions in the
+//! workspace. Further launches select from the candidates until the rest fits into a block. If all stores use the first
+//! elements only, the last launch computes the stores. Otherwise it leaves the ranks of the first elements.
 
 use eutectic_backend::{AnchorKernel, Guard, Instr, Store, ValueId};
 use eutectic_ir::{
@@ -22,13 +22,14 @@ const CANDIDATES: usize = 4096;
 const PART: usize = 1024;
 
 impl LongRows<'_> {
-    /// Shares out the workspace of a selection, if a ranking is one whose parts are long enough to leave fewer candidates each time.
+    /// Reserves the workspace of a selection, if each round leaves fewer candidates than the previous one.
     pub fn selected(&mut self, ranking: &Ranking) -> Option<Vec<Selected>> {
         let most = ranking.order.most;
         let longest = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape, self.points)?.longest();
         let longest = 1 << longest.checked_ilog2()?;
         let least = PART.max((4 * most).next_power_of_two());
-        if !(ranking.selects(self.points) && ranking.selects(least)) || least > longest {
+        if [self.points, least].iter().any(|&points| !ranking.selects(&self.shape.rankings, points)) || least > longest
+        {
             return None;
         }
         let (mut parts, mut count) = (Vec::new(), self.points);
@@ -60,7 +61,7 @@ impl LongRows<'_> {
             None => {
                 let value = self.value_of_part(&mut body, (ranking, tables), (&point, &domain), &within);
                 let place = body.coordinate(point, DType::I32);
-                // What stands for elements that the row lacks comes last, and is no place.
+                // Padding ranks last, and its position is not in the row.
                 let last = body.constant(self.points as i64 - 1, DType::I32);
                 (value, if partial { body.op("min", &[place, last], DType::I32) } else { place })
             }
@@ -99,7 +100,7 @@ impl LongRows<'_> {
         instr
     }
 
-    /// Returns a body that ranks the last candidates, their ranks, and their places in the row.
+    /// Returns a body that ranks the last candidates, with their ranks and their positions in the row.
     fn last_candidates(&self, ranking: &Ranking, last: &Selected) -> (BodyWriter, ValueId, ValueId) {
         let mut body = BodyWriter::default();
         let (value, place) = self.candidate(&mut body, ranking, (last, &Index::coord(1)), &[]);
@@ -108,11 +109,22 @@ impl LongRows<'_> {
         (body, rank, place)
     }
 
-    /// Returns the launch with the stores of a kernel that stores nothing but what it computes of the first elements.
+    /// Returns the launch that stores the results of a kernel which uses the first elements only.
     pub fn last_of_selected(&self, ranking: &Ranking, parts: &[Selected]) -> Stage {
-        let last = parts.last().expect("rows that are longer than a block takes have parts");
-        let domain = vec![self.rows, last.count];
-        let (mut body, rank, place) = self.last_candidates(ranking, last);
+        let last = parts.last().expect("rows that exceed a block have parts");
+        self.last_of_first(ranking, last.count, self.last_candidates(ranking, last))
+    }
+
+    /// Returns such a launch over `count` elements per row, given a body with their ranks and positions.
+    pub fn last_of_first(
+        &self,
+        ranking: &Ranking,
+        count: usize,
+        (mut body, rank, place): (BodyWriter, ValueId, ValueId),
+    ) -> Stage {
+        let domain = vec![self.rows, count];
+        let anchor =
+            if body.0.iter().any(|instr| instr.row().is_some()) { AnchorKernel::rows(1) } else { AnchorKernel::map() };
         let (by, at) = (body.0.len(), [Index::coord(0), Index::atom(Atom::Value(place))]);
         let value = |value: ValueId| if value == ranking.id { rank } else { by + value };
         for (id, instr) in self.nest.instrs.iter().enumerate() {
@@ -123,12 +135,12 @@ impl LongRows<'_> {
         }
         let mut stores = self.nest.stores.clone();
         stores.iter_mut().for_each(|store| store.substitute(&at, &value, &domain));
-        self.buffers.stage(AnchorKernel::rows(1), domain, body.0, stores)
+        self.buffers.stage(anchor, domain, body.0, stores)
     }
 
     /// Returns the launches that leave the ranks of all elements.
     pub fn ranks_of_selected(&self, ranking: &Ranking, parts: &[Selected], ranks: usize) -> [Stage; 2] {
-        let last = parts.last().expect("rows that are longer than a block takes have parts");
+        let last = parts.last().expect("rows that exceed a block have parts");
         let mut body = BodyWriter::default();
         let most = body.constant(ranking.order.most as i64, DType::I32);
         let all = Store::new(ranks, self.at(0, &Index::coord(1)), most);
@@ -145,7 +157,7 @@ fn row_of(count: usize) -> Index {
     Index::coord(0).times(count as i64)
 }
 
-/// Holds for the elements that are told from each other.
+/// Returns the guard of the elements that have ranks of their own.
 fn first_of(rank: ValueId, ranking: &Ranking) -> Vec<Guard> {
     vec![(Index::atom(Atom::Value(rank)), 0..ranking.order.most as i64)]
 }

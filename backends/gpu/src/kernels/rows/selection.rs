@@ -1,14 +1,15 @@
-//! Rankings that tell few of the first elements of a row from each other.
+//! Rankings that need few of the first elements of a row.
 //!
-//! The threads of a row find the last key that counts digit by digit, the most significant one first: they count the elements with each digit in
-//! shared memory. Of the elements with that key, those at the first places count. Each selected element is then compared with each
-//! (radix selection; Alabi et al., Fast k-selection algorithms for graphics processing units, 2012).
+//! The threads of a row find the last selected key digit by digit, the most significant one first: they count the
+//! elements with each digit in shared memory. Of the elements with that key, those at the first positions are selected.
+//! Each selected element is then compared with each other one (radix selection; Alabi et al., Fast k-selection
+//! algorithms for graphics processing units, 2012).
 
 use eutectic_ir::{DType, attr::Number, ops::Reduction};
 
 use super::{
     printer::RowPrinter,
-    ranking::{BITS, COUNTS, DIGITS, Ranking, SUMS},
+    ranking::{BITS, COUNTS, DIGITS, Ranking, RankingWay, SUMS},
 };
 use crate::dialect::{Dialect, Team};
 
@@ -21,23 +22,24 @@ pub(super) struct Selection<'a> {
     pub ranking: &'a Ranking,
     pub team: Team,
     pub points: usize,
-    /// Whether the places of elements are left in their order, in place of ranks.
+    /// Whether the selection leaves positions in sorted order instead of ranks.
     pub in_order: bool,
     pub lines: Vec<String>,
 }
 
 impl RowPrinter<'_> {
-    /// Prints the selection: keys in shared memory become ranks.
-    pub(super) fn select(&mut self, ranking: &Ranking) {
+    /// Prints a selection. It replaces the keys in shared memory by ranks.
+    pub(super) fn select(&mut self, ranking: &Ranking, way: RankingWay) {
         let points = self.nest.domain[1];
-        // The table has the elements of a row side by side, whichever thread has left them there.
+        // The elements of a row are contiguous in the table, whichever thread has left them there.
         let team = Team { threads: self.team.threads, rows: self.table() / points, along: true, blocks: 1 };
         let in_order = self.in_order.is_some();
         let mut selection = Selection { dialect: self.dialect, ranking, team, points, in_order, lines: Vec::new() };
         selection.begin();
-        match ranking.draws(points) {
-            true => selection.draw(),
-            false => selection.count_digits(),
+        if way == RankingWay::Drawn {
+            selection.draw()
+        } else {
+            selection.count_digits()
         }
         selection.lines.iter().for_each(|line| self.emitter.line(line));
     }
@@ -72,7 +74,8 @@ impl Selection<'_> {
         self.ranking.counts(self.team.rows * COUNTS)
     }
 
-    /// Prints the search for the least key `high` such that at least `most` elements have it or a smaller key. `found` counts these elements.
+    /// Prints the search for the least key `high` such that at least `most` elements have that key or a smaller one.
+    /// `found` counts these elements.
     fn last_key(&mut self) {
         let (dialect, dtype) = (self.dialect, self.ranking.key());
         let (index, key, most) = (dialect.index(false), dialect.register(dtype), self.ranking.order.most);
@@ -126,7 +129,8 @@ impl Selection<'_> {
         ]);
     }
 
-    /// Prints the search for the digit of the last element that counts, as `digit`; the digits before it have `before` elements.
+    /// Prints the search for the digit of the last selected element, as `digit`. There are `before` elements with
+    /// smaller digits.
     fn digit(&mut self) {
         let (dialect, index, counts) = (self.dialect, self.dialect.index(false), self.counts());
         let neighbours = DIGITS / SUMS;
@@ -162,7 +166,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Prints the search for the last of the places of that key which count.
+    /// Prints the search for the last selected position among the elements with that key.
     fn last_place(&mut self) {
         let (dialect, index) = (self.dialect, self.dialect.index(false));
         let rounds = self.points.next_power_of_two().trailing_zeros() as usize;
@@ -228,7 +232,7 @@ impl Selection<'_> {
         ]);
     }
 
-    /// Prints the ranks: those of the elements that count, and of all others one number.
+    /// Prints the ranks of the selected elements; all others get one common number.
     fn compare(&mut self) {
         let (dialect, index) = (self.dialect, self.dialect.index(false));
         let (ty, most) = (dialect.register(self.ranking.key()), self.ranking.order.most);
@@ -258,7 +262,8 @@ impl Selection<'_> {
         self.lines.push(text);
     }
 
-    /// Prints a break where `when` holds. A loop with a barrier may be left early only if all threads that wait at it share one row.
+    /// Prints a break if `when` holds. A loop with a barrier may be left early only if all threads that wait at the
+    /// barrier share one row.
     fn leave_when(&mut self, when: &str, only_row_waits: bool) {
         if only_row_waits || self.team.rows == 1 {
             self.lines.push(format!("if ({when}) {{ break; }}"));
@@ -266,12 +271,13 @@ impl Selection<'_> {
     }
 }
 
-/// Returns the condition that an element is selected: its key is below `high`, or equals it at a place up to `place`.
+/// Returns the condition that an element is selected: its key is below `high`, or equals it at a position up to
+/// `place`.
 fn counts(place: &str) -> String {
     format!("(key < high) || ((key == high) && (n <= {place}))")
 }
 
-/// Returns the place of the number of selected elements.
+/// Returns the variable that holds the number of selected elements.
 fn selected() -> String {
     format!("own_counts + {}", COUNTS - 1)
 }

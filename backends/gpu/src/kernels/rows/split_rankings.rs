@@ -1,8 +1,9 @@
-//! Rankings of rows for which a block has no memory, where all elements are told from each other.
+//! Rankings of rows that exceed a block's shared memory, if all elements need ranks.
 //!
-//! A first launch leaves the ranked values in the workspace, a second one sorts parts of rows, and each later one merges neighbouring parts: an element
-//! moves on by the number of those of the other part that come before it, which it finds by bisection. The last merge leaves ranks, and then the
-//! kernel runs with ranks that it loads.
+//! Very long rows are sorted by digits (`radix`). For other rows, a first launch writes the ranked values to the
+//! workspace, a second one sorts parts of rows, and each later one merges neighbouring parts. An element moves by the
+//! number of elements of the other part that come before it, which its thread finds by bisection. The last merge writes
+//! ranks, and the kernel then loads them.
 
 use eutectic_backend::{AnchorKernel, Guard, Instr, Kernel, Store, ValueId};
 use eutectic_ir::{
@@ -11,7 +12,7 @@ use eutectic_ir::{
 };
 
 use super::{
-    long_rows::{LongRows, Tables, Way},
+    long_rows::{LongRows, SortedParts, Tables, Way},
     ranking::{RankedRows, Ranking},
     schedule::flat,
 };
@@ -20,7 +21,7 @@ use crate::{
     kernels::stages::{BodyWriter, Buffers, Stage},
 };
 
-/// Returns the launches of a kernel; none where blocks have memory for its rows, or it ranks none.
+/// Returns the launches of a kernel; `None` if its rows fit into a block's shared memory, or if it ranks none.
 ///
 /// # Errors
 /// If the workspace is too small for them.
@@ -34,24 +35,38 @@ pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Opt
         return Ok(None);
     }
     let mut long = LongRows { nest, rows, points, buffers: Buffers::of(kernel), replaced: Vec::new(), shape };
-    let plan = long.plan();
+    let mut plan = long.plan(true);
+    if long.buffers.workspace() > shape.workspace {
+        // Digits take more memory than merges.
+        long.buffers = Buffers::of(kernel);
+        plan = long.plan(false);
+    }
     if long.buffers.workspace() > shape.workspace {
         let (bytes, most) = (long.buffers.workspace(), shape.workspace);
-        return Err(vec![format!("{bytes} bytes to rank rows of {points} elements; a kernel has {most} for itself")]);
+        return Err(vec![format!(
+            "ranking rows of {points} elements needs {bytes} bytes, but a kernel has at most {most} bytes of scratch memory"
+        )]);
     }
     let mut stages = Vec::new();
     for (ranking, tables) in plan {
         stages.extend(long.values(&ranking, &tables));
         match &tables.way {
             Way::Merged(sorted) => stages.extend(long.merged(&ranking, &tables, sorted)),
-            Way::Selected(parts) if tables.ranks.is_none() => {
-                stages.extend(long.candidates(&ranking, &tables, parts));
-                stages.push(long.last_of_selected(&ranking, parts));
-                return Ok(Some(stages));
+            Way::Digits(digits) => {
+                stages.extend(long.passes(&ranking, &tables, digits));
+                let Some(ranks) = tables.ranks else {
+                    stages.push(long.last_of_sorted(&ranking, digits));
+                    return Ok(Some(stages));
+                };
+                stages.push(long.ranks_of_sorted(&ranking, digits, ranks));
             }
             Way::Selected(parts) => {
                 stages.extend(long.candidates(&ranking, &tables, parts));
-                stages.extend(long.ranks_of_selected(&ranking, parts, tables.ranks.unwrap_or(0)));
+                let Some(ranks) = tables.ranks else {
+                    stages.push(long.last_of_selected(&ranking, parts));
+                    return Ok(Some(stages));
+                };
+                stages.extend(long.ranks_of_selected(&ranking, parts, ranks));
             }
         }
         long.replaced.extend(tables.ranks.map(|ranks| (ranking.id, ranks)));
@@ -61,20 +76,29 @@ pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Opt
 }
 
 impl LongRows<'_> {
-    /// Returns all rankings, and shares the workspace out.
-    fn plan(&mut self) -> Vec<(Ranking, Tables)> {
+    /// Returns all rankings, and reserves the workspace. Very long rows may be sorted by digits.
+    fn plan(&mut self, by_digits: bool) -> Vec<(Ranking, Tables)> {
         let count = self.rows * self.points;
         let rankings = Ranking::all(&self.nest.instrs);
         let plan = rankings.into_iter().map(|ranking| {
             let dtype = ranking.of.register();
-            let values = self.loaded(&ranking).is_none().then(|| self.buffers.part(dtype, count));
-            let way = match self.selected(&ranking) {
-                Some(parts) => Way::Selected(parts),
-                None => {
-                    Way::Merged([0, 1].map(|_| (self.buffers.part(dtype, count), self.buffers.part(DType::I32, count))))
-                }
+            let way = self.selected(&ranking).map(Way::Selected);
+            let way = match way {
+                None if by_digits => self.digits(&ranking, self.part(&ranking)).map(Way::Digits),
+                way => way,
             };
-            let first_only = matches!(way, Way::Selected(_)) && Ranking::first_only(&self.nest).is_some();
+            let is_there = match way {
+                Some(Way::Digits(_)) => self.flat(&ranking).is_some(),
+                _ => self.loaded(&ranking).is_some(),
+            };
+            let values = (!is_there).then(|| self.buffers.part(dtype, count));
+            let way = way.unwrap_or_else(|| {
+                Way::Merged([0, 1].map(|_| SortedParts {
+                    values: self.buffers.part(dtype, count),
+                    places: self.buffers.part(DType::I32, count),
+                }))
+            });
+            let first_only = !matches!(way, Way::Merged(_)) && Ranking::first_only(&self.nest).is_some();
             let ranks = (!first_only).then(|| self.buffers.part(self.nest.instrs[ranking.id].dtype(), count));
             (ranking, Tables { values, way, ranks })
         });
@@ -100,10 +124,8 @@ impl LongRows<'_> {
     }
 
     /// Returns the launches of a ranking that sort parts and merge them.
-    fn merged(&self, ranking: &Ranking, tables: &Tables, sorted: &[(usize, usize); 2]) -> Vec<Stage> {
-        // Of a row of one element, nothing is selected.
-        let one = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape, 1).map_or(1, |rows| rows.longest());
-        let part = 1 << one.min(self.points - 1).max(1).ilog2();
+    fn merged(&self, ranking: &Ranking, tables: &Tables, sorted: &[SortedParts; 2]) -> Vec<Stage> {
+        let part = self.part(ranking);
         let mut stages = vec![self.parts(ranking, (tables, sorted[0]), part)];
         let (mut run, mut from) = (part, 0);
         while run < self.points {
@@ -113,8 +135,15 @@ impl LongRows<'_> {
         stages
     }
 
+    /// Returns the number of elements that a block sorts, a power of two.
+    fn part(&self, ranking: &Ranking) -> usize {
+        // Rows of one element need no selection.
+        let one = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape, 1).map_or(1, |rows| rows.longest());
+        1 << one.min(self.points - 1).max(1).ilog2()
+    }
+
     /// Returns the launch that sorts parts of `part` elements.
-    fn parts(&self, ranking: &Ranking, (tables, sorted): (&Tables, (usize, usize)), part: usize) -> Stage {
+    fn parts(&self, ranking: &Ranking, (tables, sorted): (&Tables, SortedParts), part: usize) -> Stage {
         let [of_part, within_part] = [1, 2].map(Index::coord);
         let point = of_part.times(part as i64).plus(&within_part);
         let partial = !self.points.is_multiple_of(part);
@@ -128,16 +157,16 @@ impl LongRows<'_> {
         let rank = body.push(Instr::Row { op: *op, attrs, args: vec![value], dtype: DType::I32 });
         let place = body.coordinate(point, DType::I32);
         let to = self.at(0, &of_part.times(part as i64).plus(&Index::atom(Atom::Value(rank))));
-        let (values, places) = sorted;
+        let SortedParts { values, places } = sorted;
         let store = |slot, value| Store { guards: within.clone(), ..Store::new(slot, to.clone(), value) };
         self.buffers.stage(AnchorKernel::rows(1), domain, body.0, vec![store(values, value), store(places, place)])
     }
 
-    /// Returns the launch that merges neighbouring parts of `run` elements, those of table `from`.
+    /// Returns the launch that merges neighbouring parts of `run` elements from table `from`.
     fn merge(
         &self,
         ranking: &Ranking,
-        (tables, sorted): (&Tables, &[(usize, usize); 2]),
+        (tables, sorted): (&Tables, &[SortedParts; 2]),
         run: usize,
         from: usize,
     ) -> Stage {
@@ -147,13 +176,13 @@ impl LongRows<'_> {
         let both = point.div(2 * step, &domain).times(2 * step);
         let is_second = point.div(step, &domain).modulo(2, &domain);
         let other = both.plus(&Index::constant(step)).plus(&is_second.times(-step));
-        let (values, places) = sorted[from];
+        let SortedParts { values, places } = sorted[from];
         let dtype = ranking.of.register();
         let mut body = BodyWriter::default();
         let own = body.load((values, dtype), self.at(0, &point), Vec::new());
         let place = body.load((places, DType::I32), self.at(0, &point), Vec::new());
         let order = Comparison::new(&mut body, own, dtype, ranking.order.descending);
-        // How many of the other part are known to come before.
+        // The number of elements of the other part that are known to come before.
         let mut before = body.constant(0, DType::I32);
         let halves = std::iter::successors(Some(step), |by| Some(by / 2)).take_while(|&by| by > 0);
         for by in halves {
@@ -171,11 +200,11 @@ impl LongRows<'_> {
         }
         let to = both.plus(&point.modulo(step, &domain)).plus(&Index::atom(Atom::Value(before)));
         let stores = if 2 * run < self.points {
-            let (values, places) = sorted[1 - from];
+            let SortedParts { values, places } = sorted[1 - from];
             let at = self.at(0, &to);
             vec![Store::new(values, at.clone(), own), Store::new(places, at, place)]
         } else {
-            self.ranks(&mut body, ranking, (tables.ranks.unwrap_or(0), place), to)
+            self.ranks(&mut body, ranking, (tables.ranks.expect("the last merge leaves ranks"), place), to)
         };
         self.buffers.stage(AnchorKernel::map(), domain, body.0, stores)
     }
@@ -199,11 +228,11 @@ impl LongRows<'_> {
     }
 }
 
-/// How elements of another part compare with an element.
+/// Compares an element with elements of the other part.
 struct Comparison {
     own: ValueId,
     descending: bool,
-    /// Whether the element is NaN, and whether not, where it may be.
+    /// Whether the element is NaN, and whether it is not, for types that have NaN.
     nan: Option<[ValueId; 2]>,
 }
 
@@ -222,7 +251,7 @@ impl Comparison {
         let [or_equal, strictly] = names.map(|name| body.op(name, &[other, self.own], DType::Bool));
         let Some([is_nan, is_number]) = self.nan else { return [or_equal, strictly] };
         let other_is_nan = body.op("is-nan", &[other], DType::Bool);
-        // NaN is larger than all numbers, and NaN are equal.
+        // NaN is larger than all numbers, and all NaN are equal.
         if self.descending {
             let first = body.op("and", &[other_is_nan, is_number], DType::Bool);
             return [
@@ -243,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    /// A ranking of rows, whose elements are loaded or computed.
+    /// Returns a ranking of rows, whose elements are loaded or computed.
     fn ranking(rows: usize, points: usize, is_computed: bool) -> Kernel {
         let at = flatten(&[Index::coord(0), Index::coord(1)], &[rows, points]);
         let op = |name| Op::named(name).expect("an op");
@@ -265,7 +294,7 @@ mod tests {
         let shape = DeviceShape { workspace: usize::MAX, ..DeviceShape::OF_TESTS };
         let stages = |kernel: &Kernel| split_rankings(kernel, &shape).expect("there is memory");
         assert_eq!(stages(&ranking(2, 4000, true)), None);
-        // Three parts of 4,096 elements: two are merged, and then the third.
+        // Three parts of 4,096 elements: two are merged, and the result with the third.
         let long = stages(&ranking(2, 9000, false)).expect("launches");
         assert_eq!(long.len(), 1 + 2 + 1);
         assert_eq!(long[0].kernel.body.domain, [2, 3, 4096]);
@@ -273,8 +302,20 @@ mod tests {
         assert_eq!(long[3].kernel.stores[0].slot, 1);
         // Computed values are left in the workspace.
         assert_eq!(stages(&ranking(2, 9000, true)).expect("launches").len(), 5);
+        // 147 parts would take eight merges; four digits take twelve launches. Two more launches write ranks and
+        // stores.
+        let digits = stages(&ranking(2, 600_000, false)).expect("launches");
+        assert_eq!(digits.len(), 4 * 3 + 2);
+        assert_eq!(digits.iter().filter(|stage| stage.pass.is_some()).count(), 8);
+        assert_eq!(stages(&ranking(2, 600_000, true)).expect("launches").len(), 1 + 4 * 3 + 2);
+        // Merges take 20 bytes for each of the 1,200,000 elements: two tables of values and positions, and ranks.
+        // Digits also need counts.
+        let less = DeviceShape { workspace: 20 * 1_200_000 + 4096, ..shape };
+        let merged = split_rankings(&ranking(2, 600_000, false), &less).expect("there is memory").expect("launches");
+        assert!(merged.iter().all(|stage| stage.pass.is_none()));
+        assert_eq!(merged.len(), 1 + 8 + 1);
         let small = DeviceShape { workspace: 1 << 10, ..shape };
         let why = split_rankings(&ranking(2, 9000, true), &small).unwrap_err();
-        assert!(why[0].ends_with("a kernel has 1024 for itself"), "{why:?}");
+        assert!(why[0].ends_with("a kernel has at most 1024 bytes of scratch memory"), "{why:?}");
     }
 }

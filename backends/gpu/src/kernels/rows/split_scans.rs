@@ -1,7 +1,9 @@
-//! Long scans of a few rows: the threads of a row would take thousands of turns, one after the other, and most processors would have no row.
+//! Long scans of a few rows: one team would take thousands of sequential iterations, and most processors would have no
+//! row.
 //!
-//! Rows are cut into parts. A first launch reduces each part, a second one scans these totals, and the last one scans the parts and combines
-//! each result with the total of the parts before. Rows are read twice, and no block waits for another.
+//! Rows are split into parts. A first launch reduces each part, a second one scans these totals. The last launch scans
+//! the parts and combines each result with the total of the parts before. Rows are read twice, and no block waits for
+//! another.
 
 use eutectic_backend::{
     AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId, axes::Nest, reductions::varying,
@@ -15,9 +17,9 @@ use super::{
 
 /// Fewest turns of a block that are worth more launches.
 const TURNS: usize = 16;
-/// Turns of a part, at least: of a team of threads, and of a thread that has a part to itself.
+/// The minimal number of iterations per part: for a team of threads, and for a single thread per part.
 const OF_PART: [usize; 2] = [4, 16];
-/// Points by which parts of unlike sizes start.
+/// Parts of different sizes start at multiples of this number of points.
 const LINE: usize = 32;
 
 /// A scan that is cut.
@@ -26,8 +28,9 @@ struct Cut {
     how: Reduction,
 }
 
-/// Returns the kernels of these launches: the buffer after those of the kernel is the workspace. Returns none where one launch does as well. Recurrences
-/// are not cut, nor are scans of the results of row operations, of several element types, or of types of fewer than 32 bits.
+/// Returns the kernels of these launches; the buffer after those of the kernel is the workspace. Returns `None` if one
+/// launch does as well. Recurrences are not split. Scans are not split either if they read results of row operations,
+/// have several element types, or have a type of fewer than 32 bits.
 pub(crate) fn split_scans(of: &Rows<'_>) -> Option<Vec<Kernel>> {
     let Rows { kernel, shape, nest, schedule } = of;
     let &[rows, points] = &nest.domain[..] else { return None };
@@ -58,7 +61,7 @@ pub(crate) fn split_scans(of: &Rows<'_>) -> Option<Vec<Kernel>> {
 struct Cuts<'a> {
     kernel: &'a Kernel,
     nest: Nest,
-    /// Which values differ along a row.
+    /// For each value, whether it varies along a row.
     varies: Vec<bool>,
     cuts: Vec<Cut>,
     dtype: DType,
@@ -74,7 +77,7 @@ impl<'a> Cuts<'a> {
         [rows, points, parts]: [usize; 3],
     ) -> Option<Cuts<'a>> {
         let (mut cuts, mut dtypes) = (Vec::new(), Vec::new());
-        // Which values depend on a row operation.
+        // For each value, whether it depends on a row operation.
         let mut depends = vec![false; nest.instrs.len()];
         for (id, instr) in nest.instrs.iter().enumerate() {
             depends[id] = instr.args().into_iter().any(|arg| depends[arg]);
@@ -98,18 +101,18 @@ impl<'a> Cuts<'a> {
         })
     }
 
-    /// Returns the element type of the workspace, and how many elements it has: a total of each part, and the totals before each part.
+    /// Returns the element type and the size of the workspace: a total of each part, and the totals before each part.
     fn workspace(&self) -> (DType, usize) {
         (self.dtype, 2 * self.cuts.len() * self.rows * self.parts)
     }
 
-    /// Returns where the total of a part is for a cut, or the total of the parts before it.
+    /// Returns the index of a part's total for a scan, or of the total of the parts before it.
     fn place(&self, part: &Index, cut: usize, is_before: bool) -> Index {
         let first = (2 * cut + usize::from(is_before)) * self.rows * self.parts;
         part.plus(&Index::constant(first as i64))
     }
 
-    /// Returns which part of all rows a point of the cut kernel belongs to.
+    /// Returns the part, among those of all rows, that a point of the split kernel belongs to.
     fn part(&self) -> Index {
         Index::coord(1).times(self.parts as i64).plus(&Index::coord(0))
     }
@@ -123,14 +126,15 @@ impl<'a> Cuts<'a> {
         Instr::Load(Load { slot: self.kernel.slots.len(), at, guards: Vec::new(), dtype: self.dtype })
     }
 
-    /// Returns where a point of a part is within the row, if parts have points beyond it.
+    /// Returns the guard that a point of a part is within the row; `None` if parts divide the row.
     fn within(&self) -> Option<Guard> {
         let of_part = self.nest.domain[2];
         let point = Index::coord(0).times(of_part as i64).plus(&Index::coord(2));
         (self.parts * of_part > self.points).then_some((point, 0..self.points as i64))
     }
 
-    /// Returns the instructions of the kernel over parts, and the value that stands for each of them: results of scans change as `scanned` says.
+    /// Returns the instructions of the kernel over parts, and the new value of each old one. `scanned` replaces the
+    /// results of scans.
     fn instrs(
         &self,
         mut scanned: impl FnMut(&mut Vec<Instr>, usize, ValueId) -> ValueId,
@@ -165,7 +169,7 @@ impl<'a> Cuts<'a> {
             let arg = instrs[scan].args()[0];
             instrs.push(Instr::reduce(self.cuts[cut].how, arg, self.dtype));
             stores.push(Store::new(self.kernel.slots.len(), self.place(&self.part(), cut, false), instrs.len() - 1));
-            // Nothing needs the scan itself, so that it is not printed.
+            // No instruction needs the scan itself, so that it is not printed.
             scan
         });
         self.kernel(self.nest.domain.clone(), instrs, stores)
@@ -190,7 +194,7 @@ impl<'a> Cuts<'a> {
         self.kernel(vec![self.rows, self.parts], instrs, stores)
     }
 
-    /// Returns the kernel that scans parts, with the stores of the whole kernel.
+    /// Returns the kernel that scans parts, with the stores of the original kernel.
     fn scans(&self) -> Kernel {
         let (instrs, now) = self.instrs(|instrs, cut, scan| {
             instrs.push(self.load(self.place(&self.part(), cut, true)));
@@ -207,7 +211,7 @@ impl<'a> Cuts<'a> {
             if along || store.values().into_iter().any(|value| self.varies[value]) {
                 new.guards.extend(self.within());
             } else {
-                // The first part stores values of the whole row.
+                // The first part stores the values that are constant along the row.
                 new.guards.push((Index::coord(0), 0..1));
             }
             new
@@ -224,7 +228,7 @@ mod tests {
     use super::*;
     use crate::device::DeviceShape;
 
-    /// The scan of some rows, whose points are neighbours in memory or a matrix's columns.
+    /// Returns the scan of some rows, whose points are neighbours in memory or a matrix's columns.
     fn scan(op: &str, [rows, points]: [usize; 2], is_column: bool) -> Kernel {
         let [row, point] = [0, 1].map(Index::coord);
         let at =
@@ -253,13 +257,13 @@ mod tests {
     fn long_scans_of_few_rows_are_cut() {
         let stages = cut(&scan("scan-sum", [2, 1 << 16], false)).expect("parts");
         let [totals, before, scans] = &stages[..] else { panic!("{} launches", stages.len()) };
-        // A row has 64 turns of 1,024 points, a part has four of them.
+        // A row has 64 iterations of 1,024 points, and a part four of them.
         assert_eq!(totals.body.domain, [16, 2, 1 << 12]);
         assert_eq!(before.body.domain, [2, 16]);
         assert_eq!(scans.body.domain, totals.body.domain);
         assert_eq!(scans.slots[2], (DType::F32, 2 * 2 * 16));
         assert!(scans.stores[0].guards.is_empty());
-        // A prime number of points: the last part has fewer.
+        // A prime number of points: the last part is shorter.
         let stages = cut(&scan("scan-sum", [1, 65_537], false)).expect("parts");
         assert_eq!(stages[2].stores[0].guards.len(), 1);
         // Threads of neighbouring columns have a part each.

@@ -8,7 +8,7 @@ use eutectic_ir::{
 
 use crate::dialect::{Dialect, Team};
 
-/// Most groups of threads that exchange values in registers, whose totals each thread goes through.
+/// The maximal number of register-exchange groups; each thread reads the totals of all of them.
 pub(super) const GROUPS: usize = 8;
 
 /// A scan of a body.
@@ -33,9 +33,10 @@ impl Scan {
         Some(Scan { row, dtype: *dtype, reverse: flag("reverse"), exclusive: flag("exclusive") })
     }
 
-    /// Returns how many numbers stand for elements that are combined: one where a monoid combines them. A recurrence has the product of its
-    /// factors and the state after them, from 0 on. Floats have a third one: NaN where a state of 0 meets a factor that is not finite, else 0. The
-    /// product cannot tell: it may be infinite because finite factors overflow, which a state of 0 does not see.
+    /// Returns the number of values that represent a run of elements: one for a monoid. A recurrence has two, the
+    /// product of its factors and the state after them from 0 on. Floats have a third one, which is NaN if a state of 0
+    /// meets a factor that is not finite, and otherwise 0. The product cannot tell this: finite factors may overflow to
+    /// infinity, which a state of 0 does not see.
     pub fn width(&self) -> usize {
         match self.row.monoid {
             Some(_) => 1,
@@ -85,7 +86,7 @@ impl Scan {
                 let is_zero = self.is_zero(dialect, h);
                 vec![
                     both(Reduction::Product, a, b),
-                    // A state before other than 0 may lead past the NaN, so that it is added last.
+                    // An earlier state other than 0 may avoid the NaN, so that it is added last.
                     dialect.choose(&is_zero, g, &self.step(dialect, b, h, g)),
                     both(Reduction::Sum, of_zero, &dialect.choose(&is_zero, of_next, of_zero)),
                 ]
@@ -107,7 +108,7 @@ impl Scan {
 
 /// The result of scanning the totals of a row's threads.
 pub(super) struct Together {
-    /// The elements of the threads before; none where there are none.
+    /// The combined elements of the threads before; `None` for the first thread.
     pub before: Option<Vec<String>>,
     /// The elements of all.
     pub all: Vec<String>,
@@ -118,7 +119,7 @@ pub(super) struct TeamScan<'a> {
     pub dialect: &'a dyn Dialect,
     pub team: Team,
     pub scan: Scan,
-    /// A prefix of names that no other has.
+    /// A unique prefix of names.
     pub name: String,
     pub text: String,
 }
@@ -154,7 +155,7 @@ impl TeamScan<'_> {
         let size = self.dialect.together(self.scan.dtype);
         let apart = if along { 1 } else { rows };
         let group = (size / apart).clamp(1, threads);
-        // The value that a thread before this one has; that of another row where there is none.
+        // The value of an earlier thread. The first threads read a value of another row, which they ignore.
         let dialect = self.dialect;
         let earlier = |values: &[String], by: usize| -> Vec<String> {
             let from = format!("(thread + {}) % {size}", size - by * apart % size);
@@ -222,18 +223,18 @@ impl TeamScan<'_> {
 /// Returns the direction of a body's scans, if it has any.
 ///
 /// # Errors
-/// If some go in one direction and some in the other.
+/// If scans run in both directions.
 pub(super) fn direction(instrs: &[Instr], needed: &[bool]) -> Result<Option<bool>, String> {
     let wanted = instrs.iter().zip(needed).filter(|(_, needed)| **needed);
     let mut all = wanted.filter_map(|(instr, _)| Some(Scan::of(instr)?.reverse));
     let first = all.next();
     match all.all(|other| Some(other) == first) {
         true => Ok(first),
-        false => Err("scans in both directions along a row".into()),
+        false => Err("scans of a row in both directions in one kernel".into()),
     }
 }
 
-/// Returns the scans that `roots` depend on, in order, other than through `known` values.
+/// Returns the scans that `roots` depend on, in order. Dependencies through `known` values do not count.
 pub(super) fn needed_scans(instrs: &[Instr], roots: Vec<ValueId>, known: impl Fn(ValueId) -> bool) -> Vec<ValueId> {
     let (mut asked, mut seen) = (roots, vec![false; instrs.len()]);
     while let Some(id) = asked.pop() {

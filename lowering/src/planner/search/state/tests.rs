@@ -1,4 +1,4 @@
-//! What is kept up to date beside the definition of a plan, over random edits.
+//! Compares the incremental state with the definition of a plan, over random edits.
 
 use eutectic_ir::{Graph, eclasses::EClasses};
 use proptest::{prelude::*, test_runner::TestCaseError};
@@ -6,7 +6,7 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 use super::*;
 use crate::tests::{Roofline, graphs};
 
-/// One edit of a plan; the numbers are taken modulo what there is.
+/// One edit of a plan. Numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Edit {
     Flip(usize),
@@ -60,7 +60,7 @@ fn apply(state: &mut State<'_, '_>, edit: &Edit) {
     }
 }
 
-/// Holds what is kept up to date against the definition of a plan and its price.
+/// Compares the incremental state with the definition of a plan and its price.
 fn agrees(state: &State<'_, '_>) -> Result<(), TestCaseError> {
     let mut kernels: Vec<PlanKernel> =
         state.in_order().into_iter().map(|id| (*state.kernel(id).kernel).clone()).collect();
@@ -91,7 +91,7 @@ fn follow(classes: &EClasses, moves: &[(Vec<Edit>, bool)]) -> Result<(), TestCas
         let mark = state.mark();
         let before = state.plan().clone();
         edits.iter().for_each(|edit| apply(&mut state, edit));
-        match state.settle() {
+        match state.refresh() {
             Ok(()) => agrees(&state)?,
             Err(refused) => {
                 let reference = state.plan().kernels(classes);
@@ -103,7 +103,7 @@ fn follow(classes: &EClasses, moves: &[(Vec<Edit>, bool)]) -> Result<(), TestCas
             state.rollback(mark);
             prop_assert_eq!(state.plan(), &before);
             agrees(&state)?;
-            // What nothing needs may be wished for, which changes no kernel.
+            // An unneeded class may be wished for, which changes no kernel.
             let free = |c: &ClassId| !space.facts.given[*c] && !space.facts.output[*c] && !state.is_needed(*c);
             let unneeded: Vec<ClassId> = (0..n).filter(free).collect();
             let price = state.price;
@@ -121,7 +121,8 @@ fn follow(classes: &EClasses, moves: &[(Vec<Edit>, bool)]) -> Result<(), TestCas
     Ok(())
 }
 
-/// A graph whose classes have several e-nodes: each op also reads its operands in another order or from other values.
+/// Returns the e-classes of a graph with alternative e-nodes: each op also reads its operands in another order or reads
+/// other values.
 fn with_choices(graph: &Graph, seed: u64) -> EClasses {
     let mut rng = graphs::Rng(seed);
     let mut classes = EClasses::of(graph);
@@ -132,7 +133,7 @@ fn with_choices(graph: &Graph, seed: u64) -> EClasses {
         for _ in 0..rng.below(3) {
             let mut other = node.clone();
             for operand in &mut other.operands {
-                // Also later classes, so that choices can run in circles.
+                // Later classes are included, so that choices can be cyclic.
                 let candidate = rng.below(classes.classes.len());
                 if classes.classes[candidate].ty == classes.classes[*operand].ty {
                     *operand = candidate;

@@ -1,4 +1,4 @@
-//! Categories as numbers: labels by a table, and one-hot vectors.
+//! Encoders of categories: labels from a table, and one-hot vectors.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
@@ -18,11 +18,12 @@ pub(super) const OPS: &[OpRow] = &[
     one("OneHotEncoder", 1, one_hot),
 ];
 
-/// Why a table of strings is refused, and the remedy.
+/// The reason why a table of strings is refused, and the remedy.
 const STRINGS: &str = "it maps strings, which programs do not have; map them to numbers before the model runs, and make its input \
                        those numbers";
 
-/// Returns the place of each element in a list of keys, the first of equal ones; the length of the list where it has none. NaN may be a key.
+/// Returns the index of each element in a list of keys: the first match, or the length of the list if there is none.
+/// `nan` allows NaN as a key.
 fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeResult {
     let (count, dims) = (keys.count(), c.shape(x));
     let has_nan = nan && keys.dtype().is_float() && keys.to_f64().iter().any(|key| key.is_nan());
@@ -42,7 +43,7 @@ fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeRe
     c.reshape(first, &dims)
 }
 
-/// Returns a list in one of the attributes `WHAT_floats`, `WHAT_int64s` and `WHAT_tensor`.
+/// Returns the list of one of the attributes `WHAT_floats`, `WHAT_int64s` and `WHAT_tensor`.
 fn list(c: &NodeCall<'_, '_>, what: &str) -> Result<Tensor, NodeError> {
     if c.has(&format!("{what}_strings")) {
         return Err(NodeError(STRINGS.into()));
@@ -59,20 +60,20 @@ fn list(c: &NodeCall<'_, '_>, what: &str) -> Result<Tensor, NodeError> {
     Ok(Tensor::from_i64(DType::I64, &[values.len()], values))
 }
 
-/// Returns the value of each element's key. Before version 4 of the domain, NaN is none.
+/// Imports `LabelEncoder`, which maps keys to values. Before version 4 of the domain, NaN is not a key.
 fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     let x = c.input(0)?;
     let (keys, values) = (list(c, "keys")?, list(c, "values")?);
     if keys.count() != values.count() {
-        return Err(format!("{} keys for {} values", keys.count(), values.count()).into());
+        return Err(format!("it has {} keys for {} values", keys.count(), values.count()).into());
     }
     if keys.dtype() != c.dtype(x) {
-        return Err(format!("keys of {} for elements of {}", keys.dtype(), c.dtype(x)).into());
+        return Err(format!("its keys are {}, but its elements are {}", keys.dtype(), c.dtype(x)).into());
     }
     let to = values.dtype();
     let default = match c.tensor_value("default_tensor")? {
         Some(tensor) if tensor.count() == 1 && tensor.dtype() == to => tensor,
-        Some(tensor) => return Err(format!("a default of {}, not one {to}", tensor.ty()).into()),
+        Some(tensor) => return Err(format!("its default value has type {}; one {to} is needed", tensor.ty()).into()),
         None if to.is_float() => Tensor::from_f64(to, &[1], [c.float_or("default_float", -0.0)?]),
         None => Tensor::from_i64(to, &[1], [c.int_or("default_int64", -1)?]),
     };
@@ -85,7 +86,8 @@ fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     c.op("gather", &[table, place], &[("axis", 0.into())])
 }
 
-/// Returns 1 at the category of each element, along a new last axis. Elements of no category have zeros, or are errors.
+/// Imports `OneHotEncoder`. A new last axis is 1 at the category of the element. An unknown category gives zeros or is
+/// an error, as the node says.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let Some(categories) = c.ints("cats_int64s")?.filter(|categories| !categories.is_empty()) else {
         return Err(NodeError(STRINGS.into()));
@@ -107,5 +109,5 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let any = c.reduce("reduce-max", unknown, &axes)?;
     let any = c.scalar(any)?;
     let any = c.cast(any, DType::Bool)?;
-    c.unless(any, encoded, "an element of no category; `zeros` of 1 allows them")
+    c.fail_if(any, encoded, "an element of no category; `zeros` of 1 allows them")
 }

@@ -1,4 +1,4 @@
-//! Trees with weights at their leaves, as files list them, and the scores of rows.
+//! Ensembles of trees with weights at their leaves: reading from attributes, and the scores of rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{call::NodeCall, error::NodeError};
 
-/// How the leaves at which a row ends become one score for each target.
+/// The aggregation of leaves into one score for each target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Aggregate {
     Average,
@@ -22,12 +22,12 @@ pub(super) enum Aggregate {
     Max,
 }
 
-/// Their names, in the order of their numbers in `TreeEnsemble`.
+/// The names of aggregations, in the order of their numbers in `TreeEnsemble`.
 pub(super) const AGGREGATES: [(&str, Aggregate); 4] =
     [("AVERAGE", Aggregate::Average), ("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
 
 impl Aggregate {
-    /// Returns the reduction over trees, and the number of a tree that has no weight for a target.
+    /// Returns the reduction over trees, and its neutral element.
     fn reduction(self) -> (&'static str, f64) {
         match self {
             Aggregate::Average | Aggregate::Sum => ("reduce-sum", 0.0),
@@ -37,40 +37,42 @@ impl Aggregate {
     }
 }
 
-/// Whether a target gets a weight from some tree.
+/// The targets that receive a weight from some tree.
 pub(super) enum Scored {
     Always,
     Never,
-    /// Where these truth values [rows 1] hold.
+    /// Those where these truth values [rows 1] are true.
     Where(NodeId),
 }
 
 /// Trees with weights.
 pub(super) struct Ensemble {
     forest: Forest,
-    /// For each leaf, weights by target.
+    /// The weights of each leaf, by target.
     weights: Vec<BTreeMap<usize, f64>>,
     targets: usize,
 }
 
-/// The most weights in a table of leaves and targets.
+/// The largest size of a table of leaves and targets.
 const MOST_WEIGHTS: usize = 1 << 28;
 
 impl Ensemble {
-    /// Makes an ensemble of trees without weights.
+    /// Creates an ensemble without weights.
     fn new(forest: Forest, leaves: usize, targets: usize) -> Result<Ensemble, NodeError> {
         if leaves.saturating_add(1).saturating_mul(targets) > MOST_WEIGHTS {
-            return Err(
-                format!("{targets} targets of {leaves} leaves; at most {MOST_WEIGHTS} weights are supported").into()
-            );
+            return Err(format!(
+                "it has {targets} targets and {leaves} leaves; the product must be at most {MOST_WEIGHTS}"
+            )
+            .into());
         }
         Ok(Ensemble { forest, weights: vec![BTreeMap::new(); leaves], targets })
     }
 
-    /// Sets a weight. Of several for a target, all count.
+    /// Adds a weight. Weights of one leaf and target are summed.
     fn weigh(&mut self, leaf: usize, target: i64, weight: f64, aggregate: Aggregate) -> Result<(), NodeError> {
         let known = usize::try_from(target).ok().filter(|target| *target < self.targets);
-        let target = known.ok_or_else(|| NodeError(format!("a weight for target {target} of {}", self.targets)))?;
+        let target =
+            known.ok_or_else(|| NodeError(format!("it has a weight for target {target} of {}", self.targets)))?;
         let combine = |old: f64| match aggregate {
             Aggregate::Average | Aggregate::Sum => old + weight,
             Aggregate::Min => old.min(weight),
@@ -80,7 +82,7 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Returns the one target of each tree, where all trees have one.
+    /// Returns the target of each tree, if every tree has a single target.
     fn single_targets(&self) -> Option<Vec<usize>> {
         let of_tree = |root: &Child| {
             let mut target = None;
@@ -96,7 +98,7 @@ impl Ensemble {
         self.forest.roots().iter().map(of_tree).collect()
     }
 
-    /// Returns the scores [rows targets], and which targets have one.
+    /// Returns the scores [rows targets], and the targets that receive a weight.
     pub fn scores(
         self,
         c: &mut NodeCall<'_, '_>,
@@ -114,7 +116,7 @@ impl Ensemble {
         Ok((scores, scored))
     }
 
-    /// Scores rows where each tree has one target. Trees are sorted by target, so that each leaf has one weight.
+    /// Computes scores if every tree has a single target. The trees are sorted by target, so each leaf has one weight.
     fn grouped(
         mut self,
         c: &mut NodeCall<'_, '_>,
@@ -129,7 +131,8 @@ impl Ensemble {
         }
         let scored = groups.iter().map(|group| if group.is_empty() { Scored::Never } else { Scored::Always }).collect();
         let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
-        // A leaf more, of weight 0, makes groups equally long. It changes sums by nothing, and no other result of a group with trees.
+        // Groups are padded to the same length by trees with a leaf of weight 0. It does not change sums. It changes no
+        // other aggregation of a group with trees.
         let nothing = Child::Leaf(self.weights.len());
         let filler = |group: &[Child]| group.first().copied().filter(|_| neutral != 0.0).unwrap_or(nothing);
         let padded = groups.iter().flat_map(|group| {
@@ -151,7 +154,7 @@ impl Ensemble {
         Ok((c.transpose(scores, &[1, 0])?, scored))
     }
 
-    /// Scores rows where leaves have weights for several targets: each leaf has a row of weights.
+    /// Computes scores if leaves have weights for several targets. Each leaf has a row of weights.
     fn spread(
         self,
         c: &mut NodeCall<'_, '_>,
@@ -194,7 +197,7 @@ impl Ensemble {
     }
 }
 
-/// Returns the numbers of an attribute, which newer versions have as a tensor, too.
+/// Returns the numbers of an attribute. Newer versions store them as a tensor.
 pub(super) fn either(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
     match c.tensor_value(&format!("{name}_as_tensor"))? {
         Some(tensor) => Ok(tensor.to_f64()),
@@ -202,7 +205,8 @@ pub(super) fn either(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeE
     }
 }
 
-/// Reads trees as versions before 5 have them: nodes with the numbers of their trees and of their own, and weights by both. `of` names the targets.
+/// Reads trees in the form of versions before 5. Nodes have tree ids and node ids, and weights refer to both. `of`
+/// names the targets.
 pub(super) fn listed(
     c: &NodeCall<'_, '_>,
     of: &str,
@@ -218,9 +222,9 @@ pub(super) fn listed(
     if [ids.len(), features.len(), yes.len(), no.len(), values.len(), modes.len()].iter().any(|n| *n != count)
         || ![0, count].contains(&missing.len())
     {
-        return Err("the lists of its nodes are not equally long".into());
+        return Err("the attributes nodes_* have different lengths".into());
     }
-    // Where each node is among the branches or the leaves.
+    // The place of each node among the branches or the leaves.
     let mut places: BTreeMap<(i64, i64), Child> = BTreeMap::new();
     let (mut branches, mut leaves) = (0, 0);
     for at in 0..count {
@@ -228,7 +232,7 @@ pub(super) fn listed(
         let place = if modes[at] == "LEAF" { Child::Leaf(*counter) } else { Child::Branch(*counter) };
         *counter += 1;
         if places.insert((trees[at], ids[at]), place).is_some() {
-            return Err(format!("node {} of tree {} is there twice", ids[at], trees[at]).into());
+            return Err(format!("node {} of tree {} is defined twice", ids[at], trees[at]).into());
         }
     }
     let find = |tree: i64, id: i64| {
@@ -239,14 +243,14 @@ pub(super) fn listed(
         let (_, mode) = MODES
             .iter()
             .find(|(name, _)| *name == modes[at])
-            .ok_or_else(|| NodeError(format!("a node of mode `{}`", modes[at])))?;
+            .ok_or_else(|| NodeError(format!("a node has the unknown mode `{}`", modes[at])))?;
         let feature = usize::try_from(features[at]).map_err(|_| format!("a feature {}", features[at]))?;
         let children = [find(trees[at], yes[at])?, find(trees[at], no[at])?];
         below.extend([(trees[at], yes[at]), (trees[at], no[at])]);
         let missing = missing.get(at).is_some_and(|tracks| *tracks != 0);
         made.push(Branch { feature, mode: *mode, values: vec![values[at]], children, missing });
     }
-    // The first node of a tree that is below none.
+    // The root of a tree is its first node that is no child.
     let (mut roots, mut rooted) = (Vec::new(), BTreeSet::new());
     for at in (0..count).filter(|at| !below.contains(&(trees[*at], ids[*at]))) {
         if rooted.insert(trees[at]) {
@@ -254,7 +258,7 @@ pub(super) fn listed(
         }
     }
     if rooted.len() != trees.iter().collect::<BTreeSet<_>>().len() {
-        return Err("a tree has no root: each of its nodes is below another one".into());
+        return Err("a tree has no root: each of its nodes is the child of another one".into());
     }
     let forest = Forest::new(&made, roots, leaves)?;
     let mut ensemble = Ensemble::new(forest, leaves, targets)?;
@@ -262,10 +266,10 @@ pub(super) fn listed(
     let (of_trees, of_nodes, targets) = (ints(&name("treeids"))?, ints(&name("nodeids"))?, ints(&name("ids"))?);
     let weights = either(c, &name("weights"))?;
     if [of_nodes.len(), targets.len(), weights.len()].iter().any(|n| *n != of_trees.len()) {
-        return Err("the lists of its weights are not equally long".into());
+        return Err("the attributes of its weights have different lengths".into());
     }
     for at in 0..weights.len() {
-        // ONNX Runtime ignores weights of branches, too.
+        // As in ONNX Runtime, weights of branches are ignored.
         if let Child::Leaf(leaf) = find(of_trees[at], of_nodes[at])? {
             ensemble.weigh(leaf, targets[at], weights[at], aggregate)?;
         }
@@ -273,11 +277,11 @@ pub(super) fn listed(
     Ok(ensemble)
 }
 
-/// Reads trees as version 5 has them: branches and leaves, each with its number.
+/// Reads trees in the form of version 5: numbered branches and leaves.
 pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), NodeError> {
     let number = c.int_or("aggregate_function", 1)?;
     let aggregate = usize::try_from(number).ok().and_then(|number| AGGREGATES.get(number));
-    let (_, aggregate) = *aggregate.ok_or_else(|| NodeError(format!("its aggregate_function is {number}")))?;
+    let (_, aggregate) = *aggregate.ok_or_else(|| NodeError(format!("its aggregate_function {number} is unknown")))?;
     let targets = c.int("n_targets")?.and_then(|n| usize::try_from(n).ok()).ok_or("it has no `n_targets`")?;
     let list = |name: &str| c.ints(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")));
     let tensor = |name: &str| c.tensor_value(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")));
@@ -290,7 +294,7 @@ pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), No
     let (count, leaves) = (features.len(), of_leaf.len());
     let lengths = [modes.len(), values.len(), yes.len(), no.len(), yes_leaf.len(), no_leaf.len()];
     if lengths.iter().any(|n| *n != count) || weights.len() != leaves || ![0, count].contains(&missing.len()) {
-        return Err("the lists of its nodes or leaves are not equally long".into());
+        return Err("the attributes nodes_* or leaf_* have different lengths".into());
     }
     let child = |id: i64, leaf: i64| {
         let (what, most) = if leaf != 0 { ("leaf", leaves) } else { ("node", count) };
@@ -300,7 +304,7 @@ pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), No
             .ok_or_else(|| NodeError(format!("there is no {what} {id}")))?;
         Ok::<_, NodeError>(if leaf != 0 { Child::Leaf(id) } else { Child::Branch(id) })
     };
-    // The members of sets follow each other in the order of nodes, each set with a NaN at its end.
+    // The members of all sets are in one list, in the order of nodes. Each set ends with NaN.
     let members = c.tensor_value("membership_values")?.map(|members| members.to_f64()).unwrap_or_default();
     let mut sets = members.split(|member| member.is_nan());
     let mut branches = Vec::with_capacity(count);
@@ -310,7 +314,7 @@ pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), No
         let mode = if mode == MEMBER { Some([false, true, false]) } else { MODES.get(mode).map(|(_, mode)| *mode) };
         branches.push(Branch {
             feature: usize::try_from(features[at]).map_err(|_| format!("a feature {}", features[at]))?,
-            mode: mode.ok_or_else(|| NodeError(format!("a node of mode {}", modes[at])))?,
+            mode: mode.ok_or_else(|| NodeError(format!("a node has the unknown mode {}", modes[at])))?,
             values: set.unwrap_or_else(|| vec![values[at]]),
             children: [child(yes[at], yes_leaf[at])?, child(no[at], no_leaf[at])?],
             missing: missing.get(at).is_some_and(|tracks| *tracks != 0),

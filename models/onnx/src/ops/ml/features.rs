@@ -1,4 +1,4 @@
-//! The preparation of features: scaling, norms, thresholds, missing values, columns.
+//! Feature preparation: scaling, normalization, thresholds, imputation, selection of columns.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor, attr::Number, ops::Ids};
 
@@ -22,7 +22,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("ZipMap", 1, zip_map),
 ];
 
-/// Reads numbers of an attribute: one for all features, or one for each.
+/// Reads an attribute with one number, or one for each feature.
 fn per_feature(c: &mut NodeCall<'_, '_>, label: &str, values: Vec<f64>, like: NodeId) -> NodeResult {
     let width = c.dims(like).last().copied().unwrap_or(1);
     match values.len() {
@@ -30,11 +30,11 @@ fn per_feature(c: &mut NodeCall<'_, '_>, label: &str, values: Vec<f64>, like: No
             let tensor = Tensor::from_f64(c.dtype(like), &[n], values);
             c.weights(label, tensor)
         }
-        n => Err(format!("{n} numbers in `{label}` for {width} features").into()),
+        n => Err(format!("its `{label}` has {n} numbers for {width} features").into()),
     }
 }
 
-/// Computes (x − offset) · scale, in f32 at last.
+/// Computes (x − offset) · scale. The result is `f32`.
 fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::read(c)?;
     let dims = c.shape(c.input(0)?);
@@ -49,14 +49,14 @@ fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(x, &dims)
 }
 
-/// Divides rows by their largest element, the sum of sizes, or the root of the sum of squares; a row of 0 is kept.
+/// Divides each row by its maximum, L1 norm or L2 norm. A row of zeros is kept.
 fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::single(c)?;
     let dims = c.shape(c.input(0)?);
     let x = rows.x;
     let norm = match c.word("norm")?.unwrap_or("MAX") {
         "MAX" => {
-            // ONNX Runtime leaves NaN out.
+            // As in ONNX Runtime, the maximum ignores NaN.
             let (unknown, lowest) = (c.apply("is-nan", [x])?, c.number(f64::from(f32::MIN), x)?);
             let known = c.apply("where", [unknown, lowest, x])?;
             c.reduce("reduce-max", known, &[1])?
@@ -70,7 +70,7 @@ fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
             let sum = c.reduce("reduce-sum", square, &[1])?;
             c.apply("sqrt", [sum])?
         }
-        other => return Err(format!("its norm is `{other}`; it is MAX, L1 or L2").into()),
+        other => return Err(format!("its norm is `{other}`; it must be MAX, L1 or L2").into()),
     };
     let (nothing, one) = (c.with("eq", norm, 0.0)?, c.number(1.0, norm)?);
     let norm = c.apply("where", [nothing, one, norm])?;
@@ -78,7 +78,7 @@ fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(y, &dims)
 }
 
-/// Returns 1 where x is greater than the threshold, else 0.
+/// Returns 1 where x exceeds the threshold, and 0 elsewhere.
 fn binarizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let threshold = c.float_or("threshold", 0.0)?;
@@ -87,7 +87,7 @@ fn binarizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(greater, c.dtype(x))
 }
 
-/// Replaces one value, which may be NaN, by the feature's own.
+/// Replaces one value, which may be NaN, by that of the feature.
 fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let width = c.dims(x).last().copied().unwrap_or(1);
@@ -103,20 +103,20 @@ fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
         (c.with("eq", x, replaced)?, Tensor::from_i64(dtype, &[values.len()], values))
     };
     if values.count() != 1 && values.count() != width {
-        return Err(format!("{} values for {width} features of {dtype}", values.count()).into());
+        return Err(format!("it has {} values for {width} features of {dtype}", values.count()).into());
     }
     let values = c.weights("imputed", values)?;
     c.apply("where", [found, values, x])
 }
 
-/// Returns the columns that the ids name; of a vector, as one row.
+/// Selects columns by ids. A vector becomes one row.
 fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, given) = (c.input(0)?, c.input(1)?);
     let dims = c.shape(x);
     let (outer, width) = match dims.split_last() {
         Some((width, [])) => (vec![Dim::Known(1)], c.fix(width)),
         Some((width, outer)) => (outer.to_vec(), c.fix(width)),
-        None => return Err("a number, which has no columns".into()),
+        None => return Err("its input is a scalar, which has no columns".into()),
     };
     let x = c.reshape(x, &[&outer[..], &[width.into()]].concat())?;
     let count: usize = c.dims(given).iter().product();
@@ -126,16 +126,16 @@ fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("gather", &[x, given], &[("axis", (-1).into())])
 }
 
-/// Returns the inputs side by side, in f32, each cut or filled up with zeros to its width.
+/// Concatenates the inputs in `f32`. Each is cropped or padded with zeros to its width.
 fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let widths = c.ints("inputdimensions")?.ok_or("it has no `inputdimensions`")?;
     if widths.len() != inputs.len() {
-        return Err(format!("{} widths for {} inputs", widths.len(), inputs.len()).into());
+        return Err(format!("it has {} widths for {} inputs", widths.len(), inputs.len()).into());
     }
     let mut parts = Vec::new();
     for (x, wanted) in inputs.into_iter().zip(widths) {
-        let wanted = usize::try_from(wanted).map_err(|_| format!("a width of {wanted}"))?;
+        let wanted = usize::try_from(wanted).map_err(|_| format!("its inputdimensions has the width {wanted}"))?;
         let (rows, width) = match c.dims(x)[..] {
             [width] => (1, width),
             [rows, ref rest @ ..] => (rows, rest.iter().product()),
@@ -154,7 +154,7 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.concat(&parts, 1)
 }
 
-/// Returns the scores, a column a class: programs have no maps from classes to scores.
+/// Returns the scores with one column for each class. Programs have no maps from classes to scores.
 fn zip_map(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let classes = match (c.ints("classlabels_int64s")?, c.words("classlabels_strings")?) {

@@ -1,4 +1,4 @@
-//! Trees as tables over their nodes, along which all rows descend in all trees at once.
+//! Trees as tables over their nodes. All rows descend in all trees at once.
 
 use std::{collections::BTreeSet, iter::repeat_n};
 
@@ -11,8 +11,8 @@ use crate::{
     ops::index::counter,
 };
 
-/// The modes of branches, in the order of their numbers in `TreeEnsemble`: whether the left child follows where the feature is less than the
-/// number, equal and greater.
+/// The branch modes, in the order of their numbers in `TreeEnsemble`. The truth values tell whether the condition holds
+/// if the feature is less than, equal to, and greater than the number.
 pub(super) const MODES: [(&str, [bool; 3]); 6] = [
     ("BRANCH_LEQ", [true, true, false]),
     ("BRANCH_LT", [true, false, false]),
@@ -25,30 +25,30 @@ pub(super) const MODES: [(&str, [bool; 3]); 6] = [
 /// The number of the mode `MEMBER` in `TreeEnsemble`.
 pub(super) const MEMBER: usize = MODES.len();
 
-/// Depths up to this are descended by ops one after the other, so that one kernel can hold all of them; greater ones by a loop.
+/// The depth up to which the descent is unrolled, so one kernel can contain it. Deeper trees use a loop.
 const UNROLLED: usize = 64;
 
-/// A child of a branch, by number.
+/// A child of a branch, by index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Child {
     Branch(usize),
     Leaf(usize),
 }
 
-/// A branch as a file has it.
+/// A branch as the file stores it.
 pub(super) struct Branch {
     pub feature: usize,
     /// See [`MODES`].
     pub mode: [bool; 3],
-    /// The number that the feature is compared with, or the members of a set.
+    /// The number to compare the feature with, or the members of a set.
     pub values: Vec<f64>,
-    /// Where the condition holds, and where it does not.
+    /// The children for a true and for a false condition.
     pub children: [Child; 2],
-    /// Whether a feature that is NaN goes where the condition holds.
+    /// Whether a NaN feature counts as a true condition.
     pub missing: bool,
 }
 
-/// A branch with the child for each outcome of a comparison: less, equal, greater, unordered.
+/// A branch with one child for each outcome of a comparison: less, equal, greater, unordered.
 struct Split {
     feature: usize,
     value: f64,
@@ -58,14 +58,14 @@ struct Split {
 /// Trees, which may share nodes.
 pub(super) struct Forest {
     splits: Vec<Split>,
-    /// The node that each tree starts at.
+    /// The root of each tree.
     roots: Vec<Child>,
-    /// How many leaves there are.
+    /// The number of leaves.
     leaves: usize,
     depth: usize,
 }
 
-/// An op that tells some outcomes of a comparison from the others, and the outcomes where it holds.
+/// The comparison ops, each with the outcomes for which it is true.
 const TELLING: [(&str, [bool; 4]); 5] = [
     ("le", [true, true, false, false]),
     ("lt", [true, false, false, false]),
@@ -75,10 +75,10 @@ const TELLING: [(&str, [bool; 4]); 5] = [
 ];
 
 impl Forest {
-    /// Of branches whose children are in range.
+    /// Creates a forest from branches whose children are in range.
     ///
     /// # Errors
-    /// When a branch is below itself.
+    /// If a branch is its own descendant.
     pub fn new(branches: &[Branch], roots: Vec<Child>, leaves: usize) -> Result<Forest, NodeError> {
         let mut splits: Vec<Split> = Vec::with_capacity(branches.len());
         let mut sets = Vec::new();
@@ -106,7 +106,7 @@ impl Forest {
 
     /// Returns the number of branches on the longest path.
     fn measured(&self) -> Result<usize, NodeError> {
-        // The state of each split: not met, met by a path that has not ended, or the number of branches to its deepest leaf.
+        // For each split: not visited, on the current path, or the number of branches to its deepest leaf.
         let mut depths: Vec<Option<Option<usize>>> = vec![None; self.splits.len()];
         let mut deepest = 0;
         for root in &self.roots {
@@ -121,7 +121,7 @@ impl Forest {
                 let waiting = (done..next.len()).find_map(|number| match next[number] {
                     Child::Branch(child) if depths[child].is_none() => Some(Ok((number, child))),
                     Child::Branch(child) if depths[child] == Some(None) => {
-                        Some(Err(NodeError("a node of a tree is below itself".into())))
+                        Some(Err(NodeError("a node of a tree is its own descendant".into())))
                     }
                     _ => None,
                 });
@@ -141,17 +141,17 @@ impl Forest {
         Ok(deepest)
     }
 
-    /// Returns the trees.
+    /// Returns the roots.
     pub fn roots(&self) -> &[Child] {
         &self.roots
     }
 
-    /// Returns the same branches with other trees, which may end at one leaf more.
+    /// Returns the same branches with other roots. One leaf may be added.
     pub fn with_trees(self, roots: Vec<Child>, leaves: usize) -> Forest {
         Forest { roots, leaves, ..self }
     }
 
-    /// Returns the leaves that a tree can end at.
+    /// Returns the leaves that are reachable from a root.
     pub fn leaves_of(&self, root: Child) -> BTreeSet<usize> {
         let (mut waiting, mut leaves, mut met) = (vec![root], BTreeSet::new(), BTreeSet::new());
         while let Some(child) = waiting.pop() {
@@ -166,7 +166,7 @@ impl Forest {
         leaves
     }
 
-    /// Returns the number of a node in the tables, where leaves come behind branches.
+    /// Returns the index of a node in the tables. Leaves follow branches.
     fn place(&self, child: Child) -> i64 {
         (match child {
             Child::Branch(branch) => branch,
@@ -174,11 +174,11 @@ impl Forest {
         }) as i64
     }
 
-    /// Returns the number of the leaf [trees rows] at which each row ends in each tree. Trees come first: while all rows descend one of them,
-    /// its nodes stay in the nearest cache.
+    /// Returns the leaf [trees rows] that each row reaches in each tree. The outer axis is that of trees: the nodes of
+    /// one tree then stay in the L1 cache while all rows descend it.
     pub fn descended(&self, c: &mut NodeCall<'_, '_>, rows: Rows) -> NodeResult {
         if let Some(split) = self.splits.iter().find(|split| split.feature >= rows.width) {
-            return Err(format!("a tree reads feature {} of rows of {}", split.feature, rows.width).into());
+            return Err(format!("a tree reads feature {}, but rows have {}", split.feature, rows.width).into());
         }
         let outcomes = Outcomes::of(&self.splits);
         let places = self.splits.len() + self.leaves;
@@ -202,7 +202,7 @@ impl Forest {
         c.with("sub", at, self.splits.len() as i64)
     }
 
-    /// Makes the tables that a step reads. A leaf follows itself.
+    /// Creates the tables that a step reads. A leaf is its own child.
     fn tables(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -228,7 +228,7 @@ impl Forest {
     }
 }
 
-/// Returns the branch for a comparison with one number. No number is ordered with NaN.
+/// Returns the split for a comparison with one number. NaN is unordered.
 fn compared(branch: &Branch, value: f64) -> Split {
     let [yes, no] = branch.children;
     let pick = |holds: bool| if holds { yes } else { no };
@@ -239,7 +239,7 @@ fn compared(branch: &Branch, value: f64) -> Split {
     Split { feature: branch.feature, value, next: [pick(less), pick(equal), pick(greater), unordered] }
 }
 
-/// Returns the first branch of a search among sorted members, and adds the branches below it to `splits`.
+/// Returns the root of a binary search among sorted members, and adds its other splits to `splits`.
 fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split {
     let [yes, no] = branch.children;
     let middle = members.len() / 2;
@@ -256,11 +256,11 @@ fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split 
     Split { feature: branch.feature, value: members[middle], next: [less, yes, greater, missing] }
 }
 
-/// How outcomes of comparisons are told, as the branches need it.
+/// The distinction between outcomes that the splits need.
 enum Outcomes {
-    /// One op tells all that matters, and holds for these outcomes.
+    /// Only two cases differ. The op is true for these outcomes.
     Two(&'static str, [bool; 4]),
-    /// Each outcome has its child.
+    /// Each outcome has its own child.
     Four,
 }
 
@@ -284,7 +284,7 @@ impl Outcomes {
         }
     }
 
-    /// Returns the child for each number of an outcome.
+    /// Returns the child of a split for each distinguished outcome.
     fn children(&self, split: &Split) -> Vec<Child> {
         match self {
             Outcomes::Two(_, holds) => {
@@ -295,7 +295,7 @@ impl Outcomes {
         }
     }
 
-    /// Returns the number of the outcome of comparisons, as an element of that type.
+    /// Returns the outcome of comparisons as an index of this element type.
     fn number(&self, c: &mut NodeCall<'_, '_>, x: NodeId, value: NodeId, ids: DType) -> NodeResult {
         if let Outcomes::Two(op, _) = self {
             let holds = c.apply(op, [x, value])?;
@@ -314,16 +314,16 @@ impl Outcomes {
 /// The operands of a step.
 #[derive(Clone, Copy)]
 struct Tables {
-    /// The feature, the number that it is compared with, and the children of each node.
+    /// For each node: the feature, the number to compare it with, and the children.
     features: NodeId,
     values: NodeId,
     next: NodeId,
-    /// All features of all rows, and the place of the first one of each row.
+    /// All features of all rows, and the index of the first feature of each row.
     flat: NodeId,
     row: NodeId,
 }
 
-/// Returns the nodes after those at which rows are.
+/// Moves all rows by one node.
 fn step(c: &mut NodeCall<'_, '_>, at: NodeId, tables: &Tables, outcomes: &Outcomes) -> NodeResult {
     let read =
         |c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId| c.op("gather", &[table, ids], &[("axis", 0.into())]);
@@ -336,16 +336,16 @@ fn step(c: &mut NodeCall<'_, '_>, at: NodeId, tables: &Tables, outcomes: &Outcom
     read(c, tables.next, next)
 }
 
-/// Descends by a loop with a fixed number of steps.
+/// Descends by a loop with a fixed trip count.
 fn looped(c: &mut NodeCall<'_, '_>, start: NodeId, tables: &Tables, outcomes: &Outcomes, depth: usize) -> NodeResult {
     let ty: Type = c.ty(start);
     let body = c.body("descend", |c| {
         let at = c.body_input(ty)?;
         let Tables { features, values, next, flat, row } = *tables;
-        let [features, values, next, flat, row] = [features, values, next, flat, row].map(|table| c.around(table));
+        let [features, values, next, flat, row] = [features, values, next, flat, row].map(|table| c.capture(table));
         let tables = Tables { features: features?, values: values?, next: next?, flat: flat?, row: row? };
         Ok(vec![step(c, at, &tables, outcomes)?])
     })?;
     let results = c.looped(body, depth, &[start], &[], None)?;
-    results.first().copied().ok_or_else(|| NodeError("a loop without results".into()))
+    results.first().copied().ok_or_else(|| NodeError("a loop has no results".into()))
 }

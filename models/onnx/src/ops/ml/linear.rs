@@ -1,4 +1,4 @@
-//! Linear models: products with coefficients, then scores.
+//! Linear models: products with coefficients, and scores.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) const OPS: &[OpRow] = &[one("LinearRegressor", 1, regressor), many("LinearClassifier", 1, classifier)];
 
-/// Computes x · wᵀ + b; `coefficients` has a row for each target.
+/// Computes x · wᵀ + b. `coefficients` has a row for each target.
 fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
     let rows = Rows::single(c)?;
     let (weights, bias) = (numbers(c, "coefficients")?, c.floats("intercepts")?.unwrap_or_default());
@@ -25,15 +25,17 @@ fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
             let bias = c.weights("intercepts", Tensor::from_f64(DType::F32, &[targets], bias))?;
             c.apply("add", [scores, bias])
         }
-        n => Err(format!("{n} intercepts for {targets} targets").into()),
+        n => Err(format!("it has {n} intercepts for {targets} targets").into()),
     }
 }
 
-/// Computes x · wᵀ; w has a row for each result.
+/// Computes x · wᵀ. w has a row for each result.
 pub(super) fn weighted(c: &mut NodeCall<'_, '_>, x: NodeId, weights: &[f64], results: usize) -> NodeResult {
     let width = c.dims(x)[1];
     if weights.len() != width * results {
-        return Err(format!("{} coefficients for {results} rows of {width}", weights.len()).into());
+        return Err(
+            format!("it has {} coefficients; {results} rows of {width} features are needed", weights.len()).into()
+        );
     }
     let columns = (0..width).flat_map(|column| (0..results).map(move |row| weights[row * width + column]));
     let weights = c.weights("coefficients", Tensor::from_f64(DType::F32, &[width, results], columns))?;
@@ -41,28 +43,31 @@ pub(super) fn weighted(c: &mut NodeCall<'_, '_>, x: NodeId, weights: &[f64], res
 }
 
 fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let targets = usize::try_from(c.int_or("targets", 1)?).map_err(|_| "a negative number of targets")?;
+    let targets = usize::try_from(c.int_or("targets", 1)?).map_err(|_| "its number of targets is negative")?;
     let scores = products(c, targets)?;
     Transform::read(c)?.of(c, scores)
 }
 
-/// Returns the class of each row, by its scores before they are transformed, and the scores.
+/// Returns the class of each row, by its scores before the transform, and the transformed scores.
 fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let classes = Classes::read(c, "classlabels_ints")?;
     let targets = c.floats("intercepts")?.map_or(classes.count(), |intercepts| intercepts.len());
     let (scores, transform) = (products(c, targets)?, Transform::read(c)?);
     if targets != 1 {
         if targets > classes.count() {
-            return Err(format!("{targets} targets for {} classes", classes.count()).into());
+            return Err(format!("it has {targets} targets for {} classes", classes.count()).into());
         }
         let place = winner(c, scores)?;
         return Ok(vec![classes.label(c, place)?, transform.of(c, scores)?]);
     }
     if classes.count() != 2 {
-        return Err(format!("one target for {} classes", classes.count()).into());
+        return Err(format!("it has one target for {} classes", classes.count()).into());
     }
     if transform == Transform::Probit {
-        return Err("PROBIT of one score of two classes, of which ONNX Runtime writes one".into());
+        return Err(
+            "PROBIT with one score for two classes is not supported, because ONNX Runtime returns a single score"
+                .into(),
+        );
     }
     let rows = c.shape(scores)[0].clone();
     let wins = c.with("gt", scores, 0.0)?;

@@ -1,5 +1,5 @@
-//! The ops of the domain `ai.onnx.ml`, which classical models are exported in: trees, linear models, support vectors and the preparation of
-//! features. Where ONNX leaves something open, results are those of ONNX Runtime.
+//! The domain `ai.onnx.ml` of classical models: trees, linear models, support vectors and feature preparation. If ONNX
+//! leaves a result undefined, it is that of ONNX Runtime.
 
 mod encoders;
 mod ensemble;

@@ -1,10 +1,10 @@
-//! Rows of features, and the lists of numbers that models of them have.
+//! The features of classical models, and lists of numbers in attributes.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
 use crate::{call::NodeCall, error::NodeError};
 
-/// The rows of features that a model is given.
+/// The features that a model receives.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     /// The features [count width].
@@ -13,13 +13,17 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Returns the first input: a matrix, or a vector that is one row. Integers become f32.
+    /// Reads the first input: a matrix, or a vector that counts as one row. Integers are cast to `f32`.
     pub fn read(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
         let x = c.input(0)?;
         let dims = c.shape(x);
         let width = match &dims[..] {
             [width] | [_, width] => c.fix(width),
-            _ => return Err(format!("features of {dims:?}; they are [rows features] or [features]").into()),
+            _ => {
+                return Err(
+                    format!("its features have extents {dims:?}; they must be [rows features] or [features]").into()
+                );
+            }
         };
         let count = if dims.len() == 2 { dims[0].clone() } else { Dim::Known(1) };
         let x = c.reshape(x, &[count, width.into()])?;
@@ -32,22 +36,22 @@ impl Rows {
         c.shape(self.x)[0].clone()
     }
 
-    /// Reads them as [`Rows::read`] does, in f32.
+    /// Reads the first input as [`Rows::read`] does, and casts it to `f32`.
     pub fn single(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
         let rows = Rows::read(c)?;
         Ok(Rows { x: c.cast(rows.x, DType::F32)?, ..rows })
     }
 
-    /// Checks that a model was made for rows of this width.
+    /// Checks that the model has coefficients for rows of this width.
     pub fn wanted(&self, width: usize) -> Result<(), NodeError> {
         match self.width == width {
             true => Ok(()),
-            false => Err(format!("rows of {} features, the model has coefficients for {width}", self.width).into()),
+            false => Err(format!("its rows have {} features, but its coefficients are for {width}", self.width).into()),
         }
     }
 }
 
-/// Returns the numbers of an attribute that must be there.
+/// Returns the numbers of a required attribute.
 pub(super) fn numbers(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
     c.floats(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")))
 }

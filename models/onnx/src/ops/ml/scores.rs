@@ -1,4 +1,4 @@
-//! Transforms of the scores of a row, and the class that wins.
+//! Transforms of scores, and the class with the largest score.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -8,7 +8,7 @@ use crate::{
     ops::index::place_of,
 };
 
-/// A function of the scores of a row.
+/// A transform of the scores of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transform {
     None,
@@ -18,7 +18,7 @@ pub(super) enum Transform {
     Probit,
 }
 
-/// Their names, in the order of their numbers in `TreeEnsemble`.
+/// The names of transforms, in the order of their numbers in `TreeEnsemble`.
 const TRANSFORMS: [(&str, Transform); 5] = [
     ("NONE", Transform::None),
     ("SOFTMAX", Transform::Softmax),
@@ -28,21 +28,25 @@ const TRANSFORMS: [(&str, Transform); 5] = [
 ];
 
 impl Transform {
-    /// Returns the attribute `post_transform`, a word.
+    /// Reads the attribute `post_transform` as a string.
     pub fn read(c: &NodeCall<'_, '_>) -> Result<Transform, NodeError> {
         let name = c.word("post_transform")?.unwrap_or("NONE");
         let found = TRANSFORMS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, transform)| *transform).ok_or_else(|| NodeError(format!("its post_transform is `{name}`")))
+        found
+            .map(|(_, transform)| *transform)
+            .ok_or_else(|| NodeError(format!("its post_transform `{name}` is unknown")))
     }
 
-    /// Returns the attribute `post_transform`, a number.
+    /// Reads the attribute `post_transform` as a number.
     pub fn numbered(c: &NodeCall<'_, '_>) -> Result<Transform, NodeError> {
         let number = c.int_or("post_transform", 0)?;
         let found = usize::try_from(number).ok().and_then(|number| TRANSFORMS.get(number));
-        found.map(|(_, transform)| *transform).ok_or_else(|| NodeError(format!("its post_transform is {number}")))
+        found
+            .map(|(_, transform)| *transform)
+            .ok_or_else(|| NodeError(format!("its post_transform {number} is unknown")))
     }
 
-    /// Transforms scores [rows n]. A single score is only transformed by `PROBIT`, as in ONNX Runtime.
+    /// Transforms scores [rows n]. As in ONNX Runtime, a single score is transformed by `PROBIT` only.
     pub fn of(self, c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
         match self {
             Transform::Probit => probit(c, scores),
@@ -55,7 +59,7 @@ impl Transform {
     }
 }
 
-/// Computes √2 · erf⁻¹(2x − 1), by Winitzki's approximation, whose constants are those of ONNX Runtime.
+/// Computes √2 · erf⁻¹(2x − 1) by Winitzki's approximation with the constants of ONNX Runtime.
 fn probit(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     const A: f64 = 0.147;
     // 2 / (A · 3.14159)
@@ -79,10 +83,10 @@ fn probit(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     c.with("mul", inverse, std::f64::consts::SQRT_2)
 }
 
-/// The least size of a score that counts in `SOFTMAX_ZERO`.
+/// The smallest magnitude of a score that `SOFTMAX_ZERO` takes for nonzero.
 const COUNTS: f64 = 0.000_000_1;
 
-/// Returns a softmax over the scores that are not 0; the others are e⁻ᵐ x / Σ, where m is the largest score.
+/// Computes softmax over the nonzero scores. A score x near zero becomes e⁻ᵐ x / Σ, where m is the largest score.
 fn softmax_zero(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
     let most = c.reduce("reduce-max", scores, &[1])?;
     let below = c.apply("sub", [scores, most])?;
@@ -99,16 +103,16 @@ fn softmax_zero(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
     c.apply("div", [numerator, sum])
 }
 
-/// The classes of a classifier.
+/// The labels of a classifier.
 pub(super) enum Classes {
-    /// Their numbers.
+    /// Integers.
     Numbers(Vec<i64>),
-    /// So many strings, which programs do not have.
+    /// Strings, given by their number. Programs do not have strings.
     Strings(usize),
 }
 
 impl Classes {
-    /// Returns the attributes `classlabels_…`, whose names differ from op to op.
+    /// Reads the attributes `classlabels_…`, whose names differ from op to op.
     pub fn read(c: &NodeCall<'_, '_>, numbers: &str) -> Result<Classes, NodeError> {
         let strings = c.words("classlabels_strings")?.map_or(0, |names| names.len());
         match c.ints(numbers)?.filter(|numbers| !numbers.is_empty()) {
@@ -118,7 +122,7 @@ impl Classes {
         }
     }
 
-    /// Returns their number.
+    /// Returns the number of classes.
     pub fn count(&self) -> usize {
         match self {
             Classes::Numbers(numbers) => numbers.len(),
@@ -126,7 +130,7 @@ impl Classes {
         }
     }
 
-    /// Returns the labels of rows, given the place of each row's class. Strings are withheld.
+    /// Returns the label of each row, given the index of its class. Labels that are strings are withheld.
     pub fn label(&self, c: &mut NodeCall<'_, '_>, place: NodeId) -> NodeResult {
         let Classes::Numbers(numbers) = self else {
             let name = c.output_name(0).to_string();
@@ -139,25 +143,25 @@ impl Classes {
     }
 }
 
-/// Why labels are withheld, and the remedy.
+/// The reason why labels are withheld, and the remedy.
 const STRINGS: &str = "labels that are strings, which programs do not have; leave it out of the outputs, as \
                        onnx.utils.extract_model does, or train the model on numbers";
 
-/// Returns the place of the largest of the scores [rows n] of each row, the first of equal ones.
+/// Returns the index of the largest of the scores [rows n]. Of equal ones, it is the first.
 pub(super) fn winner(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
     let rows = c.shape(scores)[0].clone();
     let place = place_of(c, scores, "reduce-max", 1, false)?;
     c.reshape(place, &[rows])
 }
 
-/// Returns the one score [rows 1] of two classes as two: of the second class, and the rest to 1.
+/// Expands the score s [rows 1] of two classes to 1 − s and s.
 pub(super) fn complement(c: &mut NodeCall<'_, '_>, score: NodeId) -> NodeResult {
     let one = c.number(1.0, score)?;
     let rest = c.apply("sub", [one, score])?;
     c.concat(&[rest, score], 1)
 }
 
-/// Returns the one score [rows 1] of two classes as −s and s, or as their logistic functions.
+/// Expands the score s [rows 1] of two classes to −s and s, or to their logistic functions.
 pub(super) fn opposites(c: &mut NodeCall<'_, '_>, score: NodeId, transform: Transform) -> NodeResult {
     let opposite = c.apply("neg", [score])?;
     let both = c.concat(&[opposite, score], 1)?;

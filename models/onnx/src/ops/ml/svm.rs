@@ -1,4 +1,4 @@
-//! Support vector machines: kernels of rows and support vectors, and the votes of pairs of classes.
+//! Support vector machines: kernel functions, and votes of pairs of classes.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor, Type};
 
@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) const OPS: &[OpRow] = &[one("SVMRegressor", 1, regressor), many("SVMClassifier", 1, classifier)];
 
-/// Returns the kernel [rows n] of rows and n support vectors.
+/// Computes the kernel function [rows n] of rows and n support vectors.
 fn kernel(c: &mut NodeCall<'_, '_>, rows: Rows, vectors: &[f64]) -> NodeResult {
     let params = c.floats("kernel_params")?.unwrap_or_default();
     let [gamma, shift, degree] = [0, 1, 2].map(|at| params.get(at).copied().unwrap_or(0.0));
@@ -47,11 +47,11 @@ fn kernel(c: &mut NodeCall<'_, '_>, rows: Rows, vectors: &[f64]) -> NodeResult {
             let exponent = c.with("mul", sum, -gamma)?;
             c.apply("exp", [exponent])
         }
-        other => Err(format!("its kernel_type is `{other}`").into()),
+        other => Err(format!("its kernel_type `{other}` is unknown").into()),
     }
 }
 
-/// Reads support vectors, which are as wide as rows.
+/// Reads support vectors, which have the width of the rows.
 fn vectors(c: &NodeCall<'_, '_>, rows: Rows, count: usize) -> Result<Vec<f64>, NodeError> {
     let vectors = numbers(c, "support_vectors")?;
     rows.wanted(vectors.len() / count.max(1))?;
@@ -59,11 +59,11 @@ fn vectors(c: &NodeCall<'_, '_>, rows: Rows, count: usize) -> Result<Vec<f64>, N
     Ok(vectors)
 }
 
-/// Computes Σ coefficient · kernel + rho, and takes its sign where there is one class.
+/// Computes Σ coefficient · kernel + rho, or its sign if there is one class.
 fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::single(c)?;
     let coefficients = numbers(c, "coefficients")?;
-    let supports = usize::try_from(c.int_or("n_supports", 0)?).map_err(|_| "a negative number of vectors")?;
+    let supports = usize::try_from(c.int_or("n_supports", 0)?).map_err(|_| "its number of vectors is negative")?;
     let x = if supports > 0 {
         let vectors = vectors(c, rows, supports)?;
         kernel(c, rows, &vectors)?
@@ -86,7 +86,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let rows = Rows::single(c)?;
     let transform = Transform::read(c)?;
     if classes.count() < 2 {
-        return Err("a classifier of one class".into());
+        return Err("it has one class; two or more are needed".into());
     }
     let (place, scores) = match c.ints("vectors_per_class")?.filter(|counts| counts.iter().any(|n| *n > 0)) {
         Some(counts) => by_vectors(c, rows, &counts, transform, classes.count())?,
@@ -95,7 +95,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![classes.label(c, place)?, scores])
 }
 
-/// Returns a plane for each class.
+/// Computes the scores of a linear classifier, which has a plane for each class.
 fn by_planes(
     c: &mut NodeCall<'_, '_>,
     rows: Rows,
@@ -108,7 +108,7 @@ fn by_planes(
     let scores = c.with("add", product, c.floats("rho")?.and_then(|rho| rho.first().copied()).unwrap_or(0.0))?;
     let mut place = winner(c, scores)?;
     if classes == 2 && c.floats("prob_a")?.is_none_or(|a| a.is_empty()) {
-        // ONNX Runtime takes the larger of two scores for that of the second class.
+        // As in ONNX Runtime, the larger of two scores counts as that of the second class.
         let positive = coefficients.iter().all(|x| *x >= 0.0);
         let most = c.reduce("reduce-max", scores, &[1])?;
         let most = c.reshape(most, &[rows.count(c)])?;
@@ -124,7 +124,7 @@ fn pairs(classes: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     (0..classes).flat_map(move |first| (first + 1..classes).map(move |second| (first, second)))
 }
 
-/// Returns a vote of each pair of classes, by the vectors of both.
+/// Computes the decision value of each pair of classes from the support vectors of both.
 fn by_vectors(
     c: &mut NodeCall<'_, '_>,
     rows: Rows,
@@ -137,7 +137,7 @@ fn by_vectors(
         .iter()
         .map(|n| u32::try_from(*n).map(|n| n as usize))
         .collect::<Result<_, _>>()
-        .map_err(|_| format!("vectors_per_class of {counts:?}"))?;
+        .map_err(|_| format!("its vectors_per_class {counts:?} has a negative number"))?;
     let starts: Vec<usize> = (0..classes).map(|class| counts[..class].iter().sum()).collect();
     let total: usize = counts.iter().sum();
     let (coefficients, rho) = (numbers(c, "coefficients")?, numbers(c, "rho")?);
@@ -145,8 +145,8 @@ fn by_vectors(
     check_count("numbers in rho", rho.len(), pairs(classes).count())?;
     let vectors = vectors(c, rows, total)?;
     let kernels = kernel(c, rows, &vectors)?;
-    // For a pair, the vectors of the first class have coefficients in the row of the second one less 1, and those of the second in the
-    // row of the first.
+    // For a pair, the coefficients of the first class are in the row of the second class minus 1. Those of the second
+    // class are in the row of the first.
     let of_pair = |(first, second): (usize, usize)| {
         let own = |vector: usize, class: usize| (starts[class]..starts[class] + counts[class]).contains(&vector);
         let coefficients = &coefficients;
@@ -166,7 +166,7 @@ fn by_vectors(
         (a, _) if a.is_empty() => match transform {
             Transform::None | Transform::Logistic => opposites(c, sums, transform)?,
             Transform::Probit => {
-                return Err("PROBIT of one score of two classes, of which ONNX Runtime writes one".into());
+                return Err("PROBIT with one score for two classes is not supported, because ONNX Runtime returns a single score".into());
             }
             _ => complement(c, sums)?,
         },
@@ -178,7 +178,7 @@ fn by_vectors(
     Ok((place, scores))
 }
 
-/// Returns the class with the most votes; a positive sum is a vote for the first class of its pair.
+/// Returns the class with the most votes. A positive decision value is a vote for the first class of the pair.
 fn voted(c: &mut NodeCall<'_, '_>, sums: NodeId, classes: usize) -> NodeResult {
     let count = pairs(classes).count();
     let mut table = |label: &str, of: fn((usize, usize)) -> usize| {
@@ -195,14 +195,14 @@ fn voted(c: &mut NodeCall<'_, '_>, sums: NodeId, classes: usize) -> NodeResult {
     winner(c, votes)
 }
 
-/// The most rounds in which probabilities are coupled.
+/// The limit on iterations of the coupling.
 const ROUNDS: usize = 100;
 
-/// The least probability of a pair, and that of its opposite.
+/// The smallest probability of a class within a pair.
 const LEAST: f64 = 1.0e-7;
 
-/// Computes probabilities of classes from those of pairs (Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise
-/// coupling, 2004, algorithm 2), in as many rounds as a row needs.
+/// Computes probabilities of classes from those of pairs (Wu, Lin and Weng, "Probability estimates for multi-class
+/// classification by pairwise coupling", 2004, algorithm 2). Each row iterates until it converges.
 fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], classes: usize) -> NodeResult {
     let (rows, count) = (c.dims(sums)[0], pairs(classes).count());
     check_count("numbers in prob_a", a.len(), count)?;
@@ -216,7 +216,8 @@ fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], 
     let first = c.op("clamp", &[first], &[("min", LEAST.into()), ("max", (1.0 - LEAST).into())])?;
     let one = c.number(1.0, first)?;
     let second = c.apply("sub", [one, first])?;
-    // r[i][j] is the probability of class i where it is i or j: columns of `first`, then of `second`.
+    // r[i][j] is the probability of class i, given that it is i or j. The columns come from `first` and then from
+    // `second`.
     let all = c.concat(&[first, second], 1)?;
     let mut r = vec![vec![all; classes]; classes];
     for (at, (i, j)) in pairs(classes).enumerate() {
@@ -246,14 +247,14 @@ fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], 
     let types: Vec<Type> = [running, start].iter().map(|x| c.ty(*x)).collect();
     let body = c.body("couple", |c| {
         let given = types.into_iter().map(|ty| c.body_input(ty)).collect::<Result<Vec<_>, _>>()?;
-        let q = c.around(q)?;
+        let q = c.capture(q)?;
         round(c, given[0], given[1], q, classes)
     })?;
     let results = c.looped(body, ROUNDS, &[running, start], &[], None)?;
-    results.get(1).copied().ok_or_else(|| NodeError("a loop without results".into()))
+    results.get(1).copied().ok_or_else(|| NodeError("a loop has no results".into()))
 }
 
-/// Computes one round: whether rows go on, and their probabilities.
+/// Computes one iteration. Returns whether a row continues, and its probabilities.
 fn round(c: &mut NodeCall<'_, '_>, running: NodeId, p: NodeId, q: NodeId, classes: usize) -> Outputs {
     let rows = c.dims(p)[0];
     let column = c.reshape(p, &[rows, classes, 1])?;

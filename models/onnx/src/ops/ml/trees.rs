@@ -1,4 +1,4 @@
-//! Ensembles of trees: classifiers, regressors, and the op of version 5 of the domain for both.
+//! Tree ensembles: classifiers, regressors, and the common op of version 5 of the domain.
 
 use std::{collections::BTreeSet, iter::repeat};
 
@@ -21,12 +21,12 @@ pub(super) const OPS: &[OpRow] = &[
     one("TreeEnsemble", 5, ensemble),
 ];
 
-/// Returns a score for each target.
+/// Imports `TreeEnsembleRegressor`, which returns a score for each target.
 fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let name = c.word("aggregate_function")?.unwrap_or("SUM");
     let aggregate = AGGREGATES.iter().find(|(known, _)| *known == name).map(|(_, aggregate)| *aggregate);
-    let aggregate = aggregate.ok_or_else(|| NodeError(format!("its aggregate_function is `{name}`")))?;
-    let targets = usize::try_from(c.int_or("n_targets", 1)?).map_err(|_| "a negative number of targets")?;
+    let aggregate = aggregate.ok_or_else(|| NodeError(format!("its aggregate_function `{name}` is unknown")))?;
+    let targets = usize::try_from(c.int_or("n_targets", 1)?).map_err(|_| "its number of targets is negative")?;
     let base = either(c, "base_values")?;
     let ensemble = listed(c, "target", targets, aggregate)?;
     let rows = Rows::read(c)?;
@@ -40,7 +40,7 @@ fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(scores, DType::F32)
 }
 
-/// Returns a score for each target, of trees in the form of version 5.
+/// Imports `TreeEnsemble` of version 5, which returns a score for each target.
 fn ensemble(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ensemble, aggregate) = numbered(c)?;
     let rows = Rows::read(c)?;
@@ -48,7 +48,7 @@ fn ensemble(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Transform::numbered(c)?.of(c, scores)
 }
 
-/// Returns the class of each row, and the scores of all classes.
+/// Imports `TreeEnsembleClassifier`, which returns the class of each row and the scores of all classes.
 fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let classes = Classes::read(c, "classlabels_int64s")?;
     let (base, transform) = (either(c, "base_values")?, Transform::read(c)?);
@@ -61,11 +61,11 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let rows = Rows::read(c)?;
     let (scores, scored) = ensemble.scores(c, rows, Aggregate::Sum)?;
     let (place, scores) = match classes.count() {
-        0 | 1 => return Err("a classifier of one class".into()),
+        0 | 1 => return Err("it has one class; two or more are needed".into()),
         2 => votes.of_two(c, scores, &scored, &base)?,
         _ => of_many(c, scores, &scored, &base, transform)?,
     };
-    // ONNX Runtime gives places instead of numbers where both of two classes have weights.
+    // As in ONNX Runtime, the label is the index of the class if both of two classes have weights.
     let label = match &classes {
         Classes::Numbers(_) if classes.count() == 2 && !votes.alone => place,
         _ => classes.label(c, place)?,
@@ -73,7 +73,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![label, c.cast(scores, DType::F32)?])
 }
 
-/// Returns the place of the class and the scores of three and more classes. A class without a score wins nowhere.
+/// Returns the index of the class, and the scores of three or more classes. A class without a weight cannot win.
 fn of_many(
     c: &mut NodeCall<'_, '_>,
     scores: NodeId,
@@ -85,7 +85,7 @@ fn of_many(
     let count = c.extent(scores, 1);
     if !base.is_empty() {
         if base.len() > count {
-            return Err(format!("{} base values for {count} classes", base.len()).into());
+            return Err(format!("it has {} base values for {count} classes", base.len()).into());
         }
         let base = base.iter().copied().chain(repeat(0.0)).take(count);
         let base = Tensor::from_f64(c.dtype(scores), &[count], base);
@@ -110,7 +110,7 @@ fn of_many(
 
 /// The facts that decide between two classes.
 struct Votes {
-    /// Whether all weights are for one class.
+    /// Whether all weights belong to one class.
     alone: bool,
     /// Whether no weight is negative.
     positive: bool,
@@ -118,7 +118,7 @@ struct Votes {
 }
 
 impl Votes {
-    /// Returns the place of the class and both scores, by the rules of ONNX Runtime.
+    /// Returns the index of the class and both scores, by the rules of ONNX Runtime.
     fn of_two(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -127,13 +127,19 @@ impl Votes {
         base: &[f64],
     ) -> Result<(NodeId, NodeId), NodeError> {
         let (first, second) = (c.slice(scores, 1, 0, 1)?, c.slice(scores, 1, 1, 1)?);
-        let [of_first, of_second] = scored else { return Err("scores of two classes that are not two".into()) };
+        let [of_first, of_second] = scored else {
+            return Err("it does not have one score for each of two classes".into());
+        };
         let both = match of_second {
             Scored::Always => true,
             Scored::Never => false,
-            Scored::Where(_) => return Err("two classes, the second of which has weights for some rows only".into()),
+            Scored::Where(_) => {
+                return Err(
+                    "its second class has weights for some rows only, which is not supported with two classes".into()
+                );
+            }
         };
-        // ONNX Runtime adds the second base value to the first score.
+        // As in ONNX Runtime, the second base value is added to the first score.
         let (first, second) = match *base {
             [_, b] if both => {
                 let score = c.with("add", first, b)?;
@@ -142,7 +148,7 @@ impl Votes {
             [a] | [a, _] => (c.with("add", first, a)?, second),
             _ => (first, second),
         };
-        // A class without weights keeps a score of 0.
+        // A class without weights has a score of 0.
         let zero = c.number(0.0, first)?;
         let written = match of_first {
             Scored::Always => first,
@@ -165,10 +171,13 @@ impl Votes {
         Ok((place, scores))
     }
 
-    /// Returns both scores, of the one that there is.
+    /// Computes both scores from the single one.
     fn completed(&self, c: &mut NodeCall<'_, '_>, score: NodeId) -> NodeResult {
         match self.transform {
-            Transform::Probit => Err("PROBIT of one score of two classes, of which ONNX Runtime writes one".into()),
+            Transform::Probit => Err(
+                "PROBIT with one score for two classes is not supported, because ONNX Runtime returns a single score"
+                    .into(),
+            ),
             Transform::Logistic => opposites(c, score, Transform::Logistic),
             _ if self.positive => complement(c, score),
             transform => opposites(c, score, transform),

@@ -1,4 +1,4 @@
-//! Kernels follow the edits of a plan: those that it touches are derived anew, checked, ordered and priced.
+//! Updates the kernels of a plan after edits: derives the affected kernels, checks, sorts and prices them.
 
 use std::{collections::BinaryHeap, sync::Arc};
 
@@ -6,7 +6,7 @@ use eutectic_ir::eclasses::ClassId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::{Live, NONE, Price, State, Undo};
+use super::{LiveKernel, NONE, Price, State, Undo};
 use crate::{
     plan::PlanError,
     planner::{
@@ -15,33 +15,34 @@ use crate::{
     },
 };
 
-/// Why kernels cannot stand, and classes of which one must not be needed if they are to.
+/// The reason why kernels are invalid. At least one of its classes must become unneeded to make them valid.
 struct Refused {
     error: PlanError,
     of: Vec<ClassId>,
 }
 
 impl State<'_, '_> {
-    /// Derives and prices the kernels that edits since the last call have touched.
+    /// Derives and prices the kernels that edits since the last call have affected.
     ///
     /// # Errors
-    /// When the plan is not valid; what was done is to be rolled back then.
-    pub fn settle(&mut self) -> Result<(), PlanError> {
-        self.settle_from(BinaryHeap::new(), &|_| Price::ANY).map(|_| ())
+    /// If the plan is not valid. The caller must roll the edits back.
+    pub fn refresh(&mut self) -> Result<(), PlanError> {
+        self.refresh_from(BinaryHeap::new(), &|_| Price::ANY).map(|_| ())
     }
 
-    /// As [`State::settle`], for a plan that is of no use where it costs more than what `most` says once its kernels are there: whether it
-    /// may cost less. If not, not all of it is priced, for building a kernel takes far longer than deriving it, and what was done is to be
-    /// rolled back.
+    /// Does the work of [`State::refresh`] for a plan that is useless above a price. `most` gives that price once the
+    /// kernels are derived. Returns whether the plan stays below it. If not, the caller must roll the edits back.
+    /// Pricing then stops early, because building a kernel takes far longer than deriving it.
     ///
     /// # Errors
-    /// As of [`State::settle`].
-    pub fn settle_within(&mut self, most: &dyn Fn(&Self) -> Price) -> Result<bool, PlanError> {
-        self.settle_from(BinaryHeap::new(), most)
+    /// As for [`State::refresh`].
+    pub fn refresh_within(&mut self, most: &dyn Fn(&Self) -> Price) -> Result<bool, PlanError> {
+        self.refresh_from(BinaryHeap::new(), most)
     }
 
-    /// As [`State::settle_within`], with classes to look at besides, each where its kernel stood in the order.
-    pub(super) fn settle_from(
+    /// Does the work of [`State::refresh_within`] with additional classes to visit, each at its kernel's label in the
+    /// order.
+    pub(super) fn refresh_from(
         &mut self,
         mut open: BinaryHeap<(u64, ClassId)>,
         most: &dyn Fn(&Self) -> Price,
@@ -65,10 +66,11 @@ impl State<'_, '_> {
         }
     }
 
-    /// Derives the kernels of open classes that have to be stored, and drops those of classes that have not.
+    /// Derives the missing kernels of open classes that must be stored, and removes the kernels of those that need not
+    /// be.
     fn take_turns(&mut self, open: &mut BinaryHeap<(u64, ClassId)>) -> Result<(), Refused> {
-        // Users before operands: whether a class is still read is known when its turn comes. A kernel that went and came
-        // back is rare, and that two take turns at it without end is ruled out by giving up.
+        // Visit users before operands, so that all readers of a class are known at its turn. A kernel that was removed
+        // is seldom derived again. The limit rules out two kernels that remove each other endlessly.
         let (mut turns, mut failed, mut steps) = (0, Vec::new(), usize::MAX);
         loop {
             while let Some((label, class)) = open.pop() {
@@ -85,7 +87,7 @@ impl State<'_, '_> {
                     _ => {}
                 }
             }
-            // Whoever read it, or what is stored with it, may have gone since.
+            // Its readers or its co-stored classes may have been removed since.
             failed.retain(|(_, class, _)| self.is_live(*class) && self.maker[*class] == NONE);
             open.extend(failed.iter().map(|(label, class, _)| (*label, *class)));
             let Some((_, class, error)) = failed.drain(..).next() else { return Ok(()) };
@@ -97,7 +99,7 @@ impl State<'_, '_> {
         }
     }
 
-    /// Whether a class has to be stored: it is an output, or some kernel reads it.
+    /// Returns whether a class must be stored: it is an output, or some kernel reads it.
     fn is_live(&self, class: ClassId) -> bool {
         self.space.facts.output[class] || (self.plan.stored[class] && !self.readers[class].is_empty())
     }
@@ -117,7 +119,7 @@ impl State<'_, '_> {
         for &read in kernel.reads.iter().filter(|c| !facts.given[**c] && self.maker[**c] == NONE) {
             open.push((label, read));
         }
-        let id = self.attach(Box::new(Live {
+        let id = self.attach(Box::new(LiveKernel {
             leader,
             at_reads: SmallVec::new(),
             at_interior: SmallVec::new(),
@@ -130,7 +132,7 @@ impl State<'_, '_> {
         Ok(())
     }
 
-    /// Drops a kernel; what it stored may have to be stored elsewhere, and what it read may no longer be needed.
+    /// Removes a kernel. Its stores may need other kernels, and its operands may no longer be needed.
     fn remove(&mut self, id: KernelId, open: &mut BinaryHeap<(u64, ClassId)>) {
         let live = self.detach(id);
         open.extend(live.kernel.stores.iter().map(|&class| (live.label, class)));
@@ -139,8 +141,8 @@ impl State<'_, '_> {
         self.undo.push(Undo::Removed(live));
     }
 
-    /// Drops what stores and reads a class that no output needs: the count of readers, by which kernels go, keeps those that only read
-    /// each other. Whether there were any; what many wait for is taken for needed.
+    /// Removes kernels of classes that no output depends on and that read each other in a cycle, which the count of
+    /// readers cannot detect. Returns whether there were any. A class with very many users is taken for needed.
     fn drop_unneeded(
         &mut self,
         class: ClassId,
@@ -156,12 +158,12 @@ impl State<'_, '_> {
         true
     }
 
-    /// The stored classes that read a class, directly or not, and itself, if all of them are read and none is an output; else classes on a
-    /// way to an output are added to those that are `needed`.
+    /// Returns the class and all stored classes that depend on it, if every one has a reader and none is an output.
+    /// Otherwise returns `None`, and adds the classes on a path to an output to `needed`.
     fn unneeded_with(&mut self, class: ClassId, needed: &mut FxHashSet<ClassId>) -> Option<Vec<ClassId>> {
-        // Each with the one that it reads, by which it was met.
+        // For each visited class, the class below it by which it was reached.
         let mut above: FxHashMap<ClassId, ClassId> = FxHashMap::from_iter([(class, class)]);
-        // Straight up: mostly there is an output, and it is not far.
+        // Search depth first: usually an output is a few steps away.
         let mut open = vec![class];
         while let Some(class) = open.pop() {
             if self.space.facts.output[class] || needed.contains(&class) {
@@ -194,7 +196,8 @@ impl State<'_, '_> {
         Some(unneeded)
     }
 
-    /// Checks, orders and prices the kernels that are new since `start`, as long as the plan may cost no more than `most`; whether it may.
+    /// Checks, sorts and prices the kernels that were added since `start`, as long as the plan costs at most `most`.
+    /// Returns whether it does.
     fn finish(&mut self, start: usize, most: &dyn Fn(&Self) -> Price) -> Result<bool, Refused> {
         let mut fresh: Vec<KernelId> = self.undo[start..]
             .iter()
@@ -216,14 +219,14 @@ impl State<'_, '_> {
         }
         let labels = self.undo.len();
         if let Err(circle) = order::insert(self, &mut fresh) {
-            // What was lifted halfway is no order.
+            // A partial relabelling is no topological order.
             self.take_back(labels);
             let of: Vec<ClassId> = circle.into_iter().flat_map(|id| self.kernel(id).kernel.stores.clone()).collect();
             return Err(Refused { error: PlanError::CyclicKernels(of[0]), of });
         }
         for &id in &fresh {
             let load = self.may_load(id);
-            // Nobody else holds a kernel that was just derived.
+            // A kernel that was just derived has one owner.
             Arc::make_mut(&mut self.live_mut(id).kernel).load = load;
         }
         self.follow_load(fresh.clone());
@@ -231,7 +234,8 @@ impl State<'_, '_> {
         Ok(self.price_within(fresh, most))
     }
 
-    /// Prices kernels as long as the plan may cost no more than `most`, those first whose price is known, then small ones; whether it may.
+    /// Prices kernels until the plan costs more than `most`: first those with a known price, then small ones. Returns
+    /// whether it costs at most `most`.
     fn price_within(&mut self, kernels: Vec<KernelId>, most: Price) -> bool {
         let space = self.space;
         let mut unknown = Vec::new();
@@ -239,8 +243,8 @@ impl State<'_, '_> {
             let kernel = self.kernel(id).kernel.clone();
             let key = space.key(&self.plan, &kernel);
             match space.known(key) {
-                Some(price) => self.put(id, price),
-                // What loading takes counts for little, and so hardly ever decides.
+                Some(price) => self.put(id, space.hinted(price, &self.plan, &kernel)),
+                // Load kernels count little, and so hardly ever decide; price them last.
                 None => unknown.push((kernel.load, kernel.interior.len(), id, key)),
             }
         }
@@ -249,13 +253,14 @@ impl State<'_, '_> {
             if self.price.exceeds(most) {
                 return false;
             }
-            let price = space.price_of_key(key, &self.plan, &self.kernel(id).kernel);
+            let kernel = &self.kernel(id).kernel;
+            let price = space.hinted(space.price_of_key(key, &self.plan, kernel), &self.plan, kernel);
             self.put(id, price);
         }
         !self.price.exceeds(most)
     }
 
-    /// Counts a kernel at its price.
+    /// Sets a kernel's counted seconds, and adds them to the plan's price.
     fn put(&mut self, id: KernelId, price: KernelPrice) {
         let space = self.space;
         let live = self.live_mut(id);
@@ -263,7 +268,7 @@ impl State<'_, '_> {
         self.count(id, true);
     }
 
-    /// Whether everything that a kernel reads is there before the first run, and so may be what it stores.
+    /// Returns whether a kernel may be part of the load program: it reads leaves or results of the load program only.
     fn may_load(&self, id: KernelId) -> bool {
         let facts = &self.space.facts;
         let kernel = &self.kernel(id).kernel;
@@ -273,7 +278,7 @@ impl State<'_, '_> {
             })
     }
 
-    /// Moves kernels between the load and the run program after those of their operands.
+    /// Moves kernels between the load and the run program, following a change of their operands.
     fn follow_load(&mut self, changed: Vec<KernelId>) {
         let mut open = changed;
         while let Some(id) = open.pop() {
@@ -303,7 +308,7 @@ impl State<'_, '_> {
         }
     }
 
-    /// Adds what a kernel counts to the price, or takes it away.
+    /// Adds a kernel's counted seconds to the plan's price, or subtracts them.
     pub(super) fn count(&mut self, id: KernelId, add: bool) {
         let live = self.live_mut(id);
         live.counted = add;

@@ -1,4 +1,4 @@
-//! What is known after planning a program that the device then refused: kernels to do without, and how short memory is.
+//! Knowledge from failed rounds of planning: refused kernels, and the memory pressure.
 
 use std::fmt::Write;
 
@@ -8,32 +8,32 @@ use eutectic_lowering::{Refused, memory};
 
 use crate::Error;
 
-/// How often a program is planned at most: each time, fewer of its kernels are new.
+/// The limit on rounds. In each round, fewer kernels are new.
 const MOST: usize = 12;
 
-/// How many times dearer a stored byte becomes when a plan takes too much memory.
+/// The factor by which a stored byte becomes more expensive when a plan needs too much memory.
 const DEARER: f64 = 8.0;
 
 /// A round of planning.
 #[derive(Default)]
-pub(crate) struct Round {
-    /// Kernels that the backend refused after it had supported them.
+pub(crate) struct Replan {
+    /// Kernels that the backend refused to compile although `supports` accepted them.
     pub refused: Refused,
-    /// By how much a byte that is stored counts more than it costs, as a share of the time in which it is written.
-    pub short: f64,
-    /// How many rounds there were.
+    /// The price of a stored byte in addition to its cost, as a fraction of the time to write it.
+    pub memory_pressure: f64,
+    /// The number of rounds.
     number: usize,
-    /// Everything that was refused.
+    /// All refusals.
     problems: Vec<String>,
-    /// The least that a plan took, and what for.
+    /// The least memory that a plan needed, with its contents.
     least: Option<(usize, String)>,
 }
 
-impl Round {
-    /// Whether the device has the memory that a program takes. If not, the next round is to store less.
+impl Replan {
+    /// Returns whether the device has enough memory for a program. If not, the next round stores less.
     ///
     /// # Errors
-    /// When no round has found a plan that fits.
+    /// If no further round can find a plan that fits.
     pub fn fits(&mut self, program: &Program, backend: &dyn Backend) -> Result<bool, Error> {
         let limits = backend.limits();
         let needed = memory::needed(program, limits.alignment);
@@ -45,18 +45,18 @@ impl Round {
             self.least = Some((needed, describe(program, limits.alignment)));
         }
         self.number += 1;
-        if self.number < MOST && (leaner || self.short < DEARER * DEARER) {
-            self.short = if self.short == 0.0 { 1.0 } else { self.short * DEARER };
+        if self.number < MOST && (leaner || self.memory_pressure < DEARER * DEARER) {
+            self.memory_pressure = if self.memory_pressure == 0.0 { 1.0 } else { self.memory_pressure * DEARER };
             return Ok(false);
         }
         let (needed, what) = self.least.take().unwrap_or_default();
         Err(Error::Memory { backend: backend.name().into(), needed, capacity: limits.capacity, what })
     }
 
-    /// Notes what a backend refused, for the next round.
+    /// Records the kernels that a backend refused, for the next round.
     ///
     /// # Errors
-    /// When nothing new was learned, or there were enough rounds: all that was refused.
+    /// If no kernel is new, or the limit on rounds is reached. The error lists all refusals.
     pub fn learn(&mut self, error: BackendError, program: &Program) -> Result<(), Error> {
         let BackendError::Unsupported { backend, problems } = error else { return Err(error.into()) };
         let mut new = false;
@@ -77,8 +77,8 @@ impl Round {
     }
 }
 
-/// What a backend says of the kernels of a program before it compiles them. Those of the search are within its limits and cost
-/// something finite; copies that lowering has added need not be.
+/// Returns the kernels that the backend refuses before it compiles them. Kernels of the search are within its limits
+/// and have a finite cost, but it may refuse copies that lowering added.
 pub(crate) fn refusals(program: &Program, backend: &dyn Backend) -> Vec<Refusal> {
     let limits = backend.limits();
     let reasons = |(number, kernel)| {
@@ -91,7 +91,7 @@ pub(crate) fn refusals(program: &Program, backend: &dyn Backend) -> Vec<Refusal>
     program.kernels.iter().enumerate().filter_map(reasons).collect()
 }
 
-/// What the memory of a program is for.
+/// Describes the contents of a program's memory.
 fn describe(program: &Program, alignment: usize) -> String {
     let mut text = String::new();
     type Is = fn(&Place) -> bool;

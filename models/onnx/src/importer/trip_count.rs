@@ -1,4 +1,4 @@
-//! How often a loop runs, where its condition follows from values that are known when the model is read.
+//! Computes trip counts of loops whose condition depends on known values only.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,16 +10,18 @@ use eutectic_ir::{
 
 use super::{Importer, LARGEST_KNOWN};
 
-/// The most evaluations of a node: a second of time.
+/// The limit on evaluated nodes, which take about a second.
 const EVALUATIONS: usize = 1 << 20;
 
-/// A value that a body is given, its value at the start where that is known, and what it is the next time.
+/// A carried value: the input of the body, its known value in the first iteration, and the output for the next
+/// iteration.
 pub type Carried = ((NodeId, Option<Tensor>), NodeId);
 
 impl Importer<'_> {
-    /// In a body, the number of times that the loop runs, at most `most`. The first carried value is the condition, which holds at the
-    /// start; `number` is the number of the time. Nothing where the condition depends on unknown values.
-    pub fn turns(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
+    /// Returns the trip count of the loop whose body is under construction, at most `most`. The first carried value is
+    /// the condition, which holds at the start. `number` is the input that counts iterations. Returns `None` if the
+    /// condition depends on unknown values.
+    pub fn trip_count(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
         let condition = carried.first()?.1;
         let needed = self.needed(number, carried)?;
         let mut values: HashMap<NodeId, Value<f64>> = HashMap::new();
@@ -52,7 +54,7 @@ impl Importer<'_> {
         (most <= EVALUATIONS / needed.len().max(1)).then_some(most)
     }
 
-    /// The nodes of a body that its condition is computed from, this time or at a later one.
+    /// Returns the nodes of the body that the condition depends on, in this or an earlier iteration.
     fn needed(&self, number: NodeId, carried: &[Carried]) -> Option<BTreeSet<NodeId>> {
         let (mut needed, mut waiting) = (BTreeSet::new(), vec![carried.first()?.1]);
         while let Some(at) = waiting.pop() {

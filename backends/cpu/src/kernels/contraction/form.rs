@@ -1,0 +1,116 @@
+//! The form of a contraction: its matrices over merged axes, their blocking, and the right operand's packed form.
+
+use eutectic_backend::{
+    Contraction, Kernel,
+    axes::Nest,
+    grouped::{COLUMNS, Grouped},
+};
+use eutectic_ir::index::Index;
+
+use super::tasks::{batch_into_rows, rows_into_batch};
+use crate::{
+    gemm::{
+        blocking::Blocking,
+        product::{Extents, ProductElement},
+    },
+    kernels::operand::kept,
+    runtime::thunk::Constant,
+    simd::Isa,
+};
+
+/// The form in which a right operand is packed before runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Packing {
+    /// The one that suits the product best.
+    Best,
+    /// The form for products of this number of rows.
+    OfRows(usize),
+    /// None.
+    Never,
+}
+
+impl Packing {
+    /// Returns the packing for all lengths of a kernel's runs: each run finds the operand in one packed form, unless
+    /// the operand's extents vary.
+    pub fn of(kernel: &Kernel) -> Packing {
+        let Some(Contraction { rhs, axes, .. }) = kernel.contraction() else { return Packing::Best };
+        let nest = Nest::of(rhs.clone());
+        if nest.lengths.iter().any(|(axis, _)| nest.depends_on(*axis)) || nest.indices().any(Index::varies) {
+            return Packing::Never;
+        }
+        Packing::OfRows(kernel.body.domain[..axes.batch + axes.rows].iter().product())
+    }
+}
+
+/// A contraction over batch axes, one axis of rows and one of columns.
+pub struct ProductForm {
+    pub lhs: Grouped,
+    pub rhs: Grouped,
+    /// The result over `[b.. m n]`.
+    pub body: Nest,
+    /// The number of batch axes.
+    pub batch: usize,
+    /// The extents of one product.
+    pub extents: Extents,
+}
+
+/// The packed form of a right operand.
+pub struct PackedRight {
+    /// The slot that holds it.
+    pub slot: usize,
+    /// The strides of its batch axes in bytes.
+    pub strides: Vec<usize>,
+    /// The operand that is packed.
+    pub constant: Constant,
+}
+
+impl ProductForm {
+    /// Merges the axes of a contraction.
+    pub fn new(mut lhs: Grouped, mut rhs: Grouped, body: Grouped) -> ProductForm {
+        let mut body = body.flat(COLUMNS);
+        rows_into_batch([&mut lhs, &mut rhs, &mut body]);
+        batch_into_rows([&mut lhs, &mut rhs, &mut body]);
+        let (batch, body) = (body.groups[0], body.nest);
+        let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs.points(COLUMNS) };
+        ProductForm { lhs, rhs, body, batch, extents }
+    }
+
+    /// Returns the blocking of a product whose right operand is packed in a form.
+    pub fn blocking<T: ProductElement>(&self, packing: Packing, isa: Isa) -> Blocking<T> {
+        let Extents { m, n, .. } = self.extents;
+        let blocking = Blocking::<T>::new(isa, [m, n]);
+        let blocking = match packing {
+            Packing::OfRows(m) => blocking.formed_for(isa, [m, n]),
+            Packing::Best | Packing::Never => blocking,
+        };
+        let kept = self.rhs.nest.results.first().and_then(|&result| kept(&self.rhs.nest.instrs, result));
+        blocking.storing(kept.map(|load| load.dtype), isa)
+    }
+
+    /// Returns the bytes of the right operand's matrix in packed form, if it is packed. A matrix times a vector reads
+    /// rows of the matrix at their strides.
+    pub fn packed_bytes<T: ProductElement>(&self, blocking: &Blocking<T>, packing: Packing) -> Option<usize> {
+        let Extents { n, k, .. } = self.extents;
+        if packing != Packing::Never && n > 1 { blocking.packed(n, k) } else { None }
+    }
+
+    /// Returns the right operand's packed form in a slot, if it is packed.
+    pub fn packed<T: ProductElement>(
+        &self,
+        blocking: &Blocking<T>,
+        packing: Packing,
+        slot: usize,
+    ) -> Option<PackedRight> {
+        let mut bytes = self.packed_bytes(blocking, packing)?;
+        let reads = self.rhs.nest.slots();
+        let others = [self.lhs.nest.slots(), self.body.slots()].concat();
+        let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
+        let mut strides = vec![0; self.batch];
+        for d in (0..self.batch).rev().filter(|&d| self.rhs.nest.depends_on(d)) {
+            strides[d] = bytes;
+            bytes = bytes.saturating_mul(self.body.domain[d]);
+        }
+        let each_run = blocking.packs_before(self.extents) || blocking.coded.is_some();
+        Some(PackedRight { slot, strides, constant: Constant { reads, only, bytes, each_run } })
+    }
+}

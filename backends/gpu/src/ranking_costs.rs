@@ -1,0 +1,89 @@
+//! Coefficients of rankings: accesses to shared memory, and waits of threads for each other.
+//!
+//! A wait takes `exchange` seconds, and a byte its share of `near`. Schedules choose a way of ranking in a block by the
+//! same numbers, and choose between digits and merges of very long rows by `digit_merges`.
+
+use eutectic_backend::cost_table;
+use serde::{Deserialize, Serialize};
+
+cost_table! {
+    /// Coefficients of rankings on a device.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct RankingCosts {
+        /// Accesses to an element while threads sort their own elements in registers. Bank conflicts are included.
+        sort_accesses: Count,
+        /// Accesses to an element in a merge of two runs. Bisections and bank conflicts are included.
+        merge_accesses: Count,
+        /// Accesses per element for the first digit of a selection, where atomics on the same count are serialised.
+        first_digit_accesses: Count,
+        /// Accesses to an element for each digit of a selection.
+        digit_accesses: Count,
+        /// Accesses to an element for each draw.
+        draw_accesses: Count,
+        /// Most digits that distinguish the keys of a row, as a rule. A selection ends after them.
+        digits: Count,
+        /// Waits of any ranking, for keys and for results.
+        ranking_waits: Count,
+        /// Waits of a sort without its merges.
+        sort_waits: Count,
+        /// Waits of a merge.
+        merge_waits: Count,
+        /// Waits for a digit of a selection.
+        digit_waits: Count,
+        /// Waits for the elements that a selection by digits has found.
+        selected_waits: Count,
+        /// Waits for a draw.
+        draw_waits: Count,
+        /// Waits for each comparison of two selected elements, times the elements of the row: its threads share the comparisons.
+        comparison_waits: CountOrNone,
+        /// Waits that take as long as access to one byte of each element of a row.
+        byte_waits: Count,
+        /// Accesses to an element when a block orders a tile by a digit, on the way to a row that is sorted by digits.
+        tile_accesses: Count,
+        /// Waits for that.
+        tile_waits: Count,
+        /// The number of merges that take as long as one digit of a radix sort. Rows that need at least as many merges per
+        /// digit are sorted by digits.
+        digit_merges: Count,
+    }
+}
+
+impl RankingCosts {
+    /// Returns the time of some work on a row of `points` elements, in waits.
+    pub(crate) fn time(&self, work: Work, points: usize) -> f64 {
+        work.waits + self.byte_waits * work.bytes / points.max(1) as f64
+    }
+}
+
+/// The work of ranking a row in a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Work {
+    /// Bytes that they access in shared memory.
+    pub bytes: f64,
+    /// The number of waits of threads for each other.
+    pub waits: f64,
+}
+
+#[cfg(test)]
+impl RankingCosts {
+    /// The costs of an H200 (`backends/cuda/costs/h200.toml`; a test compares them).
+    pub const OF_TESTS: RankingCosts = RankingCosts {
+        sort_accesses: 12.0,
+        merge_accesses: 5.0,
+        first_digit_accesses: 36.0,
+        digit_accesses: 3.0,
+        draw_accesses: 1.0,
+        digits: 5.0,
+        ranking_waits: 12.0,
+        sort_waits: 2.0,
+        merge_waits: 2.0,
+        digit_waits: 1.75,
+        selected_waits: 3.0,
+        draw_waits: 1.2,
+        comparison_waits: 0.125,
+        byte_waits: 0.0375,
+        tile_accesses: 60.0,
+        tile_waits: 36.0,
+        digit_merges: 2.0,
+    };
+}

@@ -1,0 +1,130 @@
+//! The ratio of two settings' times: the median over turns, with an interval that assumes nothing of how times spread.
+
+use std::fmt;
+
+/// The least confidence of an interval.
+const CONFIDENCE: f64 = 0.95;
+
+/// The ratio of times of one setting to those of another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The median of the ratios of the turns.
+    pub median: f64,
+    /// The lower end of the interval.
+    pub least: f64,
+    /// The upper end of the interval.
+    pub most: f64,
+    /// The probability with which the interval holds the median of all turns, at least.
+    pub confidence: f64,
+}
+
+impl Ratio {
+    /// Returns the ratio of times to others, turn by turn. `None` if there are too few turns for an interval.
+    ///
+    /// The ends are order statistics: as many ratios are below the lower one as are above the upper one, and each ratio is
+    /// below the median with probability ½.
+    pub fn of(times: &[f64], others: &[f64]) -> Option<Ratio> {
+        let mut ratios: Vec<f64> = times.iter().zip(others).map(|(a, b)| a / b).collect();
+        ratios.sort_by(f64::total_cmp);
+        let n = ratios.len();
+        let (outside, confidence) = outside(n)?;
+        let median = (ratios[(n - 1) / 2] + ratios[n / 2]) / 2.0;
+        Some(Ratio { median, least: ratios[outside], most: ratios[n - 1 - outside], confidence })
+    }
+
+    /// Returns whether the interval is on one side of 1.
+    pub fn is_shown(&self) -> bool {
+        self.least > 1.0 || self.most < 1.0
+    }
+}
+
+/// Returns the largest number of ratios to leave out at each end such that the interval has the confidence, and that
+/// confidence; `None` if leaving out none has less.
+fn outside(n: usize) -> Option<(usize, f64)> {
+    if n > 500 {
+        // The normal distribution of that variance, and one ratio more on each side.
+        let ends = n as f64 / 2.0 - 0.98 * (n as f64).sqrt() - 1.0;
+        return Some((ends as usize, CONFIDENCE));
+    }
+    // Of the binomial distribution with probability ½: the weight of k ratios below the median.
+    let mut weight = 0.5_f64.powi(i32::try_from(n).ok()?);
+    let (mut below, mut best) = (0.0, None);
+    for k in 0..n.div_ceil(2) {
+        below += weight;
+        let confidence = 1.0 - 2.0 * below;
+        if confidence < CONFIDENCE {
+            break;
+        }
+        best = Some((k, confidence));
+        weight *= (n - k) as f64 / (k + 1) as f64;
+    }
+    best
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ratio { median, least, most, confidence } = self;
+        let percent = 100.0 * (median - 1.0);
+        match self.is_shown() {
+            true if percent < 0.0 => write!(f, "{:.1} % less time", -percent)?,
+            true => write!(f, "{percent:.1} % more time")?,
+            false => f.write_str("no difference is shown")?,
+        }
+        // Of few turns the confidence is larger than it must be.
+        write!(
+            f,
+            "; {median:.3} times the time of the command as given, {least:.3} to {most:.3} with {:.0} % confidence",
+            100.0 * confidence.min(0.999)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_those_of_tables() {
+        // The numbers of the sign test, as in tables of confidence intervals of the median.
+        assert_eq!(outside(5), None);
+        assert_eq!(outside(6).map(|found| found.0), Some(0));
+        assert_eq!(outside(10).map(|found| found.0), Some(1));
+        assert_eq!(outside(20).map(|found| found.0), Some(5));
+        assert_eq!(outside(30).map(|found| found.0), Some(9));
+        let (_, confidence) = outside(6).expect("an interval");
+        assert!((confidence - 0.96875).abs() < 1e-12);
+        // 450 of 1,000 ratios are below the interval: 468 by tables, less one for the approximation.
+        assert_eq!(outside(500).map(|found| found.0), Some(477 - 250));
+        assert_eq!(outside(1000).map(|found| found.0), Some(468));
+    }
+
+    #[test]
+    fn ratios_are_those_of_turns() {
+        let base: Vec<f64> = (0..10).map(|n| 1.0 + 10.0 * f64::from(n)).collect();
+        let twice: Vec<f64> = base.iter().map(|time| time * 2.0).collect();
+        let ratio = Ratio::of(&twice, &base).expect("an interval");
+        assert_eq!((ratio.median, ratio.least, ratio.most), (2.0, 2.0, 2.0));
+        assert!(ratio.is_shown() && ratio.to_string().starts_with("100.0 % more time"), "{ratio}");
+        let same = Ratio::of(&base, &base).expect("an interval");
+        assert!(!same.is_shown() && same.to_string().starts_with("no difference is shown"), "{same}");
+        assert!(Ratio::of(&base, &twice).expect("an interval").to_string().starts_with("50.0 % less time"));
+        assert_eq!(Ratio::of(&base[..5], &base[..5]), None);
+    }
+
+    #[test]
+    fn the_interval_holds_the_median_as_often_as_it_says() {
+        let mut state = 1_u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        // The median of this distribution is 1, which is far from its mean.
+        let mut held = 0;
+        for _ in 0..2000 {
+            let times: Vec<f64> = (0..15).map(|_| (4.0 * (uniform() - 0.5)).exp()).collect();
+            let ratio = Ratio::of(&times, &[1.0; 15]).expect("an interval");
+            held += usize::from((ratio.least..=ratio.most).contains(&1.0));
+        }
+        assert!(held >= 1900, "{held} of 2000");
+    }
+}

@@ -1,0 +1,45 @@
+//! The findings of `rules lint`.
+
+use std::sync::Arc;
+
+use eutectic::{
+    BACKENDS, Backend, Compiler, Error, RuleSet,
+    engine::{
+        ir::lang::sexp::suggestion,
+        rewrites::{Lint, Rule, circles, lint},
+    },
+};
+use eutectic_checker::worth;
+
+use crate::{fault::Fault, table::hanging};
+
+/// Returns the rules that name a backend that there is none of: it may be one of another program, and is more likely
+/// misspelt.
+fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
+    let known = |name: &str| BACKENDS.iter().any(|backend| backend.name == name);
+    let finding = |rule: &Rule| {
+        let name = rule.backends.iter().find(|name| !known(name))?;
+        let help = suggestion(name, "there are", BACKENDS.iter().map(|backend| backend.name));
+        let message = format!("there is no backend `{name}`: {help}");
+        Some(Lint { rule: rule.name.clone(), place: rule.place(), message })
+    };
+    rules.iter().filter_map(finding).collect()
+}
+
+/// Returns what is suspicious in rules: in their text, in what they are worth on a backend, and in what they feed.
+///
+/// # Errors
+/// If a rule turns out to be broken.
+pub fn findings(rules: &RuleSet, backend: Arc<dyn Backend>) -> Result<Vec<Lint>, Fault> {
+    let backends = [Compiler::from_arc(backend, rules.clone())];
+    let mut found = lint(rules);
+    found.extend(circles(rules));
+    found.extend(unknown_backends(rules));
+    found.extend(worth::lint(rules, &backends).map_err(Error::from)?);
+    Ok(found)
+}
+
+/// Returns a finding as text.
+pub fn finding(lint: &Lint) -> String {
+    hanging(format!("{}: {}: {}", lint.place, lint.rule, lint.message), 4)
+}
