@@ -24,6 +24,8 @@ pub struct Turns {
     counts: BTreeMap<&'static str, usize>,
     /// The ways in which a tensor masked another one, each with the kind of garbage in the other one.
     garbage: BTreeSet<(WayKey, usize)>,
+    /// The pairs of special tensors that were tried since all of them had their turn, by number.
+    pairs: BTreeSet<usize>,
 }
 
 impl Turns {
@@ -53,7 +55,9 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut
             match hidden {
                 Some(values) => (Style::Garbage, values),
                 None if manner.style == Style::Paired => {
-                    (Style::Paired, paired(plain, &inputs, turns.next("paired"), random))
+                    let turn = turns.next("paired");
+                    let absorbed = (turn % 2 == 1).then(|| absorbed(sides, &plain, &inputs, turns, random)).flatten();
+                    (Style::Paired, absorbed.unwrap_or_else(|| paired(plain, &inputs, turn, 0, random)))
                 }
                 None => (Style::Placed, placed(plain, &inputs, turns.next("placed"), random)),
             }
@@ -118,9 +122,12 @@ fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::
     values
 }
 
-/// Returns positive values with infinities in one tensor, and infinities or NaN throughout another one, in the `n`th
-/// way. A single tensor is treated as in [`placed`].
-fn paired(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
+/// The ways to choose infinities of a pair: either sign, throughout a tensor or along a row.
+const INFINITIES: usize = 4;
+
+/// Returns positive values with infinities in one tensor, and a special number throughout another one, in the `n`th
+/// way with the `kind`th number. A single tensor is treated as in [`placed`].
+fn paired(mut values: Values, inputs: &[&str], n: usize, kind: usize, random: &mut fastrand::Rng) -> Values {
     let floats = floats(&values, inputs);
     let count = floats.len();
     if count < 2 {
@@ -130,15 +137,35 @@ fn paired(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::
     let second = (first + 1 + others % (count - 1)) % count;
     let ways = others / (count - 1);
     let part = if (ways / 2).is_multiple_of(2) { Part::All } else { Part::Row };
-    put(
-        &mut values,
-        &floats[first],
-        part,
-        if ways.is_multiple_of(2) { f64::NEG_INFINITY } else { f64::INFINITY },
-        random,
-    );
-    put(&mut values, &floats[second], Part::All, SPECIAL[(n + ways) % SPECIAL.len()], random);
+    let infinity = if ways.is_multiple_of(2) { f64::NEG_INFINITY } else { f64::INFINITY };
+    put(&mut values, &floats[first], part, infinity, random);
+    put(&mut values, &floats[second], Part::All, SPECIAL[(n + ways + kind) % SPECIAL.len()], random);
     values
+}
+
+/// Returns a pair of special tensors that the left side absorbs: all its results are finite, as for a row of scores −∞
+/// that meets values of ∞. Few pairs are so, and a wrong right side spoils most of them. A pair is tried once before
+/// all had their turn, and [`TRIES`] pairs at most are tried for one case.
+fn absorbed(
+    sides: &Sides,
+    plain: &Values,
+    inputs: &[&str],
+    turns: &mut Turns,
+    random: &mut fastrand::Rng,
+) -> Option<Values> {
+    let count = floats(plain, inputs).len();
+    let pairs = INFINITIES * count * count.saturating_sub(1) * SPECIAL.len();
+    if turns.pairs.len() >= pairs {
+        turns.pairs.clear();
+    }
+    let new: Vec<usize> = (0..pairs).filter(|pair| !turns.pairs.contains(pair)).take(TRIES).collect();
+    new.into_iter().find_map(|pair| {
+        turns.pairs.insert(pair);
+        let values = paired(plain.clone(), inputs, pair / SPECIAL.len(), pair % SPECIAL.len(), random);
+        let is_finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
+        let left = evaluated(&sides.written, &values).ok()?;
+        (!left.nan && left.results.iter().all(is_finite)).then_some(values)
+    })
 }
 
 /// Returns the tensor with other elements.
@@ -429,7 +456,7 @@ mod tests {
             names.map(|name| (name.to_string(), Tensor::from_f64(eutectic::DType::F64, &[2, 3], vec![1.0; 6]))).into();
         let mut seen = BTreeSet::new();
         for n in 0..24 {
-            let paired = paired(values.clone(), &names, n, &mut fastrand::Rng::with_seed(n as u64));
+            let paired = paired(values.clone(), &names, n, 0, &mut fastrand::Rng::with_seed(n as u64));
             let special = |name: &str| paired[name].to_f64().into_iter().filter(|x| !x.is_finite()).count();
             let counts: Vec<usize> = names.iter().map(|name| special(name)).collect();
             assert_eq!(counts.iter().filter(|count| **count > 0).count(), 2, "{counts:?}");
