@@ -1,8 +1,8 @@
-//! Computes a product on one thread. The outer loop is over blocks of terms, and the next one over groups of panels of
-//! the right operand that stay in the second-level cache. The inner loop is over blocks of rows.
+//! Computes a product on one thread. The outer loop is over blocks of terms, and the middle one over groups of panels
+//! of the right operand. A group stays in the second-level cache while the inner loop multiplies all blocks of rows
+//! with it.
 //!
-//! While rows are multiplied with one group, the next group is prefetched, so that constant operands are read from
-//! memory once per run.
+//! Meanwhile, the next group is prefetched, so that constant operands are read from memory once per run.
 
 mod left;
 mod rows;
@@ -97,7 +97,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// Computes the product.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     pub unsafe fn run(&self) {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -110,7 +110,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// Computes the product one panel at a time.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     unsafe fn panels(&self) {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.whole_lines(self.blocking.terms(e.k));
@@ -190,7 +190,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// packs them for later rows. A matrix with contiguous columns is not packed if there are no later rows.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     unsafe fn right(&self, PanelGroup { from, k, first, panels, .. }: PanelGroup) -> GroupPanels<T> {
         let width = self.micro.panel();
         let columns = (panels * width).min(self.e.n - first * width);
@@ -246,10 +246,10 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Returns the addresses to prefetch during a block of rows: those for the first panel, and the bytes to those for
-    /// the next panel. A block prefetches its share of the panel at the same position in the next group, or of the next
-    /// rows if there is one group. The first group was not prefetched, so that its first block of rows prefetches the
-    /// next panel.
+    /// Returns the addresses to prefetch during a block of rows: those for the first panel, and the bytes from these to
+    /// the addresses for the next panel. A block prefetches its share of the panel at the same position in the next
+    /// group. If there is one group only, it prefetches the next rows. Nothing has prefetched the first group, so that
+    /// its first block of rows prefetches the next panel of the group.
     fn prefetch(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let PanelGroup { from, k, first, panels, next } = group;
         let (Right::Packed(at), None) = (self.rhs, &self.blocking.coded) else {
@@ -278,8 +278,8 @@ impl<T: ProductElement> Blocked<'_, T> {
         Some((PrefetchRows { at, step: row.div_ceil(rows.parts) as isize }, panel_stride))
     }
 
-    /// Returns the addresses for prefetching the next block of rows, of which each panel gets an equal share. Returns
-    /// `None` unless the rows are strided, with gaps that are at most as long as the terms.
+    /// Returns the addresses to prefetch of the next block of rows, of which each panel gets an equal share. Returns
+    /// `None` unless the rows are strided, and the gaps between them are at most as long as their terms.
     fn next_rows(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let strided = matches!(self.lhs, Left::Strided(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
         let row_stride = usize::try_from(lhs.step).ok().filter(|&row_stride| strided && row_stride <= 2 * group.k)?;

@@ -44,7 +44,7 @@ pub struct Blocking<T: 'static> {
     half_l2: usize,
     /// Half of the first-level cache, in elements.
     half_l1: usize,
-    /// The number of terms of which blocks of terms are a multiple.
+    /// The granularity of blocks of terms: their sizes are multiples of it.
     unit: usize,
 }
 
@@ -182,10 +182,10 @@ impl<T: ProductElement> Blocking<T> {
         (even / self.unit * self.unit).max(self.unit.min(k)).max(1)
     }
 
-    /// Returns the number of panels of `k` terms that form a group, which stays in the second-level cache while all
-    /// rows are multiplied with it. NC is its number of columns. If the right operand fits into that cache and the left
-    /// one does not, all panels are one group, so that the left operand is read only once. Panels that are `packed` up
-    /// front share the cache with the next group, which is prefetched; panels that the product packs do not.
+    /// Returns the number of panels of `k` terms in a group. A group stays in the second-level cache while all rows are
+    /// multiplied with it, and NC is its number of columns. If only the right operand fits into that cache, all panels
+    /// are one group, so that the left operand is read only once. Panels that are `packed` up front share the cache
+    /// with the next group, which is prefetched; panels that the product packs do not.
     pub fn group(&self, e: Extents, k: usize, packed: bool) -> usize {
         let panels = e.n.div_ceil(self.panel()).max(1);
         if self.fits_l2(e.n, k) && !self.fits_l2(e.m, k) {

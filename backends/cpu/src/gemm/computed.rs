@@ -27,8 +27,8 @@ pub struct Evaluated<'a> {
 }
 
 impl ComputedOperand {
-    /// Compiles an operand for blocks of these sizes, most rows first. Returns `None` if it cannot be compiled. The
-    /// same holds if evaluating blocks does not pay, because the operand is constant along an axis, or its maps are
+    /// Compiles an operand for blocks of these sizes, most rows first. Returns `None` if it cannot be compiled, or if
+    /// evaluating blocks does not pay. It does not pay if the operand is constant along an axis, or if its maps are
     /// affine only after splitting axes.
     pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[PartSize]) -> Option<ComputedOperand> {
         let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
@@ -85,8 +85,9 @@ impl Evaluated<'_> {
         }
     }
 
-    /// Evaluates any number of rows in blocks, like [`Evaluated::part`]. After each block, it calls `each` with the
-    /// block's first row (from 0), its number of rows, its address, and the elements from a row to the next.
+    /// Evaluates any number of rows in blocks, like [`Evaluated::part`]. After each block, it calls `each` with four
+    /// values: the block's first row (from 0), its number of rows, its address, and the elements from a row to the
+    /// next.
     ///
     /// # Safety
     /// The requirements of [`Evaluated::part`] apply, for any number of rows.

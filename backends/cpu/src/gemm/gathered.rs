@@ -78,8 +78,8 @@ impl Gathered {
         let bounds: Vec<(Vec<i64>, &Guard)> =
             guards.iter().map(|g| Some((g.0.affine(rank)?, g))).collect::<Option<_>>()?;
         let guarded = |axis: usize| bounds.iter().any(|(strides, _)| strides[first + axis] != 0);
-        // A line consists of the last term axis, and of the axes before it that continue it in memory, as long as no
-        // guard depends on the inner ones.
+        // A line consists of the last term axis and the axes before it that continue it in memory. It ends at an axis
+        // on which a guard depends.
         let mut start = terms.len().saturating_sub(1);
         let mut line = terms.last().map_or(1, |t| t.extent);
         let step = terms.last().map_or(1, |t| t.stride);
@@ -166,15 +166,15 @@ impl Gathered {
         (gains && !self.map.starts.is_empty() && line >= FEW_ROWS).then_some(line)
     }
 
-    /// Returns the number of terms of which blocks of terms should be a multiple. If rows are read in place, it is the
-    /// length of a line, because only complete lines can be.
+    /// Returns the granularity of blocks of terms: their sizes should be multiples of it. If rows are read in place, it
+    /// is the length of a line, because only complete lines can be.
     pub fn segment(&self, most: usize) -> usize {
         self.lines_of_rows(most).map_or(1, |_| self.map.line)
     }
 
-    /// Returns the number of terms that a block of `most` rows should read together. If rows overlap, they are the
-    /// terms of a patch (see `gathered/sliding.rs`). If all terms of a line may be padding, they are an even fraction of a line
-    /// for which the block takes at most `PATCH` elements.
+    /// Returns the number of terms that a block of `most` rows should read together. If rows overlap, it is the number
+    /// of terms of a patch (see `gathered/sliding.rs`). If all terms of a line may be padding, it is an even fraction
+    /// of a line: a block of rows then takes at most `PATCH` elements.
     pub fn unit(&self, most: usize) -> usize {
         let sliding = self.sliding.as_ref().filter(|_| self.lines_of_rows(most).is_some());
         match sliding {

@@ -108,7 +108,7 @@ impl<T: ProductElement> IntegerProduct<'_, T> {
     /// rows with an integer below the kernels' minimum.
     ///
     /// # Safety
-    /// As [`IntegerProduct::run`].
+    /// The requirements of [`IntegerProduct::run`] apply.
     unsafe fn slow(&self, call: &IntegerCall<T>, rows: usize) {
         let (c, form) = (&call.sums, call.form);
         for (row, column) in (0..rows).flat_map(|row| (0..c.columns).map(move |column| (row, column))) {

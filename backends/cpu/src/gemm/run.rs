@@ -47,7 +47,7 @@ impl<T: ProductElement> Blocking<T> {
     /// computes nothing, if the vectors or the matrix are not contiguous along the terms.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     unsafe fn vector(
         &self,
         e: Extents,

@@ -40,7 +40,8 @@ impl RowSource<'_> {
         }
     }
 
-    /// Returns the number of terms of which blocks of terms should be a multiple. Blocks have at most `most` rows.
+    /// Returns the granularity of blocks of terms: their sizes should be multiples of it. Blocks have at most `most`
+    /// rows.
     pub(super) fn segment(&self, most: usize) -> usize {
         match self {
             RowSource::Gathered(gathered, ..) => gathered.segment(most),

@@ -174,7 +174,7 @@ impl<T: ProductElement> Matmul<T> {
     /// Packs a panel of one of the right operand's matrices. There are `counts` matrices along each batch axis.
     ///
     /// # Safety
-    /// As [`Thunk::pack`].
+    /// The requirements of [`Thunk::pack`] apply.
     unsafe fn pack_panel(
         &self,
         launch: &ThunkContext<'_>,
@@ -223,7 +223,7 @@ impl<T: ProductElement> Matmul<T> {
     }
 
     /// # Safety
-    /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
+    /// The requirements of [`Thunk::run`] apply; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
         let cut = self.cut(launch);
         let whole = self.tiling.grids[cut].tile(n);
@@ -241,7 +241,7 @@ impl<T: ProductElement> Matmul<T> {
     /// Computes some rows of a tile, or all.
     ///
     /// # Safety
-    /// As [`Matmul::task`].
+    /// The requirements of [`Matmul::task`] apply.
     unsafe fn rows(&self, launch: &ThunkContext<'_>, tile: &Tile, scratch: *mut u8) {
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
@@ -293,7 +293,7 @@ impl<T: ProductElement> Matmul<T> {
     }
 
     /// # Safety
-    /// As [`Matmul::task`]; the product must be dense over the tile.
+    /// The requirements of [`Matmul::task`] apply; the product must be dense over the tile.
     unsafe fn finish(&self, launch: &ThunkContext<'_>, tile: &Tile, product: *mut u8, scratch: *mut u8) {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let strip = self.tiling.strips[self.cut(launch)];

@@ -25,7 +25,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// block of rows is cheaper: the rows are neither read `again`, for several groups of panels, nor on many pages.
     ///
     /// # Safety
-    /// As [`crate::gemm::blocking::Blocking::run`].
+    /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.
     pub(super) unsafe fn whole(&self, terms: Stretch, again: bool) -> Option<LeftPart<T>> {
         let Stretch { first: from, count: k } = terms;
         // SAFETY: passed on from the caller.
@@ -48,7 +48,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// Returns a block of rows and terms: at its strides if reading it there is as fast, otherwise copied or packed.
     ///
     /// # Safety
-    /// As [`crate::gemm::blocking::Blocking::run`].
+    /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.
     pub(super) unsafe fn block_of_rows(&self, rows: RowBlock, terms: Stretch) -> Segments<'_, T> {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -135,7 +135,7 @@ impl<T: ProductElement> Blocked<'_, T> {
     /// Copies a block of rows and terms of the left operand to scratch memory.
     ///
     /// # Safety
-    /// As [`crate::gemm::blocking::Blocking::run`].
+    /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.
     unsafe fn copy(&self, rows: Stretch, terms: Stretch) -> LeftPart<T> {
         let (row, k) = (rows.first, terms.count);
         let to = self.left_room(k);

@@ -55,7 +55,7 @@ impl<T: Copy + 'static> RowCopy<'_, T> {
                 alike += 1;
             }
             let target = Target { to: to.wrapping_add(done * pitch), pitch, rows: alike, stride };
-            // SAFETY: target rows are `pitch` apart; the rest is passed on from the caller.
+            // SAFETY: target rows are `pitch` elements apart; the other requirements are passed on from the caller.
             unsafe {
                 match row {
                     Some(row) => self.terms(&row, terms, &target),

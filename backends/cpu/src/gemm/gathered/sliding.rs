@@ -53,8 +53,8 @@ impl Sliding {
         let (lines, taps, width, position_stride) = axis.map_or((1, of.line, 1, 1), |axis| {
             (of.outer[axis].extent, of.outer[axis].extent, of.line, of.outer[axis].stride)
         });
-        // A block of rows reads one contiguous range if each guard either moves along with the windows, or is equal for
-        // all rows of the block.
+        // A block of rows reads one contiguous range on one condition. Each guard moves along with the windows, or is
+        // equal for all rows of the block.
         let moves_along = |guard: &GatheredBound| match guard.along {
             Along::Line(factor, unit) => axis.is_none() && guard.strides[inner] * unit as i64 == factor * stride,
             Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * position_stride == factor * stride,

@@ -23,11 +23,13 @@ use crate::{
 };
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
-    /// Packs the keys and values of a block, if several strips of queries are multiplied with them. If some keys equal
-    /// each other, the `others` come first, followed by one of the equal keys.
+    /// Returns the keys and values of a block as right operands of products. They are packed if several strips of
+    /// queries are multiplied with them. If some keys equal each other, the `others` come first, followed by one of the
+    /// equal keys.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the bytes that the thunk states.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply; scratch memory must have the bytes that the
+    /// thunk states.
     pub(super) unsafe fn pack(
         &self,
         launch: &ThunkContext<'_>,
@@ -70,8 +72,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         ]
     }
 
-    /// Prefetches the first operands of the next task, a share with each strip of queries. The hardware does not
-    /// prefetch strided rows.
+    /// Prefetches the operands that the next task reads first, a share with each strip of queries. Hardware prefetchers
+    /// do not follow strided rows.
     pub(super) fn prefetch(
         &self,
         launch: &ThunkContext<'_>,

@@ -1,4 +1,5 @@
-//! Rows of attention that a value under a mask made NaN. The weight of a hidden key is 0, but its product with NaN or an infinity is NaN.
+//! Recomputes rows of attention that a value under a mask made NaN. The weight of a hidden key is 0, but its product
+//! with NaN or an infinity is NaN.
 
 use super::Attention;
 use crate::{
@@ -16,8 +17,9 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     /// Computes the output of one query again, and reads no value that the bias hides.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]. Scratch memory must have the bytes that the thunk states. `query` must be the row of the
-    /// query with the number `place`. Keys and values that are evaluated in tasks are overwritten.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply. Scratch memory must have the bytes that the
+    /// thunk states. `query` must be the row of the query with the number `place`. Keys and values that are evaluated
+    /// in tasks are overwritten.
     #[cold]
     pub(super) unsafe fn attend_again(
         &self,
@@ -60,10 +62,10 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
 }
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
-    /// Returns the row of a key's values. One of a shorter type is widened into `room`.
+    /// Returns the row of a key's values. If its type is narrower, it is widened into `room`.
     ///
     /// # Safety
-    /// The values must be valid, and have the row; the row in `room` is there until the next one.
+    /// The values must be valid for the key. A row in `room` is valid until the next call.
     unsafe fn value_row(&self, values: Right<'_>, key: usize, room: &mut [T]) -> Matrix {
         match (values, &self.blockings[1].short) {
             (Right::Strided(values), _) => Matrix { at: values.row::<T>(key), ..values },

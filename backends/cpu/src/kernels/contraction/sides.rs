@@ -96,7 +96,8 @@ impl Lhs {
     /// are evaluated with all terms are written to `room`.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; there must be as much room as [`Lhs::room`] says.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply; there must be as much room as [`Lhs::room`]
+    /// says.
     pub unsafe fn at<'a, T: Copy>(
         &'a self,
         frame: &'a Frame<'a>,
@@ -124,7 +125,7 @@ impl Lhs {
     /// Evaluates it, if that comes first.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`].
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -204,7 +205,7 @@ impl Rhs {
     /// Evaluates it, if that comes first.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`].
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         if let Rhs::Operand(rhs) = self {
             // SAFETY: passed on from the caller.
