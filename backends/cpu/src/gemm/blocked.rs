@@ -2,7 +2,8 @@
 //! of the right operand. A group stays in the second-level cache while the inner loop multiplies all blocks of rows
 //! with it.
 //!
-//! Meanwhile, the next group is prefetched, so that constant operands are read from memory once per run.
+//! While rows are multiplied with a group, the next group is prefetched. Constant operands are thus read from memory
+//! once per run.
 
 mod left;
 mod rows;
@@ -54,8 +55,8 @@ struct GroupPanels<T> {
     terms: isize,
     /// Whether the elements of the strided panels have a narrower type than `T`.
     kept: bool,
-    /// The address of the first panel in packed form, whether it is packed yet or not, and the elements of a packed
-    /// panel.
+    /// The address at which the packed form of the group's first panel begins, or would begin, and the elements of a
+    /// packed panel.
     packed: *const T,
     size: usize,
     /// Whether kernels that read a strided panel also pack it, for later rows.
@@ -158,8 +159,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Returns `terms` terms, rounded down to complete segments if the left operand is read in place in shorter
-    /// segments.
+    /// Rounds `terms` down to complete segments, if the left operand is read in place in shorter segments.
     fn whole_lines(&self, terms: usize) -> usize {
         let line = if let Left::Blocks(source) = self.lhs { source.segment(self.micro.rows()) } else { 1 };
         if line < terms { terms / line * line } else { terms }
@@ -221,8 +221,8 @@ impl<T: ProductElement> Blocked<'_, T> {
                     GroupPanels { in_place, at, panel_stride, terms: width as isize, kept: true, packs, ..packed }
                 }
                 (Right::Strided(Matrix { at, rows, columns: 1 }), _) => {
-                    // Packing kernels write complete vectors, and a panel of them. A product of fewer vectors of
-                    // columns is not packed if kernels can load partial vectors.
+                    // Packing kernels write complete panels. A product that has fewer vectors of columns than a panel
+                    // is not packed if kernels can load partial vectors.
                     let (last, lanes) = (columns - (panels - 1) * width, self.micro.lanes);
                     let packs = !self.once() && (self.e.n + lanes > width || !self.micro.cut);
                     let vectors = self.micro.cut || last.is_multiple_of(lanes);

@@ -17,9 +17,10 @@ const MEMORY: usize = 16;
 /// The maximal number of rows for which a right operand is read in place although every few rows read it again.
 pub const FEW_ROWS: usize = 12;
 
-/// The most elements of a block of a right operand that is evaluated at once. The second constant is the minimal number
-/// of its terms: if cache lines are along the terms, blocks of fewer terms would read each line several times.
+/// The maximal number of elements of a block of a right operand that is evaluated at once.
 const PART: usize = 4096;
+/// The minimal number of terms of a block of a right operand that is evaluated at once. If cache lines are along the
+/// terms, blocks of fewer terms would read each line several times.
 const TERMS: usize = 16;
 
 /// The parameters of products that accumulate in `T` at an instruction-set level.
@@ -167,8 +168,8 @@ impl<T: ProductElement> Blocking<T> {
         parts
     }
 
-    /// Returns the number of columns per packed panel; 1 without packing. Tiles of the result should be multiples of it
-    /// wide.
+    /// Returns the number of columns per packed panel; 1 without packing. The width of tiles of the result should be a
+    /// multiple of it.
     pub fn panel(&self) -> usize {
         self.micro.map_or(1, |m| m.panel())
     }

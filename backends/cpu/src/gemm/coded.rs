@@ -31,9 +31,9 @@ pub struct CodedPanels<T: 'static> {
 
 /// The kernels that read panels, by the elements of the left operand.
 enum PanelKernels<T: 'static> {
-    /// Floats.
+    /// The left operand holds floats.
     Numbers(CodedKernels<T>),
-    /// 8-bit integers, with a scale for each block of terms.
+    /// The left operand holds 8-bit integers, with a scale for each block of terms.
     Integers(IntegerKernels<T>),
 }
 
@@ -73,8 +73,8 @@ impl<T: ProductElement> CodedPanels<T> {
     }
 
     /// Decodes a range of terms and columns of the packed matrix at `panels` to rows that are `pitch` elements apart.
-    /// The range starts with the first column of a panel. The last panel is decoded to its end, even if the range ends
-    /// before.
+    /// The range starts with the first column of a panel. The last panel is decoded to its end, even if the range of
+    /// columns ends before that.
     ///
     /// # Safety
     /// The matrix must have these terms and columns, and there must be room for the rows.
@@ -115,7 +115,7 @@ impl StridedNumbers {
     }
 }
 
-/// The numbers of a block of terms, from which it is packed.
+/// The numbers from which a block of terms is packed.
 pub struct BlockNumbers {
     /// The decoded codes.
     pub values: StridedNumbers,
@@ -168,7 +168,7 @@ impl PanelWriter {
     unsafe fn numbers(&self, at: *mut u8, block: &BlockNumbers) {
         let PanelForm { width, format, .. } = self.form;
         let put = |n: usize, x: f32| {
-            // SAFETY: the caller promises the room. Unaligned writes need no alignment of the address.
+            // SAFETY: the caller promises the room. The writes do not require an aligned address.
             unsafe {
                 match format.half {
                     true => at.cast::<f16>().add(n).write_unaligned(f16::from_f32(x)),

@@ -30,7 +30,7 @@ use crate::tile::{MAX_RANK, Word, number};
 const SEGMENTS: usize = 1 << 12;
 /// The number of terms per line from which on copying is cheap compared to the products.
 const LONG_LINE: usize = 8;
-/// The minimal extent of the innermost row axis for which blocks that end with that axis pay.
+/// Blocks of rows end with the innermost row axis only if its extent is at least this.
 const FEW_ROWS: usize = 4;
 /// The number of rows per block from which on more rows gain nothing, because multiply-adds take longer than reading
 /// the panel of the right operand.
@@ -78,8 +78,8 @@ impl Gathered {
         let bounds: Vec<(Vec<i64>, &Guard)> =
             guards.iter().map(|g| Some((g.0.affine(rank)?, g))).collect::<Option<_>>()?;
         let guarded = |axis: usize| bounds.iter().any(|(strides, _)| strides[first + axis] != 0);
-        // A line consists of the last term axis and the axes before it that continue it in memory. It ends at an axis
-        // on which a guard depends.
+        // A line consists of the last term axis and the axes before it that continue it in memory. It extends no
+        // further than an axis on which a guard depends.
         let mut start = terms.len().saturating_sub(1);
         let mut line = terms.last().map_or(1, |t| t.extent);
         let step = terms.last().map_or(1, |t| t.stride);
@@ -305,8 +305,8 @@ mod tests {
 
     #[test]
     fn what_no_window_of_a_line_has_is_hidden() {
-        // On the first line of the image, the first line of taps is outside of it; on the last line, the last line of
-        // taps is.
+        // On the first line of the image, the first line of taps is above the image. On the last line, the last line of
+        // taps is below it.
         let (size, channels) = (14, 300);
         let windows = windows(1, size, channels, 14);
         let hidden = |line: usize, tap: usize| {

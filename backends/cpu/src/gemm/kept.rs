@@ -82,7 +82,7 @@ impl<T> KeptPanels<T> {
         unsafe { convert(&self.widen, from, to.cast(), n) }
     }
 
-    /// Narrows `n` elements that are exact in the shorter type.
+    /// Narrows `n` elements that the narrower type represents exactly.
     ///
     /// # Safety
     /// The requirements of [`KeptPanels::widen`] apply.
@@ -172,7 +172,7 @@ mod tests {
                 for n in [0, 1, 15, 64, 255, 256] {
                     // Elements of four bytes have room for narrower ones, and at least their alignment.
                     let (mut short, mut wide) = (vec![0_u32; n], vec![-1.0_f32; n]);
-                    // SAFETY: the ranges have as many elements, and the machine has the level.
+                    // SAFETY: the ranges have `n` elements, and the machine has the level.
                     unsafe {
                         panels.narrow(numbers.as_ptr(), short.as_mut_ptr().cast(), n);
                         panels.widen(short.as_ptr().cast(), wide.as_mut_ptr(), n);

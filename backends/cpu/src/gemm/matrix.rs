@@ -21,9 +21,9 @@ impl Matrix {
 /// A range of rows, columns or terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first one.
+    /// The first row, column or term.
     pub first: usize,
-    /// The number of them.
+    /// The number of rows, columns or terms.
     pub count: usize,
 }
 

@@ -42,8 +42,7 @@ pub trait ProductElement: Arithmetic + From<bool> + Send + Sync {
         None
     }
 
-    /// Computes one element of a product of integers with panels of codes. Types without such kernels return the
-    /// default.
+    /// Computes one element of a product of integers with panels of codes. Types without such kernels return 0.
     ///
     /// # Safety
     /// The requirements of [`integer::one`] apply.

@@ -56,7 +56,7 @@ struct Attention<T: 'static> {
     keys: usize,
     depth: usize,
     columns: usize,
-    /// The tasks: a batch point and a block of queries each.
+    /// The division into tasks. Each task has a batch point and a block of queries.
     grid: Grid,
     key_block: usize,
     query: AttentionOperand,
@@ -199,7 +199,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     fn visibility(&self, block: &QueryBlock<'_, T>, strip: Range<usize>, keys: usize) -> Visibility {
         let Some(bias) = &self.bias else { return Visibility::Plain };
         match bias.visibility(block.runs.strips(strip).map(|strip| block.first_strip + strip), keys) {
-            // If the bias does not select scores but is added to them, a score of NaN must show under −∞.
+            // If the bias is added to scores and does not select them, a score of NaN must stay visible under a bias of
+            // −∞.
             Visibility::Hidden if !self.empty.selects() => Visibility::Mixed,
             visibility => visibility,
         }

@@ -1,5 +1,6 @@
-//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset. The scale and the offset of a column are the same for all
-//! terms of a block. Constant operands of this kind are packed as codes ([`crate::gemm::coded`]).
+//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset. The scale and the offset of a
+//! column are the same for all terms of a block. Constant operands of this kind are packed as codes
+//! ([`crate::gemm::coded`]).
 
 use eutectic_backend::{
     Body, Contraction, Instr, Kernel, ValueId,
@@ -21,9 +22,10 @@ use crate::{
     tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
-/// The maximal and the minimal number of terms of a block. A longer block is divided. The scales and offsets of a
-/// shorter one would take more bytes than its codes save.
+/// The maximal number of terms of a block; a longer block is divided.
 const LONGEST: usize = 256;
+/// The minimal number of terms of a block. The scales and offsets of a shorter one would take more bytes than its codes
+/// save.
 const SHORTEST: usize = 8;
 /// The largest code of 4 bits.
 const NIBBLE: f64 = 15.0;

@@ -42,7 +42,7 @@ const SERIAL: usize = 1 << 15;
 /// Compiles a contraction that accumulates in `acc`.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why the contraction cannot be compiled.
 pub fn compile(
     lhs: Grouped,
     rhs: Grouped,

@@ -158,7 +158,7 @@ impl IntegerOperand {
             codes: codes.cast::<i8>().wrapping_add(row * self.terms),
             scales: scales.cast::<f32>().wrapping_add(blocks),
             totals: totals.cast::<i32>().wrapping_add(blocks),
-            // SAFETY: the caller promises that it was written.
+            // SAFETY: the caller promises that [`IntegerOperand::prepare`] has written the least integer.
             least: unsafe { least.cast::<i8>().read() },
         }
     }

@@ -35,7 +35,7 @@ const SHARE: usize = 4;
 /// order of axes.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why the contraction cannot be compiled.
 pub fn compile(
     form: &LaneForm,
     body: &Nest,

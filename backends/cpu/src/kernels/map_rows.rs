@@ -13,16 +13,17 @@ use crate::{
 /// The number of evaluated elements below which waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 14;
 
-/// The maximal number of elements of a task. Each task ends with a fence after its streaming stores, which many
-/// elements must pay for.
+/// The maximal number of elements of a task. Each task ends with a fence, which waits for its streaming stores; a long
+/// task makes that wait a small part of its time.
 const TASK: usize = 1 << 18;
 /// The minimal number of tasks, if there are enough tiles. With many tasks, threads wait only a short time for the last
 /// one.
 const TASKS: usize = 32;
 
-/// The minimal traffic, in bytes, of a kernel that uses streaming stores. It must also exceed the second-level cache by
-/// the factor [`STREAMS_OF_CACHE`]. The kernel that reads a smaller result gains if stores leave it in that cache.
+/// The minimal traffic, in bytes, of a kernel that uses streaming stores. Smaller results are better left in the
+/// second-level cache, for the kernel that reads them.
 const STREAMS: usize = 8 << 20;
+/// The minimal traffic of a kernel that uses streaming stores, as a multiple of the second-level cache.
 const STREAMS_OF_CACHE: usize = 4;
 
 /// A compiled map or row group.
@@ -43,7 +44,7 @@ impl Tiles {
     /// Compiles a nest whose innermost `rows` axes form a row.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the nest cannot be compiled.
     pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<Tiles, Vec<String>> {
         let (nest, row) = tile::scan_order(nest, rows, slots);
         let nest = &*nest;

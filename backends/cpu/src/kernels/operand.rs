@@ -55,7 +55,7 @@ impl Operand {
     /// Compiles an operand for an anchor that accumulates in `acc`.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
         Operand::in_place(operand, acc, slots).map_or_else(|| whole(operand, acc, slots, isa), Ok)
     }

@@ -13,8 +13,9 @@ use crate::gemm::{
 /// The number of panels of a product from which on copying the left operand pays. Rows with strided terms are then
 /// packed, and rows that evict each other from the cache are copied.
 const COPIED: usize = 3;
-/// The bytes of a page, and the entries of the first-level TLB: processors have 64 to 96.
+/// The bytes of a page.
 const PAGE: usize = 4096;
+/// The entries of the first-level TLB: processors have 64 to 96.
 const PAGES: usize = 64;
 /// The number of terms that are packed together for all rows, if terms are on different pages. Terms a page apart fall
 /// into one cache set, so that this is at most the associativity of the first-level cache.
@@ -38,7 +39,7 @@ impl<T: ProductElement> Blocked<'_, T> {
                 }
                 Left::Strided(lhs) if self.rereads_strided(lhs.columns) => None,
                 Left::Strided(lhs) if !self.clash(lhs) => Some(strided(lhs, from)),
-                // Blocks of rows of such a source can usually be read in place.
+                // Blocks of a source whose rows should not cross lines can usually be read in place.
                 Left::Blocks(source) if source.lines_of_rows(self.micro.rows()).is_some() => None,
                 _ => again.then(|| self.copy(Stretch::new(0, self.e.m), terms)),
             }
@@ -54,8 +55,8 @@ impl<T: ProductElement> Blocked<'_, T> {
         unsafe {
             let strided = match &self.lhs {
                 Left::Strided(lhs) => Some(strided(*lhs, terms.first).into()),
-                // Rows with strides of a page evict each other from the cache. They are copied to a patch if they
-                // overlap.
+                // Rows whose stride is a multiple of a page evict each other from the cache. They are copied to a patch
+                // if they overlap.
                 Left::Blocks(source) => source
                     .part(rows.stretch(), terms)
                     .filter(|at| self.rereads_strided(at.part.terms) || !is_multiple::<T>(at.part.step, PAGE))

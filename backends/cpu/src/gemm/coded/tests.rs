@@ -65,7 +65,7 @@ impl CodedMatrix {
         for panel in 0..count {
             let first = panel * form.width;
             let at = panels.as_mut_ptr().cast::<u8>().wrapping_add(panel * form.bytes());
-            // SAFETY: there is room for the panels, and the numbers of the blocks are there.
+            // SAFETY: there is room for the panels, and all numbers of a block are valid.
             unsafe {
                 let mut writer = PanelWriter::new(form, at, form.width.min(self.columns - first));
                 for block in 0..form.blocks {
@@ -136,7 +136,8 @@ fn of_order(matrix: &CodedMatrix, isa: Isa, order: CodeOrder, x: &[f32]) -> Vec<
                 columns,
                 ..MicroCall::new(SumFinish::scaled(1.0))
             };
-            // SAFETY: the operands have as many rows, terms and columns, and the machine the level.
+            // SAFETY: the operands and the result have the rows, terms and columns of the call, and the machine has the
+            // level.
             unsafe { kernel(&CodedCall { sums, panel: panels.as_ptr().cast(), form }) };
             bits.extend(y.iter().map(|y| y.to_bits()));
         }
@@ -187,7 +188,8 @@ fn integers_are_right(matrix: &CodedMatrix, isa: Isa, rows: usize, least: i64) {
         target: Matrix { at: y.as_mut_ptr().cast(), rows: n as isize, columns: 1 },
         finish,
     };
-    // SAFETY: the operands and the target have as many rows, terms and columns, and the machine the level.
+    // SAFETY: the operands and the target have the rows, terms and columns of the product, and the machine has the
+    // level.
     unsafe { product.run(rows, n) };
     for (row, column) in (0..rows).flat_map(|row| (0..n).map(move |column| (row, column))) {
         let (mut want, mut size) = (f64::from(bias[column]), f64::from(bias[column]).abs());

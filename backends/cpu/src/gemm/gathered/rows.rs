@@ -58,7 +58,7 @@ pub enum Along {
     Line(i64, usize),
 }
 
-/// The coordinates from `from` to before `to`.
+/// A range of coordinates, from `from` to before `to`.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Between<T> {
     pub from: T,

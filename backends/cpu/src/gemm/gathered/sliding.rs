@@ -7,10 +7,12 @@ use crate::gemm::{
     product::ProductElement,
 };
 
-/// The maximal number of rows and of elements of a patch, and of terms of a unit ([`Sliding`]). A patch and the terms
-/// of a unit fit into the first-level cache together.
+/// The maximal number of rows of a patch ([`Sliding`]).
 const PATCH_ROWS: usize = 16;
+/// The maximal number of elements of a patch ([`Sliding`]). A patch and the terms of a unit fit into the first-level
+/// cache together.
 pub const PATCH: usize = 4096;
+/// The maximal number of terms of a unit ([`Sliding`]).
 const UNIT: usize = 768;
 
 /// Describes rows that are windows sliding along the lines of an image, so that neighbouring rows share elements. A
@@ -53,8 +55,8 @@ impl Sliding {
         let (lines, taps, width, position_stride) = axis.map_or((1, of.line, 1, 1), |axis| {
             (of.outer[axis].extent, of.outer[axis].extent, of.line, of.outer[axis].stride)
         });
-        // A block of rows reads one contiguous range on one condition. Each guard moves along with the windows, or is
-        // equal for all rows of the block.
+        // Each guard must move along with the windows, or be equal for all rows of a block. Otherwise a block does not
+        // read one contiguous range.
         let moves_along = |guard: &GatheredBound| match guard.along {
             Along::Line(factor, unit) => axis.is_none() && guard.strides[inner] * unit as i64 == factor * stride,
             Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * position_stride == factor * stride,

@@ -99,7 +99,7 @@ pub struct SumFinish<T> {
 }
 
 impl<T> SumFinish<T> {
-    /// Returns the epilogue that multiplies sums with a factor.
+    /// Returns the epilogue that multiplies sums by a factor.
     pub fn scaled(scale: T) -> SumFinish<T> {
         SumFinish { scale, add: false, bias: std::ptr::null(), other: std::ptr::null(), other_rows: 0, least: None }
     }

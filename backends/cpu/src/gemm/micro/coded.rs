@@ -13,12 +13,12 @@ use crate::simd::{
 
 /// The bytes of a cache line.
 pub(super) const LINE: usize = 64;
-/// The prefetch distance within a panel, in bytes. It covers the latency of memory: few cache lines are in flight at
-/// once.
+/// The prefetch distance within a panel, in bytes. Panels are read from memory, and without prefetches too few cache
+/// lines are in flight.
 const AHEAD: usize = 4096;
 
 /// Returns the distance at which a block of a panel prefetches, in bytes, if `panels` panels are read at once. Near the
-/// end of a panel, it skips the next panels, which are being read already.
+/// end of a panel, it skips the panels that follow, because they are being read already.
 #[inline(always)]
 pub(super) fn ahead(start: usize, panel: usize, panels: usize) -> usize {
     if start + AHEAD < panel { AHEAD } else { AHEAD + (panels - 1) * panel }
@@ -76,8 +76,8 @@ impl<V: CodeVector> Numbers<V> {
         }
     }
 
-    /// Decodes a vector of codes. The product is rounded before the offset is added, as by the separate ops that this
-    /// replaces.
+    /// Decodes a vector of codes. The product with the scale is rounded before the offset is added, because the
+    /// separate ops that this replaces round it.
     ///
     /// # Safety
     /// The machine must have the instruction set.
@@ -95,8 +95,8 @@ impl<V: CodeVector> Numbers<V> {
 /// [`PANEL`].
 ///
 /// # Safety
-/// The left operand, the panels and the result must be valid for `ROWS` rows and the call's columns. The last panel must have at least one of
-/// these columns. The machine must have the vectors' instruction set.
+/// The left operand, the panels and the result must be valid for `ROWS` rows and the call's columns. The last panel
+/// must have at least one of these columns. The machine must have the vectors' instruction set.
 #[inline(always)]
 pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
     call: &CodedCall<f32>,
@@ -175,8 +175,7 @@ unsafe fn sums<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize,
     }
 }
 
-/// Applies the epilogue to the sums of panels, and stores them. The last panel may have fewer columns than vectors have
-/// lanes.
+/// Applies the epilogue to the sums of panels, and stores them. Some lanes of the last panel may have no columns.
 ///
 /// # Safety
 /// The requirements of [`coded`] apply.

@@ -39,9 +39,9 @@ pub struct Dots<T> {
 /// The requirements of [`dots`] apply.
 pub type DotKernel<T> = unsafe fn(&Dots<T>);
 
-/// Computes the dot products of `ROWS` vectors, at most as many as a register has lanes. It processes several lines at
-/// once, as many as there are lanes for the sums of all vectors. Their multiply-adds overlap, and one tree of additions
-/// reduces the lanes of all sums.
+/// Computes the dot products of `ROWS` vectors, at most as many as a register has lanes. It processes as many lines at
+/// once as there are lanes for the sums of all vectors. Multiply-adds of different lines overlap, and one tree of
+/// additions reduces the lanes of all sums.
 ///
 /// # Safety
 /// The vectors, lines and results must be valid; the machine must have the instruction set.

@@ -30,7 +30,7 @@ pub struct IntegerCall<T> {
     pub totals: *const i32,
 }
 
-/// A table that stands in for that of 8-bit codes, which have none.
+/// An unused table for panels of 8-bit codes, which have none of their own.
 const NONE: CodeTable = CodeTable { numbers: [0.0; TABLE], integers: [0; TABLE], integral: true, whole: true };
 
 /// Sums all terms in `ROWS`·`VECTORS` registers. `VECTORS` is a multiple of [`PANEL`].

@@ -31,7 +31,7 @@ pub struct Panel<T> {
 /// The requirements of [`pack`] apply.
 pub type PackKernel<T> = unsafe fn(&Panel<T>);
 
-/// Contiguous ranges of elements at a stride (lines), to be copied.
+/// Lines to copy: contiguous ranges of elements, at a constant distance from each other.
 pub struct Lines<T> {
     /// The number of lines.
     pub count: usize,
@@ -153,7 +153,7 @@ unsafe fn short_lines<T: Copy, const LEN: usize>(l: &Lines<T>) {
 /// Returns a vector of `n` elements that are `stride` apart; its other lanes are zero.
 ///
 /// # Safety
-/// `n` elements must be valid at this distance.
+/// `n` elements must be valid at this stride.
 #[inline(always)]
 unsafe fn scattered<V: Vector, S: Stored<V>>(at: *const S, stride: isize, n: usize) -> V {
     // SAFETY: passed on from the caller; a vector has at most 16 lanes.

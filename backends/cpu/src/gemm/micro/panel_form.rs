@@ -33,8 +33,8 @@ pub enum CodeOrder {
 }
 
 /// Measured picoseconds in which a thread multiplies a row with 16 weights, by instruction-set level and kind of codes:
-/// in the order of pairs, and of words. They are from a server core that reads 20 GB/s. Combinations that are not
-/// listed use pairs.
+/// in the order of pairs, and of words. The measurements are from a server core that reads 20 GB/s. Combinations that
+/// are not listed use pairs.
 const PRICES: [(Isa, CodeKind, [f64; 2]); 1] = [(Isa::Avx512, CodeKind::Nibbles, [850.0, 1250.0])];
 
 impl CodeOrder {
@@ -66,8 +66,8 @@ impl CodeFormat {
         self.codes == CodeKind::Nibbles
     }
 
-    /// Returns the format with the cheapest order of codes at an instruction-set level. If blocks are no multiples of a
-    /// word, the order stays.
+    /// Returns the format with the cheapest order of codes at an instruction-set level. A format whose blocks are no
+    /// multiples of a word keeps its order.
     pub fn ordered(self, isa: Isa) -> CodeFormat {
         let order = CodeOrder::of(isa, self.codes);
         if self.block.is_multiple_of(self.word()) { CodeFormat { order, ..self } } else { self }

@@ -44,7 +44,7 @@ impl Bias {
     /// Compiles a bias over `[b.. queries.. keys..]`.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the bias cannot be compiled.
     pub fn compile(bias: &Grouped, slots: &Slots, isa: Isa) -> Result<Bias, Vec<String>> {
         let Grouped { nest, groups } = bias;
         let mut program = tile::compile(nest, 0, &slots.types, isa)?;

@@ -35,7 +35,7 @@ impl AttentionEpilogue {
     /// Compiles the stores of a body over `[b.. queries.. columns..]`.
     ///
     /// # Errors
-    /// Every reason why they cannot be compiled.
+    /// Returns every reason why the stores cannot be compiled.
     pub fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<AttentionEpilogue, Vec<String>> {
         let batch = body.groups[0];
         let points = ((1_u16 << batch) - 1) as AxisMask;

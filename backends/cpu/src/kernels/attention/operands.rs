@@ -35,7 +35,7 @@ impl AttentionOperand {
     /// evaluate them.
     ///
     /// # Errors
-    /// Every reason why they cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(
         operand: &Grouped,
         acc: DType,

@@ -14,9 +14,10 @@ use crate::tile::{
 /// The maximal number of queries per block, in whole strips. The queries, their output and a block of keys and values
 /// then fit into the second-level cache.
 const QUERIES: usize = 480;
-/// The maximal number of queries per block if larger blocks would leave threads without one. The second constant is the
-/// number of blocks from which on there are enough for all threads.
+/// The maximal number of queries per block if there would be fewer than [`BLOCKS`] larger blocks, which could leave
+/// threads without one.
 const FEW_QUERIES: usize = 256;
+/// The number of blocks that is enough for all threads.
 const BLOCKS: usize = 64;
 /// The number of queries in a strip. The keys and values of a block are packed if several strips read them.
 pub const STRIP: usize = 24;

@@ -34,9 +34,9 @@ use crate::{
 const KEYS: usize = 512;
 /// The maximal length of a sequence of keys that is one block.
 const SINGLE: usize = 1024;
-/// The number of keys per block if a mask hides blocks of a short sequence, and the share of hidden blocks from which
-/// on such blocks pay.
+/// The number of keys per block of a short sequence, if a mask then hides enough blocks.
 const SHORT: usize = 256;
+/// The share of hidden blocks from which on shorter blocks of keys pay.
 const WORTH: f64 = 0.125;
 /// The maximal number of elements of a register, in the programs of the bias and the epilogue.
 const REGISTER: usize = 4096;
@@ -56,7 +56,7 @@ pub struct AttentionParts {
 /// Compiles attention that accumulates in `acc`.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why attention cannot be compiled.
 pub fn compile(
     attention: AttentionParts,
     acc: DType,

@@ -8,8 +8,8 @@ use crate::{
     tile::{MAX_RANK, Tile, region::Region, span::Span},
 };
 
-/// Merging pays if at least one key of this many in a block is equal to others. Its price is that the scores and
-/// weights of the keys that differ must be moved.
+/// Equal keys of a block are merged if they are at least one in this many of its keys. Fewer are not worth moving the
+/// scores and weights of the keys that differ.
 const SHARE: usize = 16;
 /// The number of separate sums of weights, which vector instructions add at once.
 const LANES: usize = 16;

@@ -56,9 +56,9 @@ pub struct ProductForm {
 
 /// The packed form of a right operand.
 pub struct PackedRight {
-    /// The slot that holds it.
+    /// The slot of the packed form.
     pub slot: usize,
-    /// The strides of its batch axes in bytes.
+    /// Strides along the batch axes, in bytes.
     pub strides: Vec<usize>,
     /// The operand that is packed.
     pub constant: Constant,

@@ -58,7 +58,7 @@ impl Lhs {
     /// Compiles the operand, for micro-kernels of at most `most` rows.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile<T: ProductElement>(
         lhs: &Grouped,
         acc: DType,
@@ -177,7 +177,7 @@ impl Rhs {
     /// Compiles the operand.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(
         rhs: &Grouped,
         acc: DType,

@@ -11,13 +11,14 @@ use crate::gemm::{
 /// The minimal number of multiplications per task if there are several tasks. They take about a microsecond, in which
 /// another thread can start.
 const TASK: usize = 1 << 17;
-/// The number of rows from which on separate products are better than one product whose epilogue divides the numbers of
-/// its rows.
+/// The number of rows from which on separate products are better than one product whose epilogue divides row numbers to
+/// find coordinates.
 const TALL: usize = 128;
 /// The maximal number of columns of a task with a packed right operand.
 const COLUMNS: usize = 2048;
-/// The minimal numbers of rows and of panels of a task, if a product is divided for several threads.
+/// The minimal number of rows of a task, if a product is divided for several threads.
 pub const ROWS: usize = 24;
+/// The minimal number of panels of columns of a task, if a product is divided for several threads.
 const PANELS: usize = 3;
 /// The minimal number of columns that count as a panel.
 const PANEL: usize = 32;
@@ -25,10 +26,12 @@ const PANEL: usize = 32;
 pub const FEW_COLUMNS: usize = PANELS * PANEL;
 /// The minimal number of panels of a tile that has all rows of the product.
 const NARROW: usize = 4;
-/// The maximal number of tasks per thread. If tasks still have `LONG` multiplications each, there are `LONG_SHARE` per
-/// thread: a thread may be delayed, and the others then wait for a shorter task.
+/// The maximal number of tasks per thread if tasks are short.
 const SHARE: usize = 2;
+/// The number of multiplications from which on a task is long.
 const LONG: usize = 1 << 24;
+/// The number of tasks per thread if tasks are long. A thread may be delayed, and the others then wait for a smaller
+/// share of the work.
 const LONG_SHARE: usize = 4;
 /// Expected imbalance: the last thread finishes this fraction of a task late.
 const LATE: f64 = 0.1;

@@ -86,7 +86,7 @@ fn each(lens: &[Vec<usize>], axis: usize, len: &mut [usize; MAX_RANK], visit: &m
 }
 
 /// Returns the extent of the parts into which an axis is divided evenly, with as few parts of at most `len` points as
-/// possible. The extent is rounded up to a `multiple`.
+/// possible. The extent is rounded up to a multiple of `multiple`.
 fn even(extent: usize, len: usize, multiple: usize) -> usize {
     let parts = extent.div_ceil(len).max(1);
     extent.div_ceil(parts).next_multiple_of(multiple).min(extent)

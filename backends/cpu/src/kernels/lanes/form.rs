@@ -7,7 +7,7 @@ use eutectic_ir::DType;
 
 use crate::tile::MAX_RANK;
 
-/// The number of columns or rows from which on products of matrices fill their vectors.
+/// The number of columns or rows from which on matrix products fill vectors.
 const MATRIX_WIDTH: usize = 16;
 /// The assumed number of lanes of a vector, on every machine, so that all make the same choice.
 pub const VECTOR: usize = 16;
@@ -39,7 +39,8 @@ pub struct Side {
     pub phases: usize,
 }
 
-/// The meaning of an operand's axis: its coordinate is a sum of two coordinates, each times a step.
+/// The meaning of an operand's axis. Its coordinate is the coordinate along an axis of the result times a step, plus
+/// the coordinate along a summed axis times a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideAxis {
     /// An axis of the result, and the step of its coordinate.

@@ -54,7 +54,7 @@ impl LaneOperand {
     /// Compiles an operand of elements of type `acc` for tiles of the result of these extents.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(
         side: &Side,
         terms: &[usize],
