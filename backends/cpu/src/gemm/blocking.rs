@@ -220,8 +220,8 @@ impl<T: ProductElement> Blocking<T> {
         !self.fits_l2(e.n, e.k) && pass > MEMORY * self.half_l2
     }
 
-    /// Returns the number of columns, in whole panels, whose partial sums for `rows` rows take half of the first-level
-    /// cache.
+    /// Returns the number of columns, in complete panels, whose partial sums for `rows` rows take half of the
+    /// first-level cache.
     pub fn partial_sums(&self, rows: usize) -> usize {
         (self.half_l1 / rows / self.panel()).max(1) * self.panel()
     }

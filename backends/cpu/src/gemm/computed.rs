@@ -76,7 +76,7 @@ impl Evaluated<'_> {
         tile.start[*batch] += rows.first;
         tile.start[batch + 1] += columns.first;
         (tile.len[*batch], tile.len[batch + 1]) = (rows.count, columns.count);
-        debug_assert!(rows.count <= self.operand.rows, "{} rows at once", rows.count);
+        debug_assert!(rows.count <= self.operand.rows, "a block of {} rows is too high", rows.count);
         // SAFETY: passed on from the caller.
         unsafe {
             program.run(self.frame, &tile, RowPart::WHOLE);

@@ -287,7 +287,7 @@ mod tests {
             ..Body::default()
         };
         Gathered::compile(&Grouped::operand(&body, [1, 2, 3]), dtype, &[(dtype, size * line)], most)
-            .expect("windows are read by strides")
+            .expect("the index map of windows is affine")
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
                     windows.copy(&micro, image.as_ptr(), rows, terms, copied.as_mut_ptr(), k);
                     windows.patch(&micro, image.as_ptr(), rows, terms, room.as_mut_ptr())
                 };
-                let alike = alike.expect("a patch for each block of a line");
+                let alike = alike.expect("each block of rows of a line has a patch");
                 for (row, term) in (0..count).flat_map(|row| (0..k).map(move |term| (row, term))) {
                     let of_row = alike.at + row as isize * alike.stride;
                     let at = of_row + alike.starts[term / channels] + (term % channels) as isize;
@@ -372,7 +372,8 @@ mod tests {
                 ..Body::default()
             };
             let operand = Grouped::operand(&body, [0, 1, 2]);
-            let windows = Gathered::compile(&operand, dtype, &[(dtype, count)], micro.rows()).expect("read by strides");
+            let windows =
+                Gathered::compile(&operand, dtype, &[(dtype, count)], micro.rows()).expect("the index map is affine");
             let image: Vec<f32> = (0..count).map(|i| 1.0 + i as f32).collect();
             let k = taps * channels;
             for (first, rows) in
@@ -412,7 +413,7 @@ mod tests {
             let there = windows.alike(Stretch::new(first, count), Stretch::new(0, 72));
             assert_eq!(there.is_some(), inside, "{count} rows from ({y}, {x}) on");
             let row = (y * 9 + x) * 16 + first / 81 * 8;
-            assert!(there.is_none_or(|a| a.at == row as isize - 160 && a.stride == 16), "where they lie");
+            assert!(there.is_none_or(|a| a.at == row as isize - 160 && a.stride == 16), "row {row} begins elsewhere");
         }
     }
 }

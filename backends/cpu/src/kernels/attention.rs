@@ -150,7 +150,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         if rows == 0 {
             return;
         }
-        // SAFETY: the layout was made for blocks of this size; see `lay_out`.
+        // SAFETY: passed on from the caller; `lay_out` made room for blocks of this size.
         unsafe {
             let direct = self.target.as_ref().filter(|_| !launch.in_place);
             let output = match direct {
@@ -243,7 +243,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     unsafe fn finish(&self, launch: &ThunkContext<'_>, block: &QueryBlock<'_, T>, scratch: *mut u8) {
         let &QueryBlock { point, first, runs, queries, output, is_direct, .. } = block;
         for strip in block.strips() {
-            // SAFETY: passed on from the caller; rows are of the block.
+            // SAFETY: passed on from the caller; the rows belong to the block.
             unsafe {
                 for r in strip.clone() {
                     if self.divide(self.row(output, r), block.largest[r], block.sums[r]) {

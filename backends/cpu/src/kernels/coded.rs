@@ -40,7 +40,7 @@ struct CodedValues {
     scale: Option<ValueId>,
     offset: Option<ValueId>,
     subtract: bool,
-    /// The number of axes of a block, the innermost ones of the terms.
+    /// The number of innermost term axes that make up a block.
     inner: usize,
     kind: CodeKind,
     half: bool,
@@ -352,7 +352,7 @@ impl CodedOperand {
     /// Packs a panel of the matrix at a batch point. The packed matrix begins at `to`.
     ///
     /// # Safety
-    /// The frame's slots must be the kernel's and its scratch memory large enough; `to` must have room for the matrix.
+    /// The frame must have the kernel's slots and enough scratch memory. `to` must have room for the packed matrix.
     pub unsafe fn pack(&self, frame: &Frame<'_>, point: &[usize], panel: usize, to: *mut u8) {
         let domain = &self.program.domain;
         let (first, last) = (self.batch + self.outer, domain.len() - 1);

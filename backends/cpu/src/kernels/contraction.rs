@@ -301,7 +301,7 @@ impl<T: ProductElement> Matmul<T> {
         }
     }
 
-    /// Applies the epilogue to a tile, strip by strip.
+    /// Applies the epilogue to a tile, some rows (a strip) at a time.
     ///
     /// # Safety
     /// The requirements of [`Matmul::task`] apply; the product must be dense over the tile.

@@ -65,8 +65,8 @@ struct Lanes<T: 'static> {
     axes: Vec<usize>,
     /// The number of consecutive tiles of a task.
     tiles: usize,
-    /// The axes of the result that are the points, and the rows of points, of a kernel's call. The fixed operand does
-    /// not depend on them.
+    /// The axes of the result along which a kernel call computes points, and rows of points. The fixed operand does not
+    /// depend on them.
     points: Option<usize>,
     rows: Option<usize>,
     epilogue: TileProgram,
@@ -282,8 +282,8 @@ impl<T: LaneElement> Lanes<T> {
     }
 }
 
-/// Returns numbers that are given for the axes in the order `axes` in the order of the axes' own numbers. Further axes
-/// get `beyond`.
+/// Reorders numbers of axes, which are in the order `axes`, by the numbers of the axes in the result. Axes that are not
+/// listed get `beyond`.
 fn in_order(axes: &[usize], of: &[usize; MAX_RANK], beyond: usize) -> [usize; MAX_RANK] {
     let mut to = [beyond; MAX_RANK];
     axes.iter().zip(of).for_each(|(&d, &n)| to[d] = n);

@@ -236,8 +236,9 @@ fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<O
     let Grouped { nest, groups } = operand;
     let held = nest.results.first().map(|&r| nest.instrs[r].dtype().register());
     if held != Some(acc) {
+        let held = held.map_or("no type".to_string(), |held| held.to_string());
         return Err(vec![format!(
-            "cannot compile an operand of {held:?} for a kernel that accumulates in {acc}; cast the operand to {acc}"
+            "cannot compile an operand of {held} for a kernel that accumulates in {acc}; cast the operand to {acc}"
         )]);
     }
     let [batch, rows, columns] = *groups;

@@ -115,7 +115,7 @@ fn formats(kinds: &[CodeKind]) -> Vec<CodeFormat> {
 /// of terms.
 fn of_order(matrix: &CodedMatrix, isa: Isa, order: CodeOrder, x: &[f32]) -> Vec<u32> {
     let format = CodeFormat { order, ..matrix.format };
-    let kernels = CodedKernels::of(isa, format).expect("kernels for codes of 4 bits");
+    let kernels = CodedKernels::of(isa, format).expect("4-bit codes have kernels for each order");
     let form = PanelForm { width: kernels.width, blocks: matrix.terms / format.block, format };
     let panels = matrix.pack(form);
     let mut bits = Vec::new();
@@ -171,7 +171,7 @@ fn orders_of_codes_give_the_same_bits() {
 /// integers and the codes stand for.
 fn integers_are_right(matrix: &CodedMatrix, isa: Isa, rows: usize, least: i64) {
     let (terms, n) = (matrix.terms, matrix.columns);
-    let panels = CodedPanels::<f32>::for_integers(matrix.format, terms, isa).expect("blocks of whole words");
+    let panels = CodedPanels::<f32>::for_integers(matrix.format, terms, isa).expect("a block is a multiple of a word");
     let packed = matrix.pack(panels.form);
     let (block, blocks, mut seed) = (matrix.format.block, panels.form.blocks, rows as u64);
     let codes: Vec<i8> = (0..rows * terms).map(|_| (random(&mut seed) as i64 % 256 - 128).max(least) as i8).collect();

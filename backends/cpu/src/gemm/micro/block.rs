@@ -37,7 +37,11 @@ pub unsafe fn block<
 ) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
-        debug_assert!(c.columns > (VECTORS - 1) * V::LANES && c.columns <= VECTORS * V::LANES, "{} columns", c.columns);
+        debug_assert!(
+            c.columns > (VECTORS - 1) * V::LANES && c.columns <= VECTORS * V::LANES,
+            "{} columns do not fill {VECTORS} vectors",
+            c.columns
+        );
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let mut b = c.b.cast::<B>();
         let last = c.columns - (VECTORS - 1) * V::LANES;

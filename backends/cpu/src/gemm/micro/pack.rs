@@ -55,7 +55,12 @@ pub struct Lines<T> {
 /// instruction set.
 #[inline(always)]
 pub unsafe fn pack<V: Vector, S: Stored<V>>(p: &Panel<V::Element>) {
-    debug_assert!(p.columns <= p.width && p.width.is_multiple_of(V::LANES), "{} columns in {}", p.columns, p.width);
+    debug_assert!(
+        p.columns <= p.width && p.width.is_multiple_of(V::LANES),
+        "{} columns in packed rows of {} elements",
+        p.columns,
+        p.width
+    );
     let (width, from) = (p.width, p.from.cast::<S>());
     // SAFETY: the caller promises the elements and room for `k` packed rows.
     unsafe {
@@ -107,7 +112,12 @@ pub unsafe fn pack<V: Vector, S: Stored<V>>(p: &Panel<V::Element>) {
 /// The lines must be valid, and the target must have room for them; the machine must have the instruction set.
 #[inline(always)]
 pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
-    debug_assert!(l.count <= 1 || l.pitch >= l.len, "lines of {} every {}", l.len, l.pitch);
+    debug_assert!(
+        l.count <= 1 || l.pitch >= l.len,
+        "target lines of {} elements overlap at a pitch of {}",
+        l.len,
+        l.pitch
+    );
     // SAFETY: passed on from the caller.
     unsafe {
         match l.len {

@@ -38,7 +38,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         scratch: *mut u8,
     ) -> [Right<'static>; 2] {
         let ScratchLayout { evaluated: [_, of_key, of_value], .. } = self.layout;
-        // SAFETY: passed on from the caller; there is room, see `lay_out`.
+        // SAFETY: passed on from the caller; `lay_out` made room for these rows and panels.
         let [key, value] = unsafe {
             [(&self.key, self.depth, of_key), (&self.value, self.columns, of_value)].map(|(operand, width, at)| {
                 let Some(others) = others else { return operand.matrix::<T>(launch, point, keys, scratch, at) };
@@ -55,7 +55,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let pack = |blocking: &Blocking<T>, matrix: Right<'_>, whole: PartSize, place: usize| {
             let [to, products] = [place, self.layout.products].map(|place| scratch.wrapping_add(place));
             for panel in 0..whole.columns.div_ceil(blocking.panel()) {
-                // SAFETY: passed on from the caller; there is room, see `lay_out`.
+                // SAFETY: passed on from the caller; `lay_out` made room for these rows and panels.
                 unsafe { blocking.pack(matrix, whole, panel, to, products) };
             }
             Right::Packed(to)

@@ -36,7 +36,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let mut row = vec![T::of(0.0); self.columns];
         for from in (0..self.keys).step_by(self.key_block.max(1)) {
             let keys = self.key_block.min(self.keys - from);
-            // SAFETY: passed on from the caller; a row of scores is less than a strip of them.
+            // SAFETY: passed on from the caller; a row of scores fits into the room of a strip.
             unsafe {
                 let [key, value] = self.pack(launch, point, (1, Stretch::new(from, keys), None), scratch);
                 let products = scratch.add(self.layout.products);

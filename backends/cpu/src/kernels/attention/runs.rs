@@ -11,8 +11,8 @@ use crate::tile::{
     span::{Span, parts},
 };
 
-/// The maximal number of queries per block, in whole strips. The queries, their output and a block of keys and values
-/// then fit into the second-level cache.
+/// The maximal number of queries per block, in complete strips. The queries, their output and a block of keys and
+/// values then fit into the second-level cache.
 const QUERIES: usize = 480;
 /// The maximal number of queries per block if there would be fewer than [`BLOCKS`] larger blocks, which could leave
 /// threads without one.

@@ -38,7 +38,8 @@ const SINGLE: usize = 1024;
 const SHORT: usize = 256;
 /// The share of hidden blocks from which on shorter blocks of keys pay.
 const WORTH: f64 = 0.125;
-/// The maximal number of elements of a register, in the programs of the bias and the epilogue.
+/// The maximal number of elements of a register, the buffer of a value in the tile programs of the bias and the
+/// epilogue.
 const REGISTER: usize = 4096;
 
 /// The parts of an attention kernel.

@@ -8,8 +8,8 @@ use crate::{
     tile::{MAX_RANK, Tile, region::Region, span::Span},
 };
 
-/// Equal keys of a block are merged if they are at least one in this many of its keys. Fewer are not worth moving the
-/// scores and weights of the keys that differ.
+/// Equal keys of a block are merged if they are at least 1/`SHARE` of its keys. Otherwise, moving the scores and
+/// weights of the keys that differ takes longer than merging saves.
 const SHARE: usize = 16;
 /// The number of separate sums of weights, which vector instructions add at once.
 const LANES: usize = 16;

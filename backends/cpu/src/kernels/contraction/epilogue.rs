@@ -56,7 +56,7 @@ impl InRegisters {
 }
 
 /// Returns the only instruction that reads the product, and the ops in registers with that instruction added. Returns
-/// `None` if there are several readers, or the instruction is no such op.
+/// `None` if there are several readers, or the only one cannot be applied in registers.
 fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usize) -> Option<(ValueId, InRegisters)> {
     let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor));

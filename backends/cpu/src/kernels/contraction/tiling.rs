@@ -17,7 +17,7 @@ use crate::{
     tile::{Grid, MAX_RANK, span},
 };
 
-/// The maximal number of elements of a register of the epilogue's program.
+/// The maximal number of elements of a register, the buffer of a value in the epilogue's tile program.
 const REGISTER: usize = 4096;
 /// The minimal number of rows of a block that is evaluated with all terms, unless a task has fewer rows.
 const FEWEST: usize = 64;

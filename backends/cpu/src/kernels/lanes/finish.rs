@@ -32,7 +32,7 @@ pub fn take(mut body: Nest, acc: DType, slots: &Slots) -> (Nest, Finish) {
 }
 
 /// Returns the only instruction that reads the sums, and the ops in registers with that instruction added. Returns
-/// `None` if there are several readers, or the instruction is no such op.
+/// `None` if there are several readers, or the only one cannot be applied in registers.
 fn step(body: &Nest, so_far: &Finish, acc: DType, slots: &Slots) -> Option<(ValueId, Finish)> {
     let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor));

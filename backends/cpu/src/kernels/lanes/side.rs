@@ -84,8 +84,9 @@ impl LaneOperand {
         }
         let held = side.nest.results.first().map(|&r| side.nest.instrs[r].dtype().register());
         if held != Some(acc) {
+            let held = held.map_or("no type".to_string(), |held| held.to_string());
             return Err(vec![format!(
-                "cannot compile an operand of {held:?} for a kernel that accumulates in {acc}; cast the operand to {acc}"
+                "cannot compile an operand of {held} for a kernel that accumulates in {acc}; cast the operand to {acc}"
             )]);
         }
         let mut program = tile::compile(&side.nest, 0, &slots.types, isa)?;
