@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{machine::Caches, runtime::memory::ALIGN, simd::Isa};
 
-/// An operand that exceeds half of the second-level cache by this factor counts as read from memory, not from a cache.
+/// An operand counts as read from memory, not from a cache, if it exceeds half of the second-level cache by this
+/// factor.
 const MEMORY: usize = 16;
 
 /// The maximal number of rows for which a right operand is read in place although every few rows read it again.
@@ -265,8 +266,8 @@ impl<T: ProductElement> Blocking<T> {
     }
 }
 
-/// Returns the elements from a copied row of `terms` terms to the next. They are an odd number of cache lines, so that
-/// rows spread over all sets of the cache.
+/// Returns the elements from a copied row of `terms` terms to the next. This distance is an odd number of cache lines,
+/// so that rows spread over all sets of the cache.
 pub fn pitch<T>(terms: usize) -> usize {
     let line = 64 / size_of::<T>();
     (terms.div_ceil(line) | 1) * line

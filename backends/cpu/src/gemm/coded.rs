@@ -1,6 +1,6 @@
-//! Packed panels of right operands that are kept as codes of 4 or 8 bits, with a scale and perhaps an offset for each
-//! column of a block of terms. Products decode codes in registers. Products of few rows, which are bound by memory
-//! bandwidth, read no more than these bytes.
+//! Packed panels of right operands that are kept as codes of 4 or 8 bits. Each column of a block of terms has a scale
+//! and perhaps an offset. Products decode codes in registers. Products of few rows, which are bound by memory
+//! bandwidth, thus read only the bytes of these panels.
 
 use half::f16;
 

@@ -37,8 +37,8 @@ impl Stretch {
 /// The size of a block of an operand, as a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartSize {
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Columns.
+    /// The number of columns.
     pub columns: usize,
 }

@@ -24,7 +24,7 @@ pub enum RowSource<'a> {
 pub(super) struct RowLines {
     /// The extent of the innermost row axis.
     pub len: usize,
-    /// The number of rows of the first line that are before the first row.
+    /// The number of rows of the first line that come before the operand's first row.
     pub lacking: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Computes attention, one block of queries and one block of keys at a time, with a running softmax.
 //!
-//! A block of queries and keys is skipped if the bias hides it, that is if all of its biases are −∞, as a causal mask
-//! has them. In blocks where the bias is 0, it is not evaluated. Keys and values of a block are packed once. Queries
-//! are multiplied with them one strip (a few queries) at a time. The scores of a strip stay in the first-level cache
-//! between the products with keys and with values.
+//! A block of queries and keys is skipped if all of its biases are −∞, as above the diagonal of a causal mask. If they
+//! are known to be 0, the bias is not evaluated. Keys and values of a block are packed once. Queries are multiplied
+//! with them one strip (a few queries) at a time. The scores of a strip stay in the first-level cache between the
+//! products with keys and with values.
 
 mod bias;
 mod epilogue;

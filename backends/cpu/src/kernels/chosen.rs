@@ -7,7 +7,7 @@ use eutectic_ir::index::{Atom, Index};
 /// A load from one of several matrices. An integer, which is constant over the matrix, selects it.
 #[derive(Clone, Debug)]
 pub struct ChosenMatrix<'a> {
-    /// The load.
+    /// The load of an element of the selected matrix.
     pub load: &'a Load,
     /// The affine index of an element in the first matrix.
     pub at: Index,

@@ -117,7 +117,8 @@ impl IntegerOperand {
     /// The requirements of [`Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         let least = AtomicI8::new(i8::MAX);
-        // SAFETY: passed on from the caller. The buffers are the thunk's own, with as many elements; rows are disjoint.
+        // SAFETY: passed on from the caller. The buffers belong to the thunk, and have room for all rows, which are
+        // disjoint.
         unsafe {
             self.codes.run(launch);
             self.scales.run(launch);

@@ -21,7 +21,7 @@ use crate::{machine::Machine, runtime::thunk::Thunk};
 /// A schedule of kernels that can be computed in several ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The schedule that each anchor has. Contractions are computed as products of matrices.
+    /// The schedule that kernels of every anchor have. It computes contractions as products of matrices.
     Plain,
     /// A schedule of contractions: the lanes of a vector are sums along this axis of the result.
     Lanes(usize),

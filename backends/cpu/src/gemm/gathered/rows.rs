@@ -2,8 +2,8 @@
 
 use crate::tile::MAX_RANK;
 
-/// The index map of a gathered operand. It has a row for each point of the axes `rows`, and in each row a term for each
-/// point of the axes `outer` and each element of a line.
+/// The index map of a gathered operand. It has a row for each point of the axes `rows`. A row has a term for each point
+/// of the axes `outer` and each element of a line.
 pub struct RowMap {
     /// The number of elements of the buffer, and the index of the first term of the first row.
     pub count: usize,

@@ -84,7 +84,8 @@ pub unsafe fn pack<V: Vector, S: Stored<V>>(p: &Panel<V::Element>) {
                 let terms = V::LANES.min(p.k - l);
                 let at = source.wrapping_offset(l as isize * p.rows);
                 let mut square = [V::zero(); 16];
-                // A complete square stays in registers, because all of these loops have constant bounds.
+                // A complete square (as many rows as lanes) stays in registers, because all of its loops have constant
+                // bounds.
                 if p.rows == 1 && terms == V::LANES && columns == V::LANES {
                     for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
                         *v = S::load(at.wrapping_offset(j as isize * p.line));

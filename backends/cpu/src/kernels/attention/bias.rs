@@ -142,7 +142,7 @@ impl Bias {
     unsafe fn run(&self, launch: &ThunkContext<'_>, part: &Tile, scratch: *mut u8) -> (*const u8, [isize; 2]) {
         let frame =
             Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault };
-        // SAFETY: passed on from the caller; the result is one of the values.
+        // SAFETY: passed on from the caller; the program's result is one of its values.
         unsafe {
             self.program.run(&frame, part, RowPart::WHOLE);
             let (at, strides) = self.program.result(&frame, part, self.program.results[0]);
@@ -193,7 +193,7 @@ impl Bias {
         scratch: *mut u8,
     ) {
         let mut add_box = |rows: Range<usize>, columns: Range<usize>, part: Tile| {
-            // SAFETY: passed on from the caller; the result has a line for each query, or one for all of them.
+            // SAFETY: passed on from the caller; the program's result has a row for each query, or one for all of them.
             let (at, [row_stride, step]) = unsafe { self.run(launch, &part, scratch) };
             for (r, row) in rows.enumerate() {
                 let first = (row - queries.start) * keys.len() + columns.start - keys.start;

@@ -72,8 +72,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         ]
     }
 
-    /// Prefetches the operands that the next task reads first, a share with each strip of queries. Hardware prefetchers
-    /// do not follow strided rows.
+    /// Prefetches the operands that the next task reads first: a share of them during each strip of queries. Hardware
+    /// prefetchers do not follow strided rows.
     pub(super) fn prefetch(
         &self,
         launch: &ThunkContext<'_>,

@@ -241,8 +241,8 @@ fn compile_bias(bias: &Grouped, acc: DType, softcap: f64, slots: &Slots, isa: Is
     }
 }
 
-/// Merges batch axes on which neither keys nor values depend into the queries, if the query, the bias and the body can
-/// be read that way.
+/// Merges batch axes into the queries if neither keys nor values depend on them. The query, the bias and the body must
+/// be readable with these axes as axes of queries.
 fn batch_into_queries(attention: AttentionParts) -> AttentionParts {
     let AttentionParts { operands: [mut query, mut key, mut value], mut bias, mut body, form } = attention;
     while let Some(axis) = body.groups[0].checked_sub(1) {

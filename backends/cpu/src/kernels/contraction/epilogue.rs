@@ -35,8 +35,8 @@ impl StridedSlot {
     }
 }
 
-/// Removes these ops from the body of a product `[b.. m n]`. Their result becomes the anchor's result in the body that
-/// is left. The kernels for products with one row or one column (`vector`) only add a row.
+/// Removes the ops that micro-kernels apply from the body of a product `[b.. m n]`. In the body that is left, their
+/// result is that of the anchor. The kernels for products with one row or one column (`vector`) only add a row.
 pub fn take(body: Nest, acc: DType, slots: &Slots, batch: usize, vector: bool) -> (Nest, InRegisters) {
     let (mut body, mut taken) = (body, InRegisters::default());
     while !taken.relu {

@@ -24,7 +24,7 @@ const PANELS: usize = 3;
 const PANEL: usize = 32;
 /// The minimal number of columns of a task, if a product is divided for several threads.
 pub const FEW_COLUMNS: usize = PANELS * PANEL;
-/// The minimal number of panels of a tile that has all rows of the product.
+/// The minimal number of panels of a tile that has all rows of a product whose right operand is not packed up front.
 const NARROW: usize = 4;
 /// The maximal number of tasks per thread if tasks are short.
 const SHARE: usize = 2;

@@ -51,8 +51,8 @@ impl Tiling {
             Grid::exactly(domain, &len)
         });
         let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
-        // A block has as many rows as take a quarter of the second-level cache, in complete strips of the epilogue, or
-        // in complete lines of the axes of the rows.
+        // A block has as many rows as take a quarter of the second-level cache. They are complete strips of the
+        // epilogue, or complete lines along the axes of the rows.
         let fits = blocking.tile() / 2 / extents.k.max(1);
         let block = grids.each_ref().map(|grid| grid.len()[batch]);
         let block = [0, 1].map(|g| match block[g] > fits {

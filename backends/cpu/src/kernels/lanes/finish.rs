@@ -20,8 +20,8 @@ pub struct Finish {
     pub most: Option<f64>,
 }
 
-/// Removes these ops from a body whose last axis is that of the lanes. Their result becomes the anchor's result in the
-/// body that is left.
+/// Removes the ops that are applied to sums in registers from a body whose last axis is that of the lanes. In the body
+/// that is left, their result is that of the anchor.
 pub fn take(mut body: Nest, acc: DType, slots: &Slots) -> (Nest, Finish) {
     let mut taken = Finish::default();
     while let Some((id, next)) = step(&body, &taken, acc, slots) {

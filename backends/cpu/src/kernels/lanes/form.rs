@@ -32,20 +32,20 @@ pub struct LaneForm {
 pub struct Side {
     /// The body.
     pub nest: Nest,
-    /// The meaning of each of its axes; the lanes come last.
+    /// The meaning of each of the operand's axes. The axis of the lanes comes last.
     pub axes: Vec<SideAxis>,
     /// The stride of the lanes on the last axis. If it exceeds one element, lines are de-interleaved by phase, so that
     /// lanes are contiguous.
     pub phases: usize,
 }
 
-/// The meaning of an operand's axis. Its coordinate is the coordinate along an axis of the result times a step, plus
-/// the coordinate along a summed axis times a step.
+/// The meaning of an operand's axis. Its coordinate is the coordinate along an axis of the result times a factor, plus
+/// the coordinate along a summed axis times a factor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideAxis {
-    /// An axis of the result, and the step of its coordinate.
+    /// An axis of the result, and the factor of its coordinate.
     pub point: Option<(usize, usize)>,
-    /// An axis that is summed over, and the step of its coordinate.
+    /// An axis that is summed over, and the factor of its coordinate.
     pub term: Option<(usize, usize)>,
 }
 
@@ -139,8 +139,8 @@ impl Side {
         side
     }
 
-    /// Returns a pair of an axis of the result and an axis that is summed over, if the body uses only their sum and
-    /// windows overlap. Uniting other pairs, such as the rows and terms of a dense matrix, would not save elements.
+    /// Returns an axis of the result and a summed axis that form overlapping windows: the body uses only the sum of
+    /// their coordinates. Uniting other pairs, such as the rows and terms of a dense matrix, would not save elements.
     fn window(&self) -> Option<Window> {
         let alone = |axis: &usize, of_point: bool| {
             let SideAxis { point, term } = self.axes[*axis];

@@ -51,7 +51,7 @@ pub struct LaneTile {
 }
 
 impl LaneOperand {
-    /// Compiles an operand of elements of type `acc` for tiles of the result of these extents.
+    /// Compiles an operand of elements of type `acc`. `lens` are the extents of the result's tiles.
     ///
     /// # Errors
     /// Returns every reason why the operand cannot be compiled.
