@@ -98,7 +98,7 @@ impl Values {
         Some(Values { body, result, masks, ranges })
     }
 
-    /// Returns a finder over these values.
+    /// Returns a finder over the operand's values.
     pub fn find(&self) -> Finder<'_> {
         Finder { instrs: &self.body.instrs, masks: &self.masks, ranges: &self.ranges }
     }
@@ -176,7 +176,7 @@ impl Finder<'_> {
             Instr::Constant { .. } => true,
             Instr::Map { args, .. } => args.iter().all(|&arg| self.is_function(arg, of)),
             Instr::Within { arg, guards, .. } => guards.is_empty() && self.is_function(*arg, of),
-            // An entry of a table.
+            // A load whose index is a function of `of` is an entry of a table.
             Instr::Load(load) => {
                 let at = load.at.values();
                 mentioned(&load.at) == 0 && !at.is_empty() && at.iter().all(|&id| self.is_function(id, of))
@@ -202,8 +202,8 @@ impl Finder<'_> {
     }
 }
 
-/// Returns the format of the codes as which the right operand of a product is packed if it is constant. Returns `None`
-/// if it is not packed as codes.
+/// Returns the format in which the right operand of a product is packed as codes if it is constant. Returns `None` if
+/// it has no such format.
 pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
     let Contraction { rhs, axes, .. } = kernel.contraction()?;
     if kernel.accumulator() != Some(DType::F32) || kernel.body.domain.len() < axes.batch + axes.rows {

@@ -59,8 +59,8 @@ struct Lanes<T: 'static> {
     count: usize,
     moving: LaneOperand,
     fixed: LaneOperand,
-    /// The tiles. The axes are in the order `axes`: those on which the fixed operand depends come first, so that
-    /// consecutive tiles share it.
+    /// The division of the result into tiles, with the axes in the order `axes`. The axes on which the fixed operand
+    /// depends come first, so that consecutive tiles share its elements.
     grid: Grid,
     axes: Vec<usize>,
     /// The number of consecutive tiles of a task.

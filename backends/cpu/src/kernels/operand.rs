@@ -66,8 +66,8 @@ impl Operand {
         Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::InPlace })
     }
 
-    /// Returns an operand that only converts elements of a narrower type, which products read in place, and that type.
-    /// Returns `None` for other operands.
+    /// Compiles an operand that only converts elements of a narrower type, which products read in place. Returns the
+    /// operand and the narrower type, or `None` for other operands.
     pub fn short(operand: &Grouped, slots: &Slots) -> Option<(Operand, DType)> {
         let mut nest = operand.matrices()?;
         let &result = nest.results.first()?;

@@ -64,7 +64,7 @@ fn single(nest: &Nest, groups: &[usize; 3]) -> AxisMask {
 /// Returns whether an operand of a product, over `batch` axes and `rows`, is computed from at most one load per row.
 /// Other operands, such as Winograd tiles, combine several elements, and are evaluated to a buffer. In ResNet-50,
 /// evaluating such transformations in blocks made products slower: by 9 % for images of 14 × 14 tiles, by 11 % for 4 ×
-/// 4 tiles, and by nothing for 7 × 7 tiles.
+/// 4 tiles, and not at all for 7 × 7 tiles.
 pub fn is_view(instrs: &[Instr], domain: &[usize], batch: usize, rows: usize) -> bool {
     let mentions_all = |load: &Load| (batch..batch + rows).all(|d| domain[d] <= 1 || load.at.mentions(d));
     instrs.iter().filter(|instr| matches!(instr, Instr::Load(load) if mentions_all(load))).count() <= 1

@@ -102,7 +102,8 @@ impl Sliding {
         let before = steps * (rows.count as i64 - 1);
         let one = of.row(&of.point(rows.first))?;
         let last = of.row(&of.point(rows.first + rows.count - 1))?;
-        // The existing positions, from the first one of the first row to the last one of the last row.
+        // The range of positions that are in the buffer, from the first one of the first row to the last one of the
+        // last row.
         let (start, end) = match axis {
             Some(axis) => (one.outer[axis].from, before + last.outer[axis].to.min(taps as i64)),
             None => (one.line.from as i64, before + last.line.to as i64),

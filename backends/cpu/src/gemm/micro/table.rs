@@ -119,7 +119,7 @@ macro_rules! level {
             /// Computes a register block of a product.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn block<
                 V: Vector,
@@ -140,7 +140,7 @@ macro_rules! level {
             /// Computes a product of few rows.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(
                 call: &MicroCall<V::Element>,
@@ -152,7 +152,7 @@ macro_rules! level {
             /// Computes a strip of products of few terms.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
                 call: &MicroCall<V::Element>,
@@ -165,7 +165,7 @@ macro_rules! level {
             /// Packs a block of an operand.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn pack<V: Vector, S: Stored<V>>(panel: &Panel<V::Element>) {
                 // SAFETY: the caller keeps the contract of the body.
@@ -175,7 +175,7 @@ macro_rules! level {
             /// Copies lines.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn lines<V: Vector>(lines: &Lines<V::Element>) {
                 // SAFETY: the caller keeps the contract of the body.
@@ -185,7 +185,7 @@ macro_rules! level {
             /// Computes a register block of a product whose right operand is in panels of codes.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
                 call: &CodedCall<f32>,
@@ -197,7 +197,7 @@ macro_rules! level {
             /// Decodes a range of terms of a panel of codes.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
                 // SAFETY: the caller keeps the contract of the body.
@@ -207,7 +207,7 @@ macro_rules! level {
             /// Computes dot products.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(dots: &Dots<V::Element>) {
                 // SAFETY: the caller keeps the contract of the body.
@@ -294,9 +294,9 @@ pub trait Float: Copy + 'static {
 /// The shape of a product, by which its micro-kernels are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MicroShape {
-    /// Few rows or few columns.
+    /// Products of few rows or few columns.
     Narrow,
-    /// More rows and more columns.
+    /// Products of more rows and more columns.
     Wide,
 }
 

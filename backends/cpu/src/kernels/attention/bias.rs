@@ -52,8 +52,8 @@ impl Bias {
         let result = program.results[0];
         let value = program.values[result].clone();
         let is_row = value.mask & queries.mask() == 0 && value.mask & keys.mask() != 0 && keys.is_axis();
-        // A value that depends on only some axes of the queries has no constant stride from a query to the next; the
-        // same holds for keys. It is broadcast along the other axes.
+        // The strides from a query to the next, and from a key to the next, must be constant. A value that depends on
+        // only some axes of the queries or of the keys is therefore broadcast along the other ones.
         let whole = |mask: u8, span: &Span| if mask & span.mask() == 0 { mask } else { mask | span.mask() };
         let mask = whole(whole(value.mask, &queries), &keys);
         if mask != value.mask {

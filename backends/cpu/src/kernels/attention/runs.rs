@@ -84,7 +84,7 @@ impl Runs {
         self.ranges().map(|run| run.len()).sum()
     }
 
-    /// Returns the runs.
+    /// Returns the ranges of rows of all runs.
     pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<usize>> {
         self.all[..self.count].iter().map(|&[start, end]| usize::from(start)..usize::from(end))
     }

@@ -155,7 +155,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             return Err(problems);
         };
         let [query, key, value] = <[AttentionOperand; 3]>::try_from(compiled)
-            .unwrap_or_else(|_| unreachable!("each operand compiles, or there is a problem"));
+            .unwrap_or_else(|_| unreachable!("an operand that does not compile has reported a problem"));
         let shared_keys = SharedKeys::new(&key, &value, key_block);
         if let Some(bias) = &mut bias {
             // Products add a bias that is a row, unless equal keys are merged: a product then has fewer columns than

@@ -157,7 +157,8 @@ impl Lhs {
         }
     }
 
-    /// Returns the elements of `rows` rows that a task evaluates with all terms; 0 if it does not.
+    /// Returns the number of elements of `rows` rows of an operand that tasks evaluate with all terms; 0 for other
+    /// operands.
     pub fn room(&self, rows: usize) -> usize {
         if let Lhs::Blocks(lhs) = self { lhs.room(rows) } else { 0 }
     }

@@ -104,7 +104,7 @@ pub fn block<T: ProductElement>(
         PartSize { rows: e.m.div_ceil(rows).max(1), columns: (panels.div_ceil(columns) * panel).min(e.n).max(1) }
     };
     // Predicts the time of a division. The tasks of a range of columns together read the left operand once. Those of a
-    // range of rows read the right operand once, and pack it if necessary. At the end, threads wait for the last one.
+    // range of rows read the right operand once, and pack it if necessary. At the end, threads wait for the last task.
     let takes = |&PartSize { rows: height, columns: width }: &PartSize| {
         let tasks = e.m.div_ceil(height) * e.n.div_ceil(width) * points;
         let rounds = tasks.div_ceil(threads) as f64;
