@@ -68,7 +68,8 @@ pub fn compile(
         DType::F32 => Attention::<f32>::compile(attention, DType::F32, slots, isa),
         DType::F64 => Attention::<f64>::compile(attention, DType::F64, slots, isa),
         other => Err(vec![format!(
-            "cannot compute `attention` in {other} because the CPU has kernels for f32 and f64 only; cast its operands to f32"
+            "cannot compute `attention` in {other} because the CPU has kernels for f32 and f64 only; \
+             cast its operands to f32"
         )]),
     }
 }
@@ -129,7 +130,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let mut bias = bias.transpose().map_err(|p| problems.extend(p)).ok();
         if batch + 2 > MAX_RANK {
             return Err(vec![format!(
-                "cannot compute `attention` because its {batch} batch axes do not merge to fewer; reshape them to one axis"
+                "cannot compute `attention` because its {batch} batch axes do not merge to fewer; \
+                 reshape them to one axis"
             )]);
         }
         let division = Division::new(&body, keys, bias.as_mut().and_then(Option::as_mut).zip(bias_form.as_ref()));
