@@ -1,8 +1,9 @@
-//! A product on one thread: blocks of terms, within them groups of panels of the right operand that stay in the
-//! second-level cache, and for each group the rows, block by block.
+//! Computes a product on one thread. The outer loop is over blocks of terms, and the middle one over groups of panels
+//! of the right operand. A group stays in the second-level cache while the inner loop multiplies all blocks of rows
+//! with it.
 //!
-//! The next group is prefetched while rows are multiplied with this one: constant operands are read from memory once
-//! per run.
+//! While rows are multiplied with a group, the next group is prefetched. Constant operands are thus read from memory
+//! once per run.
 
 mod left;
 mod rows;
@@ -22,15 +23,15 @@ use super::{
     segments::{LeftPart, Segments},
 };
 
-/// A product that is being computed.
+/// A product with its operands, on one thread.
 pub struct Blocked<'a, T: 'static> {
     /// The blocking parameters.
     pub blocking: &'a Blocking<T>,
-    /// Its micro-kernels.
+    /// The micro-kernels of the blocking.
     pub micro: &'a Micro<T>,
-    /// The product.
+    /// The extents of the product.
     pub e: Extents,
-    /// The destination.
+    /// The destination of the result.
     pub target: Matrix,
     /// The left operand.
     pub lhs: Left<'a>,
@@ -38,11 +39,11 @@ pub struct Blocked<'a, T: 'static> {
     pub rhs: Right<'a>,
     /// The epilogue of the sums.
     pub finish: SumFinish<T>,
-    /// [`Blocking::scratch`].
+    /// Scratch memory, of the size that [`Blocking::scratch`] returns.
     pub scratch: *mut T,
 }
 
-/// The panels of a group: some are strided, and the others packed.
+/// The panels of a group. Kernels read the first `in_place` panels at their strides, and the others in packed form.
 #[derive(Clone, Copy)]
 struct GroupPanels<T> {
     /// The number of strided panels.
@@ -52,12 +53,13 @@ struct GroupPanels<T> {
     at: *const u8,
     panel_stride: usize,
     terms: isize,
-    /// Whether the strided panels have a narrower type.
+    /// Whether the elements of the strided panels have a narrower type than `T`.
     kept: bool,
-    /// The first packed one, whether it is there or not, and elements of each.
+    /// The address at which the packed form of the group's first panel begins, or would begin, and the elements of a
+    /// packed panel.
     packed: *const T,
     size: usize,
-    /// Whether those that are read at their strides are packed meanwhile.
+    /// Whether kernels that read a strided panel also pack it, for later rows.
     packs: bool,
 }
 
@@ -68,34 +70,35 @@ impl<T> GroupPanels<T> {
         GroupPanels { in_place: 0, at, panel_stride: 0, terms: 0, kept: false, packed, size, packs: false }
     }
 
-    /// Returns the same for a block of rows that reads none.
+    /// Returns the group for a block of rows that reads no panel, and so packs none.
     fn unread(self) -> GroupPanels<T> {
         GroupPanels { packs: false, ..self }
     }
 
-    /// Returns the group after its strided panels were read, and packed on the way.
+    /// Returns the group after a block of rows has read it. Panels that were packed meanwhile are no longer read at
+    /// their strides.
     fn read(self) -> GroupPanels<T> {
         GroupPanels { in_place: if self.packs { 0 } else { self.in_place }, packs: false, ..self }
     }
 }
 
-/// Terms `from..from + k` times the panels of a group.
+/// The terms `from..from + k` of a group of panels.
 #[derive(Clone, Copy)]
 struct PanelGroup {
     from: usize,
     k: usize,
-    /// The first panel, and how many there are.
+    /// The number of the first panel, and the number of panels.
     first: usize,
     panels: usize,
-    /// Bytes from a panel to the panel at the same place in the next group.
+    /// The number of panels from a panel to the panel at the same position in the next group.
     next: usize,
 }
 
 impl<T: ProductElement> Blocked<'_, T> {
-    /// Computes it.
+    /// Computes the product.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     pub unsafe fn run(&self) {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -105,10 +108,10 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// A panel at a time.
+    /// Computes the product one panel at a time.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     unsafe fn panels(&self) {
         let (e, width) = (self.e, self.micro.panel());
         let terms = self.whole_lines(self.blocking.terms(e.k));
@@ -139,7 +142,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Returns whether a block of rows is zero in all of some terms.
+    /// Returns whether a block of rows and terms consists of padding zeros.
     fn is_hidden(&self, rows: RowBlock, terms: Stretch) -> bool {
         matches!(&self.lhs, Left::Blocks(source) if source.is_hidden(rows.stretch(), terms))
     }
@@ -156,37 +159,38 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Returns about `terms` terms, rounded to whole lines for an operand that is read in short lines.
+    /// Rounds `terms` down to complete segments, if the left operand is read in place in shorter segments.
     fn whole_lines(&self, terms: usize) -> usize {
         let line = if let Left::Blocks(source) = self.lhs { source.segment(self.micro.rows()) } else { 1 };
         if line < terms { terms / line * line } else { terms }
     }
 
-    /// Returns the epilogue of the sums of `k` terms from `from` on.
+    /// Returns the epilogue for the block of `k` terms from `from` on. The first block adds the bias and the other
+    /// operand, later blocks add to the result, and the last block applies the lower bound.
     pub(super) fn part_of_terms(&self, from: usize, k: usize) -> SumFinish<T> {
         let null = std::ptr::null();
-        // Added operands are read before anything is written over them.
+        // The result may overwrite `other`, so that the first block reads the added operands.
         let (bias, other) = if from == 0 { (self.finish.bias, self.finish.other) } else { (null, null) };
         let least = self.finish.least.filter(|_| from + k == self.e.k);
         SumFinish { add: self.finish.add || from > 0, bias, other, least, ..self.finish }
     }
 
-    /// Returns the position of a packed panel's terms from `from` on.
+    /// Returns the address of term `from` of packed panel `number`.
     fn packed_panel(&self, operand: *const u8, number: usize, from: usize) -> *const u8 {
         operand.wrapping_add((number * self.e.k + from) * self.micro.panel() * self.blocking.stored())
     }
 
-    /// Returns whether all rows are one block.
+    /// Returns whether one block has all rows.
     fn once(&self) -> bool {
         self.e.m <= self.micro.rows()
     }
 
-    /// Returns the panels of a group, packed into scratch memory or strided (dense rows, or packed panels of a narrower
-    /// type). The first rows of the target read strided panels in place and pack them for later rows. Dense rows are
-    /// not packed if there are no later rows.
+    /// Returns the panels of a group. Panels are strided if the right operand has contiguous columns, or is packed in a
+    /// narrower type; others are packed into scratch memory. The first block of rows reads strided panels in place and
+    /// packs them for later rows. A matrix with contiguous columns is not packed if there are no later rows.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     unsafe fn right(&self, PanelGroup { from, k, first, panels, .. }: PanelGroup) -> GroupPanels<T> {
         let width = self.micro.panel();
         let columns = (panels * width).min(self.e.n - first * width);
@@ -206,7 +210,7 @@ impl<T: ProductElement> Blocked<'_, T> {
                     let (at, size) = (self.packed_panel(at, first, from), width * self.e.k);
                     let Some(kept) = &self.blocking.kept else { return GroupPanels::packed(at.cast(), size) };
                     let panel_stride = size * self.blocking.stored();
-                    // Kernels that pack a panel write whole vectors.
+                    // Packing kernels write complete vectors: the last vector of the last panel must have a column.
                     let whole = panels * width - columns < self.micro.lanes;
                     let packs = kept.packing(self.e.m.min(self.micro.rows())).is_some();
                     let in_place = if packs { panels - usize::from(!whole) } else { 0 };
@@ -217,7 +221,8 @@ impl<T: ProductElement> Blocked<'_, T> {
                     GroupPanels { in_place, at, panel_stride, terms: width as isize, kept: true, packs, ..packed }
                 }
                 (Right::Strided(Matrix { at, rows, columns: 1 }), _) => {
-                    // Kernels that pack a panel write whole vectors. A product of fewer columns is not packed.
+                    // Packing kernels write complete panels. A product that has fewer vectors of columns than a panel
+                    // is not packed if kernels can load partial vectors.
                     let (last, lanes) = (columns - (panels - 1) * width, self.micro.lanes);
                     let packs = !self.once() && (self.e.n + lanes > width || !self.micro.cut);
                     let vectors = self.micro.cut || last.is_multiple_of(lanes);
@@ -241,10 +246,10 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Returns the addresses to prefetch during a block of rows: its share of the panel at the same place in the next
-    /// group, or of the next rows if there is one group. In the first group, which nothing prefetched, it is all of the
-    /// next panel. The result has the address for the first panel with the bytes per term, and the distance to the
-    /// address for the next panel.
+    /// Returns the addresses to prefetch during a block of rows: those for the first panel, and the bytes from these to
+    /// the addresses for the next panel. A block prefetches its share of the panel at the same position in the next
+    /// group. If there is one group only, it prefetches the next rows. Nothing has prefetched the first group, so that
+    /// its first block of rows prefetches the next panel of the group.
     fn prefetch(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let PanelGroup { from, k, first, panels, next } = group;
         let (Right::Packed(at), None) = (self.rhs, &self.blocking.coded) else {
@@ -266,14 +271,15 @@ impl<T: ProductElement> Blocked<'_, T> {
         } else if from + k < self.e.k {
             (panel(next - all, from + k), row * self.e.k)
         } else {
-            // Behind this constant is the one that the next product reads.
+            // After the last group, the next product probably reads the packed constant that follows in memory.
             (panel(all, 0).wrapping_add((next - all) * row * k), row * k)
         };
         let at = next.wrapping_add(rows.part * (k * row / rows.parts)).cast();
         Some((PrefetchRows { at, step: row.div_ceil(rows.parts) as isize }, panel_stride))
     }
 
-    /// Returns the panels' shares of the next block of rows, if these are strided with small gaps.
+    /// Returns the addresses to prefetch of the next block of rows, of which each panel gets an equal share. Returns
+    /// `None` unless the rows are strided, and the gaps between them are at most as long as their terms.
     fn next_rows(&self, rows: RowBlock, lhs: LeftPart<T>, group: PanelGroup) -> Option<(PrefetchRows<T>, usize)> {
         let strided = matches!(self.lhs, Left::Strided(lhs) if !self.clash(lhs)) && lhs.block == 0 && lhs.terms == 1;
         let row_stride = usize::try_from(lhs.step).ok().filter(|&row_stride| strided && row_stride <= 2 * group.k)?;
@@ -283,10 +289,11 @@ impl<T: ProductElement> Blocked<'_, T> {
         Some((PrefetchRows { at: lhs.at.wrapping_add(rows.first * row_stride), step }, share))
     }
 
-    /// Multiplies a part of the rows with each panel of a group.
+    /// Multiplies a block of rows with each panel of a group.
     ///
     /// # Safety
-    /// As [`Blocking::run`]; the operands' parts must be those of these rows and this group.
+    /// The requirements of [`Blocking::run`] apply. `lhs` must be the position of these rows, and `rhs` the panels of
+    /// this group.
     unsafe fn blocks(&self, rows: RowBlock, lhs: Segments<'_, T>, rhs: &GroupPanels<T>, group: PanelGroup) {
         debug_assert!(rows.first + rows.count <= self.e.m && group.from + group.k <= self.e.k);
         debug_assert!((group.first + group.panels - 1) * self.micro.panel() < self.e.n);
@@ -298,7 +305,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         let kernels = &kernels[rows.count - 1];
         let kept = self.blocking.kept.as_ref().filter(|_| rhs.kept);
         let packing = kept.and_then(|kept| kept.packing(rows.count)).map_or(kernels.packing, |k| k[usize::from(dense)]);
-        // Packed parts are contiguous; others are at the positions of their rows.
+        // Packed blocks of rows follow each other; other rows are at their strides.
         let a = if lhs.block == 0 { rows.first as isize * lhs.step } else { rows.part as isize * lhs.block };
         let prefetch = self.prefetch(rows, lhs, group);
         let first = (group.first * width) as isize;

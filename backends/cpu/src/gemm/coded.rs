@@ -1,5 +1,6 @@
-//! Packed panels of right operands that are kept as codes of 4 or 8 bits, with a scale and perhaps an offset for each column of a block of
-//! terms. Products decode them in registers, so that products of few rows read only these bytes.
+//! Packed panels of right operands that are kept as codes of 4 or 8 bits. Each column of a block of terms has a scale
+//! and perhaps an offset. Products decode codes in registers. Products of few rows, which are bound by memory
+//! bandwidth, thus read only the bytes of these panels.
 
 use half::f16;
 
@@ -28,16 +29,17 @@ pub struct CodedPanels<T: 'static> {
     kernels: PanelKernels<T>,
 }
 
-/// The kernels that read panels, by the left operand of the product.
+/// The kernels that read panels, by the elements of the left operand.
 enum PanelKernels<T: 'static> {
-    /// Numbers.
+    /// The left operand holds floats.
     Numbers(CodedKernels<T>),
-    /// Integers with a scale for each block of terms.
+    /// The left operand holds 8-bit integers, with a scale for each block of terms.
     Integers(IntegerKernels<T>),
 }
 
 impl<T: ProductElement> CodedPanels<T> {
-    /// Makes those for weights of `terms`, whole blocks, at a level that the machine must have; `None` if there are no kernels for them.
+    /// Returns the panels for weights of `terms` terms, a multiple of the block, at an instruction-set level that the
+    /// machine must have. Returns `None` if there are no kernels for the format.
     pub fn new(format: CodeFormat, terms: usize, isa: Isa) -> Option<CodedPanels<T>> {
         let format = format.ordered(isa);
         let kernels = T::coded(isa, format)?;
@@ -45,7 +47,8 @@ impl<T: ProductElement> CodedPanels<T> {
         Some(CodedPanels { form, kernels: PanelKernels::Numbers(kernels) })
     }
 
-    /// Makes those for products with integers.
+    /// Returns the panels for products whose left operand is integers with scales. Returns `None` if there are no
+    /// kernels for the format.
     pub fn for_integers(format: CodeFormat, terms: usize, isa: Isa) -> Option<CodedPanels<T>> {
         let format = format.in_words()?;
         let kernels = T::integers(isa, format)?;
@@ -53,13 +56,13 @@ impl<T: ProductElement> CodedPanels<T> {
         Some(CodedPanels { form, kernels: PanelKernels::Integers(kernels) })
     }
 
-    /// Returns the kernels for products with integers, if the panels are for these.
+    /// Returns the kernels for products with integers, if the panels are made for them.
     pub fn integers(&self) -> Option<&IntegerKernels<T>> {
         if let PanelKernels::Integers(kernels) = &self.kernels { Some(kernels) } else { None }
     }
 
-    /// Returns for each number of rows, from 1 on, the kernels that decode weights in registers, each with the number of panels that it takes,
-    /// the most first.
+    /// Returns the kernels that decode weights in registers. Index `rows - 1` has the kernels for `rows` rows, each
+    /// with the number of panels that it takes, the most first.
     pub fn rows(&self) -> &'static [&'static [(usize, CodedKernel<T>)]] {
         if let PanelKernels::Numbers(kernels) = &self.kernels { kernels.rows } else { &[] }
     }
@@ -69,14 +72,17 @@ impl<T: ProductElement> CodedPanels<T> {
         (columns.div_ceil(self.form.width) * self.form.bytes()).next_multiple_of(ALIGN)
     }
 
-    /// Decodes some terms of some columns of the matrix at `panels`, to rows of `pitch` elements. The first column is that of a panel. Panels are
-    /// decoded to their last column.
+    /// Decodes a range of terms and columns of the packed matrix at `panels` to rows that are `pitch` elements apart.
+    /// The range starts with the first column of a panel. The last panel is decoded to its end, even if the range of
+    /// columns ends before that.
     ///
     /// # Safety
     /// The matrix must have these terms and columns, and there must be room for the rows.
     pub unsafe fn decode(&self, panels: *const u8, terms: Stretch, columns: Stretch, to: *mut T, pitch: usize) {
         let PanelForm { width, .. } = self.form;
-        let PanelKernels::Numbers(kernels) = &self.kernels else { unreachable!("integers are multiplied with codes") };
+        let PanelKernels::Numbers(kernels) = &self.kernels else {
+            unreachable!("products with integers do not decode panels")
+        };
         debug_assert!(columns.first.is_multiple_of(width), "column {} within a panel", columns.first);
         for column in (0..columns.count).step_by(width) {
             let panel = panels.wrapping_add((columns.first + column) / width * self.form.bytes());
@@ -88,9 +94,9 @@ impl<T: ProductElement> CodedPanels<T> {
     }
 }
 
-/// Numbers of the terms and columns of a block.
+/// Strided numbers, one for each term and column of a block.
 pub struct StridedNumbers {
-    /// The number of the first column of the first term.
+    /// The number at the first term and the first column.
     pub at: *const f32,
     /// For each term of the block, the elements from the first term to it.
     pub terms: Vec<isize>,
@@ -99,7 +105,7 @@ pub struct StridedNumbers {
 }
 
 impl StridedNumbers {
-    /// Returns a number.
+    /// Returns the number at a term and a column.
     ///
     /// # Safety
     /// The block must have the term and the column.
@@ -109,15 +115,15 @@ impl StridedNumbers {
     }
 }
 
-/// A block of terms as numbers, to be packed.
+/// The numbers from which a block of terms is packed.
 pub struct BlockNumbers {
     /// The decoded codes.
     pub values: StridedNumbers,
-    /// The codes, where they have 4 bits.
+    /// The codes, if they have 4 bits.
     pub codes: Option<StridedNumbers>,
-    /// The scales; 1 where there are none.
+    /// The scales; `None` stands for 1.
     pub scales: Option<StridedNumbers>,
-    /// The offsets; 0 where there are none.
+    /// The offsets; `None` stands for 0.
     pub offsets: Option<StridedNumbers>,
     /// Whether offsets are subtracted.
     pub subtract: bool,
@@ -127,16 +133,17 @@ pub struct BlockNumbers {
 pub struct PanelWriter {
     form: PanelForm,
     panel: *mut u8,
-    /// Columns of the matrix that the panel has.
+    /// The number of columns of the matrix that the panel has. The other columns of the panel are padding.
     columns: usize,
     table: [f32; TABLE],
 }
 
 impl PanelWriter {
-    /// Makes a writer of the panel at an address, which has the last `columns` columns of a matrix, or a whole panel of them.
+    /// Returns a writer of the panel at an address. `columns` is the number of columns of the matrix that the panel
+    /// has: its full width, or fewer at the end of the matrix.
     ///
     /// # Safety
-    /// There must be room for a panel, aligned as [`CodeTable`].
+    /// There must be room for a panel at the address, which must be aligned as a [`CodeTable`].
     pub unsafe fn new(form: PanelForm, panel: *mut u8, columns: usize) -> PanelWriter {
         PanelWriter { form, panel, columns, table: [0.0; TABLE] }
     }
@@ -144,10 +151,10 @@ impl PanelWriter {
     /// Writes a block.
     ///
     /// # Safety
-    /// The numbers of the block must be there.
+    /// The numbers must be valid for all terms and columns of the block.
     pub unsafe fn block(&mut self, number: usize, block: &BlockNumbers) {
         let at = self.panel.wrapping_add(self.form.block(number));
-        // SAFETY: passed on from the caller; the writer was promised room for the panel.
+        // SAFETY: passed on from the caller. The caller of `PanelWriter::new` promised room for the panel.
         unsafe {
             self.numbers(at, block);
             self.codes(at.add(self.form.numbers()), block);
@@ -157,11 +164,11 @@ impl PanelWriter {
     /// Writes the scales and offsets of a block.
     ///
     /// # Safety
-    /// As [`PanelWriter::block`].
+    /// The requirements of [`PanelWriter::block`] apply.
     unsafe fn numbers(&self, at: *mut u8, block: &BlockNumbers) {
         let PanelForm { width, format, .. } = self.form;
         let put = |n: usize, x: f32| {
-            // SAFETY: the caller promises the room; the address of a number need not be aligned to its size.
+            // SAFETY: the caller promises the room. The writes do not require an aligned address.
             unsafe {
                 match format.half {
                     true => at.cast::<f16>().add(n).write_unaligned(f16::from_f32(x)),
@@ -171,7 +178,7 @@ impl PanelWriter {
         };
         for column in 0..width {
             let of = |numbers: &Option<StridedNumbers>, none: f32| match numbers {
-                // SAFETY: passed on from the caller. The number is the same for all terms.
+                // SAFETY: passed on from the caller. Scales and offsets are the same for all terms of a block.
                 Some(numbers) if column < self.columns => unsafe { numbers.get(0, column) },
                 _ => none,
             };
@@ -183,10 +190,10 @@ impl PanelWriter {
         }
     }
 
-    /// Writes the codes of a block, and enters the numbers of those of 4 bits into the table.
+    /// Writes the codes of a block. The numbers that 4-bit codes stand for are entered into the table.
     ///
     /// # Safety
-    /// As [`PanelWriter::block`].
+    /// The requirements of [`PanelWriter::block`] apply.
     unsafe fn codes(&mut self, at: *mut u8, block: &BlockNumbers) {
         let PanelForm { width, format, .. } = self.form;
         for (term, column) in (0..format.block).flat_map(|term| (0..width).map(move |column| (term, column))) {
@@ -206,10 +213,10 @@ impl PanelWriter {
         }
     }
 
-    /// Returns the code of a weight.
+    /// Returns the code of a weight. The number that a 4-bit code stands for is entered into the table.
     ///
     /// # Safety
-    /// As [`PanelWriter::block`].
+    /// The requirements of [`PanelWriter::block`] apply.
     unsafe fn code(&mut self, block: &BlockNumbers, term: usize, column: usize) -> u8 {
         // SAFETY: passed on from the caller.
         let [value, code] = unsafe {
@@ -230,7 +237,7 @@ impl PanelWriter {
     /// Writes the table, if the panel has one.
     pub fn finish(self) {
         if self.form.format.nibbles() {
-            // SAFETY: the writer was promised room for the panel, aligned so.
+            // SAFETY: the caller of `PanelWriter::new` promised room for the panel, aligned as a table.
             unsafe { self.panel.cast::<CodeTable>().write(CodeTable::new(self.table)) };
         }
     }

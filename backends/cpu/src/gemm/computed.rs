@@ -1,5 +1,5 @@
-//! Operands of products that are evaluated part by part, where they are packed or read. Only the current part is
-//! stored.
+//! Operands of products that are evaluated block by block, just before a block is packed or read. Only the current
+//! block is stored.
 
 use eutectic_backend::axes::Nest;
 use eutectic_ir::DType;
@@ -10,15 +10,15 @@ use crate::{
     tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
-/// An operand over `[b.. rows columns]`.
+/// A compiled operand over `[b.. rows columns]`: a matrix for each point of the batch axes.
 pub struct ComputedOperand {
     program: TileProgram,
     batch: usize,
-    /// Rows that are evaluated at once.
+    /// The maximal number of rows that are evaluated at once.
     rows: usize,
 }
 
-/// Such an operand at work: a matrix of it, from a row and a column on.
+/// A matrix of a [`ComputedOperand`] with the buffers of a run, from a row and a column on.
 #[derive(Clone, Copy)]
 pub struct Evaluated<'a> {
     operand: &'a ComputedOperand,
@@ -27,9 +27,9 @@ pub struct Evaluated<'a> {
 }
 
 impl ComputedOperand {
-    /// Compiles an operand whose parts have these rows and columns, most rows first. Returns `None` if that is
-    /// impossible. It also does if evaluating parts does not pay, because the operand is constant along an axis, or
-    /// because its maps are affine only after splitting axes.
+    /// Compiles an operand for blocks of these sizes, most rows first. Returns `None` if it cannot be compiled, or if
+    /// evaluating blocks does not pay. It does not pay if the operand is constant along an axis, or if its maps are
+    /// affine only after splitting axes.
     pub fn compile(nest: &Nest, slots: &[(DType, usize)], isa: Isa, parts: &[PartSize]) -> Option<ComputedOperand> {
         let (batch, all) = (nest.domain.len().checked_sub(2)?, 0..nest.domain.len());
         if nest.domain.contains(&0) || nest.divisions() > 0 || !all.clone().all(|axis| nest.depends_on(axis)) {
@@ -49,7 +49,7 @@ impl ComputedOperand {
         Some(ComputedOperand { program, batch, rows: parts.first()?.rows })
     }
 
-    /// Returns bytes of scratch memory that evaluating takes, at the beginning of a frame's.
+    /// Returns the bytes of scratch memory that evaluating takes, at the start of a frame's scratch memory.
     pub fn scratch(&self) -> usize {
         self.program.scratch
     }
@@ -64,11 +64,11 @@ impl ComputedOperand {
 }
 
 impl Evaluated<'_> {
-    /// Evaluates some rows and columns. Returns their position, which is valid until the next evaluation, and the
-    /// distance of two rows; columns are contiguous.
+    /// Evaluates a block of rows and columns. Returns its address, which is valid until the next evaluation, and the
+    /// elements from a row to the next. Columns are contiguous.
     ///
     /// # Safety
-    /// The frame's slots must be the kernel's and its scratch memory large enough; the part must be one that the
+    /// The frame must have the kernel's slots and enough scratch memory. The size of the block must be one that the
     /// operand was compiled for.
     pub unsafe fn part<T>(&self, rows: Stretch, columns: Stretch) -> (*const T, isize) {
         let ComputedOperand { program, batch, .. } = self.operand;
@@ -76,7 +76,7 @@ impl Evaluated<'_> {
         tile.start[*batch] += rows.first;
         tile.start[batch + 1] += columns.first;
         (tile.len[*batch], tile.len[batch + 1]) = (rows.count, columns.count);
-        debug_assert!(rows.count <= self.operand.rows, "{} rows at once", rows.count);
+        debug_assert!(rows.count <= self.operand.rows, "a block of {} rows is too high", rows.count);
         // SAFETY: passed on from the caller.
         unsafe {
             program.run(self.frame, &tile, RowPart::WHOLE);
@@ -85,12 +85,12 @@ impl Evaluated<'_> {
         }
     }
 
-    /// Evaluates like [`Evaluated::part`], for any number of rows. `each` receives, for each group of rows that is
-    /// evaluated at once, the number of its first row, its number of rows, their position, and the distance of two
-    /// rows.
+    /// Evaluates any number of rows in blocks, like [`Evaluated::part`]. After each block, it calls `each` with four
+    /// values: the block's first row (from 0), its number of rows, its address, and the elements from a row to the
+    /// next.
     ///
     /// # Safety
-    /// As [`Evaluated::part`].
+    /// The requirements of [`Evaluated::part`] apply, for any number of rows.
     pub unsafe fn parts<T>(
         &self,
         rows: Stretch,

@@ -1,10 +1,11 @@
-//! Left operands of products that are read through an index map: windows of a padded image, heads to be merged, rows at
-//! a stride.
+//! Left operands of products that are read through an index map. Examples are the windows of a convolution over a
+//! padded image, attention heads that a reshape merges, and rows at a stride.
 //!
-//! Neighbouring rows whose terms are all in the buffer are read in place, segment by segment of contiguous terms. Other
-//! rows are copied to scratch memory block by block as they are needed: in lines as long as memory is contiguous, and
-//! with the fill value where a guard fails. Guards are evaluated once per row and not per element. Neighbouring rows
-//! with equal guards are copied together, a line of each at a time.
+//! The terms of a row are divided into lines: ranges of terms with a constant stride in the buffer. Neighbouring rows
+//! whose terms are all in the buffer are read in place, line by line. Other rows are copied to scratch memory, block by
+//! block as they are needed. Elements at which a guard (a bound of an index) fails get the fill value. Guards are
+//! evaluated once per row and not per element. Neighbouring rows with equal guards are copied together, one line of
+//! each at a time.
 
 mod copy;
 mod rows;
@@ -25,37 +26,37 @@ use sliding::{PATCH, Sliding};
 use super::{matrix::Stretch, micro::table::Micro, product::ProductElement};
 use crate::tile::{MAX_RANK, Word, number};
 
-/// The maximal number of lines of a row that products read in place.
+/// The maximal number of lines per row of an operand that is read in place.
 const SEGMENTS: usize = 1 << 12;
-/// The terms of a line from which on copying it is cheap compared to the products. Then the minimal number of rows for
-/// which starting a block pays.
+/// The number of terms per line from which on copying is cheap compared to the products.
 const LONG_LINE: usize = 8;
+/// Blocks of rows end with the innermost row axis only if its extent is at least this.
 const FEW_ROWS: usize = 4;
-/// The rows of a block from which on further rows gain nothing, because multiply-adds take longer than reading the
-/// right operand's part.
+/// The number of rows per block from which on more rows gain nothing, because multiply-adds take longer than reading
+/// the panel of the right operand.
 const HIGH: usize = 7;
 
-/// The operand.
+/// A left operand that is read through an index map.
 pub struct Gathered {
-    /// The buffer.
+    /// The slot of the buffer.
     pub slot: usize,
     map: RowMap,
-    /// An element, in its first bytes.
+    /// The value where a guard fails: an element in the first bytes of the word.
     fill: Word,
-    /// Whether rows may lack whole lines, which then count as zeros.
+    /// Whether all terms of a line may be padding zeros, because a guard depends on a term axis outside of lines.
     hides: bool,
     sliding: Option<Sliding>,
 }
 
 impl Gathered {
-    /// Compiles an operand over `[b.. m.. k..]`, for micro-kernels of at most `high` rows. It must be a load of
-    /// elements of type `acc`, guarded or not, whose index is a sum of a part for rows and one for terms; otherwise
-    /// returns `None`.
+    /// Compiles an operand over `[b.. m.. k..]`, for micro-kernels of at most `high` rows. Returns `None` unless it is
+    /// a load of elements of type `acc`, guarded or not, with an affine index. Each guard must be affine as well, and
+    /// depend on one term axis at most.
     pub fn compile(lhs: &Grouped, acc: DType, slots: &[(DType, usize)], high: usize) -> Option<Gathered> {
         if lhs.nest.domain.contains(&0) {
             return None;
         }
-        // Axes that the other operand and the result distinguish may be merged here.
+        // Axes that must stay separate in the right operand or the result may be merged here.
         let (mut nest, mut groups) = ([lhs.nest.clone()], [lhs.groups[0] + lhs.groups[ROWS], lhs.groups[COLUMNS]]);
         normalise(&mut nest, &[&[0, 1]], &mut groups);
         let ([nest], [_, terms]) = (nest, groups);
@@ -77,8 +78,8 @@ impl Gathered {
         let bounds: Vec<(Vec<i64>, &Guard)> =
             guards.iter().map(|g| Some((g.0.affine(rank)?, g))).collect::<Option<_>>()?;
         let guarded = |axis: usize| bounds.iter().any(|(strides, _)| strides[first + axis] != 0);
-        // The line: the last axis, and the axes before it that continue it in memory, up to one that a guard depends
-        // on.
+        // A line consists of the last term axis and the axes before it that continue it in memory. It extends no
+        // further than an axis on which a guard depends.
         let mut start = terms.len().saturating_sub(1);
         let mut line = terms.last().map_or(1, |t| t.extent);
         let step = terms.last().map_or(1, |t| t.stride);
@@ -127,8 +128,8 @@ impl Gathered {
         Some(Gathered { slot: load.slot, map, fill: number(fill.into(), acc), hides, sliding })
     }
 
-    /// Returns the positions of some terms of some rows, if all are in the buffer, rows have one stride, and the terms
-    /// are whole lines.
+    /// Returns the positions of a block of rows and terms that can be read in place. Returns `None` unless all elements
+    /// are in the buffer, the rows have one stride, and the terms are complete lines.
     pub fn alike(&self, rows: Stretch, terms: Stretch) -> Option<Alike<'_>> {
         let (Stretch { first, count }, Stretch { first: from, count: k }) = (rows, terms);
         let inner = self.map.rows.last()?;
@@ -136,7 +137,7 @@ impl Gathered {
         if !here || !from.is_multiple_of(self.map.line) || !k.is_multiple_of(self.map.line) {
             return None;
         }
-        // A guard that holds for the first and the last row holds in between.
+        // Guards are affine: one that holds for the first and the last row holds for the rows between them.
         let point = self.map.point(first);
         let beyond = count as i64 - 1;
         let there = self.map.guards.iter().all(|guard| self.map.is_whole(guard, &point, beyond));
@@ -153,9 +154,9 @@ impl Gathered {
         inside.then_some(Alike { at, stride, step, starts })
     }
 
-    /// Returns the rows of a line, if rows should be read in place line by line. This pays if copying terms is slow,
-    /// because they are in short lines or strided. It also does if rows overlap, and blocks that do not cross lines are
-    /// almost as high as blocks of `most` rows.
+    /// Returns the extent of the innermost row axis if blocks of rows should not cross its end, so that they can be
+    /// read in place. This pays if copying terms is slow, because lines are short or strided. It also pays if rows
+    /// overlap, and such blocks are almost as high as blocks of `most` rows.
     pub fn lines_of_rows(&self, most: usize) -> Option<usize> {
         let line = self.map.rows.last()?.extent;
         let slow = self.map.line < LONG_LINE || self.map.step != 1;
@@ -165,14 +166,15 @@ impl Gathered {
         (gains && !self.map.starts.is_empty() && line >= FEW_ROWS).then_some(line)
     }
 
-    /// Returns the number that blocks of terms should be a multiple of: a line of such an operand is read in place as a
-    /// whole.
+    /// Returns the granularity of blocks of terms: their sizes should be multiples of it. If rows are read in place, it
+    /// is the length of a line, because only complete lines can be.
     pub fn segment(&self, most: usize) -> usize {
         self.lines_of_rows(most).map_or(1, |_| self.map.line)
     }
 
-    /// Returns the number of terms that blocks of rows should read together: those of a patch. If whole lines may be
-    /// hidden, it is an even part of a line for which a block takes no more than a patch.
+    /// Returns the number of terms that a block of `most` rows should read together. If rows overlap, it is the number
+    /// of terms of a patch (see `gathered/sliding.rs`). If all terms of a line may be padding, it is an even fraction
+    /// of a line: a block of rows then takes at most `PATCH` elements.
     pub fn unit(&self, most: usize) -> usize {
         let sliding = self.sliding.as_ref().filter(|_| self.lines_of_rows(most).is_some());
         match sliding {
@@ -185,8 +187,8 @@ impl Gathered {
         }
     }
 
-    /// Returns whether some rows are zero in all of some terms. These are not multiplied, whatever the other operand
-    /// holds; the padding of a convolution is an example.
+    /// Returns whether a block of rows and terms consists of padding zeros, as at the border of a convolution. Such
+    /// blocks are not multiplied, whatever the right operand holds (NaN, for example).
     pub fn is_hidden(&self, rows: Stretch, terms: Stretch) -> bool {
         let lines = terms.first / self.map.line..(terms.first + terms.count).div_ceil(self.map.line);
         let mut point = self.map.point(rows.first);
@@ -198,10 +200,11 @@ impl Gathered {
             })
     }
 
-    /// Works like [`Gathered::alike`] for rows that lack terms: their elements are copied, overlapping ones once.
+    /// Copies a block of overlapping rows to `to`, each shared element once and the fill value where guards fail.
+    /// Returns the positions there, or `None` if there is no patch for the block.
     ///
     /// # Safety
-    /// As [`Gathered::copy`]; there must be room for the packed terms.
+    /// The requirements of [`Gathered::copy`] apply, and `to` must have room for the packed terms.
     pub unsafe fn patch<T: ProductElement>(
         &self,
         micro: &Micro<T>,
@@ -210,16 +213,17 @@ impl Gathered {
         terms: Stretch,
         to: *mut T,
     ) -> Option<Alike<'_>> {
-        // SAFETY: the bytes were made for this type; the rest is passed on from the caller.
+        // SAFETY: `fill` holds an element of this type; the other requirements are passed on from the caller.
         unsafe {
             self.sliding.as_ref()?.patch(&self.map, self.fill.at().cast::<T>().read(), micro, buffer, [rows, terms], to)
         }
     }
 
-    /// Copies some terms of some rows, numbered over all matrices. Target rows are `pitch` elements apart.
+    /// Copies a block of rows and terms to rows that are `pitch` elements apart. Rows are counted over all matrices of
+    /// the batch.
     ///
     /// # Safety
-    /// `buffer` must be the slot's, of the size that the kernel states, and there must be room for the rows.
+    /// `buffer` must be the slot's buffer, of the size that the kernel states, and `to` must have room for the rows.
     pub unsafe fn copy<T: ProductElement>(
         &self,
         micro: &Micro<T>,
@@ -229,7 +233,7 @@ impl Gathered {
         to: *mut T,
         pitch: usize,
     ) {
-        // SAFETY: the bytes were made for this type; the rest is passed on from the caller.
+        // SAFETY: `fill` holds an element of this type; the other requirements are passed on from the caller.
         unsafe {
             let fill = self.fill.at().cast::<T>().read();
             RowCopy { map: &self.map, micro, buffer, fill }.rows(rows, terms, to, pitch);
@@ -237,8 +241,8 @@ impl Gathered {
     }
 }
 
-/// Returns the instruction that an operand loads where all guards hold, the guards, and the value elsewhere; `None` for
-/// other operands.
+/// Returns the instruction whose value an operand has where all guards hold, the guards, and the value elsewhere.
+/// Returns `None` if the operand is not of this form.
 fn guarded(nest: &Nest) -> Option<(&Instr, Vec<Guard>, Option<f64>)> {
     let (mut guards, mut fill) = (Vec::new(), None);
     let mut instr = &nest.instrs[*nest.results.first()?];
@@ -264,8 +268,8 @@ mod tests {
         simd::Isa,
     };
 
-    /// Returns windows of three by three of a padded image of `groups` images with channels last, for blocks of at most
-    /// `most` rows.
+    /// Returns the 3 × 3 windows of a padded image whose innermost axis has `groups` groups of `channels` channels
+    /// each. There is a matrix for each group. Blocks have at most `most` rows.
     fn windows(groups: usize, size: usize, channels: usize, most: usize) -> Gathered {
         let at = |axes: &[(usize, usize)], constant: i64| {
             axes.iter().fold(Index::constant(constant), |sum, &(d, n)| sum.plus(&Index::coord(d).times(n as i64)))
@@ -283,7 +287,7 @@ mod tests {
             ..Body::default()
         };
         Gathered::compile(&Grouped::operand(&body, [1, 2, 3]), dtype, &[(dtype, size * line)], most)
-            .expect("windows are read by strides")
+            .expect("the index map of windows is affine")
     }
 
     #[test]
@@ -301,7 +305,8 @@ mod tests {
 
     #[test]
     fn what_no_window_of_a_line_has_is_hidden() {
-        // The first line of taps is above the first line of the image, the last one below the last one.
+        // On the first line of the image, the first line of taps is above the image. On the last line, the last line of
+        // taps is below it.
         let (size, channels) = (14, 300);
         let windows = windows(1, size, channels, 14);
         let hidden = |line: usize, tap: usize| {
@@ -311,7 +316,7 @@ mod tests {
         let found: Vec<_> = (0..size).flat_map(|line| (0..3).map(move |tap| (line, tap))).collect();
         let found: Vec<_> = found.into_iter().filter(|&(line, tap)| hidden(line, tap)).collect();
         assert_eq!(found, [(0, 0), (size - 1, 2)]);
-        // Blocks that begin in the line before, or end in the next one, and partly present terms are not hidden.
+        // A block is not hidden if some of its rows, or some of its terms, have elements in the image.
         assert!(!windows.is_hidden(Stretch::new(1, size), Stretch::new(0, 3 * channels)));
         assert!(!windows.is_hidden(Stretch::new(0, size), Stretch::new(0, 3 * channels + 1)));
         assert_eq!(3 * channels % windows.unit(14), 0, "blocks of terms end where lines do");
@@ -334,7 +339,7 @@ mod tests {
                     windows.copy(&micro, image.as_ptr(), rows, terms, copied.as_mut_ptr(), k);
                     windows.patch(&micro, image.as_ptr(), rows, terms, room.as_mut_ptr())
                 };
-                let alike = alike.expect("a patch for each block of a line");
+                let alike = alike.expect("each block of rows of a line has a patch");
                 for (row, term) in (0..count).flat_map(|row| (0..k).map(move |term| (row, term))) {
                     let of_row = alike.at + row as isize * alike.stride;
                     let at = of_row + alike.starts[term / channels] + (term % channels) as isize;
@@ -350,7 +355,8 @@ mod tests {
 
     #[test]
     fn windows_beyond_an_image_of_few_positions_are_zeros() {
-        // Channels of a single position have the stride of positions: two of them share elements.
+        // Neighbouring positions are one element apart, and so are neighbouring channels, so that positions share
+        // elements.
         let micro = <f32 as Float>::micro(Isa::Portable, MicroShape::Narrow);
         for (channels, taps, size) in [(2, 2, 1), (3, 2, 1), (4, 3, 1), (8, 2, 1), (3, 3, 2)] {
             let (rows, before) = (size + taps - 1, taps as i64 - 1);
@@ -366,7 +372,8 @@ mod tests {
                 ..Body::default()
             };
             let operand = Grouped::operand(&body, [0, 1, 2]);
-            let windows = Gathered::compile(&operand, dtype, &[(dtype, count)], micro.rows()).expect("read by strides");
+            let windows =
+                Gathered::compile(&operand, dtype, &[(dtype, count)], micro.rows()).expect("the index map is affine");
             let image: Vec<f32> = (0..count).map(|i| 1.0 + i as f32).collect();
             let k = taps * channels;
             for (first, rows) in
@@ -406,7 +413,7 @@ mod tests {
             let there = windows.alike(Stretch::new(first, count), Stretch::new(0, 72));
             assert_eq!(there.is_some(), inside, "{count} rows from ({y}, {x}) on");
             let row = (y * 9 + x) * 16 + first / 81 * 8;
-            assert!(there.is_none_or(|a| a.at == row as isize - 160 && a.stride == 16), "where they lie");
+            assert!(there.is_none_or(|a| a.at == row as isize - 160 && a.stride == 16), "row {row} begins elsewhere");
         }
     }
 }

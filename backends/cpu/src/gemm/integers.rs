@@ -1,4 +1,5 @@
-//! Products of integers with coded panels, on one thread: y = Σ over blocks of scale·(Σ integer·weight).
+//! Products of scaled integers with panels of quantized weights, on one thread: y = Σ over blocks of terms of scale·(Σ
+//! integer·weight).
 
 use super::{
     coded::CodedPanels,
@@ -12,7 +13,8 @@ use super::{
 };
 use crate::simd::codes::CodeTable;
 
-/// Rows of a left operand: integers of 8 bits, row after row, with a scale and a sum for each block of terms.
+/// Rows of a left operand: 8-bit integers in row-major order, with a scale and a sum of integers for each block of
+/// terms.
 #[derive(Clone, Copy, Debug)]
 pub struct IntegerRows {
     /// The first integer.
@@ -21,11 +23,11 @@ pub struct IntegerRows {
     pub scales: *const f32,
     /// The sum of the integers of each block.
     pub totals: *const i32,
-    /// The least integer.
+    /// The least integer of the operand. Some kernels do not take −128.
     pub least: i8,
 }
 
-/// A product of such rows with panels.
+/// A product of [`IntegerRows`] with panels of codes.
 pub struct IntegerProduct<'a, T: 'static> {
     /// The panels' layout, and their kernels.
     pub panels: &'a CodedPanels<T>,
@@ -33,9 +35,9 @@ pub struct IntegerProduct<'a, T: 'static> {
     pub at: *const u8,
     /// The left operand.
     pub lhs: IntegerRows,
-    /// Where the result goes.
+    /// The destination of the result.
     pub target: Matrix,
-    /// The op that finishes the sums.
+    /// The epilogue of the sums.
     pub finish: SumFinish<T>,
 }
 
@@ -43,14 +45,15 @@ impl<T: ProductElement> IntegerProduct<'_, T> {
     /// Computes `rows` rows of `columns` columns.
     ///
     /// # Safety
-    /// The operands and the target must be valid for these, and the target overlap neither operand. Its columns must be side by side.
+    /// The operands and the target must be valid for these rows and columns. The target's columns must be contiguous,
+    /// and it may not overlap an operand.
     pub unsafe fn run(&self, rows: usize, columns: usize) {
         let Some(kernels) = self.panels.integers() else { return };
         let form = &self.panels.form;
         let (most, mut column) = (kernels.rows.len(), 0);
         while column < columns {
             let left = (columns - column).div_ceil(form.width);
-            // All kernels for several rows take one panel, and so does one of those for one row.
+            // Kernels for several rows take one panel. The last kernel for one row also does.
             let Some(&(count, _)) = kernels.rows[most.min(rows) - 1].iter().find(|(count, _)| *count <= left) else {
                 return;
             };
@@ -76,7 +79,7 @@ impl<T: ProductElement> IntegerProduct<'_, T> {
         }
     }
 
-    /// Returns the call for some rows of some columns, the first one of a panel.
+    /// Returns the call for a range of rows and a range of columns, which starts with the first column of a panel.
     fn call(&self, rows: Stretch, columns: Stretch) -> IntegerCall<T> {
         let form = self.panels.form;
         let (pitch, row, column) = (form.blocks * form.format.block, rows.first, columns.first);
@@ -101,10 +104,11 @@ impl<T: ProductElement> IntegerProduct<'_, T> {
         }
     }
 
-    /// Computes sums one by one: of tables that hold other numbers than integers of 8 bits, and of integers that kernels do not take.
+    /// Computes sums one by one, for operands that kernels do not take: tables whose numbers are no 8-bit integers, and
+    /// rows with an integer below the kernels' minimum.
     ///
     /// # Safety
-    /// As [`IntegerProduct::run`].
+    /// The requirements of [`IntegerProduct::run`] apply.
     unsafe fn slow(&self, call: &IntegerCall<T>, rows: usize) {
         let (c, form) = (&call.sums, call.form);
         for (row, column) in (0..rows).flat_map(|row| (0..c.columns).map(move |column| (row, column))) {
@@ -131,11 +135,12 @@ impl<T: ProductElement> IntegerProduct<'_, T> {
     }
 }
 
-/// Returns whether the tables of some panels hold integers of 8 bits.
+/// Returns whether `count` panels decode to 8-bit integers: their tables hold such integers, or they have none.
 ///
-/// # Safety There must be `count` panels from `panel` on.
+/// # Safety
+/// There must be `count` panels from `panel` on.
 unsafe fn is_whole(panel: *const u8, form: &PanelForm, count: usize) -> bool {
     let table = |n: usize| panel.wrapping_add(n * form.bytes()).cast::<CodeTable>();
-    // SAFETY: the caller promises the panels, which begin with tables where codes have 4 bits.
+    // SAFETY: the caller promises the panels. Panels of 4-bit codes begin with a table.
     form.format.codes != CodeKind::Nibbles || (0..count).all(|n| unsafe { (*table(n)).whole })
 }

@@ -1,4 +1,5 @@
-//! The left operand of a product: strided, or gathered or evaluated block by block of rows.
+//! The left operand of a product: a strided matrix, or an operand that is gathered or evaluated one block of rows at a
+//! time.
 
 use super::{matrix::Matrix, source::RowSource};
 
@@ -7,7 +8,7 @@ use super::{matrix::Matrix, source::RowSource};
 pub enum Left<'a> {
     /// A strided matrix.
     Strided(Matrix),
-    /// Gathered or evaluated, a block of rows and terms at a time.
+    /// An operand that is gathered or evaluated, one block of rows and terms at a time.
     Blocks(RowSource<'a>),
 }
 

@@ -1,13 +1,13 @@
-//! Matrices in memory, and parts of them.
+//! Strided matrices in memory, and ranges of their rows, columns or terms.
 
 /// One matrix: its first element and strides in elements.
 #[derive(Clone, Copy)]
 pub struct Matrix {
     /// The first element.
     pub at: *mut u8,
-    /// The distance of two rows.
+    /// Elements from a row to the next.
     pub rows: isize,
-    /// The distance of two columns.
+    /// Elements from a column to the next.
     pub columns: isize,
 }
 
@@ -18,27 +18,27 @@ impl Matrix {
     }
 }
 
-/// Rows, columns or terms that follow each other.
+/// A range of rows, columns or terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first one.
+    /// The first row, column or term.
     pub first: usize,
-    /// The number of them.
+    /// The number of rows, columns or terms.
     pub count: usize,
 }
 
 impl Stretch {
-    /// Returns the stretch of `count` elements from `first` on.
+    /// Returns the range of `count` rows, columns or terms from `first` on.
     pub fn new(first: usize, count: usize) -> Stretch {
         Stretch { first, count }
     }
 }
 
-/// The number of rows and columns of an operand's part, as a matrix.
+/// The size of a block of an operand, as a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartSize {
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Columns.
+    /// The number of columns.
     pub columns: usize,
 }

@@ -1,4 +1,5 @@
-//! Matrix products on one thread: how they are blocked, how operands are packed or read otherwise, and the micro-kernels below.
+//! Matrix products on one thread: their blocking, the packing of their operands, and the micro-kernels that compute
+//! register blocks.
 
 mod blocked;
 pub mod blocking;

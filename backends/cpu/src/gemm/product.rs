@@ -9,41 +9,43 @@ use super::micro::{
 };
 use crate::simd::{Isa, arithmetic::Arithmetic, register::integer_types};
 
-/// Rows and columns of the target, and the length of the sums.
+/// The extents of a product of an `m` × `k` matrix with a `k` × `n` matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Extents {
-    /// Rows.
+    /// The rows of the result.
     pub m: usize,
-    /// Columns.
+    /// The columns of the result.
     pub n: usize,
-    /// Summed over.
+    /// The terms of each sum.
     pub k: usize,
 }
 
 /// A type that contractions accumulate in.
 pub trait ProductElement: Arithmetic + From<bool> + Send + Sync {
-    /// Returns elements of a vector of micro-kernels; `None` where there are none.
+    /// Returns the number of elements per vector of the micro-kernels at an instruction-set level; `None` if there are
+    /// none.
     fn lanes(isa: Isa) -> Option<usize> {
         Self::micro(isa, MicroShape::Wide).map(|micro| micro.lanes)
     }
 
-    /// Returns the micro-kernels of a level.
+    /// Returns the micro-kernels of an instruction-set level for a shape of products; `None` if the type has none.
     fn micro(isa: Isa, shape: MicroShape) -> Option<Micro<Self>>;
 
-    /// Returns the kernels of a level for panels of a format; `None` if the type has none.
+    /// Returns the kernels of an instruction-set level for panels of codes in a format; `None` if the type has none.
     fn coded(_: Isa, _: CodeFormat) -> Option<CodedKernels<Self>> {
         None
     }
 
-    /// Returns the kernels of a level for products of panels of a format with integers; `None` if the type has none.
+    /// Returns the kernels of an instruction-set level for products of integers with panels of codes in a format;
+    /// `None` if the type has none.
     fn integers(_: Isa, _: CodeFormat) -> Option<IntegerKernels<Self>> {
         None
     }
 
-    /// Computes one sum of such a product.
+    /// Computes one element of a product of integers with panels of codes. Types without such kernels return 0.
     ///
     /// # Safety
-    /// That of [`integer::one`].
+    /// The requirements of [`integer::one`] apply.
     unsafe fn integer_sum(_: &IntegerCall<Self>, _row: usize, _column: usize) -> Self {
         Self::default()
     }

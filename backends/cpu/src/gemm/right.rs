@@ -1,4 +1,4 @@
-//! The right operand of a product: strided, evaluated as it is packed, or packed before.
+//! The right operand of a product: a strided matrix, an operand that is evaluated while it is packed, or packed panels.
 
 use super::{
     blocking::Blocking,
@@ -13,19 +13,20 @@ use super::{
 pub enum Right<'a> {
     /// A strided matrix.
     Strided(Matrix),
-    /// A strided matrix of a shorter type: see [`Blocking::takes_short`].
+    /// A strided matrix whose elements have a narrower type than the accumulator ([`Blocking::takes_short`]).
     Short(Matrix),
-    /// Evaluated as it is packed.
+    /// An operand that is evaluated block by block while it is packed.
     Computed(Evaluated<'a>),
-    /// The panels that [`Blocking::pack`] makes of the whole operand, from the product's first column on.
+    /// The panels that [`Blocking::pack`] made of all terms. The pointer is at the panel of the product's first column.
     Packed(*const u8),
 }
 
 impl Right<'_> {
-    /// Packs some terms of some columns of an unpacked operand, into contiguous panels.
+    /// Packs a range of terms and columns of an unpacked operand into contiguous panels.
     ///
     /// # Safety
-    /// The operand must be valid for these terms and columns, and there must be room for whole panels.
+    /// The operand must be valid for these terms and columns. `to` must have room for complete panels: zeros fill up
+    /// the last one.
     pub unsafe fn pack<T: ProductElement>(&self, blocking: &Blocking<T>, terms: Stretch, columns: Stretch, to: *mut T) {
         let Some(micro) = &blocking.micro else { return };
         let (Stretch { first: from, count: k }, Stretch { first, count: n }) = (terms, columns);
@@ -54,11 +55,11 @@ impl Right<'_> {
                 let put = |term, k_part, at: *const T, rows| {
                     pack(whole, [term, k_part], Matrix { at: at.cast_mut().cast(), rows, columns: 1 });
                 };
-                // SAFETY: as above.
+                // SAFETY: passed on from the caller.
                 unsafe { operand.parts(terms, columns, put) };
             }
-            (Right::Packed(_), _) => unreachable!("what is packed is packed"),
-            (Right::Short(_), None) => unreachable!("the blocking takes no shorter operands"),
+            (Right::Packed(_), _) => unreachable!("packed operands are not packed again"),
+            (Right::Short(_), None) => unreachable!("operands of a narrower type need `Blocking::takes_short`"),
         }
     }
 }

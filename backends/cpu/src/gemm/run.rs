@@ -1,4 +1,4 @@
-//! One product on one thread, and the packing of right operands before it.
+//! Computes one product on one thread, and packs right operands before it.
 
 use super::{
     blocked::Blocked,
@@ -15,11 +15,12 @@ use super::{
 use crate::simd::arithmetic::Arithmetic;
 
 impl<T: ProductElement> Blocking<T> {
-    /// Packs panel `number` of a right operand into its place.
+    /// Packs panel `number` of a right operand of `whole.rows` terms and `whole.columns` columns. The packed matrix is
+    /// at `to`.
     ///
     /// # Safety
-    /// The operand must be valid for these extents; there must be room for [`Blocking::packed`] bytes. Scratch memory is as for
-    /// [`Blocking::run`].
+    /// The operand must be valid for these extents, and `to` must have room for [`Blocking::packed`] bytes. The
+    /// requirements of [`Blocking::run`] on scratch memory apply.
     pub unsafe fn pack(&self, rhs: Right, whole: PartSize, number: usize, to: *mut u8, scratch: *mut u8) {
         let Some(micro) = &self.micro else { return };
         let PartSize { rows: k, columns: n } = whole;
@@ -42,11 +43,11 @@ impl<T: ProductElement> Blocking<T> {
         }
     }
 
-    /// Computes products with a few vectors on one side, as dot products with dense lines of the other side. Returns
-    /// `None`, and computes nothing, if these are not dense.
+    /// Computes products of a few vectors with a matrix, as dot products of contiguous vectors. Returns `None`, and
+    /// computes nothing, if the vectors or the matrix are not contiguous along the terms.
     ///
     /// # Safety
-    /// As [`Blocking::run`].
+    /// The requirements of [`Blocking::run`] apply.
     unsafe fn vector(
         &self,
         e: Extents,
@@ -67,7 +68,7 @@ impl<T: ProductElement> Blocking<T> {
         let turned = |m: Matrix| Matrix { rows: m.columns, columns: m.rows, ..m };
         let (e, target, lhs, rhs) = match e {
             Extents { m, .. } if m <= few && lhs.columns == 1 && rhs.rows == 1 => (e, target, lhs, rhs),
-            // The kernels take the shorter type on one side only.
+            // Kernels take elements of the narrower type on the right side only.
             _ if is_short => return None,
             Extents { n: 1, m, k } if lhs.columns == 1 && rhs.rows == 1 => {
                 (Extents { m: 1, n: m, k }, turned(target), turned(rhs), turned(lhs))
@@ -88,8 +89,9 @@ impl<T: ProductElement> Blocking<T> {
         Some(())
     }
 
-    /// Computes target = scale·(lhs·rhs) + bias + other, or target plus that, with the lower bound `least`. The sums of
-    /// an element have the same terms in the same order, whatever part of a larger product this is.
+    /// Computes target = scale·(lhs·rhs) + bias + other, bounded below by `least`. If `finish.add`, the old contents of
+    /// the target are added as well. The terms of a sum are added in one order, whatever tile of a larger product this
+    /// is.
     ///
     /// # Safety
     /// The matrices must be valid for these extents. The target overlaps neither operand, and its columns are
@@ -119,13 +121,14 @@ impl<T: ProductElement> Blocking<T> {
                     plain(e, target, [lhs, rhs], finish);
                     add_bias(e, target, finish.bias);
                 }
-                (None, ..) => unreachable!("only micro-kernels have packed operands"),
+                (None, ..) => unreachable!("without micro-kernels, operands are strided"),
             }
         }
     }
 }
 
-/// Computes dot products of the rows of a matrix with the columns of another one, whose terms are contiguous.
+/// Computes the dot products of the rows of a matrix with the columns of another matrix. Both are contiguous along the
+/// terms.
 ///
 /// # Safety
 /// The matrices must be valid for these extents, and the machine must have the kernels' level.
@@ -157,6 +160,8 @@ unsafe fn products<T: ProductElement>(
     }
 }
 
+/// Computes a product by plain loops, for types and machines without micro-kernels.
+///
 /// # Safety
 /// The matrices must be valid for these extents.
 unsafe fn plain<T: Arithmetic>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 2], finish: SumFinish<T>) {
@@ -178,6 +183,8 @@ unsafe fn plain<T: Arithmetic>(e: Extents, target: Matrix, [lhs, rhs]: [Matrix; 
     }
 }
 
+/// Adds a row to each row of the target, unless `bias` is null.
+///
 /// # Safety
 /// The target must be valid for these extents, and `bias`, unless it is null, for as many columns.
 unsafe fn add_bias<T: Arithmetic>(e: Extents, target: Matrix, bias: *const T) {

@@ -1,22 +1,22 @@
-//! Parts of left operands in memory, in the form that micro-kernels read.
+//! Positions of blocks of left operands in memory, as micro-kernels read them.
 
-/// An operand's part of some terms.
+/// The position of a block of terms of a left operand. Strides are in elements.
 #[derive(Clone, Copy)]
 pub struct LeftPart<T> {
     pub at: *const T,
-    /// Along the terms.
+    /// From a term to the next.
     pub terms: isize,
-    /// Along the target's rows, within a block.
+    /// From a row to the next, within a packed block of rows.
     pub step: isize,
-    /// The distance of two packed blocks; 0 if rows are not packed.
+    /// From a packed block of rows to the next; 0 if rows are not packed.
     pub block: isize,
 }
 
-/// A part of the operand whose terms are in segments of one length.
+/// A block of a left operand whose terms are in segments: ranges of equal length, with a constant stride between terms.
 #[derive(Clone, Copy)]
 pub struct Segments<'a, T> {
     pub part: LeftPart<T>,
-    /// The starts of the segments.
+    /// The offset of each segment from `part.at`, in elements.
     pub starts: &'a [isize],
 }
 
@@ -27,7 +27,7 @@ impl<T> From<LeftPart<T>> for Segments<'_, T> {
 }
 
 impl<T> Segments<'_, T> {
-    /// No terms.
+    /// A block without terms, for rows that are zero.
     pub const NONE: Self = {
         let part = LeftPart { at: std::ptr::null(), terms: 1, step: 0, block: 0 };
         Segments { part, starts: &[] }

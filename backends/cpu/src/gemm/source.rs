@@ -1,5 +1,5 @@
-//! Left operands that are not strided matrices. The block of rows and terms in use is copied into scratch just before
-//! it is needed, unless it can be read in segments.
+//! Left operands that are not strided matrices. The block of rows and terms in use is copied into scratch memory just
+//! before it is needed, unless micro-kernels can read it in place.
 
 use super::{
     computed::Evaluated,
@@ -10,26 +10,27 @@ use super::{
     segments::{LeftPart, Segments},
 };
 
-/// Such an operand, from one of its rows on.
+/// A left operand that is gathered or evaluated, from one of its rows on.
 #[derive(Clone, Copy)]
 pub enum RowSource<'a> {
-    /// Read through an index map from a buffer; rows are numbered over all matrices.
+    /// The index map of a gathered operand, its buffer, and its first row. Rows are counted over all matrices of the
+    /// batch.
     Gathered(&'a Gathered, *const u8, usize),
-    /// Evaluated.
+    /// An operand that a program evaluates block by block.
     Computed(Evaluated<'a>),
 }
 
-/// Lines of rows that are read in place.
+/// A division of rows into lines along the innermost row axis. Only rows of one line can be read in place together.
 pub(super) struct RowLines {
-    /// Rows of a line.
+    /// The extent of the innermost row axis.
     pub len: usize,
-    /// The number of rows that the first line lacks.
+    /// The number of rows of the first line that come before the operand's first row.
     pub lacking: usize,
 }
 
 impl RowSource<'_> {
-    /// Returns the lines at whose ends blocks of rows should end, because rows are read in place line by line. Returns
-    /// `None` if rows are fast to copy. Blocks have at most `most` rows.
+    /// Returns the lines whose ends blocks of rows should not cross, because rows are read in place. Returns `None` if
+    /// rows are fast to copy. Blocks have at most `most` rows.
     pub(super) fn lines_of_rows(&self, most: usize) -> Option<RowLines> {
         match self {
             RowSource::Gathered(gathered, _, first) => {
@@ -39,7 +40,8 @@ impl RowSource<'_> {
         }
     }
 
-    /// Returns the number that blocks of terms should be a multiple of.
+    /// Returns the granularity of blocks of terms: their sizes should be multiples of it. Blocks have at most `most`
+    /// rows.
     pub(super) fn segment(&self, most: usize) -> usize {
         match self {
             RowSource::Gathered(gathered, ..) => gathered.segment(most),
@@ -47,7 +49,7 @@ impl RowSource<'_> {
         }
     }
 
-    /// Returns whether some rows are zero in all of some terms, without elements in memory.
+    /// Returns whether a block of rows and terms consists of padding zeros, which have no elements in memory.
     pub(super) fn is_hidden(&self, rows: Stretch, terms: Stretch) -> bool {
         match self {
             RowSource::Gathered(gathered, _, first) => {
@@ -57,11 +59,12 @@ impl RowSource<'_> {
         }
     }
 
-    /// Returns the position of some terms of some rows: in the buffer, or evaluated and valid until the next
-    /// evaluation. Returns `None` if they must be copied.
+    /// Returns the position of a block of rows and terms: in the buffer, or evaluated in scratch memory and valid until
+    /// the next evaluation. Returns `None` if the block must be copied.
     ///
     /// # Safety
-    /// As [`super::blocking::Blocking::run`]; there may be no more rows than a micro-kernel has.
+    /// The requirements of [`super::blocking::Blocking::run`] apply. The block may not have more rows than a
+    /// micro-kernel.
     pub(super) unsafe fn part<T>(&self, rows: Stretch, terms: Stretch) -> Option<Segments<'_, T>> {
         let part = |at: *const T, step: isize, terms| {
             let at = at.wrapping_offset(-(rows.first as isize * step));
@@ -81,11 +84,11 @@ impl RowSource<'_> {
         }
     }
 
-    /// Works like [`RowSource::part`] for rows that must be copied, with overlapping elements once; `None` if rows do
-    /// not overlap.
+    /// Copies a block of overlapping rows to `to`, with each shared element once, and returns its position there.
+    /// Returns `None` if rows do not overlap.
     ///
     /// # Safety
-    /// As [`RowSource::part`], and there must be room for the packed terms.
+    /// The requirements of [`RowSource::part`] apply, and `to` must have room for the packed terms.
     pub(super) unsafe fn patch<T: ProductElement>(
         &self,
         micro: &Micro<T>,
@@ -101,10 +104,10 @@ impl RowSource<'_> {
         Some(Segments { part: LeftPart { at, terms: step, step: stride, block: 0 }, starts })
     }
 
-    /// Copies some terms of some rows, `pitch` elements apart in the target.
+    /// Copies a block of rows and terms to `to`, where rows are `pitch` elements apart.
     ///
     /// # Safety
-    /// As [`super::blocking::Blocking::run`]; and there must be room for the rows.
+    /// The requirements of [`super::blocking::Blocking::run`] apply, and `to` must have room for the rows.
     pub unsafe fn copy<T: ProductElement>(
         &self,
         micro: &Micro<T>,

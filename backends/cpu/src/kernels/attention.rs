@@ -1,8 +1,9 @@
-//! Attention: one block of queries and one block of keys at a time, with a running softmax.
+//! Computes attention, one block of queries and one block of keys at a time, with a running softmax.
 //!
-//! Blocks that the bias hides, as a mask computed from the numbers of queries and keys does, are skipped. Where the
-//! bias is 0, it is not evaluated. Keys and values of a block are packed once. Queries are multiplied with them strip
-//! by strip. The scores of a strip stay in the first-level cache between the two products.
+//! A block of queries and keys is skipped if all of its biases are −∞, as above the diagonal of a causal mask. If they
+//! are known to be 0, the bias is not evaluated. Keys and values of a block are packed once. Queries are multiplied
+//! with them one strip (a few queries) at a time. The scores of a strip stay in the first-level cache between the
+//! products with keys and with values.
 
 mod bias;
 mod epilogue;
@@ -43,19 +44,19 @@ use crate::{
 };
 
 struct Attention<T: 'static> {
-    /// Products of queries with keys, and of weights with values.
+    /// The blockings of products of queries with keys, and of weights with values.
     blockings: [Blocking<T>; 2],
-    /// Whether there is nothing to store.
+    /// Whether the result has no elements.
     empty_result: bool,
-    /// Points of the batch axes, and how many axes these are.
+    /// The number of points of the batch axes, and the number of these axes.
     points: usize,
     batch: usize,
-    /// Extents: queries, keys, depth of the products, columns of the value.
+    /// The extents: queries, keys, terms of a score, and columns of the values.
     queries: usize,
     keys: usize,
     depth: usize,
     columns: usize,
-    /// Tasks: batch points and blocks of queries.
+    /// The division into tasks. Each task has a batch point and a block of queries.
     grid: Grid,
     key_block: usize,
     query: AttentionOperand,
@@ -88,35 +89,37 @@ struct ScratchLayout {
     end: usize,
 }
 
-/// A block of queries at work.
+/// The state of a block of queries.
 struct QueryBlock<'a, T> {
-    /// Its point along the batch axes.
+    /// Its coordinates along the batch axes.
     point: &'a [usize],
-    /// The number of its first query, and which queries from there on are computed.
+    /// The number of its first query, and the runs of queries that are computed, counted from that query.
     first: usize,
     runs: &'a Runs,
     /// The number of its first strip, counted over all queries of the batch point.
     first_strip: usize,
     queries: Matrix,
-    /// Their output, which may be the destination, its rows' largest scores and sums of weights.
+    /// The output of the queries, which may be the destination.
     output: Matrix,
     is_direct: bool,
+    /// The largest score and the sum of weights of each query, over the keys that were processed.
     largest: &'a mut [T],
     sums: &'a mut [T],
     /// The strips of queries that have already processed keys.
     begun: StripSet,
 }
 
-/// A block of keys at work.
+/// A block of keys, prepared for a block of queries.
 struct KeyBlock<T> {
-    /// Its first key, and how many keys it has.
+    /// The number of its first key, and its number of keys.
     from: usize,
     keys: usize,
-    /// The keys that are not equal to the rest, if there is such a rest.
+    /// The keys that differ from the equal ones, if equal keys are merged (`shared_keys`).
     others: Option<Runs>,
     key: Right<'static>,
     value: Right<'static>,
-    /// The bias, if it is one row for all queries, and whether products may add it because it replaces no score.
+    /// The row of the bias if it is equal for all queries, otherwise null. Products may add it if `adds_row`: no bias
+    /// in it is −∞, which would replace the score.
     row: *const T,
     adds_row: bool,
 }
@@ -134,8 +137,10 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         [&self.query, &self.key, &self.value].into_iter().filter_map(AttentionOperand::whole)
     }
 
+    /// Computes a task: a block of queries, with all keys.
+    ///
     /// # Safety
-    /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
+    /// The requirements of [`Thunk::run`] apply; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
         let tile = self.grid.tile(n);
         let (point, first) = (&tile.start[..self.batch], tile.start[self.batch]);
@@ -145,7 +150,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         if rows == 0 {
             return;
         }
-        // SAFETY: the layout was made for blocks of this size; see `lay_out`.
+        // SAFETY: passed on from the caller; `lay_out` made room for blocks of this size.
         unsafe {
             let direct = self.target.as_ref().filter(|_| !launch.in_place);
             let output = match direct {
@@ -194,16 +199,17 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     fn visibility(&self, block: &QueryBlock<'_, T>, strip: Range<usize>, keys: usize) -> Visibility {
         let Some(bias) = &self.bias else { return Visibility::Plain };
         match bias.visibility(block.runs.strips(strip).map(|strip| block.first_strip + strip), keys) {
-            // A score that is NaN shows under a bias that hides nothing.
+            // If the bias is added to scores and does not select them, a score of NaN must stay visible under a bias of
+            // −∞.
             Visibility::Hidden if !self.empty.selects() => Visibility::Mixed,
             visibility => visibility,
         }
     }
 
-    /// Prepares a block of keys, by number, for a block of queries.
+    /// Prepares block `number` of keys and values for a block of queries.
     ///
     /// # Safety
-    /// As [`Attention::task`].
+    /// The requirements of [`Attention::task`] apply.
     unsafe fn prepare_keys(
         &self,
         launch: &ThunkContext<'_>,
@@ -233,11 +239,11 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     /// written directly.
     ///
     /// # Safety
-    /// As [`Attention::task`]; all keys must have been processed.
+    /// The requirements of [`Attention::task`] apply; all keys must have been processed.
     unsafe fn finish(&self, launch: &ThunkContext<'_>, block: &QueryBlock<'_, T>, scratch: *mut u8) {
         let &QueryBlock { point, first, runs, queries, output, is_direct, .. } = block;
         for strip in block.strips() {
-            // SAFETY: passed on from the caller; rows are of the block.
+            // SAFETY: passed on from the caller; the rows belong to the block.
             unsafe {
                 for r in strip.clone() {
                     if self.divide(self.row(output, r), block.largest[r], block.sums[r]) {
@@ -258,10 +264,11 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         }
     }
 
-    /// Attends from a strip of a block's queries, by number, to a block of keys.
+    /// Processes a block of keys for strip `number` of a block of queries: computes scores, updates the running
+    /// softmax, and adds weighted values to the output.
     ///
     /// # Safety
-    /// As [`Attention::task`].
+    /// The requirements of [`Attention::task`] apply.
     unsafe fn strip(
         &self,
         launch: &ThunkContext<'_>,
@@ -330,8 +337,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         unsafe { std::slice::from_raw_parts_mut(at, self.columns) }
     }
 
-    /// Divides a query's output by its sum of weights. Returns whether a value that the bias hides may have made it
-    /// NaN.
+    /// Divides a query's output by its sum of weights. Returns whether a value that the bias hides may have made the
+    /// output NaN.
     fn divide(&self, out: &mut [T], largest: T, sum: T) -> bool {
         // A row whose sum is NaN has a score that is NaN, and is not empty.
         let empty = largest == T::of(f64::NEG_INFINITY) && sum == T::of(0.0);

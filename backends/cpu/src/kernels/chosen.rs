@@ -1,4 +1,5 @@
-//! Matrices that integers select at run time, such as the weights of a token's experts. They are read in place.
+//! Operands whose matrices integers select at run time, such as the weights of a token's experts. The matrices are read
+//! in place.
 
 use eutectic_backend::{Instr, Load, ValueId, reach::AxisSet};
 use eutectic_ir::index::{Atom, Index};
@@ -6,11 +7,11 @@ use eutectic_ir::index::{Atom, Index};
 /// A load from one of several matrices. An integer, which is constant over the matrix, selects it.
 #[derive(Clone, Debug)]
 pub struct ChosenMatrix<'a> {
-    /// The load.
+    /// The load of an element of the selected matrix.
     pub load: &'a Load,
-    /// The index of elements of the first matrix, which is strided.
+    /// The affine index of an element in the first matrix.
     pub at: Index,
-    /// The number, below `count`.
+    /// The value that selects a matrix: an integer below `count`.
     pub number: ValueId,
     /// The number of matrices.
     pub count: i64,
@@ -19,8 +20,8 @@ pub struct ChosenMatrix<'a> {
 }
 
 impl<'a> ChosenMatrix<'a> {
-    /// Returns such a load of instructions. `masks` are the axes on which each depends, and the first `batch` axes
-    /// distinguish separate matrices.
+    /// Returns the load of a selected matrix that computes `result`; `None` if another instruction does. `masks` are
+    /// the axes on which each instruction depends. Each point of the first `batch` axes selects one matrix.
     pub fn of(instrs: &'a [Instr], result: ValueId, masks: &[AxisSet], batch: usize) -> Option<ChosenMatrix<'a>> {
         let Instr::Load(load) = instrs.get(result)? else { return None };
         let mut numbers = load.at.terms.iter().filter_map(|(atom, factor)| match atom {

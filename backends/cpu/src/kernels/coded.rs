@@ -1,5 +1,6 @@
-//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset. The scale and the offset of a column are the same for all
-//! terms of a block. Constant operands of this kind are packed as codes ([`crate::gemm::coded`]).
+//! Right operands whose weights are decoded from codes: w = f(code)·scale + offset. The scale and the offset of a
+//! column are the same for all terms of a block. Constant operands of this kind are packed as codes
+//! ([`crate::gemm::coded`]).
 
 use eutectic_backend::{
     Body, Contraction, Instr, Kernel, ValueId,
@@ -21,8 +22,10 @@ use crate::{
     tile::{self, Frame, MAX_RANK, RowPart, Tile, TileProgram},
 };
 
-/// The longest and the shortest block. A longer one is cut. The numbers of a shorter one would take more bytes than its codes save.
+/// The maximal number of terms of a block; a longer block is divided.
 const LONGEST: usize = 256;
+/// The minimal number of terms of a block. The scales and offsets of a shorter one would take more bytes than its codes
+/// save.
 const SHORTEST: usize = 8;
 /// The largest code of 4 bits.
 const NIBBLE: f64 = 15.0;
@@ -32,19 +35,19 @@ const NIBBLE: f64 = 15.0;
 struct CodedValues {
     /// The decoded code.
     value: ValueId,
-    /// The code, where it has 4 bits.
+    /// The code, if it has 4 bits.
     code: Option<ValueId>,
     scale: Option<ValueId>,
     offset: Option<ValueId>,
     subtract: bool,
-    /// The number of axes of a block, the innermost ones of the terms.
+    /// The number of innermost term axes that make up a block.
     inner: usize,
     kind: CodeKind,
     half: bool,
 }
 
 impl CodedValues {
-    /// Finds them in a body. `groups` counts its axes: those of the batch, of the terms and of the columns.
+    /// Finds the values in a body. `groups` has the numbers of its batch axes, its term axes and its column axes.
     fn of(nest: &Nest, groups: [usize; 3]) -> Option<CodedValues> {
         let values = Values::of(nest).filter(|values| values.body.lengths.is_empty())?;
         let terms = groups[0]..groups[0] + groups[ROWS];
@@ -60,7 +63,8 @@ impl CodedValues {
     }
 }
 
-/// The values of an operand that depend only on its loaded numbers, each with its axes and its range.
+/// The values of an operand that is computed from loads without selections and reductions. Each has the axes on which
+/// it depends, and its range.
 pub(super) struct Values {
     body: Body,
     /// The operand's value.
@@ -70,10 +74,11 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Returns the values of an operand in `f32`. Returns `None` if the operand selects, reduces, reads a second
-    /// tensor, or has no integers.
+    /// Returns the values of an operand in `f32`. Returns `None` if the operand has guards, selections or reductions,
+    /// or has no integers.
     pub fn of(nest: &Nest) -> Option<Values> {
-        // Most operands have no codes, and this runs for every product that is priced.
+        // This early test is cheap. The function runs for every product that is priced, and most operands have no
+        // codes.
         let is_code = |instr: &Instr| !matches!(instr, Instr::Constant { .. }) && !instr.dtype().is_float();
         if !nest.instrs.iter().any(is_code) {
             return None;
@@ -93,13 +98,13 @@ impl Values {
         Some(Values { body, result, masks, ranges })
     }
 
-    /// Finds values among them.
+    /// Returns a finder over the operand's values.
     pub fn find(&self) -> Finder<'_> {
         Finder { instrs: &self.body.instrs, masks: &self.masks, ranges: &self.ranges }
     }
 }
 
-/// The values of a body, each with the axes that it depends on and its range.
+/// A search among the values of a body. Each has the axes on which it depends, and its range.
 pub(super) struct Finder<'a> {
     instrs: &'a [Instr],
     masks: &'a [AxisSet],
@@ -123,7 +128,7 @@ impl Finder<'_> {
         let nibble = self.nibble(value);
         let kind = match nibble {
             Some(_) => CodeKind::Nibbles,
-            // Bytes without numbers are kept as they are: `gemm::kept`.
+            // 8-bit codes without scales and offsets are packed as elements of their type: `gemm::kept`.
             None if scale.is_none() && offset.is_none() => return None,
             None => self.bytes(value)?,
         };
@@ -132,7 +137,8 @@ impl Finder<'_> {
         Some(CodedValues { value, code: nibble, scale, offset, subtract, inner, kind, half })
     }
 
-    /// Finds the integer of 8 bits and the scale whose product a value is. Along the axes `of_block`, the scale does not differ.
+    /// Finds the 8-bit integer and the scale whose product a value is. The scale does not depend on the axes
+    /// `of_block`.
     pub fn scaled_bytes(&self, value: ValueId, of_block: AxisSet) -> Option<(ValueId, ValueId)> {
         let ("mul", value, scale) = self.split(value, of_block)? else { return None };
         let Instr::Map { args, .. } = &self.instrs[value] else { return None };
@@ -143,7 +149,7 @@ impl Finder<'_> {
     fn split(&self, value: ValueId, of_block: AxisSet) -> Option<(&'static str, ValueId, ValueId)> {
         let Instr::Map { op, args, dtype: DType::F32, .. } = &self.instrs[value] else { return None };
         let &[a, b] = args.as_slice() else { return None };
-        // A number that is the same everywhere is part of the table.
+        // A number that is constant over the operand is part of the table, not a scale or an offset.
         let number = |id: ValueId| self.masks[id] & of_block == 0 && self.masks[id] != 0;
         match (number(a), number(b)) {
             (false, true) => Some((op.name(), a, b)),
@@ -152,7 +158,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the code of 4 bits that a value is a function of.
+    /// Returns the 4-bit code of which a value is a function.
     fn nibble(&self, value: ValueId) -> Option<ValueId> {
         let is_code = |id: &ValueId| {
             let range = self.ranges[*id];
@@ -161,7 +167,7 @@ impl Finder<'_> {
         (0..self.instrs.len()).rev().filter(is_code).find(|&code| self.is_function(value, code))
     }
 
-    /// Returns whether a value depends on a code alone.
+    /// Returns whether a value depends on the value `of` alone.
     fn is_function(&self, value: ValueId, of: ValueId) -> bool {
         if value == of {
             return true;
@@ -170,7 +176,7 @@ impl Finder<'_> {
             Instr::Constant { .. } => true,
             Instr::Map { args, .. } => args.iter().all(|&arg| self.is_function(arg, of)),
             Instr::Within { arg, guards, .. } => guards.is_empty() && self.is_function(*arg, of),
-            // An entry of a table.
+            // A load whose index is a function of `of` is an entry of a table.
             Instr::Load(load) => {
                 let at = load.at.values();
                 mentioned(&load.at) == 0 && !at.is_empty() && at.iter().all(|&id| self.is_function(id, of))
@@ -179,7 +185,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the kind of bytes that a value is a conversion of.
+    /// Returns the kind of the 8-bit codes of which a value is a conversion.
     fn bytes(&self, value: ValueId) -> Option<CodeKind> {
         let Instr::Map { op, args, .. } = &self.instrs[value] else { return None };
         let &[arg] = args.as_slice() else { return None };
@@ -196,7 +202,8 @@ impl Finder<'_> {
     }
 }
 
-/// Returns the format of the right operand of a product whose weights are kept as codes where they are constant; `None` for another.
+/// Returns the format in which the right operand of a product is packed as codes if it is constant. Returns `None` if
+/// it has no such format.
 pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
     let Contraction { rhs, axes, .. } = kernel.contraction()?;
     if kernel.accumulator() != Some(DType::F32) || kernel.body.domain.len() < axes.batch + axes.rows {
@@ -207,14 +214,14 @@ pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
     CodedNest::of(&operand).filter(|_| columns > 1).map(|nest| nest.format)
 }
 
-/// Returns the terms of a block of a right operand over `[b.. k.. n..]`. Its weights are integers with scales, and are kept as codes if they are
-/// constant.
+/// Returns the terms of a block of a right operand over `[b.. k.. n..]` whose weights are scaled integers, and can be
+/// packed as codes. Returns `None` for other operands.
 pub(super) fn block_of(operand: &Grouped) -> Option<usize> {
     let nest = CodedNest::of(operand).filter(|CodedNest { nest, values, .. }| is_whole(&nest.instrs, values.value))?;
     nest.format.in_words().map(|format| format.block)
 }
 
-/// Returns whether a value is an integer, whatever it depends on.
+/// Returns whether all elements of a value are integers, as its ops show.
 fn is_whole(instrs: &[Instr], value: ValueId) -> bool {
     match &instrs[value] {
         instr if !instr.dtype().is_float() => true,
@@ -227,12 +234,12 @@ fn is_whole(instrs: &[Instr], value: ValueId) -> bool {
     }
 }
 
-/// An operand of this kind, whose terms are cut into blocks.
+/// An operand whose weights are decoded from codes, with its terms divided into blocks.
 struct CodedNest {
     nest: Nest,
-    /// The number of axes of the batch.
+    /// The number of batch axes.
     batch: usize,
-    /// The number of axes of the terms that count blocks.
+    /// The number of term axes that count blocks.
     outer: usize,
     values: CodedValues,
     format: CodeFormat,
@@ -247,7 +254,7 @@ impl CodedNest {
             return None;
         }
         let values = CodedValues::of(&nest, [batch, depth, 1])?;
-        // Cut where a block would be too long.
+        // An axis is divided if a block would be too long with all of it.
         let (first, end) = (batch + depth - values.inner, batch + depth);
         let (mut outer, mut block) = (end, 1);
         while outer > first && block * nest.domain[outer - 1] <= LONGEST {
@@ -287,20 +294,20 @@ fn inner_axes(extents: &[usize], points: usize) -> usize {
         .count()
 }
 
-/// A compiled operand of this kind, which packs itself.
+/// A compiled operand that packs its weights as codes.
 pub struct CodedOperand {
     form: PanelForm,
     program: TileProgram,
     batch: usize,
     outer: usize,
-    /// The places of the decoded code, the code, the scale and the offset among the results of the program.
+    /// The indices of the decoded code, the code, the scale and the offset in the results of the program.
     places: [Option<usize>; 4],
     subtract: bool,
 }
 
 impl CodedOperand {
-    /// Compiles an operand over `[b.. k.. n..]`, for a left operand of numbers or of `integers`. Returns it with the
-    /// layout of its panels, or `None` for an operand of another kind.
+    /// Compiles an operand over `[b.. k.. n..]`, for a left operand of floats or of `integers`. Returns it with the
+    /// layout of its panels, or `None` if its weights are not decoded from codes.
     pub fn compile<T: ProductElement>(
         operand: &Grouped,
         integers: bool,
@@ -337,15 +344,15 @@ impl CodedOperand {
         Some((CodedOperand { form, program, batch, outer, places, subtract: values.subtract }, panels))
     }
 
-    /// Returns the bytes of scratch memory that packing takes, at the beginning of a frame's.
+    /// Returns the bytes of scratch memory that packing takes, at the start of a frame's scratch memory.
     pub fn scratch(&self) -> usize {
         self.program.scratch
     }
 
-    /// Packs a panel of the matrix at a point of the batch into its place.
+    /// Packs a panel of the matrix at a batch point. The packed matrix begins at `to`.
     ///
     /// # Safety
-    /// The frame's slots must be the kernel's and its scratch memory large enough; `to` must have room for the matrix.
+    /// The frame must have the kernel's slots and enough scratch memory. `to` must have room for the packed matrix.
     pub unsafe fn pack(&self, frame: &Frame<'_>, point: &[usize], panel: usize, to: *mut u8) {
         let domain = &self.program.domain;
         let (first, last) = (self.batch + self.outer, domain.len() - 1);
@@ -381,18 +388,18 @@ impl CodedOperand {
     }
 }
 
-/// Returns a value in a type: the conversion is added unless the value has the type.
+/// Returns a value converted to a type. Adds the conversion to the nest unless the value has the type.
 pub(super) fn cast_to(nest: &mut Nest, value: ValueId, dtype: DType) -> ValueId {
     if nest.instrs[value].dtype() == dtype {
         return value;
     }
     let attrs = [Attr::DType(dtype)].into_iter().collect();
-    let op = Op::named("cast").expect("the table has it");
+    let op = Op::named("cast").expect("`cast` is in the table of ops");
     nest.instrs.push(Instr::Map { op, attrs, args: vec![value], dtype });
     nest.instrs.len() - 1
 }
 
-/// Returns for each point of some axes, in order, the elements from the first point to it.
+/// Returns the offset of each point of some axes from the first one, in elements and in row-major order.
 fn terms(extents: &[usize], strides: &[isize]) -> Vec<isize> {
     let mut at = vec![0];
     for (&extent, &stride) in extents.iter().zip(strides) {

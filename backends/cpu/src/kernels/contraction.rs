@@ -1,4 +1,5 @@
-//! Contractions: a product per tile of the result, and the epilogue on each tile while it is hot.
+//! Computes contractions: a matrix product for each tile of the result, and the epilogue on the tile while it is in the
+//! cache.
 
 pub mod epilogue;
 mod form;
@@ -41,7 +42,7 @@ const SERIAL: usize = 1 << 15;
 /// Compiles a contraction that accumulates in `acc`.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why the contraction cannot be compiled.
 pub fn compile(
     lhs: Grouped,
     rhs: Grouped,
@@ -53,10 +54,14 @@ pub fn compile(
     let other = rhs.nest.results.first().map(|&r| rhs.nest.instrs[r].dtype().register());
     if other != Some(acc) {
         let other = other.map_or("nothing".to_string(), |other| other.to_string());
-        return Err(vec![format!("`matmul` of {acc} and {other}")]);
+        return Err(vec![format!(
+            "cannot compute `matmul` in {acc} because its right operand is {other}; cast it to {acc}"
+        )]);
     }
     if acc == DType::Bool || acc.register() != acc {
-        return Err(vec![format!("`matmul` on {acc}")]);
+        return Err(vec![format!(
+            "cannot compute `matmul` in {acc} because the CPU does not multiply this type; cast its operands to f32"
+        )]);
     }
     let form = ProductForm::new(lhs, rhs, body);
     with_register!(acc, Element => Matmul::<Element>::compile(form, acc, slots, (packing, machine)))
@@ -70,24 +75,25 @@ struct Matmul<T: 'static> {
     lhs: Lhs,
     rhs: Rhs,
     epilogue: TileProgram,
-    /// The destination, if the product may be written directly.
+    /// The destination, if the product may be written directly; otherwise the epilogue stores the result.
     target: Option<Operand>,
-    /// The part of the epilogue that micro-kernels apply.
+    /// The ops of the epilogue that micro-kernels apply.
     taken: InRegisters,
     size: usize,
-    /// The bytes of scratch memory for the tile programs, which run one at a time. The evaluated rows of the left
-    /// operand start at the end of the product's tile.
+    /// The layout of scratch memory, as byte offsets. The registers of the tile programs, which run one at a time, end
+    /// at `registers`. The product's tile ends at `lhs_room`, and the evaluated rows of the left operand end at
+    /// `tile_end`.
     registers: usize,
     lhs_room: usize,
     tile_end: usize,
-    /// Whether there is nothing to do, or too little for several threads.
+    /// Whether the result has no elements, and whether the work is too little for several threads.
     empty: bool,
     serial: bool,
     added: Vec<usize>,
     packed: Option<PackedRight>,
 }
 
-/// Returns the frame on which operands are evaluated.
+/// Returns the frame with which operands are evaluated.
 fn frame<'a>(launch: &'a ThunkContext<'_>, scratch: *mut u8) -> Frame<'a> {
     Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault }
 }
@@ -108,8 +114,8 @@ impl<T: ProductElement> Matmul<T> {
         let epilogue = tile::compile(&form.body, 0, &slots.types, isa).map_err(&mut note).ok();
         let blocking = form.blocking::<T>(packing, isa);
         let packs = form.packed_bytes(&blocking, packing).is_some();
-        // Thunks for several lengths share one packed form, and the left operand of some may not show that it is
-        // integers.
+        // Thunks for several lengths share one packed form, but at some lengths the left operand may not be recognized
+        // as integers.
         let integers = (machine.integers && packs && packing == Packing::Best)
             .then(|| IntegerOperand::compile::<T>(&form.lhs, &form.rhs, slots, isa))
             .flatten();
@@ -174,7 +180,7 @@ impl<T: ProductElement> Matmul<T> {
     /// Packs a panel of one of the right operand's matrices. There are `counts` matrices along each batch axis.
     ///
     /// # Safety
-    /// As [`Thunk::pack`].
+    /// The requirements of [`Thunk::pack`] apply.
     unsafe fn pack_panel(
         &self,
         launch: &ThunkContext<'_>,
@@ -192,7 +198,7 @@ impl<T: ProductElement> Matmul<T> {
         }
         let frame = frame(launch, scratch);
         let to = launch.slots[*slot].wrapping_add(offset);
-        // SAFETY: the operand was checked when the kernel was compiled; panels have places of their own.
+        // SAFETY: the operand was checked when the kernel was compiled; panels do not overlap.
         unsafe {
             if let Rhs::Coded(coded) = &self.rhs {
                 coded.pack(&frame, &point[..self.batch], panel, to);
@@ -204,26 +210,28 @@ impl<T: ProductElement> Matmul<T> {
         }
     }
 
-    /// Returns the position of the packed constant, if the operand is packed, and the strides of its batch axes in
-    /// bytes.
+    /// Returns the address of the packed right operand, and the strides of its batch axes in bytes. Returns `None` if
+    /// it is not packed.
     fn constant(&self, launch: &ThunkContext<'_>) -> Option<(*const u8, &[usize])> {
         let PackedRight { slot, strides, .. } = self.packed.as_ref()?;
         let at = launch.slots[*slot];
         (!at.is_null()).then_some((at.cast_const(), strides))
     }
 
-    /// Returns whether neither side is a vector.
+    /// Returns whether the product has several rows and several columns.
     fn several(&self) -> bool {
         self.extents.m > 1 && self.extents.n > 1
     }
 
-    /// Returns the number of the grid that divides the product into tiles.
+    /// Returns the number of the grid that divides the product into tiles: 0 for a packed right operand, otherwise 1.
     fn cut(&self, launch: &ThunkContext<'_>) -> usize {
         usize::from(self.constant(launch).is_none())
     }
 
+    /// Computes the tile of task number `n`.
+    ///
     /// # Safety
-    /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
+    /// The requirements of [`Thunk::run`] apply; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
         let cut = self.cut(launch);
         let whole = self.tiling.grids[cut].tile(n);
@@ -238,10 +246,10 @@ impl<T: ProductElement> Matmul<T> {
         }
     }
 
-    /// Computes some rows of a tile, or all.
+    /// Computes a tile, which may be a block of rows of a task's tile.
     ///
     /// # Safety
-    /// As [`Matmul::task`].
+    /// The requirements of [`Matmul::task`] apply.
     unsafe fn rows(&self, launch: &ThunkContext<'_>, tile: &Tile, scratch: *mut u8) {
         let (row, column) = (tile.start[self.batch], tile.start[self.batch + 1]);
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
@@ -252,12 +260,13 @@ impl<T: ProductElement> Matmul<T> {
             let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
             at.wrapping_add(matrix + self.blocking.packed_at(column, self.extents.k))
         });
-        // A product may be written over the addend, but not over its operands. With several rows and columns, several
-        // points read each operand, so that the slot in place is no operand.
+        // A product may overwrite the matrix that is added to it, but not its operands. If `in_place`, the kernel
+        // overwrites a slot that it reads. With several rows and columns, this slot is no operand, because several
+        // points read each element of an operand.
         let direct = self.target.as_ref().filter(|_| self.several() || !launch.in_place);
         let target = match direct {
             Some(target) => target.matrix(launch.slots, point, row, column),
-            // SAFETY: behind the registers there is room for a tile.
+            // SAFETY: scratch memory has room for a tile after the registers.
             None => Matrix { at: unsafe { scratch.add(self.registers) }, rows: n as isize, columns: 1 },
         };
         let extents = Extents { m, n, k: self.extents.k };
@@ -271,8 +280,8 @@ impl<T: ProductElement> Matmul<T> {
         }
         finish.least = self.taken.relu.then(T::default);
         let before = number * self.extents.m;
-        // SAFETY: the operands were checked when the kernel was compiled; tiles are disjoint; see `scratch` for the room. Behind the tile there is
-        // room for the rows of one.
+        // SAFETY: the operands were checked when the kernel was compiled, and tiles are disjoint. `Matmul::scratch` has
+        // room for the rows of the left operand after the tile, and for the product after these.
         unsafe {
             match (&self.lhs, &self.blocking.coded, packed) {
                 (Lhs::Integers(lhs), Some(panels), Some(at)) => {
@@ -292,8 +301,10 @@ impl<T: ProductElement> Matmul<T> {
         }
     }
 
+    /// Applies the epilogue to a tile, some rows (a strip) at a time.
+    ///
     /// # Safety
-    /// As [`Matmul::task`]; the product must be dense over the tile.
+    /// The requirements of [`Matmul::task`] apply; the product must be dense over the tile.
     unsafe fn finish(&self, launch: &ThunkContext<'_>, tile: &Tile, product: *mut u8, scratch: *mut u8) {
         let (m, n) = (tile.len[self.batch], tile.len[self.batch + 1]);
         let strip = self.tiling.strips[self.cut(launch)];
@@ -304,7 +315,7 @@ impl<T: ProductElement> Matmul<T> {
             let frame = Frame {
                 slots: launch.slots,
                 scratch,
-                // SAFETY: within the product.
+                // SAFETY: the row is one of the product's tile.
                 anchor: unsafe { product.add(row * n * self.size) },
                 direct: !launch.in_place,
                 fault: launch.fault,

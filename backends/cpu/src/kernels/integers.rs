@@ -1,5 +1,5 @@
-//! Left operands that are integers of 8 bits with a scale for each block of terms: x = scale·integer. If the weights are kept as codes, the
-//! products within a block are products of integers.
+//! Left operands that are 8-bit integers with a scale for each block of terms: x = scale·integer. If the right operand
+//! is packed as codes, the products within a block are integer products.
 
 use std::sync::atomic::{AtomicI8, Ordering::Relaxed};
 
@@ -25,21 +25,21 @@ use crate::{
     simd::Isa,
 };
 
-/// The number of integers below which a second thread takes longer to start than to add them up.
+/// The number of integers below which waking another thread takes longer than adding them up.
 const SERIAL: usize = 1 << 16;
 
-/// The values that such an operand is made of.
+/// The values from which an operand of scaled integers is computed.
 struct FoundIntegers {
     code: ValueId,
     scale: ValueId,
-    /// Innermost axes of the terms that make up a block.
+    /// The number of innermost term axes that make up a block.
     inner: usize,
-    /// Terms of a block.
+    /// The number of terms of a block.
     terms: usize,
 }
 
 impl FoundIntegers {
-    /// Finds them in an operand over `[b.. m.. k..]`, with blocks that are several ones of `block` terms.
+    /// Finds the values in an operand over `[b.. m.. k..]`. The terms per scale must be a multiple of `block`.
     fn of(operand: &Grouped, block: usize) -> Option<FoundIntegers> {
         let nest = &operand.nest;
         let values = Values::of(nest)?;
@@ -54,7 +54,7 @@ impl FoundIntegers {
     }
 }
 
-/// Returns whether products of a kernel are those of integers, where its right operand is constant.
+/// Returns whether a kernel multiplies integers if its right operand is constant.
 pub fn multiplies_integers(kernel: &Kernel) -> bool {
     let Some(Contraction { lhs, rhs, axes }) = kernel.contraction().filter(|_| !kernel.varies()) else { return false };
     let groups = [[axes.batch, axes.rows, axes.depth], [axes.batch, axes.depth, axes.columns]];
@@ -62,22 +62,23 @@ pub fn multiplies_integers(kernel: &Kernel) -> bool {
     block_of(&rhs).is_some_and(|block| FoundIntegers::of(&lhs, block).is_some())
 }
 
-/// A compiled operand of this kind, which is evaluated before the product.
+/// A compiled left operand of scaled integers, which is evaluated before the product.
 pub struct IntegerOperand {
     codes: Tiles,
     scales: Tiles,
     /// The slots of the integers, the scales, the sums and the least integer.
     slots: [usize; 4],
-    /// Rows of all matrices, and terms of a row.
+    /// The number of rows of all matrices, and of terms of a row.
     rows: usize,
     terms: usize,
-    /// Terms of a block of the right operand.
+    /// The number of terms of a block of the right operand.
     block: usize,
 }
 
 impl IntegerOperand {
-    /// Compiles a left operand over `[b.. m.. k..]`, and a right one over `[b.. k.. n..]` with the layout of its panels; `None` if these are
-    /// not of such kinds. Slots are added only if both are.
+    /// Compiles a left operand over `[b.. m.. k..]`, and a right operand over `[b.. k.. n..]` with the layout of its
+    /// panels. Returns `None`, and adds no slots, unless the left operand is scaled integers and the right one can be
+    /// packed as codes.
     pub fn compile<T: ProductElement>(
         lhs: &Grouped,
         rhs: &Grouped,
@@ -96,7 +97,7 @@ impl IntegerOperand {
         for axis in (end - inner..end).rev() {
             scales = scales.without(axis);
         }
-        // A scale for each block of the right operand.
+        // Scales are repeated, so that there is one for each block of the right operand.
         let scales = scales.repeated(end - inner, of_scale / block);
         let places = [
             added.add(DType::I8, rows * terms),
@@ -110,13 +111,14 @@ impl IntegerOperand {
         Some((IntegerOperand { codes, scales, slots: places, rows, terms, block }, coded))
     }
 
-    /// Evaluates it.
+    /// Evaluates the integers and their scales, and computes the sums per block and the least integer.
     ///
     /// # Safety
-    /// As [`Thunk::run`].
+    /// The requirements of [`Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         let least = AtomicI8::new(i8::MAX);
-        // SAFETY: passed on from the caller. The buffers are the thunk's own, with as many elements; rows are disjoint.
+        // SAFETY: passed on from the caller. The buffers belong to the thunk, and have room for all rows, which are
+        // disjoint.
         unsafe {
             self.codes.run(launch);
             self.scales.run(launch);
@@ -130,7 +132,7 @@ impl IntegerOperand {
     /// Adds up the integers of each block of a row, and returns the least one.
     ///
     /// # Safety
-    /// As [`IntegerOperand::prepare`]; the integers must be there.
+    /// The requirements of [`IntegerOperand::prepare`] apply; the integers must have been evaluated.
     unsafe fn add_up(&self, launch: &ThunkContext<'_>, row: usize) -> i8 {
         let [codes, _, totals, _] = self.slots.map(|slot| launch.slots[slot]);
         let (blocks, mut least) = (self.terms / self.block, i8::MAX);
@@ -146,10 +148,10 @@ impl IntegerOperand {
         least
     }
 
-    /// Returns the rows from one on, counted over all matrices.
+    /// Returns the rows from `row` on, counted over all matrices of the batch.
     ///
     /// # Safety
-    /// The operand must have been evaluated, on these slots.
+    /// [`IntegerOperand::prepare`] must have evaluated the operand on these slots.
     pub unsafe fn rows(&self, slots: &[*mut u8], row: usize) -> IntegerRows {
         let [codes, scales, totals, least] = self.slots.map(|slot| slots[slot].cast_const());
         let blocks = row * (self.terms / self.block);
@@ -157,18 +159,18 @@ impl IntegerOperand {
             codes: codes.cast::<i8>().wrapping_add(row * self.terms),
             scales: scales.cast::<f32>().wrapping_add(blocks),
             totals: totals.cast::<i32>().wrapping_add(blocks),
-            // SAFETY: the caller promises that it was written.
+            // SAFETY: the caller promises that [`IntegerOperand::prepare`] has written the least integer.
             least: unsafe { least.cast::<i8>().read() },
         }
     }
 
-    /// Bytes of scratch memory that evaluating it takes.
+    /// Returns the bytes of scratch memory that evaluating the operand takes.
     pub fn scratch(&self) -> usize {
         self.codes.scratch().max(self.scales.scratch())
     }
 }
 
-/// Compiles the evaluation of a value to a slot, dense over the nest's domain.
+/// Compiles a program that writes a value to a slot, dense over the nest's domain.
 fn stored(mut nest: Nest, slot: usize, value: ValueId, slots: &Slots, isa: Isa) -> Option<Tiles> {
     let dense = strides(&nest.domain).into_iter().map(|s| s as i64).enumerate();
     let at = dense.fold(Index::default(), |at, (d, step)| at.plus(&Index::coord(d).times(step)));

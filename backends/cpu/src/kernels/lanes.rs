@@ -1,6 +1,6 @@
-//! Batch-vectorised contractions: vectors of sums along an axis of the result stay in registers. They suit products of
-//! matrices too narrow for vectors of their own: depthwise convolutions, and convolutions of small groups. Their
-//! windows are read from a tile of the image, which has each element once.
+//! Computes batch-vectorised contractions: vectors of sums along an axis of the result stay in registers. They suit
+//! products whose matrices are too narrow to fill vectors: depthwise convolutions, and convolutions of small groups.
+//! Their windows are read from a tile of the image, which has each element once.
 
 pub mod cut;
 mod finish;
@@ -28,14 +28,14 @@ use crate::{
 
 /// The number of multiplications below which waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 15;
-/// Tasks per thread, if there are enough tiles.
+/// The number of tasks per thread, if there are enough tiles.
 const SHARE: usize = 4;
 
-/// Compiles a contraction in this form, which accumulates in `acc`. `body` is its epilogue, in the kernel's order of
-/// axes.
+/// Compiles a contraction in batch-vectorised form, which accumulates in `acc`. `body` is its epilogue, in the kernel's
+/// order of axes.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why the contraction cannot be compiled.
 pub fn compile(
     form: &LaneForm,
     body: &Nest,
@@ -46,7 +46,9 @@ pub fn compile(
     match acc {
         DType::F32 => Lanes::<f32>::compile(form, body, acc, slots, machine),
         DType::F64 => Lanes::<f64>::compile(form, body, acc, slots, machine),
-        other => Err(vec![format!("an anchor with several sums per point in {other}")]),
+        other => Err(vec![format!(
+            "cannot compute vectors of sums in {other} because the CPU has kernels for f32 and f64 only"
+        )]),
     }
 }
 
@@ -57,13 +59,14 @@ struct Lanes<T: 'static> {
     count: usize,
     moving: LaneOperand,
     fixed: LaneOperand,
-    /// The tiles. The axes are in the order `axes`: those on which the fixed operand depends come first, so that
-    /// consecutive tiles share it.
+    /// The division of the result into tiles, with the axes in the order `axes`. The axes on which the fixed operand
+    /// depends come first, so that consecutive tiles share its elements.
     grid: Grid,
     axes: Vec<usize>,
-    /// Tiles of a task, which follow each other.
+    /// The number of consecutive tiles of a task.
     tiles: usize,
-    /// The axes of the points, and of their rows, in a call. The fixed operand does not depend on them.
+    /// The axes of the result along which a kernel call computes points, and rows of points. The fixed operand does not
+    /// depend on them.
     points: Option<usize>,
     rows: Option<usize>,
     epilogue: TileProgram,
@@ -76,7 +79,7 @@ struct Lanes<T: 'static> {
     serial: bool,
 }
 
-/// The layout of scratch memory. The moving operand, or the epilogue, comes first.
+/// The layout of scratch memory, as byte offsets. The moving operand, and later the epilogue, comes first.
 struct Layout {
     fixed: usize,
     sums: usize,
@@ -122,7 +125,8 @@ impl<T: LaneElement> Lanes<T> {
         let layout =
             Layout { fixed: at_fixed, sums: at_sums, tables, end: tables + align(2 * count * size_of::<isize>()) };
         let target = target(&body, acc, slots);
-        // Points and rows are the longest axes, because their sums share the fixed operand.
+        // Points and rows are the longest of the axes on which the fixed operand does not depend, so that many sums
+        // share its elements.
         let free = || (0..rank - 1).filter(|&d| !fixed.depends_on(d) && len[d] > 1);
         let points = free().max_by_key(|&d| len[d]);
         let rows = free().filter(|&d| Some(d) != points).max_by_key(|&d| len[d]);
@@ -151,8 +155,10 @@ impl<T: LaneElement> Lanes<T> {
         }))
     }
 
+    /// Computes the tiles of task number `n`.
+    ///
     /// # Safety
-    /// As [`Thunk::run`]; scratch memory must have the bytes that the thunk states.
+    /// The requirements of [`Thunk::run`] apply; scratch memory must have the bytes that the thunk states.
     unsafe fn task(&self, launch: &ThunkContext<'_>, n: usize, scratch: *mut u8) {
         let frame = |at: usize| Frame {
             slots: launch.slots,
@@ -188,13 +194,15 @@ impl<T: LaneElement> Lanes<T> {
                 self.moving.find(&moving, &self.terms, of_moving);
             }
             let terms = [self.moving.terms(of_moving), self.fixed.terms(of_fixed)];
-            // SAFETY: as above; tiles are disjoint.
+            // SAFETY: the operands are those of this tile, and tiles are disjoint.
             unsafe { self.tile(launch, &tile, (&moving, &fixed), terms, scratch) };
         }
     }
 
+    /// Computes the sums of a tile, and its epilogue unless the sums are stored directly.
+    ///
     /// # Safety
-    /// As [`Lanes::task`]; the operands must be those of the tile.
+    /// The requirements of [`Lanes::task`] apply; the operands must be those of the tile.
     unsafe fn tile(
         &self,
         launch: &ThunkContext<'_>,
@@ -252,7 +260,7 @@ impl<T: LaneElement> Lanes<T> {
             call.moving = moving.wrapping_offset(offset(0));
             call.fixed = fixed.wrapping_offset(offset(1));
             call.sums = sums.wrapping_offset(offset(2));
-            // Null stays null: nothing is added then.
+            // A null pointer, which stands for no addition, has strides of 0 and stays null.
             call.added = added.wrapping_offset(offset(3));
             // SAFETY: all of the tile is within the operands and the destination of the sums.
             unsafe { self.sums.run(&call) };
@@ -274,7 +282,8 @@ impl<T: LaneElement> Lanes<T> {
     }
 }
 
-/// Numbers of axes in the order `axes`, in the order of the axes' own numbers.
+/// Reorders numbers of axes, which are in the order `axes`, by the numbers of the axes in the result. Axes that are not
+/// listed get `beyond`.
 fn in_order(axes: &[usize], of: &[usize; MAX_RANK], beyond: usize) -> [usize; MAX_RANK] {
     let mut to = [beyond; MAX_RANK];
     axes.iter().zip(of).for_each(|(&d, &n)| to[d] = n);

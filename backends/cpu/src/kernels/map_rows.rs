@@ -1,4 +1,4 @@
-//! Maps and row groups: a tile program over the whole domain.
+//! Computes maps and row groups (reductions, scans and rankings of rows) by a tile program over the whole domain.
 
 use eutectic_backend::axes::Nest;
 use eutectic_ir::DType;
@@ -13,27 +13,29 @@ use crate::{
 /// The number of evaluated elements below which waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 14;
 
-/// Elements of a task, if there are many: streaming stores are fenced after each task.
+/// The maximal number of elements of a task. Each task ends with a fence, which waits for its streaming stores; a long
+/// task makes that wait a small part of its time.
 const TASK: usize = 1 << 18;
-/// The number of tasks, if there are enough tiles: the last one to finish is waited for.
+/// The minimal number of tasks, if there are enough tiles. With many tasks, threads wait only a short time for the last
+/// one.
 const TASKS: usize = 32;
 
-/// The bytes that a kernel must read and write to use streaming stores, and the multiple of the second-level cache that
-/// it must exceed ([`STREAMS_OF_CACHE`]). The next reader of the result gains too, unless it would find the result in
-/// the second-level cache.
+/// The minimal traffic, in bytes, of a kernel that uses streaming stores. Smaller results are better left in the
+/// second-level cache, for the kernel that reads them.
 const STREAMS: usize = 8 << 20;
+/// The minimal traffic of a kernel that uses streaming stores, as a multiple of the second-level cache.
 const STREAMS_OF_CACHE: usize = 4;
 
 /// A compiled map or row group.
 pub struct Tiles {
     program: TileProgram,
     grid: Grid,
-    /// Tiles of a task, which follow each other.
+    /// The number of consecutive tiles of a task.
     tiles: usize,
-    /// The parts of a row, if rows are too long to be kept; or the tiles of the axes along which points may write one
-    /// element.
+    /// The division of a row, if rows are too long for registers. For programs whose points may write to one element,
+    /// the division of the axes of these points.
     parts: Option<Grid>,
-    /// The axes that these are of.
+    /// The axes that `parts` divides.
     inner: AxisMask,
     serial: bool,
 }
@@ -42,7 +44,7 @@ impl Tiles {
     /// Compiles a nest whose innermost `rows` axes form a row.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the nest cannot be compiled.
     pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<Tiles, Vec<String>> {
         let (nest, row) = tile::scan_order(nest, rows, slots);
         let nest = &*nest;
@@ -59,7 +61,7 @@ impl Tiles {
         let (grid, parts) = if whole && program.together == 0 {
             (Grid::cut(&nest.domain, all, &len, &program.worthy_places(&len)), None)
         } else {
-            // Tiles in row-major order need one point along all axes but the last.
+            // Tiles that must run in row-major order have one point along each axis of that order but the last one.
             let last = program.in_order.checked_ilog2().unwrap_or(0) as usize;
             (0..last).filter(|d| program.in_order >> d & 1 == 1).for_each(|d| len[d] = 1);
             (Grid::new(&nest.domain, !inner, &len), Some(Grid::new(&nest.domain, inner, &len)))
@@ -75,10 +77,10 @@ impl Tiles {
         Ok(Tiles { program, grid, tiles, parts, inner, serial })
     }
 
-    /// Works on a tile; another may follow.
+    /// Computes a tile, and prefetches the `next` one, if any.
     ///
     /// # Safety
-    /// As [`Thunk::run`]; the frame must have the program's scratch memory.
+    /// The requirements of [`Thunk::run`] apply; the frame must have the program's scratch memory.
     unsafe fn tile(&self, frame: &Frame<'_>, tile: &Tile, next: Option<&Tile>) {
         let Some(parts) = &self.parts else {
             // SAFETY: passed on from the caller.
@@ -97,13 +99,13 @@ impl Tiles {
             for n in 0..parts.count() {
                 let part = RowPart { pass: Some(pass), first: n == 0, last: n + 1 == parts.count() };
                 let next = (!part.last).then(|| part_of_tile(number(n + 1)));
-                // SAFETY: as above.
+                // SAFETY: passed on from the caller.
                 unsafe { self.program.run_and_prefetch(frame, &part_of_tile(number(n)), part, next.as_ref()) };
             }
         }
     }
 
-    /// Returns whether there is nothing to store.
+    /// Returns whether the result has no elements.
     fn is_empty(&self) -> bool {
         self.program.domain.iter().enumerate().any(|(d, &n)| n == 0 && self.program.row >> d & 1 == 0)
     }

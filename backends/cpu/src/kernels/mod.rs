@@ -1,4 +1,4 @@
-//! Thunks: kernels with every offset, stride and function resolved.
+//! Compiles kernels to thunks, in which every offset, stride and function is resolved.
 
 pub mod attention;
 pub mod chosen;
@@ -18,19 +18,20 @@ use eutectic_backend::{
 use self::{attention::AttentionParts, contraction::Packing, lanes::form::LaneForm, slots::Slots};
 use crate::{machine::Machine, runtime::thunk::Thunk};
 
-/// A way to compute a kernel that has several.
+/// A schedule of kernels that can be computed in several ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The one that its anchor always has; contractions are products of matrices.
+    /// The schedule that kernels of every anchor have. It computes contractions as products of matrices.
     Plain,
-    /// A contraction as sums that fill vectors along this axis of the result.
+    /// A schedule of contractions: the lanes of a vector are sums along this axis of the result.
     Lanes(usize),
 }
 
-/// Compiles a kernel for runs of these lengths. All thunks of a kernel share one packed form of a constant operand.
+/// Compiles a kernel for runs with these lengths of its varying axes. All thunks of a kernel share one packed form of a
+/// constant operand.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why the kernel cannot be compiled.
 pub fn compile_at(
     kernel: &Kernel,
     lengths: Lengths<'_>,
@@ -46,7 +47,7 @@ pub fn compile_at(
 /// Compiles a kernel of fixed extents.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why the kernel cannot be compiled.
 pub fn compile(kernel: &Kernel, way: Way, machine: Machine) -> Result<Box<dyn Thunk>, Vec<String>> {
     thunk(kernel, way, Packing::Best, machine)
 }
@@ -57,23 +58,28 @@ fn thunk(kernel: &Kernel, way: Way, packing: Packing, machine: Machine) -> Resul
         body.domain.len() == layout.iter().map(|&g| groups[g]).sum::<usize>()
     });
     if !ranks.into_iter().all(|fits| fits) {
-        return Err(vec![format!("a `{}` whose operands do not have the axes of its groups", kernel.kind())]);
+        return Err(vec![format!(
+            "cannot compile `{}` because its operands do not have the axes of its groups",
+            kernel.kind()
+        )]);
     }
     let unrolled = unrolled(kernel);
     let kernel = unrolled.as_ref().unwrap_or(kernel);
     let mut slots = Slots { types: kernel.slots.clone(), given: kernel.slots.len() };
     let body = Nest::new(&kernel.body, &kernel.stores);
     let isa = machine.isa;
-    let accumulator =
-        kernel.accumulator().ok_or_else(|| vec![format!("a `{}` operand without a result", kernel.kind())]);
+    let accumulator = kernel
+        .accumulator()
+        .ok_or_else(|| vec![format!("cannot compile `{}` because an operand has no result", kernel.kind())]);
     if kernel.operands().is_empty() {
         let rows = kernel.row_axes().unwrap_or(0);
         return Ok(Box::new(map_rows::Tiles::compile(&body, rows, &slots.types, isa)?));
     }
     if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
         let acc = accumulator?;
-        // Runs of some lengths lack this form, and some operands cannot be evaluated for it. As the form packs nothing,
-        // the replacement must not pack either.
+        // At some lengths the kernel lacks this form, and some operands cannot be compiled for it. A thunk of the plain
+        // schedule replaces it then. It may not pack, because all thunks of a kernel share one packed form, and this
+        // form has none.
         let packing = match way {
             Way::Plain => packing,
             Way::Lanes(axis) => {
@@ -100,5 +106,5 @@ fn thunk(kernel: &Kernel, way: Way, packing: Packing, machine: Machine) -> Resul
         let attention = AttentionParts { operands, bias, body, form };
         return attention::compile(attention, accumulator?, &mut slots, isa);
     }
-    Err(vec![format!("the backend has no kernel for `{}`", kernel.kind())])
+    Err(vec![format!("cannot compile `{}` because the CPU backend has no kernel for it", kernel.kind())])
 }

@@ -1,5 +1,6 @@
-//! Operands of anchors: read in place if their body is one affine load, or if integers select their matrices; otherwise
-//! evaluated into a dense buffer first. Also the destinations of results that are stored unchanged.
+//! Operands of anchors. An operand is read in place if its body is one affine load, or if integers select its matrices.
+//! Others are evaluated into a dense buffer first. The destinations of results that are stored unchanged are also
+//! described here.
 
 use eutectic_backend::{
     Body, Instr, Load, Store, ValueId,
@@ -19,7 +20,7 @@ use crate::{
     simd::{Isa, register::with_integer},
 };
 
-/// A matrix per point of the batch axes.
+/// An operand: a matrix for each point of the batch axes.
 pub struct Operand {
     slot: usize,
     base: i64,
@@ -29,21 +30,21 @@ pub struct Operand {
     form: OperandForm,
 }
 
-/// The form in which its matrices become available.
+/// The way in which the matrices of an operand become available.
 enum OperandForm {
-    /// They are in memory.
+    /// The matrices are in memory.
     InPlace,
-    /// They are evaluated first.
+    /// The matrices are evaluated first.
     Evaluated(Tiles),
-    /// They are in memory, and integers that are evaluated first select them.
+    /// The matrices are in memory. Integers, which are evaluated first, select them.
     Chosen(Tiles, Numbers),
 }
 
-/// Numbers that choose matrices.
+/// The integers that select matrices.
 struct Numbers {
     slot: usize,
     dtype: DType,
-    /// Along the axes of the batch, in elements.
+    /// Strides along the batch axes, in elements.
     strides: Vec<i64>,
     count: i64,
     /// Elements from a matrix to the next.
@@ -54,7 +55,7 @@ impl Operand {
     /// Compiles an operand for an anchor that accumulates in `acc`.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<Operand, Vec<String>> {
         Operand::in_place(operand, acc, slots).map_or_else(|| whole(operand, acc, slots, isa), Ok)
     }
@@ -65,8 +66,8 @@ impl Operand {
         Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::InPlace })
     }
 
-    /// Returns an operand that only converts elements of a narrower type, which are read in place; `None` for other
-    /// operands.
+    /// Compiles an operand that only converts elements of a narrower type, which products read in place. Returns the
+    /// operand and the narrower type, or `None` for other operands.
     pub fn short(operand: &Grouped, slots: &Slots) -> Option<(Operand, DType)> {
         let mut nest = operand.matrices()?;
         let &result = nest.results.first()?;
@@ -87,8 +88,8 @@ impl Operand {
         [2, 1].map(|from_end| self.strides[self.strides.len() - from_end])
     }
 
-    /// Returns an operand with strided matrices that integers select, which are evaluated first; `None` for other
-    /// operands.
+    /// Compiles an operand with strided matrices that integers select. The integers are evaluated first. Returns `None`
+    /// for other operands.
     pub fn chosen(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Option<Operand> {
         let nest = operand.matrices()?;
         let batch = nest.domain.len().checked_sub(2)?;
@@ -132,7 +133,7 @@ impl Operand {
         side_by_side.then_some(Operand { slot, base, strides, size, form: OperandForm::InPlace })
     }
 
-    /// Returns the tiles to evaluate before it is used.
+    /// Returns the program to run before the operand is used.
     fn first(&self) -> Option<&Tiles> {
         match &self.form {
             OperandForm::InPlace => None,
@@ -143,15 +144,15 @@ impl Operand {
     /// Evaluates the operand or its numbers, if it is not read in place.
     ///
     /// # Safety
-    /// As [`Thunk::run`].
+    /// The requirements of [`Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         if let Some(first) = self.first() {
-            // SAFETY: passed on. The buffer that is written is the thunk's own.
+            // SAFETY: passed on from the caller. The buffer that is written is the thunk's own.
             unsafe { first.run(launch) };
         }
     }
 
-    /// Returns bytes of scratch memory that preparing takes.
+    /// Returns the bytes of scratch memory that [`Operand::prepare`] takes.
     pub fn scratch(&self) -> usize {
         self.first().map_or(0, Thunk::scratch)
     }
@@ -192,7 +193,7 @@ fn strides_of(domain: &[usize]) -> Vec<i64> {
     strides(domain).into_iter().map(|s| s as i64).collect()
 }
 
-/// Compiles the stored value of a nest.
+/// Compiles a program that computes the stores of a nest, with axes merged where all index maps allow it.
 pub fn evaluated(nest: Nest, slots: &Slots, isa: Isa) -> Result<Tiles, Vec<String>> {
     let mut rank = [nest.domain.len()];
     let mut alone = [nest];
@@ -212,12 +213,12 @@ pub fn in_place(nest: &Nest, acc: DType, slots: &Slots) -> Option<(usize, i64, V
     Some((load.slot, load.at.constant, strides))
 }
 
-/// Returns the load of an operand that only applies lossless conversions: a packed form may keep the elements in the
-/// load's type.
+/// Returns the load of an operand whose other ops are lossless conversions. Its packed form may then keep elements of
+/// the load's type.
 pub fn kept(instrs: &[Instr], result: ValueId) -> Option<&Load> {
     match &instrs[result] {
         Instr::Load(load) => Some(load),
-        // Of all functions of one number, only conversions give another type of float. A wider type represents all
+        // Among functions of one number, only conversions change the type of a float. A wider type represents all
         // numbers of a narrower one.
         Instr::Map { args, dtype, .. } => {
             let &[arg] = args.as_slice() else { return None };
@@ -235,7 +236,10 @@ fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<O
     let Grouped { nest, groups } = operand;
     let held = nest.results.first().map(|&r| nest.instrs[r].dtype().register());
     if held != Some(acc) {
-        return Err(vec![format!("an operand of {held:?} for an anchor that accumulates in {acc}")]);
+        let held = held.map_or("no type".to_string(), |held| held.to_string());
+        return Err(vec![format!(
+            "cannot compile an operand of {held} for a kernel that accumulates in {acc}; cast the operand to {acc}"
+        )]);
     }
     let [batch, rows, columns] = *groups;
     let axes = [
@@ -253,7 +257,7 @@ fn whole(operand: &Grouped, acc: DType, slots: &mut Slots, isa: Isa) -> Result<O
     let slot = slots.add(acc, reduced.domain.iter().product());
     reduced.stores = vec![Store::new(slot, at, reduced.results[0])];
     let first = evaluated(reduced, slots, isa)?;
-    // The innermost axis of a group gives the distance of the group's points.
+    // The stride of a group is that of its innermost axis.
     let mut inner = dense.into_iter();
     let stride = |(axes, kept): (&std::ops::Range<usize>, &bool)| match kept {
         true => inner.by_ref().take(axes.len()).last().unwrap_or(0),

@@ -1,5 +1,5 @@
-//! Operands that are evaluated block of rows by block of rows, in the scratch memory of the thread that uses them. No
-//! buffer holds them as a whole, whatever maps and functions they use.
+//! Operands that tasks evaluate one block of rows at a time, in the scratch memory of their thread. No buffer holds a
+//! complete operand, whatever maps and functions it uses.
 
 use std::ops::Range;
 
@@ -26,17 +26,18 @@ use crate::{
     },
 };
 
-/// Elements that are evaluated at once: they stay in the first-level cache until they are copied to their place.
+/// The maximal number of elements that are evaluated at once. They stay in the first-level cache until they are copied
+/// to the block.
 const PART: usize = 4096;
 
-/// An operand over `[b.. rows.. columns..]`.
+/// A compiled operand over `[b.. rows.. columns..]`, which is evaluated in blocks of rows.
 pub struct RowBlocks {
     /// The program that computes some of its rows.
     program: TileProgram,
     batch: usize,
     rows: Span,
     columns: Span,
-    /// Rows that are evaluated at once.
+    /// The maximal number of rows that are evaluated at once.
     part: usize,
 }
 
@@ -46,8 +47,8 @@ pub fn are_matrices_disjoint(nest: &Nest, batch: usize) -> bool {
     (0..batch).all(|axis| nest.domain[axis] <= 1 || nest.depends_on(axis))
 }
 
-/// Returns the axes along which boxes have one point: those of the batch, and the outer ones of the rows, up to those
-/// that a guard mentions together with inner ones.
+/// Returns the axes along which evaluated boxes have one point. They are the batch axes, and the outer row axes of
+/// guards: if a guard depends on several row axes, all axes up to its second-innermost one.
 fn single(nest: &Nest, groups: &[usize; 3]) -> AxisMask {
     let (batch, rows) = (groups[0], groups[ROWS]);
     let guards = nest.instrs.iter().flat_map(|instr| match instr {
@@ -61,17 +62,17 @@ fn single(nest: &Nest, groups: &[usize; 3]) -> AxisMask {
 }
 
 /// Returns whether an operand of a product, over `batch` axes and `rows`, is computed from at most one load per row.
-/// Other operands, such as Winograd tiles, combine several elements, and are evaluated to a buffer. In blocks, the
-/// products of ResNet-50 with their transformations took 9 % longer for 14 × 14 tiles, 11 % longer for 4 × 4, and as
-/// long for 7 × 7.
+/// Other operands, such as Winograd tiles, combine several elements, and are evaluated to a buffer. In ResNet-50,
+/// evaluating such transformations in blocks made products slower: by 9 % for images of 14 × 14 tiles, by 11 % for 4 ×
+/// 4 tiles, and not at all for 7 × 7 tiles.
 pub fn is_view(instrs: &[Instr], domain: &[usize], batch: usize, rows: usize) -> bool {
     let mentions_all = |load: &Load| (batch..batch + rows).all(|d| domain[d] <= 1 || load.at.mentions(d));
     instrs.iter().filter(|instr| matches!(instr, Instr::Load(load) if mentions_all(load))).count() <= 1
 }
 
 impl RowBlocks {
-    /// Compiles an operand as matrices of type `acc`, in `blocks` of rows. Returns `None` if it is better evaluated as
-    /// a whole: its matrices share elements, or maps are affine only after splitting axes.
+    /// Compiles an operand as matrices of type `acc`, in `blocks` of rows. Returns `None` if evaluating it to a buffer
+    /// is better: its matrices share elements, or maps are affine only after splitting axes.
     pub fn compile(
         operand: &Grouped,
         acc: DType,
@@ -101,8 +102,8 @@ impl RowBlocks {
             program.values.push(TileValue { mask, constant: None, direct: None, ..value });
             program.results[0] = program.steps.len() - 1;
         }
-        // As many as fit, in whole lines of the inner axes, and at most one point of the outer axes that have one at a
-        // time.
+        // `part` is the number of rows that fit, in complete lines of the inner axes. The axes of `single` have one
+        // point.
         let mut part = 1;
         let fits = (PART / columns.points()).max(1);
         for (axis, &extent) in operand.extents(ROWS).iter().enumerate().rev().filter(|(axis, _)| outer >> axis & 1 == 0)
@@ -119,36 +120,38 @@ impl RowBlocks {
         Some(RowBlocks { program, batch, rows, columns, part })
     }
 
-    /// Returns the axes of the batch.
+    /// Returns the number of batch axes.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Returns the rows' axes.
+    /// Returns the axes of the rows.
     pub fn rows(&self) -> &Span {
         &self.rows
     }
 
-    /// Returns a box of batch and rows outside of which all rows of a matrix are equal, if guards show one.
+    /// Returns a box along the batch axes and the axes of the rows. All rows of a matrix that are not in it are equal.
+    /// Returns `None` if guards show no such box.
     pub fn varying(&self) -> Option<Region> {
         self.program.varying(self.rows.mask())?.along(!self.columns.mask())
     }
 
-    /// Returns bytes of scratch memory that evaluating takes, at the beginning of a frame's.
+    /// Returns the bytes of scratch memory that evaluating takes, at the start of a frame's scratch memory.
     pub fn registers(&self) -> usize {
         self.program.scratch
     }
 
-    /// Returns the elements of `rows` rows.
+    /// Returns the number of elements of `rows` rows.
     pub fn room(&self, rows: usize) -> usize {
         rows * self.columns.points()
     }
 
-    /// Evaluates some rows of the matrix at a batch point, and prefetches the operands of the next ones if `ahead`.
+    /// Evaluates some rows of the matrix at a batch point. If `ahead`, it prefetches the operands of the next rows
+    /// meanwhile.
     ///
     /// # Safety
-    /// The frame's slots must be the kernel's and its scratch memory large enough. The rows must be within one of the
-    /// compiled blocks, and begin with it. There must be [`RowBlocks::room`] for them at `to`, of elements of its type.
+    /// The frame must have the kernel's slots and enough scratch memory. The rows must be within one of the compiled
+    /// blocks, and begin with it. `to` must have [`RowBlocks::room`] elements of the operand's type.
     pub unsafe fn matrix<T: Copy>(
         &self,
         frame: &Frame<'_>,
@@ -177,7 +180,7 @@ impl RowBlocks {
         Matrix { at: to.cast(), rows: width as isize, columns: 1 }
     }
 
-    /// Returns all columns at a batch point.
+    /// Returns a tile with all columns at a batch point.
     fn tile(&self, point: &[usize]) -> Tile {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(point);
@@ -185,7 +188,8 @@ impl RowBlocks {
         tile
     }
 
-    /// Prefetches the lines from which some rows are computed. The hardware does not prefetch lines that are far apart.
+    /// Prefetches the memory from which some rows are computed. Hardware prefetchers do not follow rows that are far
+    /// from each other.
     pub fn prefetch(&self, slots: &[*mut u8], point: &[usize], rows: Range<usize>) {
         self.rows.boxes(rows, self.tile(point), &mut |_, part| {
             for (step, value) in self.program.steps.iter().zip(&self.program.values) {
@@ -203,7 +207,7 @@ impl RowBlocks {
     }
 }
 
-/// Prefetches a load's elements of a box, if they are in lines along its innermost axes.
+/// Prefetches the elements of a load in a box, if they are in contiguous lines along its innermost axes.
 fn lines(at: *const u8, size: usize, strides: &[i64; MAX_RANK], part: &Tile) {
     // Axes with contiguous points form one line. Prefetching lines of a few elements costs more than it saves.
     let (mut outer, mut long) = (MAX_RANK, 1);

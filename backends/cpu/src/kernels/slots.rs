@@ -2,7 +2,7 @@
 
 use eutectic_ir::DType;
 
-/// The types and sizes of a kernel's slots, to which buffers of the thunk's own are added.
+/// The types and sizes (in elements) of a kernel's slots, and of the buffers that the thunk adds for its own use.
 #[derive(Clone)]
 pub struct Slots {
     /// The types and sizes of all slots.
@@ -12,13 +12,13 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Adds a buffer.
+    /// Adds a buffer of `count` elements, and returns the number of its slot.
     pub fn add(&mut self, dtype: DType, count: usize) -> usize {
         self.types.push((dtype, count));
         self.types.len() - 1
     }
 
-    /// Returns bytes of the buffers that were added.
+    /// Returns the bytes of each buffer that was added.
     pub fn added(&self) -> Vec<usize> {
         self.types[self.given..].iter().map(|(dtype, count)| dtype.size() * count).collect()
     }

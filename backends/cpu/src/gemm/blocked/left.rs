@@ -1,4 +1,4 @@
-//! The left operand of a product at work: read at its strides, copied or packed.
+//! Provides blocks of a left operand to micro-kernels: at their strides, copied or packed.
 
 use super::{Blocked, rows::RowBlock};
 use crate::gemm::{
@@ -10,22 +10,23 @@ use crate::gemm::{
     segments::{LeftPart, Segments},
 };
 
-/// The number of panels from which on a left operand without dense rows is packed, and rows that conflict in the cache
-/// are copied.
+/// The number of panels of a product from which on copying the left operand pays. Rows with strided terms are then
+/// packed, and rows that evict each other from the cache are copied.
 const COPIED: usize = 3;
-/// Bytes of a page of memory, and entries of a translation buffer of the first level: processors have 64 to 96.
+/// The bytes of a page.
 const PAGE: usize = 4096;
+/// The entries of the first-level TLB: processors have 64 to 96.
 const PAGES: usize = 64;
-/// The number of terms that are packed together for all rows, if they are on many pages. It is at most the
-/// associativity of the first-level cache.
+/// The number of terms that are packed together for all rows, if terms are on different pages. Terms a page apart fall
+/// into one cache set, so that this is at most the associativity of the first-level cache.
 const TOGETHER: usize = 8;
 
 impl<T: ProductElement> Blocked<'_, T> {
-    /// Packs or copies all rows of some terms up front, if they are not read in place. `None` if packing per block of
-    /// rows is cheaper: the rows are neither read `again`, for several groups of panels, nor on many pages.
+    /// Returns all rows of a block of terms: in place, or packed or copied up front. Returns `None` if packing per
+    /// block of rows is cheaper: the rows are neither read `again`, for several groups of panels, nor on many pages.
     ///
     /// # Safety
-    /// As [`crate::gemm::blocking::Blocking::run`].
+    /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.
     pub(super) unsafe fn whole(&self, terms: Stretch, again: bool) -> Option<LeftPart<T>> {
         let Stretch { first: from, count: k } = terms;
         // SAFETY: passed on from the caller.
@@ -38,23 +39,24 @@ impl<T: ProductElement> Blocked<'_, T> {
                 }
                 Left::Strided(lhs) if self.rereads_strided(lhs.columns) => None,
                 Left::Strided(lhs) if !self.clash(lhs) => Some(strided(lhs, from)),
-                // Operands that are slow to copy can usually be read in place.
+                // Blocks of a source whose rows should not cross lines can usually be read in place.
                 Left::Blocks(source) if source.lines_of_rows(self.micro.rows()).is_some() => None,
                 _ => again.then(|| self.copy(Stretch::new(0, self.e.m), terms)),
             }
         }
     }
 
-    /// Returns a block of rows: at their strides where that is as fast, else copied or packed.
+    /// Returns a block of rows and terms: at its strides if reading it there is as fast, otherwise copied or packed.
     ///
     /// # Safety
-    /// As [`crate::gemm::blocking::Blocking::run`].
+    /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.
     pub(super) unsafe fn block_of_rows(&self, rows: RowBlock, terms: Stretch) -> Segments<'_, T> {
         // SAFETY: passed on from the caller.
         unsafe {
             let strided = match &self.lhs {
                 Left::Strided(lhs) => Some(strided(*lhs, terms.first).into()),
-                // Rows that clash in the cache are read from a patch of these, if there can be one.
+                // Rows whose stride is a multiple of a page evict each other from the cache. They are copied to a patch
+                // if they overlap.
                 Left::Blocks(source) => source
                     .part(rows.stretch(), terms)
                     .filter(|at| self.rereads_strided(at.part.terms) || !is_multiple::<T>(at.part.step, PAGE))
@@ -73,13 +75,13 @@ impl<T: ProductElement> Blocked<'_, T> {
         self.e.n.div_ceil(self.micro.panel()) >= COPIED
     }
 
-    /// Returns whether rows are read repeatedly and have strides of a page. They then conflict in a few sets of the
-    /// first-level cache, and evict each other.
+    /// Returns whether rows are read for many panels and are a multiple of a page apart. They then fall into a few sets
+    /// of the first-level cache, and evict each other.
     pub(super) fn clash(&self, lhs: Matrix) -> bool {
         self.many_panels() && self.e.m >= self.micro.rows() && lhs.columns == 1 && is_multiple::<T>(lhs.rows, PAGE)
     }
 
-    /// Returns whether terms are not contiguous, and are read again and again.
+    /// Returns whether terms at a stride of `terms` elements are not contiguous, and are read for many panels.
     fn rereads_strided(&self, terms: isize) -> bool {
         terms != 1 && self.many_panels()
     }
@@ -89,8 +91,8 @@ impl<T: ProductElement> Blocked<'_, T> {
         self.e.k > PAGES && terms.unsigned_abs() * size_of::<T>() >= PAGE
     }
 
-    /// Packs `k` terms of all rows, a few terms at a time. Each cache line is read for all blocks of rows before other
-    /// terms evict it, and each page before its translation is evicted.
+    /// Packs `k` terms of all rows, `TOGETHER` terms at a time. All blocks of rows read a cache line before further
+    /// terms evict it, and a page before the TLB evicts its translation.
     ///
     /// # Safety
     /// The operand must be valid for all rows and `k` terms.
@@ -111,11 +113,11 @@ impl<T: ProductElement> Blocked<'_, T> {
         LeftPart { at: to, terms: width as isize, step: 1, block: block as isize }
     }
 
-    /// Packs `k` terms of a part of the rows, and returns their position. All parts are contiguous from the first
-    /// position on.
+    /// Packs `k` terms of a block of rows, and returns their position. Packed blocks follow each other in scratch
+    /// memory; this one is number `place`.
     ///
     /// # Safety
-    /// The part must be valid for these rows and `k` terms.
+    /// `from` must be valid for these rows and `k` terms.
     unsafe fn packed(&self, from: Segments<'_, T>, rows: RowBlock, k: usize, place: usize) -> LeftPart<T> {
         let Segments { part, starts } = from;
         let (width, block) = (self.micro.column(), self.micro.column() * k);
@@ -125,16 +127,16 @@ impl<T: ProductElement> Blocked<'_, T> {
             let from = part.at.wrapping_offset(rows.first as isize * part.step + start);
             let to = to.wrapping_add(segment * k * width);
             let panel = Panel { k, columns: rows.count, from, rows: part.terms, line: part.step, to, width };
-            // SAFETY: the caller promises the operand and room for all parts.
+            // SAFETY: the caller promises the operand, and scratch memory has room for all blocks.
             unsafe { (self.micro.pack)(&panel) };
         }
         LeftPart { at: to.wrapping_sub(rows.part * block), terms: width as isize, step: 1, block: block as isize }
     }
 
-    /// Copies some terms of some rows of a left operand.
+    /// Copies a block of rows and terms of the left operand to scratch memory.
     ///
     /// # Safety
-    /// As [`crate::gemm::blocking::Blocking::run`].
+    /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.
     unsafe fn copy(&self, rows: Stretch, terms: Stretch) -> LeftPart<T> {
         let (row, k) = (rows.first, terms.count);
         let to = self.left_room(k);
@@ -152,13 +154,13 @@ impl<T: ProductElement> Blocked<'_, T> {
         LeftPart { at: to.wrapping_sub(row * pitch).cast_const(), terms: 1, step: pitch as isize, block: 0 }
     }
 
-    /// Scratch memory of the left operand: behind the packed right one.
+    /// Returns the scratch memory of the left operand, which follows that of the packed right operand.
     fn left_room(&self, k: usize) -> *mut T {
         self.scratch.wrapping_add(self.blocking.right_room(self.e.n, k))
     }
 }
 
-/// A left operand, from a term on.
+/// Returns the position of a strided left operand from a term on.
 fn strided<T>(Matrix { at, rows, columns }: Matrix, from: usize) -> LeftPart<T> {
     let at = at.cast::<T>().wrapping_offset(from as isize * columns).cast_const();
     LeftPart { at, terms: columns, step: rows, block: 0 }

@@ -1,8 +1,9 @@
-//! Divides the rows of a product into blocks: evenly, or at the ends of lines as well.
+//! Divides the rows of a product into blocks of similar heights. Blocks may also be required not to cross lines: ranges
+//! of a fixed number of rows.
 
 use crate::gemm::matrix::Stretch;
 
-/// A block of the rows.
+/// A block of `count` rows from `first` on: number `part` of `parts` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowBlock {
     pub part: usize,
@@ -12,18 +13,19 @@ pub struct RowBlock {
 }
 
 impl RowBlock {
-    /// Returns the rows.
+    /// Returns the range of rows.
     pub fn stretch(self) -> Stretch {
         Stretch::new(self.first, self.count)
     }
 }
 
-/// Rows in blocks of a maximal height. Divisions are done up front, because a block takes only some hundred cycles.
+/// A division of rows into blocks of a maximal height. Its integer divisions are done up front, because a block takes
+/// only some hundred cycles.
 #[derive(Clone, Copy)]
 pub struct RowCut {
-    /// Rows before the first whole line, rows of a line, and rows after the last whole line.
+    /// The rows before the first complete line, the rows of a line, and the rows after the last complete line.
     stretches: [RowStretch; 3],
-    /// The number of blocks of all whole lines.
+    /// The number of blocks of all complete lines.
     whole: usize,
 }
 
@@ -45,13 +47,13 @@ impl RowStretch {
 }
 
 impl RowCut {
-    /// `m` rows, evenly.
+    /// Divides `m` rows evenly into blocks of at most `most` rows.
     pub fn even(m: usize, most: usize) -> RowCut {
         RowCut::lines(m, most, m.max(1), 0)
     }
 
-    /// Divides `m` rows into blocks that do not cross lines. A line has `line` rows, and the first line lacks its first
-    /// `skip` rows.
+    /// Divides `m` rows into blocks that have at most `most` rows and do not cross lines. A line has `line` rows, and
+    /// the first line lacks its first `skip` rows.
     pub fn lines(m: usize, most: usize, line: usize, skip: usize) -> RowCut {
         let before = if skip == 0 { 0 } else { (line - skip).min(m) };
         let lines = (m - before) / line;
@@ -59,13 +61,13 @@ impl RowCut {
         RowCut { stretches, whole: lines * stretches[1].blocks }
     }
 
-    /// Returns how many blocks there are.
+    /// Returns the number of blocks.
     pub fn parts(&self) -> usize {
         let [before, _, after] = &self.stretches;
         before.blocks + self.whole + after.blocks
     }
 
-    /// Returns block number `part`. The blocks of a line are even.
+    /// Returns block number `part`. The heights of a line's blocks differ by one row at most.
     pub fn block(&self, part: usize) -> RowBlock {
         let [before, line, after] = &self.stretches;
         let (first, within, of) = match part.checked_sub(before.blocks) {

@@ -1,5 +1,5 @@
-//! Products of few rows, which are bound by reading the right operand, and of few terms, which are bound by writing the
-//! result: several panels at once, from their first to their last term.
+//! Products of few rows, which are bound by reading the right operand, and products of few terms, which are bound by
+//! writing the result. A kernel takes several panels at once, from their first to their last term.
 
 use super::{Blocked, at, left::is_multiple};
 use crate::gemm::{
@@ -20,28 +20,28 @@ use crate::gemm::{
     right::Right,
 };
 
-/// Products with no more terms are bound by writing the result.
+/// The maximal number of terms of a product that counts as bound by writing the result.
 const TERMS: usize = 48;
 
 /// For products of few terms with more rows than this, the right operand is packed first.
 const PACKED: usize = 32;
 
-/// The right operand: packed, or strided with dense rows.
+/// The right operand: packed, or strided with contiguous columns.
 struct StreamedPanels {
     at: *const u8,
-    /// From a term to the next.
+    /// Elements from a term to the next.
     terms: isize,
-    /// From a panel to the next.
+    /// Elements from a panel to the next.
     apart: usize,
     /// Bytes of an element.
     size: usize,
 }
 
 impl<T: ProductElement> Blocked<'_, T> {
-    /// Computes the product if it is of such a kind.
+    /// Computes the product if it has few rows or few terms. Returns whether it did.
     ///
     /// # Safety
-    /// As [`crate::gemm::blocking::Blocking::run`].
+    /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.
     pub(super) unsafe fn streams(&self) -> bool {
         let (e, width) = (self.e, self.micro.panel());
         let Left::Strided(lhs) = self.lhs else { return false };
@@ -54,7 +54,7 @@ impl<T: ProductElement> Blocked<'_, T> {
             return few;
         }
         if let (Right::Short(rhs), Some(short)) = (self.rhs, &self.blocking.short) {
-            // Kernels read whole vectors.
+            // Kernels load complete vectors, which the columns must fill.
             let whole = rhs.columns == 1 && e.n.is_multiple_of(self.micro.lanes);
             let few = whole && e.m <= FEW_ROWS && !short.streams().is_empty();
             if few {
@@ -93,9 +93,10 @@ impl<T: ProductElement> Blocked<'_, T> {
         true
     }
 
-    /// Returns whether a right operand with dense rows is read from caches, so that panels are read to their last term
-    /// at once, without partial sums in memory. The more rows, the more latency is hidden; but lines a page apart fall
-    /// into the same cache sets.
+    /// Returns whether a right operand with contiguous columns is read from caches. Its panels are then read from the
+    /// first to the last term, without partial sums in memory. Kernels of more rows hide more latency, and so read
+    /// larger operands in this way. Beyond the second-level cache, rows must not be a multiple of a page apart, because
+    /// they would fall into the same cache sets.
     fn is_cached(&self) -> bool {
         let Extents { m, n, k } = self.e;
         let apart = matches!(self.rhs, Right::Strided(rhs) if !is_multiple::<T>(rhs.rows, 4096));
@@ -106,11 +107,12 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Multiplies rows with a matrix of a shorter type whose rows are dense, as many rows at once as there are kernels
-    /// for.
+    /// Multiplies rows with a matrix of a narrower type whose columns are contiguous. Each pass takes as many rows as
+    /// there are kernels for.
     ///
     /// # Safety
-    /// As [`Blocked::streams`]; columns must fill whole vectors, and there must be kernels.
+    /// The requirements of [`Blocked::streams`] apply. The columns must fill vectors, and `short` must have kernels for
+    /// few rows.
     unsafe fn short(&self, lhs: Matrix, rhs: Matrix, short: &KeptPanels<T>) {
         debug_assert_eq!(rhs.columns, 1, "columns are not contiguous");
         let kernels = short.streams();
@@ -130,10 +132,10 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Multiplies few rows with coded panels, as many at once as a kernel takes.
+    /// Multiplies few rows with panels of codes, as many panels at once as there is a kernel for.
     ///
     /// # Safety
-    /// As [`Blocked::streams`].
+    /// The requirements of [`Blocked::streams`] apply.
     unsafe fn coded(&self, lhs: Matrix, panels: *const u8, coded: &CodedPanels<T>) {
         let (e, form) = (self.e, coded.form);
         let kernels = coded.rows()[e.m - 1];
@@ -151,15 +153,15 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// A group of panels at a time, with all rows.
+    /// Computes a product of few terms: one group of panels at a time, with all rows.
     ///
     /// # Safety
-    /// As [`Blocked::streams`].
+    /// The requirements of [`Blocked::streams`] apply.
     unsafe fn few_terms(&self, lhs: Matrix, rhs: &StreamedPanels) {
         let (e, width) = (self.e, self.micro.panel());
         let in_l1 = self.blocking.fits_l1(e.n * e.k);
         let group = if in_l1 { e.n } else { self.blocking.group(e, e.k, true) * width };
-        // Strided rows are packed for many rows of the target, unless they stay in the first-level cache anyway.
+        // A strided right operand is packed if many rows read it, unless it stays in the first-level cache anyway.
         let pack = matches!(self.rhs, Right::Strided(_)) && e.m > PACKED && !in_l1;
         for first in (0..e.n).step_by(group.max(1)) {
             let columns = group.min(e.n - first);
@@ -176,10 +178,10 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Widens the packed right operand of a call.
+    /// Widens the packed right operand of a call to scratch memory, and makes the call read it there.
     ///
     /// # Safety
-    /// The call's right operand must be packed in the shorter type, and no larger than a group.
+    /// The call's right operand must be packed in the narrower type, and no larger than a group of panels.
     unsafe fn widen(&self, kept: &KeptPanels<T>, call: &mut MicroCall<T>) {
         let elements = call.columns.next_multiple_of(self.micro.panel()) * call.k;
         // SAFETY: the caller of `Blocking::run` promises the operand and room for a group.
@@ -187,7 +189,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         call.b = self.scratch.cast_const();
     }
 
-    /// Packs the right operand of a call, whose rows are dense.
+    /// Packs the right operand of a call, whose columns are contiguous, and makes the call read the panels.
     fn pack(&self, call: &mut MicroCall<T>) {
         let (k, width) = (call.k, self.micro.panel());
         for first in (0..call.columns).step_by(width) {
@@ -199,7 +201,7 @@ impl<T: ProductElement> Blocked<'_, T> {
         (call.b, call.b_rows, call.b_panels) = (self.scratch.cast_const(), width as isize, width * k);
     }
 
-    /// Returns the call for some terms of all columns from one on.
+    /// Returns the call for a range of terms of all columns from `first` on.
     fn part(&self, lhs: Matrix, rhs: &StreamedPanels, terms: Stretch, first: usize) -> MicroCall<T> {
         let Stretch { first: from, count: k } = terms;
         let finish = self.part_of_terms(from, k);
@@ -225,11 +227,11 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// A right operand with dense rows that is read from memory: whole rows of it, or as much of them as partial sums
-    /// have room for.
+    /// Computes a product of few rows whose right operand has contiguous columns and is read from memory. Each pass
+    /// reads complete rows of that operand, or as many columns as the partial sums have room for.
     ///
     /// # Safety
-    /// As [`Blocked::streams`].
+    /// The requirements of [`Blocked::streams`] apply.
     unsafe fn few_rows(&self, lhs: Matrix, rhs: &StreamedPanels) {
         let (e, terms) = (self.e, self.blocking.terms(self.e.k));
         let most = self.blocking.partial_sums(e.m);
@@ -245,15 +247,16 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Returns the kernels for few rows with a packed right operand.
+    /// Returns the kernels for few rows and a packed right operand.
     fn kernels(&self) -> Streams<T> {
         self.blocking.kept.as_ref().map_or(self.micro.streams, KeptPanels::streams)
     }
 
-    /// As many panels at once as there is a kernel for, packed or cached, from their first to their last term.
+    /// Computes a product of few rows whose right operand is packed or cached, as many panels at once as there is a
+    /// kernel for.
     ///
     /// # Safety
-    /// As [`Blocked::streams`].
+    /// The requirements of [`Blocked::streams`] apply.
     unsafe fn few_panels(&self, lhs: Matrix, rhs: &StreamedPanels, kernels: Streams<T>) {
         let (e, lanes) = (self.e, self.micro.lanes);
         let kernels = kernels[e.m - 1];

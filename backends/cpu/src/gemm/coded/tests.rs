@@ -1,4 +1,5 @@
-//! Orders of codes give the same bits, and products with integers are those of the numbers that they stand for, at every level.
+//! Tests at every instruction-set level: all orders of codes give the same bits, and products with integers equal
+//! products with the numbers that the integers stand for.
 
 use super::*;
 use crate::gemm::{
@@ -11,7 +12,8 @@ use crate::gemm::{
     },
 };
 
-/// A matrix of codes: numbers of each term, and of each column of a block.
+/// A matrix of codes: a code and its value for each term and column, and a scale and an offset for each block of terms
+/// and column.
 struct CodedMatrix {
     format: CodeFormat,
     terms: usize,
@@ -22,7 +24,7 @@ struct CodedMatrix {
     offsets: Vec<f32>,
 }
 
-/// Numbers that look random: SplitMix64 (Steele, Lea and Flood, 2014).
+/// Returns a pseudo-random number of 31 bits: SplitMix64 (Steele, Lea and Flood, 2014).
 fn random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -63,7 +65,7 @@ impl CodedMatrix {
         for panel in 0..count {
             let first = panel * form.width;
             let at = panels.as_mut_ptr().cast::<u8>().wrapping_add(panel * form.bytes());
-            // SAFETY: there is room for the panels, and the numbers of the blocks are there.
+            // SAFETY: there is room for the panels, and all numbers of a block are valid.
             unsafe {
                 let mut writer = PanelWriter::new(form, at, form.width.min(self.columns - first));
                 for block in 0..form.blocks {
@@ -109,10 +111,11 @@ fn formats(kinds: &[CodeKind]) -> Vec<CodeFormat> {
     kinds.iter().flat_map(|&codes| of(codes)).collect()
 }
 
-/// The sums of one panel by each kernel for it, and its decoded weights, some terms at a time.
+/// Returns the bits of the sums that each kernel computes, and of the first panel's weights, decoded in several ranges
+/// of terms.
 fn of_order(matrix: &CodedMatrix, isa: Isa, order: CodeOrder, x: &[f32]) -> Vec<u32> {
     let format = CodeFormat { order, ..matrix.format };
-    let kernels = CodedKernels::of(isa, format).expect("kernels for codes of 4 bits");
+    let kernels = CodedKernels::of(isa, format).expect("4-bit codes have kernels for each order");
     let form = PanelForm { width: kernels.width, blocks: matrix.terms / format.block, format };
     let panels = matrix.pack(form);
     let mut bits = Vec::new();
@@ -133,7 +136,8 @@ fn of_order(matrix: &CodedMatrix, isa: Isa, order: CodeOrder, x: &[f32]) -> Vec<
                 columns,
                 ..MicroCall::new(SumFinish::scaled(1.0))
             };
-            // SAFETY: the operands have as many rows, terms and columns, and the machine the level.
+            // SAFETY: the operands and the result have the rows, terms and columns of the call, and the machine has the
+            // level.
             unsafe { kernel(&CodedCall { sums, panel: panels.as_ptr().cast(), form }) };
             bits.extend(y.iter().map(|y| y.to_bits()));
         }
@@ -163,10 +167,11 @@ fn orders_of_codes_give_the_same_bits() {
     }
 }
 
-/// Multiplies rows of integers with a matrix, and compares each sum with that of the numbers that both stand for.
+/// Multiplies rows of integers with a matrix of codes. Compares each result with a sum in `f64` of the numbers that the
+/// integers and the codes stand for.
 fn integers_are_right(matrix: &CodedMatrix, isa: Isa, rows: usize, least: i64) {
     let (terms, n) = (matrix.terms, matrix.columns);
-    let panels = CodedPanels::<f32>::for_integers(matrix.format, terms, isa).expect("blocks of whole words");
+    let panels = CodedPanels::<f32>::for_integers(matrix.format, terms, isa).expect("a block is a multiple of a word");
     let packed = matrix.pack(panels.form);
     let (block, blocks, mut seed) = (matrix.format.block, panels.form.blocks, rows as u64);
     let codes: Vec<i8> = (0..rows * terms).map(|_| (random(&mut seed) as i64 % 256 - 128).max(least) as i8).collect();
@@ -183,7 +188,8 @@ fn integers_are_right(matrix: &CodedMatrix, isa: Isa, rows: usize, least: i64) {
         target: Matrix { at: y.as_mut_ptr().cast(), rows: n as isize, columns: 1 },
         finish,
     };
-    // SAFETY: the operands and the target have as many rows, terms and columns, and the machine the level.
+    // SAFETY: the operands and the target have the rows, terms and columns of the product, and the machine has the
+    // level.
     unsafe { product.run(rows, n) };
     for (row, column) in (0..rows).flat_map(|row| (0..n).map(move |column| (row, column))) {
         let (mut want, mut size) = (f64::from(bias[column]), f64::from(bias[column]).abs());

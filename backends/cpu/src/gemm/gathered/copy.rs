@@ -1,4 +1,4 @@
-//! Copies terms of a gathered operand's rows: contiguous lines at once, and the fill value where a guard fails.
+//! Copies rows of a gathered operand line by line, with the fill value where a guard fails.
 
 use std::ops::Range;
 
@@ -17,22 +17,23 @@ pub struct RowCopy<'a, T: 'static> {
     pub micro: &'a Micro<T>,
     /// The operand's buffer.
     pub buffer: *const T,
-    /// The element where a guard fails.
+    /// The value of elements at which a guard fails.
     pub fill: T,
 }
 
-/// The destination of rows that are alike.
+/// The destination of rows that have one stride and equal guards.
 struct Target<T> {
     to: *mut T,
-    /// The distance of two target rows.
+    /// Elements from a target row to the next.
     pitch: usize,
     rows: usize,
-    /// The distance of two source rows.
+    /// Elements from a source row to the next.
     stride: i64,
 }
 
 impl<T: Copy + 'static> RowCopy<'_, T> {
-    /// Copies some terms of some rows to rows that are `pitch` elements apart. Rows that are alike are copied together.
+    /// Copies a block of rows and terms to rows that are `pitch` elements apart. Neighbouring rows with one stride and
+    /// equal guards are copied together.
     ///
     /// # Safety
     /// The buffer must be of the size that the map states, and there must be room for the rows.
@@ -54,7 +55,7 @@ impl<T: Copy + 'static> RowCopy<'_, T> {
                 alike += 1;
             }
             let target = Target { to: to.wrapping_add(done * pitch), pitch, rows: alike, stride };
-            // SAFETY: target rows are `pitch` apart; the rest is passed on from the caller.
+            // SAFETY: target rows are `pitch` elements apart; the other requirements are passed on from the caller.
             unsafe {
                 match row {
                     Some(row) => self.terms(&row, terms, &target),
@@ -65,10 +66,10 @@ impl<T: Copy + 'static> RowCopy<'_, T> {
         }
     }
 
-    /// Copies some terms of rows that are alike, given the first row.
+    /// Copies a range of terms of rows that have the stride and the guards of the first one, `row`.
     ///
     /// # Safety
-    /// As [`RowCopy::rows`].
+    /// The requirements of [`RowCopy::rows`] apply.
     unsafe fn terms(&self, row: &GatheredRow, terms: Stretch, target: &Target<T>) {
         let map = self.map;
         let mut skip = terms.first % map.line;
@@ -112,7 +113,7 @@ impl<T: Copy + 'static> RowCopy<'_, T> {
         }
     }
 
-    /// Copies a line of `len` elements of each row to its terms from `first` on.
+    /// Copies `len` elements of a line of each row to the target's terms from `first` on.
     ///
     /// # Safety
     /// All lines must be in the buffer, and the target must have room for these terms.
@@ -127,7 +128,8 @@ impl<T: Copy + 'static> RowCopy<'_, T> {
             let copy = |r: usize, j: usize| {
                 to.add(r * target.pitch + j).write(from.offset(stride * r as isize + step * j as isize).read());
             };
-            // Along the axis that is nearer in memory.
+            // The inner loop is over the axis with the smaller stride, which reads more elements of each cache line in
+            // turn.
             if step.abs() > stride.abs() {
                 (0..len).for_each(|j| (0..target.rows).for_each(|r| copy(r, j)));
             } else {
@@ -138,7 +140,7 @@ impl<T: Copy + 'static> RowCopy<'_, T> {
 }
 
 impl<T: Copy> Target<T> {
-    /// Fills some terms of all rows with one number.
+    /// Fills a range of terms of all rows with one number.
     ///
     /// # Safety
     /// The target must have room for these terms of all rows.

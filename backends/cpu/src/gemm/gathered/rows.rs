@@ -1,44 +1,47 @@
-//! Computes the positions of a gathered operand's rows, and which of their terms exist.
+//! Computes the positions of a gathered operand's rows, and the ranges of their terms at which guards hold.
 
 use crate::tile::MAX_RANK;
 
-/// A row for each point of `rows`, and in it a term for each point of `outer` and of the line.
+/// The index map of a gathered operand. It has a row for each point of the axes `rows`. A row has a term for each point
+/// of the axes `outer` and each element of a line.
 pub struct RowMap {
-    /// Elements of the buffer, and the first row's first.
+    /// The number of elements of the buffer, and the index of the first term of the first row.
     pub count: usize,
     pub base: i64,
     pub rows: Vec<GatheredAxis>,
     pub outer: Vec<GatheredAxis>,
-    /// Elements of a line, and from one to the next in the buffer.
+    /// The number of elements of a line, and their stride in the buffer.
     pub line: usize,
     pub step: i64,
-    /// The starts of lines relative to the first one, and the minimal and maximal offset of a term.
+    /// The offset of each line from the first one (none if there are too many lines), and the minimal and maximal
+    /// offset of a term.
     pub starts: Vec<isize>,
     pub reach: (i64, i64),
     pub guards: Vec<GatheredBound>,
 }
 
-/// An axis: its extent, and elements of the buffer from a coordinate to the next.
+/// An axis: its extent, and its stride in elements of the buffer.
 #[derive(Clone, Copy)]
 pub struct GatheredAxis {
     pub extent: usize,
     pub stride: i64,
 }
 
-/// Rows that can be read in place, because all of their terms exist: segments of terms at equal offsets in all rows.
+/// The positions of rows whose terms are all in memory. Terms are in segments (lines of the operand), at equal offsets
+/// in all rows.
 pub struct Alike<'a> {
-    /// The first element of the first row's terms, had they begun at the first line.
+    /// The index of the first row's first line, even if the terms begin with a later line.
     pub at: isize,
-    /// The distance of two rows.
+    /// Elements from a row to the next.
     pub stride: isize,
-    /// The distance of two terms of a segment.
+    /// Elements from a term of a segment to the next.
     pub step: isize,
-    /// The starts of segments.
+    /// The offset of each segment from `at`, in elements.
     pub starts: &'a [isize],
 }
 
-/// The condition of a guard for a given row: constant + Σ strides·row + factor·(coordinate along an axis of the terms)
-/// is in `from..to`.
+/// The condition of a guard: constant + Σ strides·(coordinates of the row) + factor·(coordinate along a term axis) is
+/// in `from..to`.
 pub struct GatheredBound {
     pub constant: i64,
     pub strides: Vec<i64>,
@@ -47,15 +50,15 @@ pub struct GatheredBound {
     pub to: i64,
 }
 
-/// The axis of the terms on which a guard depends, and its factor.
+/// The term axis on which a guard depends, and its factor.
 pub enum Along {
     None,
     Outer(usize, i64),
-    /// A part of the line, with a number of elements per step.
+    /// An axis within a line: its factor, and the elements of the line per step along it.
     Line(i64, usize),
 }
 
-/// Coordinates from one to before another.
+/// A range of coordinates, from `from` to before `to`.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Between<T> {
     pub from: T,
@@ -68,7 +71,8 @@ impl<T: Ord> Between<T> {
     }
 }
 
-/// The position of a row: its first element, and which of its terms exist.
+/// A row: the index of its first element, and the coordinates at which all guards hold, along the outer term axes and
+/// within lines.
 #[derive(Clone, Copy, PartialEq)]
 pub struct GatheredRow {
     pub at: i64,
@@ -77,12 +81,12 @@ pub struct GatheredRow {
 }
 
 impl RowMap {
-    /// Returns how many points some axes have.
+    /// Returns the number of points of some axes.
     pub fn points(&self, axes: &[GatheredAxis]) -> usize {
         axes.iter().map(|axis| axis.extent).product()
     }
 
-    /// Returns the point of a row, counted over all matrices.
+    /// Returns the coordinates of a row, counted over all matrices of the batch.
     pub fn point(&self, row: usize) -> [usize; MAX_RANK] {
         let (mut point, mut left) = ([0; MAX_RANK], row);
         for (d, axis) in self.rows.iter().enumerate().rev() {
@@ -92,7 +96,7 @@ impl RowMap {
         point
     }
 
-    /// Moves to the next row.
+    /// Advances the coordinates of a row to those of the next row.
     pub fn advance(&self, point: &mut [usize; MAX_RANK]) {
         for (d, axis) in self.rows.iter().enumerate().rev() {
             point[d] += 1;
@@ -103,7 +107,7 @@ impl RowMap {
         }
     }
 
-    /// Returns the position of a row; `None` if none of its elements exists.
+    /// Returns the row at some coordinates; `None` if a guard fails for all of its elements.
     pub fn row(&self, point: &[usize; MAX_RANK]) -> Option<GatheredRow> {
         let at = self.rows.iter().zip(point).fold(self.base, |sum, (axis, &i)| sum + axis.stride * i as i64);
         let mut row = GatheredRow {
@@ -113,7 +117,7 @@ impl RowMap {
         };
         for guard in &self.guards {
             let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
-            // Divisions take long, and most windows are dense.
+            // A division takes tens of cycles. Windows without dilation have a factor of 1, and need none.
             let up = |n: i64, factor: i64| if factor == 1 { n } else { (n + factor - 1).div_euclid(factor) };
             let within = |factor: i64| {
                 let [from, to] = [guard.from, guard.to].map(|end| up(end - value, factor));
@@ -135,7 +139,7 @@ impl RowMap {
         (row.line.from < row.line.to).then_some(row)
     }
 
-    /// Returns whether a row has a line.
+    /// Returns whether the guards of a row hold for line number `line`, as far as they depend on outer term axes.
     pub fn has(&self, row: &GatheredRow, line: usize) -> bool {
         let mut left = line;
         self.outer.iter().zip(&row.outer).rev().all(|(axis, inside)| {
@@ -145,7 +149,8 @@ impl RowMap {
         })
     }
 
-    /// Returns whether a guard holds for all terms of a row and of the row at distance `beyond`.
+    /// Returns whether a guard holds for all terms of the row at `point`, and of the row `beyond` steps further along
+    /// the innermost row axis.
     pub fn is_whole(&self, guard: &GatheredBound, point: &[usize; MAX_RANK], beyond: i64) -> bool {
         let value = guard.strides.iter().zip(point).fold(guard.constant, |sum, (s, &i)| sum + s * i as i64);
         let moved = beyond * guard.strides.last().copied().unwrap_or(0);

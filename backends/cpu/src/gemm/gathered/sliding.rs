@@ -1,4 +1,4 @@
-//! Rows that overlap, as windows that slide along lines of an image, copied once.
+//! Copies overlapping rows, such as windows that slide along the lines of an image, with each shared element once.
 
 use super::rows::{Alike, Along, GatheredAxis, GatheredBound, RowMap};
 use crate::gemm::{
@@ -7,39 +7,43 @@ use crate::gemm::{
     product::ProductElement,
 };
 
-/// The maximal rows and elements of a patch, and terms of a unit. Patch and unit fit into the first-level cache
-/// together.
+/// The maximal number of rows of a patch ([`Sliding`]).
 const PATCH_ROWS: usize = 16;
+/// The maximal number of elements of a patch ([`Sliding`]). A patch and the terms of a unit fit into the first-level
+/// cache together.
 pub const PATCH: usize = 4096;
+/// The maximal number of terms of a unit ([`Sliding`]).
 const UNIT: usize = 768;
 
-/// Describes rows that are windows sliding along the lines of an image, and so share elements. A block of rows reads a
-/// contiguous range of each line, in which a group's channels may be a part of each position. With missing elements at
-/// its ends filled in, the range is a patch, in which the rows overlap. A patch has only elements that its rows read.
+/// Describes rows that are windows sliding along the lines of an image, so that neighbouring rows share elements. A
+/// unit consists of the terms that a row reads from one image line. For a unit, a block of rows reads one contiguous
+/// range of positions. A patch is the copy of this range, with the fill value for positions outside of the image, and
+/// the rows overlap in it. In a grouped convolution, it has the channels of one group only.
 pub struct Sliding {
-    /// The axis of the terms along which windows slide, if it is not a part of their lines.
+    /// The outer term axis along which windows slide; `None` if they slide within a line of terms.
     axis: Option<usize>,
-    /// Positions of a window, and elements of one: of an axis the lines at its steps, else the elements of a line.
+    /// The number of positions of a window, and the elements per position. Along an outer axis, a position is a line of
+    /// terms; within a line, it is one element.
     taps: usize,
     width: usize,
     /// Elements from a position to the next: in the buffer, and in patches.
     position_stride: i64,
     pitch: i64,
-    /// Positions from a row to the next.
+    /// The number of positions from a row to the next, which is the stride of a convolution.
     steps: i64,
-    /// The most rows of a patch.
+    /// The maximal number of rows of a patch.
     rows: usize,
-    /// Lines and terms that are read in one stretch, and elements from the patch of a unit to that of the next.
+    /// The number of lines and of terms of a unit, and the elements from its patch to that of the next unit.
     lines: usize,
     pub unit: usize,
     pub span: usize,
-    /// The starts of lines in patches, relative to the first one.
+    /// The offset of each line of terms in the patches from the first line.
     starts: Vec<isize>,
 }
 
 impl Sliding {
     /// Returns the description for blocks of at most `most` rows; patches for more rows would be unnecessarily large.
-    /// Returns `None` if windows overlap too little, or exceed the first-level cache.
+    /// Returns `None` if windows overlap too little, or a patch would be too large for the first-level cache.
     pub fn new(of: &RowMap, most: usize) -> Option<Sliding> {
         let inner = of.rows.len().checked_sub(1)?;
         let GatheredAxis { extent, stride } = of.rows[inner];
@@ -51,13 +55,15 @@ impl Sliding {
         let (lines, taps, width, position_stride) = axis.map_or((1, of.line, 1, 1), |axis| {
             (of.outer[axis].extent, of.outer[axis].extent, of.line, of.outer[axis].stride)
         });
-        // A block reads one contiguous range if each guard either moves with the windows, or is equal for all of them.
+        // Each guard must move along with the windows, or be equal for all rows of a block. Otherwise a block does not
+        // read one contiguous range.
         let moves_along = |guard: &GatheredBound| match guard.along {
             Along::Line(factor, unit) => axis.is_none() && guard.strides[inner] * unit as i64 == factor * stride,
             Along::Outer(on, factor) if Some(on) == axis => guard.strides[inner] * position_stride == factor * stride,
             Along::Outer(..) | Along::None => guard.strides[inner] == 0,
         };
-        // Positions share elements in a patch only if none is missing: a missing position has the fill value only.
+        // Positions may share elements in a patch only if no guard excludes one: an excluded position has the fill
+        // value in all of its elements.
         let guarded = of.guards.iter().any(|guard| matches!(guard.along, Along::Outer(on, _) if Some(on) == axis));
         let pitch = if guarded { width as i64 } else { position_stride.min(width as i64) };
         let (unit, steps) = (lines * of.line, stride / position_stride);
@@ -72,11 +78,11 @@ impl Sliding {
         Some(Sliding { axis, taps, width, position_stride, pitch, steps, rows, lines, unit, span, starts })
     }
 
-    /// Works like `Gathered::alike` for rows that lack terms: their elements are copied, overlapping ones once, and
-    /// missing ones are set to `fill`.
+    /// Copies the patches of a block of rows and terms to `to`, with `fill` for missing elements. Returns the positions
+    /// of the rows there, or `None` if there is no patch for the block.
     ///
     /// # Safety
-    /// As `Gathered::copy`; there must be room for the packed terms.
+    /// The requirements of `Gathered::copy` apply, and `to` must have room for the packed terms.
     pub unsafe fn patch<T: ProductElement>(
         &self,
         of: &RowMap,
@@ -96,7 +102,8 @@ impl Sliding {
         let before = steps * (rows.count as i64 - 1);
         let one = of.row(&of.point(rows.first))?;
         let last = of.row(&of.point(rows.first + rows.count - 1))?;
-        // From the first position of the first row to the last position of the last row.
+        // The range of positions that are in the buffer, from the first one of the first row to the last one of the
+        // last row.
         let (start, end) = match axis {
             Some(axis) => (one.outer[axis].from, before + last.outer[axis].to.min(taps as i64)),
             None => (one.line.from as i64, before + last.line.to as i64),

@@ -6,22 +6,22 @@ use crate::simd::{stored::Stored, vector::Vector};
 /// The number of terms from which on prefetching the result before the sums hides its latency.
 const LONG: usize = 64;
 
-/// How kernels read right operands: a cached panel, while other memory is prefetched.
+/// A mode of reading right operands: one cached panel, while other memory is prefetched.
 pub const CACHED: u8 = 0;
-/// A panel that is packed on the way.
+/// A mode of reading right operands: one panel, which the kernel also writes in packed form.
 pub const PACKS: u8 = 1;
-/// Panels that are read from memory, several streams at once.
+/// A mode of reading right operands: several panels at once, each as a separate stream from memory.
 pub const STREAMS: u8 = 2;
 
-/// Sums outer products in `ROWS`·`VECTORS` registers. Vectors beyond a panel's `PANEL` belong to the following panels:
-/// few rows are bound by reading panels, and several streams are faster than one.
+/// Sums outer products in `ROWS`·`VECTORS` registers. A panel has `PANEL` vectors, and further vectors belong to the
+/// panels after it. Products of few rows are bound by reading panels, and several streams are read faster than one.
 ///
-/// Rows of the left operand may be `DENSE`, with contiguous terms, which takes fewer instructions. Elements of the
-/// right one are `B`s. If `CUT`, they are `V`'s, and none beyond [`MicroCall::columns`] is read.
+/// If `DENSE`, the terms of the left operand are contiguous, which takes fewer instructions. The right operand has
+/// elements of type `B`. If `CUT`, `B` is the element type of `V`, and no element beyond [`MicroCall::columns`] is
+/// read.
 ///
 /// # Safety
-/// As the call states: the operands must be valid for its extents, and the machine must have the vectors' instruction
-/// set.
+/// The operands must be valid for the extents of the call, and the machine must have the vectors' instruction set.
 #[inline(always)]
 pub unsafe fn block<
     V: Vector,
@@ -37,7 +37,11 @@ pub unsafe fn block<
 ) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
-        debug_assert!(c.columns > (VECTORS - 1) * V::LANES && c.columns <= VECTORS * V::LANES, "{} columns", c.columns);
+        debug_assert!(
+            c.columns > (VECTORS - 1) * V::LANES && c.columns <= VECTORS * V::LANES,
+            "{} columns do not fill {VECTORS} vectors",
+            c.columns
+        );
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         let mut b = c.b.cast::<B>();
         let last = c.columns - (VECTORS - 1) * V::LANES;
@@ -45,7 +49,8 @@ pub unsafe fn block<
         let mut prefetch = c.prefetch.at;
         let a_columns = if DENSE { 1 } else { c.a_columns };
         let place = |j: usize| j / PANEL * c.b_panels + j % PANEL * V::LANES;
-        // With cached panels, fewer rows prefetch more per term: often less than a cache line.
+        // Blocks of rows share the prefetches of a group. With few blocks, each prefetches more bytes per term than a
+        // vector has.
         let more = c.prefetch.step > (V::LANES * size_of::<V::Element>()) as isize;
         if c.k >= LONG {
             for i in 0..ROWS {
@@ -57,7 +62,7 @@ pub unsafe fn block<
             let mut a = c.a.wrapping_offset(c.starts.add(segment).read());
             for _ in 0..c.k {
                 if READS == STREAMS {
-                    // A line of memory at a time; rows of a panel of bytes are shorter than that.
+                    // One prefetch per cache line. A panel's row of 8-bit elements is shorter than a line.
                     for j in (0..VECTORS).step_by((size_of::<V::Element>() / size_of::<B>()).min(PANEL)) {
                         V::prefetch(b.wrapping_offset(PREFETCH_ROWS * c.b_rows).wrapping_add(place(j)).cast());
                     }
@@ -99,8 +104,8 @@ pub unsafe fn block<
     }
 }
 
-/// Stores sums after their epilogue. The last vector of a row is partial unless they are `WHOLE`. Each step passes over
-/// all sums: loops this short are unrolled, so that sums stay in registers.
+/// Applies the epilogue to sums, and stores them. Unless `WHOLE`, the last vector of a row is partial. Each step of the
+/// epilogue is a loop over all sums. Loops this short are unrolled, so that sums stay in registers.
 ///
 /// # Safety
 /// The call's result, bias and other must be valid for `ROWS` rows of its columns, and the machine must have the

@@ -1,9 +1,10 @@
 //! The arguments of micro-kernels.
 
-/// A block of a product: `rows` by [`MicroCall::columns`] sums of `k` terms for each segment.
+/// A register block of a product: [`MicroCall::columns`] sums for each of the kernel's rows. A sum has `k` terms for
+/// each segment of the left operand.
 #[derive(Clone, Copy)]
 pub struct MicroCall<T> {
-    /// Number of terms of each segment of the left operand.
+    /// The number of terms of a segment, a range of terms of the left operand with a constant stride.
     pub k: usize,
     /// The number of segments.
     pub segments: usize,
@@ -11,38 +12,39 @@ pub struct MicroCall<T> {
     pub starts: *const isize,
     /// The left operand's first element.
     pub a: *const T,
-    /// The distance of two of its rows.
+    /// Elements from a row of the left operand to the next.
     pub a_rows: isize,
-    /// The distance of two terms.
+    /// Elements from a term of the left operand to the next, within a segment.
     pub a_columns: isize,
-    /// The right operand's first row. Kernels may read whole vectors from it, whatever `columns` says, unless they are
-    /// `cut`. Some kernels read elements of another type than `T`; strides count these.
+    /// The right operand's first row. Kernels that are not `cut` may read complete vectors from it, beyond `columns`.
+    /// Some kernels read elements of another type than `T`; strides count elements of that type.
     pub b: *const T,
-    /// The distance of two of its rows, which are terms.
+    /// Elements from a row of the right operand, which is a term, to the next.
     pub b_rows: isize,
-    /// The distance of two of its panels, if a kernel takes several.
+    /// Elements from a panel of the right operand to the next, if a kernel takes several panels.
     pub b_panels: usize,
     /// Memory to prefetch, if a kernel takes one panel.
     pub prefetch: PrefetchRows<T>,
     /// Whether kernels for few rows prefetch the next rows of a right operand that is not packed.
     pub prefetches: bool,
-    /// Packing kernels: destination of the packed panel. Few-row kernels: scratch for partial sums.
+    /// The destination of the packed panel in packing kernels, and scratch memory for partial sums in kernels for few
+    /// rows.
     pub packed: *mut T,
     /// The result's first element; its columns are contiguous.
     pub c: *mut T,
-    /// The distance of two of its rows.
+    /// Elements from a row of the result to the next.
     pub c_rows: isize,
     /// The number of columns that are written. At most the kernel's last vector is partial.
     pub columns: usize,
-    /// Factor of the sums, unless it is one.
+    /// The factor of the sums; `None` stands for one.
     pub scale: Option<T>,
     /// Whether the sums are added to the result's contents.
     pub add: bool,
-    /// If not null: a number per column, which is added.
+    /// The numbers that are added, one per column; may be null.
     pub bias: *const T,
-    /// If not null: a number per element, which is added; its columns are contiguous.
+    /// The numbers that are added, one per element, with contiguous columns; may be null.
     pub other: *const T,
-    /// The distance of two of its rows.
+    /// Elements from a row of `other` to the next.
     pub other_rows: isize,
     /// The lower bound of results, if any.
     pub least: Option<T>,
@@ -81,35 +83,34 @@ impl<T: Copy + PartialEq + From<bool>> MicroCall<T> {
 /// The epilogue of the sums.
 #[derive(Clone, Copy)]
 pub struct SumFinish<T> {
-    /// Their factor.
+    /// The factor of the sums.
     pub scale: T,
-    /// Whether they are added to the target's contents.
+    /// Whether the sums are added to the target's contents.
     pub add: bool,
-    /// If not null: a number per column, which is added.
+    /// The numbers that are added, one per column; may be null.
     pub bias: *const T,
-    /// If not null, for products without a vector side: a number per element, which is added. Its columns are
-    /// contiguous. The target may be the same memory.
+    /// The numbers that are added, one per element, with contiguous columns; may be null. The target may be the same
+    /// memory. Products with one row or one column do not take it.
     pub other: *const T,
-    /// The distance of two of its rows.
+    /// Elements from a row of `other` to the next.
     pub other_rows: isize,
-    /// The lower bound of results, if any; for products without a vector side.
+    /// The lower bound of results, if any. Products with one row or one column do not take it.
     pub least: Option<T>,
 }
 
 impl<T> SumFinish<T> {
-    /// Sums times a factor.
+    /// Returns the epilogue that multiplies sums by a factor.
     pub fn scaled(scale: T) -> SumFinish<T> {
         SumFinish { scale, add: false, bias: std::ptr::null(), other: std::ptr::null(), other_rows: 0, least: None }
     }
 }
 
-/// Memory to prefetch, a cache line or more per term: the address, which need not be valid, and the distance to the
-/// next one in bytes.
+/// Memory to prefetch for each term, a cache line or more. The addresses need not be valid.
 #[derive(Clone, Copy)]
 pub struct PrefetchRows<T> {
     /// The address for the first term.
     pub at: *const T,
-    /// The distance to the next one.
+    /// Bytes from the address for a term to that for the next term.
     pub step: isize,
 }
 
@@ -117,7 +118,8 @@ pub struct PrefetchRows<T> {
 pub const PREFETCH_ROWS: isize = 16;
 
 impl<T> PrefetchRows<T> {
-    /// Returns the rows from `at` on, `step` bytes apart, at the prefetch distance.
+    /// Returns the addresses for prefetching rows of a right operand that starts at `at`: [`PREFETCH_ROWS`] rows ahead,
+    /// with rows `step` bytes apart.
     pub fn rows(at: *const T, step: isize) -> PrefetchRows<T> {
         PrefetchRows { at: at.wrapping_byte_offset(PREFETCH_ROWS * step), step }
     }

@@ -1,4 +1,5 @@
-//! Micro-kernels for coded panels ([`PanelForm`]): products that decode weights in registers, and the decoding of a part of a panel.
+//! Micro-kernels for panels of codes ([`PanelForm`]): products that decode weights in registers, and the decoding of a
+//! range of terms to memory.
 
 use super::{
     block::finish,
@@ -10,41 +11,43 @@ use crate::simd::{
     vector::Vector,
 };
 
-/// Bytes of a line of a cache.
+/// The bytes of a cache line.
 pub(super) const LINE: usize = 64;
-/// Prefetch distance in a panel, in bytes: panels are read from memory, and few lines are on the way at once.
+/// The prefetch distance within a panel, in bytes. Panels are read from memory, and without prefetches too few cache
+/// lines are in flight.
 const AHEAD: usize = 4096;
 
-/// Returns how far ahead of a block of a panel to prefetch, of `panels` that are read at once. The end of a panel is followed by one that is
-/// read already.
+/// Returns the distance at which a block of a panel prefetches, in bytes, if `panels` panels are read at once. Near the
+/// end of a panel, it skips the panels that follow, because they are being read already.
 #[inline(always)]
 pub(super) fn ahead(start: usize, panel: usize, panels: usize) -> usize {
     if start + AHEAD < panel { AHEAD } else { AHEAD + (panels - 1) * panel }
 }
 
-/// A block of a product whose right operand is in coded panels.
+/// A register block of a product whose right operand is in panels of codes.
 pub struct CodedCall<T> {
-    /// The left operand, the result and the finish of the sums. The number of terms and the right operand in it are not read.
+    /// The left operand, the result and the epilogue of the sums. The number of terms and the right operand in it are
+    /// not read.
     pub sums: MicroCall<T>,
     /// The first panel.
     pub panel: *const u8,
-    /// The form of each panel; the next one follows.
+    /// The layout of each panel. Panels follow each other.
     pub form: PanelForm,
 }
 
-/// A part of a panel, to be decoded.
+/// A range of terms of a panel, to be decoded to memory.
 pub struct CodedPart<T> {
     /// The panel.
     pub panel: *const u8,
-    /// Its form.
+    /// The layout of the panel.
     pub form: PanelForm,
     /// The first term.
     pub from: usize,
     /// The number of terms.
     pub count: usize,
-    /// The first decoded row; each term has one.
+    /// The destination: the row of the first term.
     pub to: *mut T,
-    /// Elements from a row to the next.
+    /// Elements from the row of a term to that of the next.
     pub pitch: usize,
 }
 
@@ -53,12 +56,12 @@ pub struct CodedPart<T> {
 pub(super) struct Numbers<V> {
     /// The scales.
     pub scale: V,
-    /// The offsets; zeros where there are none.
+    /// The offsets; zeros if the format has none.
     pub offset: V,
 }
 
 impl<V: CodeVector> Numbers<V> {
-    /// Loads those of vector `j` of a block.
+    /// Loads the scales and offsets of vector `j` of a block.
     ///
     /// # Safety
     /// The block must be valid, and the machine must have the instruction set.
@@ -73,7 +76,8 @@ impl<V: CodeVector> Numbers<V> {
         }
     }
 
-    /// Decodes a vector. The product is rounded before the sum, because the ops that this replaces round it.
+    /// Decodes a vector of codes. The product with the scale is rounded before the offset is added, because the
+    /// separate ops that this replaces round it.
     ///
     /// # Safety
     /// The machine must have the instruction set.
@@ -87,11 +91,12 @@ impl<V: CodeVector> Numbers<V> {
     }
 }
 
-/// Sums all terms in `ROWS`·`VECTORS` registers. Weights are decoded once for all rows. `VECTORS` is a multiple of [`PANEL`].
+/// Sums all terms in `ROWS`·`VECTORS` registers, and decodes each weight once for all rows. `VECTORS` is a multiple of
+/// [`PANEL`].
 ///
 /// # Safety
-/// The left operand, the panels and the result must be valid for `ROWS` rows and the call's columns. The last panel must have at least one of
-/// these columns. The machine must have the vectors' instruction set.
+/// The left operand, the panels and the result must be valid for `ROWS` rows and the call's columns. The last panel
+/// must have at least one of these columns. The machine must have the vectors' instruction set.
 #[inline(always)]
 pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
     call: &CodedCall<f32>,
@@ -112,14 +117,14 @@ pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: u
 /// The panels must have tables.
 #[inline(always)]
 unsafe fn integral(mut panels: impl Iterator<Item = *const u8>) -> bool {
-    // SAFETY: the caller promises the tables; panels are aligned as these are.
+    // SAFETY: the caller promises the tables. Panels are aligned as tables.
     panels.all(|panel| unsafe { (*panel.cast::<CodeTable>()).integral })
 }
 
 /// Sums the products with codes of one kind.
 ///
 /// # Safety
-/// As [`coded`]; the tables must suit the kind.
+/// The requirements of [`coded`] apply. The tables must hold integers if `C` decodes by integers.
 #[inline(always)]
 unsafe fn sums<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
     call: &CodedCall<f32>,
@@ -170,9 +175,10 @@ unsafe fn sums<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize,
     }
 }
 
-/// Finishes the sums of panels. The last one may have fewer columns.
+/// Applies the epilogue to the sums of panels, and stores them. Some lanes of the last panel may have no columns.
 ///
-/// # Safety As [`coded`].
+/// # Safety
+/// The requirements of [`coded`] apply.
 #[inline(always)]
 pub(super) unsafe fn done<V: Vector, const ROWS: usize, const VECTORS: usize>(
     c: &MicroCall<V::Element>,
@@ -185,16 +191,16 @@ pub(super) unsafe fn done<V: Vector, const ROWS: usize, const VECTORS: usize>(
         } else if c.columns > (VECTORS - 1) * V::LANES {
             finish::<V, ROWS, VECTORS, false>(c, sums);
         } else {
-            // The last panel has no more columns than a vector.
+            // The last panel has at most one vector of columns.
             narrow::<V, ROWS, VECTORS>(c, &sums);
         }
     }
 }
 
-/// Finishes the sums of a last panel whose last vector has no columns.
+/// Applies the epilogue to sums whose last vector has no columns, and stores them.
 ///
 /// # Safety
-/// As [`coded`].
+/// The requirements of [`coded`] apply.
 #[inline(always)]
 unsafe fn narrow<V: Vector, const ROWS: usize, const VECTORS: usize>(
     c: &MicroCall<V::Element>,
@@ -211,7 +217,7 @@ unsafe fn narrow<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Decodes a part of a panel.
+/// Decodes a range of terms of a panel to memory.
 ///
 /// # Safety
 /// The panel must be valid, and there must be room for the rows; the machine must have the instruction set.
@@ -229,7 +235,7 @@ pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPa
 /// Decodes codes of one kind.
 ///
 /// # Safety
-/// As [`decode`]; the table must suit the kind.
+/// The requirements of [`decode`] apply. The table must hold integers if `C` decodes by integers.
 #[inline(always)]
 unsafe fn rows<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
     let form = &part.form;

@@ -1,4 +1,4 @@
-//! The micro-kernels for coded panels, by kind of codes and instruction-set level.
+//! The micro-kernels for panels of codes, by kind of codes and instruction-set level.
 
 #[cfg(target_arch = "x86_64")]
 use super::table::{avx2, avx512};
@@ -13,25 +13,26 @@ use crate::simd::{
     vector::{Lanes, Vector},
 };
 
-/// Computes a block whose right operand is in coded panels.
+/// A function that computes a register block of a product whose right operand is in panels of codes.
 ///
 /// # Safety
-/// That of [`coded`](super::coded::coded).
+/// The requirements of [`coded`](super::coded::coded) apply.
 pub type CodedKernel<T> = unsafe fn(&CodedCall<T>);
 
-/// Decodes a part of a panel.
+/// A function that decodes a range of terms of a panel.
 ///
 /// # Safety
-/// That of [`decode`](super::coded::decode).
+/// The requirements of [`decode`](super::coded::decode) apply.
 pub type DecodeKernel<T> = unsafe fn(&CodedPart<T>);
 
-/// The kernels for one kind of panels.
+/// The kernels for panels of one format.
 pub struct CodedKernels<T: 'static> {
     /// Columns of a panel.
     pub width: usize,
-    /// At index `rows - 1`, the kernels for that number of rows, each with the number of panels that it takes. The last one takes one panel.
+    /// At index `rows - 1`, the kernels for `rows` rows, each with the number of panels that it takes. The last kernel
+    /// takes one panel.
     pub rows: &'static [&'static [(usize, CodedKernel<T>)]],
-    /// Decodes panels for products of more rows.
+    /// The kernel that decodes panels to memory, for products of more rows.
     pub decode: DecodeKernel<T>,
 }
 
@@ -62,7 +63,8 @@ macro_rules! kernels {
 }
 
 impl CodedKernels<f32> {
-    /// Returns the kernels of a level, which the machine must have, for weights of a format. There are none for bytes in words.
+    /// Returns the kernels of an instruction-set level, which the machine must have, for weights of a format. Returns
+    /// `None` for 8-bit codes in the order `CodeOrder::Words`, which only products with integers read.
     pub fn of(isa: Isa, format: CodeFormat) -> Option<CodedKernels<f32>> {
         #[cfg(target_arch = "x86_64")]
         use std::arch::x86_64::{__m256, __m512};

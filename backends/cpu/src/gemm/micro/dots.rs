@@ -1,44 +1,47 @@
-//! Few vectors times the dense lines of a matrix: a dot product for each vector and line.
+//! Products of a few vectors with a matrix that is contiguous along the terms: a dot product for each vector and each
+//! line of the matrix.
 
 use crate::simd::{
     stored::Stored,
     vector::{Square, Vector},
 };
 
-/// Dot products of a few dense vectors with the dense lines of a matrix.
+/// Dot products of a few contiguous vectors with the lines of a matrix. A line is contiguous along the terms.
 pub struct Dots<T> {
     /// The number of lines.
     pub n: usize,
     /// The number of terms.
     pub k: usize,
-    /// The vectors.
+    /// The first vector.
     pub x: *const T,
-    /// The distance of two vectors.
+    /// Elements from a vector to the next.
     pub x_rows: isize,
-    /// The matrix. Some kernels read elements of another type than `T`; strides count these.
+    /// The first line of the matrix. Some kernels read elements of another type than `T`; strides count elements of
+    /// that type.
     pub w: *const T,
-    /// The distance of two of its lines.
+    /// Elements from a line to the next.
     pub line: isize,
     /// The first result.
     pub out: *mut T,
-    /// The distance of the results of two vectors.
+    /// Elements from the results of a vector to those of the next vector.
     pub out_rows: isize,
-    /// The distance of two results.
+    /// Elements from a vector's result for a line to its result for the next line.
     pub step: isize,
-    /// Factor of the sums.
+    /// The factor of the sums.
     pub scale: T,
-    /// Whether they are added to the results' contents.
+    /// Whether the sums are added to the old contents of the results.
     pub add: bool,
 }
 
-/// The kernel for a number of vectors.
+/// A function that computes dot products for one number of vectors.
 ///
 /// # Safety
-/// As [`dots`].
+/// The requirements of [`dots`] apply.
 pub type DotKernel<T> = unsafe fn(&Dots<T>);
 
-/// Computes the dot products of `ROWS` vectors, at most as many as lanes. It processes as many lines at once as there
-/// are lanes for their sums: additions overlap, and the lanes of all sums are added together.
+/// Computes the dot products of `ROWS` vectors, at most as many as a register has lanes. It processes as many lines at
+/// once as there are lanes for the sums of all vectors. Multiply-adds of different lines overlap, and one tree of
+/// additions reduces the lanes of all sums.
 ///
 /// # Safety
 /// The vectors, lines and results must be valid; the machine must have the instruction set.
@@ -48,7 +51,8 @@ pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(d: &Dots<V::Eleme
     let mut first = 0;
     while first < d.n {
         let lines = at_once.min(d.n - first);
-        // SAFETY: the caller promises the operands. Where there are fewer lines, the last one stands in.
+        // SAFETY: the caller promises the operands. If there are fewer lines than are processed at once, the last one
+        // is read several times.
         unsafe {
             let mut w = [d.w.cast::<S>(); 16];
             for (i, w) in w.iter_mut().enumerate().take(at_once) {
@@ -75,7 +79,7 @@ pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(d: &Dots<V::Eleme
                     }
                 }
             }
-            // Each vector's sums are read back from memory, whatever lanes they are in.
+            // The sums of a vector may begin at any lane, so that they are read back from memory.
             let mut all = [V::zero(); 1];
             all[0] = lane_sums::<V>(sums).mul(V::splat(d.scale));
             for r in 0..ROWS {
@@ -92,14 +96,14 @@ pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(d: &Dots<V::Eleme
     }
 }
 
-/// Returns the sums of the lanes of each vector of a square, in their order.
+/// Returns a vector whose lane `i` is the sum of the lanes of vector `i` of the square.
 ///
 /// # Safety
 /// The machine must have the instruction set.
 #[inline(always)]
 unsafe fn lane_sums<V: Vector>(sums: Square<V>) -> V {
     let mut sums = sums;
-    // SAFETY: passed on from the caller. No loop over steps, so that all stay in registers.
+    // SAFETY: passed on from the caller. The steps are written one by one, so that all vectors stay in registers.
     unsafe {
         if V::LANES > 8 {
             sums = halved::<V, 8>(sums);
@@ -114,7 +118,8 @@ unsafe fn lane_sums<V: Vector>(sums: Square<V>) -> V {
     }
 }
 
-/// Adds the lanes of vectors `i` and `i + HALF` in pairs: the sums of both take turns in one vector.
+/// Adds the upper half of the lanes to the lower half, in vectors `i` and `i + HALF`. The sums of both alternate in the
+/// lanes of vector `i` of the result.
 ///
 /// # Safety
 /// The machine must have the instruction set.
@@ -131,7 +136,7 @@ unsafe fn halved<V: Vector, const HALF: usize>(sums: Square<V>) -> Square<V> {
     next
 }
 
-/// Copies numbers, or adds them to the target's contents.
+/// Writes `count` numbers to the target, or adds them to its contents if `add`.
 ///
 /// # Safety
 /// Both ranges must hold `count` elements, at most those of a vector. The machine must have the instruction set.

@@ -1,4 +1,5 @@
-//! Micro-kernels for products of coded panels with integers of 8 bits: sums of a block of terms are exact, and scales and offsets follow.
+//! Micro-kernels for products of 8-bit integers with panels of codes. Integer sums over a block of terms are exact;
+//! scales and offsets are applied once per block.
 
 use super::{
     call::MicroCall,
@@ -13,30 +14,31 @@ use crate::simd::{
 
 /// A block of a product whose left operand is integers with a scale for each block of terms.
 pub struct IntegerCall<T> {
-    /// The result and the finish of the sums. The number of terms and the operands in it are not read.
+    /// The result and the epilogue of the sums. The number of terms and the operands in it are not read.
     pub sums: MicroCall<T>,
-    /// The first panel. Codes are in words.
+    /// The first panel. Its codes are in the order `CodeOrder::Words`.
     pub panel: *const u8,
-    /// The form of each panel; the next one follows.
+    /// The layout of each panel. Panels follow each other.
     pub form: PanelForm,
     /// The first integer of the left operand.
     pub codes: *const i8,
-    /// Integers from a row to the next.
+    /// Integers from a row of the left operand to the next.
     pub pitch: usize,
-    /// The scale of each block of the first row; rows follow each other.
+    /// The scales of the blocks of terms of the left operand, row after row.
     pub scales: *const f32,
-    /// The sum of the integers of each block, in the same order.
+    /// The sums of the integers of the blocks, in the order of `scales`.
     pub totals: *const i32,
 }
 
-/// The table of codes that are not looked up.
+/// An unused table for panels of 8-bit codes, which have none of their own.
 const NONE: CodeTable = CodeTable { numbers: [0.0; TABLE], integers: [0; TABLE], integral: true, whole: true };
 
 /// Sums all terms in `ROWS`·`VECTORS` registers. `VECTORS` is a multiple of [`PANEL`].
 ///
 /// # Safety
-/// The left operand, the panels and the result must be valid for `ROWS` rows and the call's columns. The last panel must have at least one of
-/// these columns. Tables must be whole, and no integer less than [`WordVector::LEAST`]. The machine must have the vectors' instruction set.
+/// The left operand, the panels and the result must be valid for `ROWS` rows and the call's columns. The last panel
+/// must have at least one of these columns. Tables must hold 8-bit integers only, and no integer of the left operand
+/// may be less than [`WordVector::LEAST`]. The machine must have the vectors' instruction set.
 #[inline(always)]
 pub unsafe fn integer<
     W: WordVector,
@@ -109,7 +111,7 @@ pub unsafe fn integer<
     }
 }
 
-/// Computes one sum of a panel in any table and with any integers: column `column` times row `row`.
+/// Computes the sum at row `row` and column `column` of the call's first panel, for any table and any integers.
 ///
 /// # Safety
 /// The call's panel must have the column, and its left operand the row.

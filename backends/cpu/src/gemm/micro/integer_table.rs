@@ -1,4 +1,4 @@
-//! The micro-kernels for products of coded panels with integers, by kind of codes and instruction set.
+//! The micro-kernels for products of integers with panels of codes, by kind of codes and instruction set.
 
 use super::{
     integer::IntegerCall,
@@ -12,19 +12,20 @@ use crate::simd::{
     vector::Vector,
 };
 
-/// Computes a block.
+/// A function that computes a register block of a product.
 ///
 /// # Safety
-/// That of [`integer`](super::integer::integer).
+/// The requirements of [`integer`](super::integer::integer) apply.
 pub type IntegerKernel<T> = unsafe fn(&IntegerCall<T>);
 
-/// The kernels for one kind of panels.
+/// The kernels for panels of one format.
 pub struct IntegerKernels<T: 'static> {
     /// Columns of a panel.
     pub width: usize,
-    /// At index `rows - 1`, the kernels for that number of rows, each with the number of panels that it takes. The last one takes one panel.
+    /// At index `rows - 1`, the kernels for `rows` rows, each with the number of panels that it takes. The last kernel
+    /// takes one panel.
     pub rows: &'static [&'static [(usize, IntegerKernel<T>)]],
-    /// The least integer that they multiply.
+    /// The least integer that the kernels multiply.
     pub least: i8,
 }
 
@@ -33,10 +34,10 @@ macro_rules! level {
         mod $name {
             use super::{IntegerCall, WordVector};
 
-            /// Computes a block.
+            /// Computes a register block of a product.
             ///
             /// # Safety
-            /// That of the body, and the machine must have the level's instructions.
+            /// The requirements of the body apply, and the machine must have the level's instructions.
             $(#[$attribute])*
             pub unsafe fn integer<
                 W: WordVector,
@@ -90,14 +91,15 @@ macro_rules! kernels {
     };
 }
 
-/// Returns whether the machine multiplies bytes in vectors of AVX-512.
+/// Returns whether the machine has AVX-512 VNNI, whose instructions multiply bytes and add four products to a 32-bit
+/// sum.
 #[cfg(target_arch = "x86_64")]
 fn has_vnni() -> bool {
     is_x86_feature_detected!("avx512vnni")
 }
 
 impl IntegerKernels<f32> {
-    /// Returns the kernels of a level, which the machine must have, for weights of a format.
+    /// Returns the kernels of an instruction-set level, which the machine must have, for weights of a format.
     pub fn of(isa: Isa, format: CodeFormat) -> IntegerKernels<f32> {
         match isa {
             #[cfg(target_arch = "x86_64")]

@@ -1,21 +1,22 @@
-//! A few rows times a matrix with dense rows, bound by the bandwidth of reading the matrix. Several of its rows are
-//! read at once, in long contiguous streams that suit hardware prefetchers, with partial sums in the first-level cache.
+//! Products of a few rows with a matrix whose columns are contiguous, bound by the bandwidth of reading the matrix.
+//! Several rows of the matrix are read at once, in long contiguous streams that suit hardware prefetchers. Partial sums
+//! stay in the first-level cache.
 
 use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// Software prefetch policy, measured on an AMD and an Intel processor. One row of the target: hardware prefetch
-/// suffices. Up to this number of rows: [`PREFETCH_BYTES`] ahead in the same row of the matrix. More rows are also
-/// compute-bound: they prefetch the next row of the matrix, if [`MicroCall::prefetches`].
+/// Software prefetch policy, measured on an AMD and an Intel processor. For one row of the target, hardware prefetch
+/// suffices. Up to this number of rows, kernels prefetch [`PREFETCH_BYTES`] ahead in the same row of the matrix. More
+/// rows are also compute-bound: kernels prefetch the next rows of the matrix if [`MicroCall::prefetches`].
 pub const IN_ROW: usize = 3;
 const PREFETCH_BYTES: usize = 1024;
 
-/// Computes `M` rows of [`MicroCall::columns`] sums, of one segment. Partial sums are in [`MicroCall::packed`], each
-/// row starting at a whole vector. `AT_ONCE` terms of `WIDE` vectors are processed together, so that there are fewer
-/// instructions for addresses than for data.
+/// Computes `M` rows and [`MicroCall::columns`] columns of a product whose left operand has one segment. Partial sums
+/// are in [`MicroCall::packed`], where each row starts at a multiple of the vector's length. `AT_ONCE` terms of `WIDE`
+/// vectors are processed together, so that there are fewer instructions for addresses than for data.
 ///
 /// # Safety
-/// As [`super::block::block`]; there must be room for the sums of all columns in [`MicroCall::packed`].
+/// The requirements of [`super::block::block`] apply. [`MicroCall::packed`] must have room for the sums of all columns.
 #[inline(always)]
 pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(c: &MicroCall<V::Element>) {
     debug_assert!(c.segments == 1 && !c.packed.is_null(), "partial sums have no room");
@@ -48,10 +49,10 @@ pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: u
     }
 }
 
-/// Adds some terms to the sums; the first ones start them.
+/// Adds `TERMS` terms from `from` on to the partial sums. The first terms replace the sums' contents.
 ///
 /// # Safety
-/// As [`few`].
+/// The requirements of [`few`] apply.
 #[inline(always)]
 unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const WIDE: usize>(
     c: &MicroCall<V::Element>,
@@ -84,10 +85,11 @@ unsafe fn terms<V: Vector, const M: usize, const TERMS: usize, const WIDE: usize
     }
 }
 
-/// Adds terms for some vectors of columns: all of them, or a partial one.
+/// Adds terms to the partial sums of `VECTORS` vectors of columns. If there is a `part`, it is the number of columns of
+/// the only vector.
 ///
 /// # Safety
-/// As [`few`].
+/// The requirements of [`few`] apply.
 #[inline(always)]
 unsafe fn vectors<V: Vector, const M: usize, const TERMS: usize, const VECTORS: usize>(
     x: &[[V; TERMS]; M],

@@ -1,4 +1,4 @@
-//! Packing: operands of products in the form that micro-kernels read, as packed panels or copied lines.
+//! Copies operands of products into the form that micro-kernels read: packed panels, or contiguous lines.
 
 use super::call::PREFETCH_ROWS;
 use crate::simd::{
@@ -6,54 +6,61 @@ use crate::simd::{
     vector::{Vector, transpose},
 };
 
-/// A part of a right operand to pack: `k` rows of `columns`. For a left operand, `k` of its columns.
+/// A block of an operand to pack: `k` rows of `columns` columns of a right operand. A block of a left operand is
+/// described as its transpose.
 pub struct Panel<T> {
-    /// Number of rows.
+    /// The number of rows, which are terms.
     pub k: usize,
-    /// The number of columns; zeros follow.
+    /// The number of columns. Zeros fill up the packed rows.
     pub columns: usize,
-    /// The first element. Some kernels read elements of another type than `T`; strides count these.
+    /// The first element. Some kernels read elements of another type than `T`; strides count elements of that type.
     pub from: *const T,
-    /// The distance of two rows.
+    /// Elements from a row to the next.
     pub rows: isize,
-    /// The distance of two columns.
+    /// Elements from a column to the next.
     pub line: isize,
     /// The destination of the packed rows, which are contiguous.
     pub to: *mut T,
-    /// Elements of a packed row: whole vectors.
+    /// The elements of a packed row, a multiple of the vector's length.
     pub width: usize,
 }
 
 /// Packs a panel.
 ///
 /// # Safety
-/// That of [`pack`].
+/// The requirements of [`pack`] apply.
 pub type PackKernel<T> = unsafe fn(&Panel<T>);
 
-/// Dense lines, to be copied.
+/// Lines to copy: contiguous ranges of elements, at a constant distance from each other.
 pub struct Lines<T> {
     /// The number of lines.
     pub count: usize,
-    /// Elements of each.
+    /// The elements of a line.
     pub len: usize,
-    /// The first one.
+    /// The first element of the first line.
     pub from: *const T,
-    /// The distance of two lines.
+    /// Elements from a line to the next.
     pub line_stride: isize,
     /// The destination of the first line.
     pub to: *mut T,
-    /// The distance of two target lines.
+    /// Elements from a target line to the next.
     pub pitch: usize,
 }
 
-/// Packs a panel of `S`s: vectors where columns or rows are contiguous, else element by element.
+/// Packs a panel of elements of type `S`: vector by vector if rows or columns are contiguous, otherwise element by
+/// element.
 ///
 /// # Safety
 /// The panel's elements must be valid, and there must be room for `k` packed rows; the machine must have the
 /// instruction set.
 #[inline(always)]
 pub unsafe fn pack<V: Vector, S: Stored<V>>(p: &Panel<V::Element>) {
-    debug_assert!(p.columns <= p.width && p.width.is_multiple_of(V::LANES), "{} columns in {}", p.columns, p.width);
+    debug_assert!(
+        p.columns <= p.width && p.width.is_multiple_of(V::LANES),
+        "{} columns in packed rows of {} elements",
+        p.columns,
+        p.width
+    );
     let (width, from) = (p.width, p.from.cast::<S>());
     // SAFETY: the caller promises the elements and room for `k` packed rows.
     unsafe {
@@ -77,7 +84,8 @@ pub unsafe fn pack<V: Vector, S: Stored<V>>(p: &Panel<V::Element>) {
                 let terms = V::LANES.min(p.k - l);
                 let at = source.wrapping_offset(l as isize * p.rows);
                 let mut square = [V::zero(); 16];
-                // Whole squares stay in registers: all loops have constant bounds.
+                // A complete square (as many rows as lanes) stays in registers, because all of its loops have constant
+                // bounds.
                 if p.rows == 1 && terms == V::LANES && columns == V::LANES {
                     for (j, v) in square.iter_mut().enumerate().take(V::LANES) {
                         *v = S::load(at.wrapping_offset(j as isize * p.line));
@@ -99,13 +107,18 @@ pub unsafe fn pack<V: Vector, S: Stored<V>>(p: &Panel<V::Element>) {
     }
 }
 
-/// Copies lines vector by vector, which is faster than a call per line if they are short.
+/// Copies lines vector by vector, which is faster than a library call per line if lines are short.
 ///
 /// # Safety
-/// The lines must be valid, and there must be room for as many; the machine must have the instruction set.
+/// The lines must be valid, and the target must have room for them; the machine must have the instruction set.
 #[inline(always)]
 pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
-    debug_assert!(l.count <= 1 || l.pitch >= l.len, "lines of {} every {}", l.len, l.pitch);
+    debug_assert!(
+        l.count <= 1 || l.pitch >= l.len,
+        "target lines of {} elements overlap at a pitch of {}",
+        l.len,
+        l.pitch
+    );
     // SAFETY: passed on from the caller.
     unsafe {
         match l.len {
@@ -133,10 +146,10 @@ pub unsafe fn lines<V: Vector>(l: &Lines<V::Element>) {
     }
 }
 
-/// Copies lines element by element: storing a partial vector takes longer than a few elements.
+/// Copies lines of `LEN` elements one by one: storing a partial vector takes longer than storing a few elements.
 ///
 /// # Safety
-/// As [`lines`], for lines of `LEN` elements.
+/// The requirements of [`lines`] apply, for lines of `LEN` elements.
 #[inline(always)]
 unsafe fn short_lines<T: Copy, const LEN: usize>(l: &Lines<T>) {
     for r in 0..l.count {
@@ -148,10 +161,10 @@ unsafe fn short_lines<T: Copy, const LEN: usize>(l: &Lines<T>) {
     }
 }
 
-/// Returns a vector of elements `stride` apart, followed by zeros.
+/// Returns a vector of `n` elements that are `stride` apart; its other lanes are zero.
 ///
 /// # Safety
-/// `n` elements must be valid at this distance.
+/// `n` elements must be valid at this stride.
 #[inline(always)]
 unsafe fn scattered<V: Vector, S: Stored<V>>(at: *const S, stride: isize, n: usize) -> V {
     // SAFETY: passed on from the caller; a vector has at most 16 lanes.

@@ -1,23 +1,24 @@
-//! Products of few terms, which are bound by writing the result: one call computes all of them, in register blocks
-//! along the rows of the result.
+//! Products of few terms, which are bound by writing the result. One call computes all rows and columns, in register
+//! blocks along the rows of the result.
 
 use super::{block::finish, call::MicroCall};
 use crate::simd::vector::Vector;
 
-/// Strips of one row, of two, and so on up to the maximal height. Each is a function of its own, because optimizing a
-/// common one would take seconds.
+/// The functions that compute strips of one row, of two rows, and so on up to the maximal height. Each height has a
+/// separate function, because the compiler would take seconds to optimize a common one.
 pub type Strips<T> = &'static [unsafe fn(&MicroCall<T>, usize)];
 
-/// Computes `rows` rows of [`MicroCall::columns`] sums, of one segment.
+/// Computes `rows` rows and [`MicroCall::columns`] columns of a product whose left operand has one segment.
 ///
 /// # Safety
-/// As [`super::block::block`], for these rows and the level of the strips.
+/// The requirements of [`super::block::block`] apply, for these rows and the level of the strips.
 pub unsafe fn sweep<T>(strips: Strips<T>, call: &MicroCall<T>, rows: usize) {
     let most = strips.len();
     let mut row = 0;
     while row < rows {
         let left = rows - row;
-        // The last two strips have similar heights: a strip of few rows waits for its sums, not for memory.
+        // The last two strips have similar heights, because a strip of few rows is bound by the latency of its
+        // multiply-adds, not by memory.
         let high = if (most + 1..2 * most).contains(&left) { left.div_ceil(2) } else { left.min(most) };
         // SAFETY: passed on from the caller.
         unsafe { strips[high - 1](call, row) };
@@ -28,7 +29,7 @@ pub unsafe fn sweep<T>(strips: Strips<T>, call: &MicroCall<T>, rows: usize) {
 /// Computes a strip: `ROWS` rows, in blocks of up to `WIDE` vectors, at most four.
 ///
 /// # Safety
-/// As [`sweep`], for these rows.
+/// The requirements of [`sweep`] apply, for these rows.
 #[inline(always)]
 pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
     call: &MicroCall<V::Element>,
@@ -43,7 +44,7 @@ pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL
         ..*call
     };
     let mut left = call.columns;
-    // SAFETY: the caller promises the operands. Null pointers stay null.
+    // SAFETY: the caller promises the operands. Null pointers, which stand for no bias and no other operand, stay null.
     unsafe {
         while left >= WIDE * V::LANES {
             sums::<V, ROWS, WIDE, PANEL, true>(&block);
@@ -68,10 +69,10 @@ pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL
     }
 }
 
-/// Computes a block. The last vector of a row is partial unless all are `WHOLE`.
+/// Computes a block of `ROWS` rows and `VECTORS` vectors. Unless `WHOLE`, the last vector of a row is partial.
 ///
 /// # Safety
-/// As [`sweep`], for these rows and columns.
+/// The requirements of [`sweep`] apply, for these rows and columns.
 #[inline(always)]
 unsafe fn sums<V: Vector, const ROWS: usize, const VECTORS: usize, const PANEL: usize, const WHOLE: bool>(
     c: &MicroCall<V::Element>,

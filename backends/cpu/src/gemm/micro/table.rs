@@ -18,67 +18,68 @@ use crate::simd::{
     vector::{Lanes, Vector},
 };
 
-/// Computes a block.
+/// A function that computes a register block of a product.
 ///
 /// # Safety
-/// That of [`block`](super::block::block): the operands and the result of the call are valid for its rows, columns and
-/// terms; and the machine has the level's instructions.
+/// The requirements of [`block`](super::block::block) apply: the operands and the result of the call are valid for its
+/// rows, columns and terms, and the machine has the level's instructions.
 pub type MicroKernel<T> = unsafe fn(&MicroCall<T>);
 
-/// Indexed by the number of rows less one, for few rows: kernels for a packed right operand, each with its number of
-/// vectors, most first. The last two process one panel, and one vector.
+/// The kernels for few rows and a packed right operand, indexed by the number of rows less one. Each has its number of
+/// vectors, and those with the most are first. The last two kernels take one panel, and one vector.
 pub type Streams<T> = &'static [&'static [(usize, MicroKernel<T>)]];
 
-/// Kernels for as many rows.
+/// The kernels for one number of rows.
 #[derive(Clone, Copy)]
 pub struct Kernels<T: 'static> {
-    /// Indexed by the number of vectors less one, up to a panel's.
+    /// The kernels that do not pack, indexed by the number of vectors less one, up to the width of a panel.
     pub widths: &'static [MicroKernel<T>],
-    /// A panel wide, and the panel is packed on the way.
+    /// The kernel that takes one panel, and also writes it in packed form.
     pub packing: MicroKernel<T>,
 }
 
-/// Kernels that widen panels kept in a shorter type.
+/// Kernels for panels whose elements have a narrower type than the accumulator.
 pub struct KeptKernels<T: 'static> {
     /// The element type of the panels.
     pub dtype: DType,
-    /// For few rows. Panels are narrower, and more of them are read at once.
+    /// Kernels for few rows. Their panels take fewer bytes, so that more of them are read at once.
     pub streams: Streams<T>,
-    /// For more rows: kernels of one panel's width that widen and pack the panel on the way. Indexed by the number of
-    /// rows, up to the maximum, for a strided left operand and for one that is contiguous along its terms.
+    /// Kernels for more rows that take one panel, widen it, and also write it in packed form. The last entry is for the
+    /// maximal number of rows. An entry has a kernel for a strided left operand, and one for a left operand with
+    /// contiguous terms.
     pub packing: &'static [[MicroKernel<T>; 2]],
-    /// Like [`Micro::dots`], for lines of the narrower type.
+    /// The kernels like [`Micro::dots`], for a matrix of the narrower type.
     pub dots: &'static [DotKernel<T>],
-    /// Like [`Micro::pack`], for elements of the narrower type.
+    /// The kernel like [`Micro::pack`], for elements of the narrower type.
     pub pack: PackKernel<T>,
 }
 
-/// The kernels of an element type at a level.
+/// The kernels of an element type at an instruction-set level.
 pub struct Micro<T: 'static> {
     /// Elements of a vector.
     pub lanes: usize,
-    /// Vectors side by side in a panel.
+    /// The number of vectors in a row of a panel.
     vectors: usize,
-    /// Whether these read no elements beyond the columns; otherwise they read whole vectors.
+    /// Whether kernels read no elements beyond the columns of a call; otherwise they read complete vectors.
     pub cut: bool,
-    /// Indexed by the number of rows less one.
+    /// Kernels indexed by the number of rows less one.
     pub kernels: &'static [Kernels<T>],
-    /// As many kernels, or none: for left operands that are contiguous along their terms.
+    /// Kernels like `kernels`, for left operands with contiguous terms. There may be none.
     pub dense: &'static [Kernels<T>],
-    /// For few rows.
+    /// Kernels for few rows and a packed right operand.
     pub streams: Streams<T>,
-    /// For panels that are kept in a narrower type.
+    /// Kernels for panels whose elements have a narrower type.
     pub kept: &'static [KeptKernels<T>],
-    /// Indexed by the number of rows less one, for few rows: any number of columns of a right operand that is not
-    /// packed.
+    /// Kernels for few rows, indexed by the number of rows less one. They take any number of columns of a right operand
+    /// that is not packed.
     pub few: &'static [MicroKernel<T>],
-    /// For few terms: any number of rows and columns.
+    /// Functions for products of few terms. They take any number of rows and columns.
     pub strips: Strips<T>,
-    /// Packs a part of an operand.
+    /// The function that packs a block of an operand.
     pub pack: PackKernel<T>,
-    /// Copies lines.
+    /// The function that copies lines.
     pub lines: unsafe fn(&Lines<T>),
-    /// Indexed by the number of vectors less one: dot products with the lines of a matrix.
+    /// Kernels for dot products of a few vectors with the lines of a matrix, indexed by the number of vectors less one.
     pub dots: &'static [DotKernel<T>],
 }
 
@@ -91,33 +92,34 @@ impl<T> Clone for Micro<T> {
 impl<T> Copy for Micro<T> {}
 
 impl<T> Micro<T> {
-    /// Returns columns of a packed panel.
+    /// Returns the number of columns of a packed panel.
     pub fn panel(&self) -> usize {
         self.vectors * self.lanes
     }
 
-    /// Returns elements of a packed column of the left operand.
+    /// Returns the number of elements of a packed column of the left operand: the rows of the highest kernel, rounded
+    /// up to complete vectors.
     pub fn column(&self) -> usize {
         self.rows().next_multiple_of(self.lanes)
     }
 
-    /// Returns rows of the highest kernel.
+    /// Returns the number of rows of the highest kernel (MR).
     pub fn rows(&self) -> usize {
         self.kernels.len()
     }
 }
 
-/// The kernels at an instruction-set level. Each keeps the contract of the body that it is made of, and may run only
-/// where the machine has the level's instructions.
+/// Defines the kernels at an instruction-set level: functions with the level's target features that inline a generic
+/// body. The requirements of the body apply, and the machine must have the level's instructions.
 macro_rules! level {
     ($(#[$attribute:meta])* $name:ident) => {
         pub(super) mod $name {
             use super::{CodeVector, CodedCall, CodedPart, Codes, Dots, Lines, MicroCall, Panel, Stored, Vector};
 
-            /// Computes a block.
+            /// Computes a register block of a product.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn block<
                 V: Vector,
@@ -135,80 +137,80 @@ macro_rules! level {
                 unsafe { crate::gemm::micro::block::block::<V, B, ROWS, VECTORS, PANEL, READS, DENSE, CUT>(call) }
             }
 
-            /// Computes few rows.
+            /// Computes a product of few rows.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn few<V: Vector, const M: usize, const AT_ONCE: usize, const WIDE: usize>(
                 call: &MicroCall<V::Element>,
             ) {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::matvec::few::<V, M, AT_ONCE, WIDE>(call) }
             }
 
             /// Computes a strip of products of few terms.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn strip<V: Vector, const ROWS: usize, const WIDE: usize, const PANEL: usize>(
                 call: &MicroCall<V::Element>,
                 row: usize,
             ) {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::sweep::strip::<V, ROWS, WIDE, PANEL>(call, row) }
             }
 
-            /// Packs a part of an operand.
+            /// Packs a block of an operand.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn pack<V: Vector, S: Stored<V>>(panel: &Panel<V::Element>) {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::pack::pack::<V, S>(panel) }
             }
 
             /// Copies lines.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn lines<V: Vector>(lines: &Lines<V::Element>) {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::pack::lines::<V>(lines) }
             }
 
-            /// Computes a block with a right operand in coded panels.
+            /// Computes a register block of a product whose right operand is in panels of codes.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn coded<V: CodeVector, C: Codes, const ROWS: usize, const VECTORS: usize, const OFFSET: bool>(
                 call: &CodedCall<f32>,
             ) {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::coded::coded::<V, C, ROWS, VECTORS, OFFSET>(call) }
             }
 
-            /// Decodes a part of a coded panel.
+            /// Decodes a range of terms of a panel of codes.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn decode<V: CodeVector, C: Codes, const OFFSET: bool>(part: &CodedPart<f32>) {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::coded::decode::<V, C, OFFSET>(part) }
             }
 
             /// Computes dot products.
             ///
             /// # Safety
-            /// See [`level`].
+            /// The requirements of [`level`] apply.
             $(#[$attribute])*
             pub unsafe fn dots<V: Vector, S: Stored<V>, const ROWS: usize>(dots: &Dots<V::Element>) {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { crate::gemm::micro::dots::dots::<V, S, ROWS>(dots) }
             }
         }
@@ -280,24 +282,25 @@ macro_rules! micro {
 /// An element type with micro-kernels.
 ///
 /// A block's sums fill the registers, except for a row of the right operand and an element of the left one. Wider
-/// blocks load fewer elements per multiplication. With AVX-512, 6 rows of 4 vectors load 10 elements for 24 products,
-/// and 14 rows of 2 vectors load 16 for 28. The latter takes a fourth longer if another thread runs on the same core.
-/// Narrow products cannot use 4 vectors. Very few rows read panels once, in several strided streams.
+/// blocks load fewer registers per multiply-add. With AVX-512, 6 rows of 4 vectors take 10 loads for 24 multiply-adds,
+/// and 14 rows of 2 vectors take 16 loads for 28. The higher block takes a fourth longer if another thread runs on the
+/// same core. Narrow products cannot fill 4 vectors. Kernels for very few rows read each panel once, in several strided
+/// streams.
 pub trait Float: Copy + 'static {
-    /// Returns the kernels of a level, which the machine must have.
+    /// Returns the kernels of an instruction-set level, which the machine must have, for a shape of products.
     fn micro(isa: Isa, shape: MicroShape) -> Micro<Self>;
 }
 
-/// Products that have micro-kernels of their own.
+/// The shape of a product, by which its micro-kernels are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MicroShape {
-    /// For few rows, or few columns.
+    /// Products of few rows or few columns.
     Narrow,
-    /// For all other products.
+    /// Products of more rows and more columns.
     Wide,
 }
 
-/// The most rows of narrow products, and vectors of columns.
+/// A product is narrow if it has at most this many rows, or at most [`FEW_VECTORS`] vectors of columns.
 const FEW_ROWS: usize = 14;
 const FEW_VECTORS: usize = 2;
 

@@ -23,20 +23,20 @@ use crate::{
     },
 };
 
-/// A matrix of queries and keys for each point of the batch axes.
+/// A compiled bias: a matrix of queries and keys for each point of the batch axes.
 pub struct Bias {
-    /// The program that computes it. [`Bias::allocate`] places its registers.
+    /// The program that computes the bias. [`Bias::allocate`] places its registers.
     pub program: TileProgram,
-    /// Whether it is a row for each point, the same for all queries.
+    /// Whether the matrix is one row, equal for all queries.
     pub is_row: bool,
-    /// The number of queries that its registers hold.
+    /// The number of queries that the program's registers hold.
     rows: usize,
     queries: Span,
     keys: Span,
     batch: usize,
-    /// Its effect on each strip of queries and block of keys, if that is known from its definition.
+    /// The effect of the bias on each strip of queries and block of keys, if its definition shows it; otherwise empty.
     blocks: Vec<Visibility>,
-    /// Blocks of keys.
+    /// The number of blocks of keys.
     across: usize,
 }
 
@@ -44,7 +44,7 @@ impl Bias {
     /// Compiles a bias over `[b.. queries.. keys..]`.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the bias cannot be compiled.
     pub fn compile(bias: &Grouped, slots: &Slots, isa: Isa) -> Result<Bias, Vec<String>> {
         let Grouped { nest, groups } = bias;
         let mut program = tile::compile(nest, 0, &slots.types, isa)?;
@@ -52,7 +52,8 @@ impl Bias {
         let result = program.results[0];
         let value = program.values[result].clone();
         let is_row = value.mask & queries.mask() == 0 && value.mask & keys.mask() != 0 && keys.is_axis();
-        // A value that depends on some of the axes only has no stride from one query to the next, or from one key.
+        // The strides from a query to the next, and from a key to the next, must be constant. A value that depends on
+        // only some axes of the queries or of the keys is therefore broadcast along the other ones.
         let whole = |mask: u8, span: &Span| if mask & span.mask() == 0 { mask } else { mask | span.mask() };
         let mask = whole(whole(value.mask, &queries), &keys);
         if mask != value.mask {
@@ -64,8 +65,9 @@ impl Bias {
         Ok(Bias { program, is_row, rows: 1, queries, keys, batch, blocks, across: 0 })
     }
 
-    /// Determines its effect on strips of queries, `together` of which form a group, and on blocks of keys. Returns the
-    /// share of these that it hides.
+    /// Determines the effect of the bias on each strip of queries and each block of keys. Returns the share of these
+    /// pairs that it hides. Each group of `together` strips is tested first; its strips are tested only if the effect
+    /// on the group is mixed.
     pub fn look(&mut self, bias: &Grouped, strips: &[Range<usize>], together: usize, blocks: &[Range<usize>]) -> f64 {
         (self.blocks, self.across) = (Vec::new(), blocks.len());
         let Nest { domain, instrs, results, .. } = &bias.nest;
@@ -94,24 +96,25 @@ impl Bias {
         hidden as f64 / self.blocks.len().max(1) as f64
     }
 
-    /// Returns the effect on strips and a block, by their numbers.
+    /// Returns the effect of the bias on some strips of queries and a block of keys, by their numbers.
     pub fn visibility(&self, mut strips: impl Iterator<Item = usize>, block: usize) -> Visibility {
         let of = |strip: usize| self.blocks.get(strip * self.across + block).copied().unwrap_or(Visibility::Mixed);
         let first = strips.next().map_or(Visibility::Hidden, of);
         if strips.all(|strip| of(strip) == first) { first } else { Visibility::Mixed }
     }
 
-    /// Returns the element type in which it is computed.
+    /// Returns the element type in which the bias is computed.
     pub fn dtype(&self) -> DType {
         self.program.values[self.program.results[0]].dtype
     }
 
-    /// Returns how many keys the axes inside of the outermost one have.
+    /// Returns the number of keys per point of their outermost axis.
     pub fn whole(&self) -> usize {
         self.keys.whole()
     }
 
-    /// Places the registers for strips of queries, `rows` of which are computed at a time, and for blocks of keys.
+    /// Places the program's registers for strips of queries and blocks of keys. The program computes `rows` queries at
+    /// a time.
     pub fn allocate(
         &mut self,
         rows: usize,
@@ -130,15 +133,16 @@ impl Bias {
         self.program.allocate(&extents);
     }
 
-    /// Evaluates a box. Returns the address of the first element, and the strides from query to query and from key to
-    /// key.
+    /// Evaluates a box of queries and keys. Returns the address of the first element, and the strides from query to
+    /// query and from key to key, in elements.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have room for the program's registers.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply; scratch memory must have room for the program's
+    /// registers.
     unsafe fn run(&self, launch: &ThunkContext<'_>, part: &Tile, scratch: *mut u8) -> (*const u8, [isize; 2]) {
         let frame =
             Frame { slots: launch.slots, scratch, anchor: std::ptr::null(), direct: false, fault: launch.fault };
-        // SAFETY: passed on from the caller; the result is one of the values.
+        // SAFETY: passed on from the caller; the program's result is one of its values.
         unsafe {
             self.program.run(&frame, part, RowPart::WHOLE);
             let (at, strides) = self.program.result(&frame, part, self.program.results[0]);
@@ -146,18 +150,18 @@ impl Bias {
         }
     }
 
-    /// Returns a tile of one point of the batch axes.
+    /// Returns a tile of one element at a point of the batch axes.
     fn point(&self, batch: &[usize]) -> Tile {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(batch);
         tile
     }
 
-    /// Returns the row of some keys, if the bias is one row for all queries.
+    /// Returns the biases of some keys, if the bias is one row for all queries.
     ///
     /// # Safety
-    /// As [`crate::kernels::Thunk::run`]; scratch memory must have room for the program's registers. The row is valid
-    /// until the next evaluation.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply; scratch memory must have room for the program's
+    /// registers. The row is valid until the next evaluation.
     pub unsafe fn row(
         &self,
         launch: &ThunkContext<'_>,
@@ -175,10 +179,10 @@ impl Bias {
         row
     }
 
-    /// Adds it to the scores of some queries and keys.
+    /// Adds the bias to the scores of some queries and keys.
     ///
     /// # Safety
-    /// As [`Bias::row`]; it must be of the scores' type.
+    /// The requirements of [`Bias::row`] apply; the bias must have elements of type `T`.
     pub unsafe fn add<T: AttentionElement>(
         &self,
         launch: &ThunkContext<'_>,
@@ -189,13 +193,13 @@ impl Bias {
         scratch: *mut u8,
     ) {
         let mut add_box = |rows: Range<usize>, columns: Range<usize>, part: Tile| {
-            // SAFETY: passed on from the caller; the result has a line for each query, or one for all of them.
+            // SAFETY: passed on from the caller; the program's result has a row for each query, or one for all of them.
             let (at, [row_stride, step]) = unsafe { self.run(launch, &part, scratch) };
             for (r, row) in rows.enumerate() {
                 let first = (row - queries.start) * keys.len() + columns.start - keys.start;
                 let line = &mut scores[first..first + columns.len()];
                 let at = at.cast::<T>().wrapping_offset(r as isize * row_stride);
-                // SAFETY: as above.
+                // SAFETY: the result has an element for each key of the box, or one for all of them.
                 match step {
                     0 => softmax.add_same(line, unsafe { *at }),
                     _ => softmax.add(line, unsafe { std::slice::from_raw_parts(at, columns.len()) }),

@@ -20,10 +20,10 @@ use crate::{
 
 /// The epilogue of the result, for a few queries at a time.
 pub struct AttentionEpilogue {
-    /// The program that computes and stores it. [`AttentionEpilogue::allocate`] places its registers.
+    /// The program that computes and stores the result. [`AttentionEpilogue::allocate`] places its registers.
     pub program: TileProgram,
     queries: Span,
-    /// The columns' axes.
+    /// The axes of the columns.
     columns: Span,
     batch: usize,
     rows: usize,
@@ -35,7 +35,7 @@ impl AttentionEpilogue {
     /// Compiles the stores of a body over `[b.. queries.. columns..]`.
     ///
     /// # Errors
-    /// Every reason why they cannot be compiled.
+    /// Returns every reason why the stores cannot be compiled.
     pub fn compile(body: &Grouped, slots: &Slots, isa: Isa) -> Result<AttentionEpilogue, Vec<String>> {
         let batch = body.groups[0];
         let points = ((1_u16 << batch) - 1) as AxisMask;
@@ -47,7 +47,7 @@ impl AttentionEpilogue {
         Ok(AttentionEpilogue { program, queries, columns, batch, rows: 1, wanted })
     }
 
-    /// Returns which queries of a block are stored.
+    /// Returns the runs of a block's queries that are stored.
     pub fn runs(&self, batch: &[usize], block: Stretch) -> Runs {
         let queries = block.first..block.first + block.count;
         match &self.wanted {
@@ -56,7 +56,7 @@ impl AttentionEpilogue {
         }
     }
 
-    /// Returns all columns at a batch point.
+    /// Returns a tile with all columns at a batch point.
     fn tile(&self, batch: &[usize]) -> Tile {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(batch);
@@ -64,7 +64,7 @@ impl AttentionEpilogue {
         tile
     }
 
-    /// Places the registers for strips of queries, `rows` of which are stored at a time.
+    /// Places the program's registers for strips of queries. The program stores `rows` queries at a time.
     pub fn allocate(&mut self, rows: usize, strips: impl Iterator<Item = Range<usize>>) {
         self.rows = rows;
         let queries = self.queries.lens(strips.flat_map(|strip| parts(strip, rows)));
@@ -74,10 +74,11 @@ impl AttentionEpilogue {
         self.program.allocate(&extents);
     }
 
-    /// Stores the results of some queries, given their position and the bytes per query.
+    /// Applies the epilogue to some queries, and stores the results. `output` is the address of the first query's sums,
+    /// and `row` the bytes per query.
     ///
     /// # Safety
-    /// As [`Thunk::run`]; scratch memory must have room for the program's registers.
+    /// The requirements of [`Thunk::run`] apply; scratch memory must have room for the program's registers.
     pub unsafe fn run(
         &self,
         launch: &ThunkContext<'_>,

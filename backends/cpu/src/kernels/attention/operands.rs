@@ -31,10 +31,11 @@ pub enum AttentionOperand {
 }
 
 impl AttentionOperand {
-    /// Compiles them. If each block is read only once, blocks are evaluated by the tasks.
+    /// Compiles queries, keys or values. `blocks` are their blocks of rows if one task reads each block; tasks may then
+    /// evaluate them.
     ///
     /// # Errors
-    /// Every reason why they cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(
         operand: &Grouped,
         acc: DType,
@@ -51,8 +52,8 @@ impl AttentionOperand {
         }
     }
 
-    /// Compiles keys or values that products read in a narrower type than `blocking` accumulates in. Returns `None` if
-    /// they must be converted.
+    /// Compiles keys or values that products read in place, in a narrower type than `blocking` accumulates in. Returns
+    /// `None` if they must be converted.
     pub fn short<T: ProductElement>(
         operand: &Grouped,
         slots: &Slots,
@@ -72,7 +73,7 @@ impl AttentionOperand {
         }
     }
 
-    /// Returns a matrix of it as the right operand of a product.
+    /// Returns a matrix of the operand as the right operand of a product.
     pub fn right(&self, matrix: Matrix) -> Right<'static> {
         match self {
             AttentionOperand::Short(_) => Right::Short(matrix),
@@ -80,7 +81,7 @@ impl AttentionOperand {
         }
     }
 
-    /// Returns bytes of scratch memory that evaluating a part takes, at the beginning of a frame's.
+    /// Returns the bytes of scratch memory that evaluating a block takes, at the start of a frame's scratch memory.
     pub fn registers(&self) -> usize {
         match self {
             AttentionOperand::Whole(_) | AttentionOperand::Short(_) => 0,
@@ -88,7 +89,7 @@ impl AttentionOperand {
         }
     }
 
-    /// Returns the elements of a block of `rows` rows that a task evaluates.
+    /// Returns the elements of a block of `rows` rows that a task evaluates; 0 if tasks do not evaluate the operand.
     pub fn room(&self, rows: usize) -> usize {
         match self {
             AttentionOperand::Whole(_) | AttentionOperand::Short(_) => 0,
@@ -99,8 +100,8 @@ impl AttentionOperand {
     /// Returns some rows at a batch point. Evaluated rows are written to `place`.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the registers and, at `place`, the room that
-    /// are stated, and the rows must be one of the blocks.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply. Scratch memory must have room for the
+    /// registers, and at `place` for the rows. The rows must be one of the compiled blocks.
     pub unsafe fn matrix<T: Copy>(
         &self,
         launch: &ThunkContext<'_>,
@@ -129,7 +130,7 @@ impl AttentionOperand {
     /// evaluated, are written to `place`.
     ///
     /// # Safety
-    /// As [`AttentionOperand::matrix`], with room for the whole block.
+    /// The requirements of [`AttentionOperand::matrix`] apply, with room for the whole block.
     pub unsafe fn runs<T: Copy>(
         &self,
         launch: &ThunkContext<'_>,

@@ -23,11 +23,13 @@ use crate::{
 };
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
-    /// Packs the keys and values of a block, if several strips of queries are multiplied with them. If some keys equal
-    /// each other, the `others` come first, followed by one of the equal keys.
+    /// Returns the keys and values of a block as right operands of products. They are packed if several strips of
+    /// queries are multiplied with them. If some keys equal each other, the `others` come first, followed by one of the
+    /// equal keys.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; scratch memory must have the bytes that the thunk states.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply; scratch memory must have the bytes that the
+    /// thunk states.
     pub(super) unsafe fn pack(
         &self,
         launch: &ThunkContext<'_>,
@@ -36,7 +38,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         scratch: *mut u8,
     ) -> [Right<'static>; 2] {
         let ScratchLayout { evaluated: [_, of_key, of_value], .. } = self.layout;
-        // SAFETY: passed on from the caller; there is room, see `lay_out`.
+        // SAFETY: passed on from the caller; `lay_out` made room for these rows and panels.
         let [key, value] = unsafe {
             [(&self.key, self.depth, of_key), (&self.value, self.columns, of_value)].map(|(operand, width, at)| {
                 let Some(others) = others else { return operand.matrix::<T>(launch, point, keys, scratch, at) };
@@ -53,7 +55,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let pack = |blocking: &Blocking<T>, matrix: Right<'_>, whole: PartSize, place: usize| {
             let [to, products] = [place, self.layout.products].map(|place| scratch.wrapping_add(place));
             for panel in 0..whole.columns.div_ceil(blocking.panel()) {
-                // SAFETY: passed on from the caller; there is room, see `lay_out`.
+                // SAFETY: passed on from the caller; `lay_out` made room for these rows and panels.
                 unsafe { blocking.pack(matrix, whole, panel, to, products) };
             }
             Right::Packed(to)
@@ -70,8 +72,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         ]
     }
 
-    /// Prefetches the first operands of the next task, a share with each strip of queries. The hardware does not
-    /// prefetch strided rows.
+    /// Prefetches the operands that the next task reads first: a share of them during each strip of queries. Hardware
+    /// prefetchers do not follow strided rows.
     pub(super) fn prefetch(
         &self,
         launch: &ThunkContext<'_>,

@@ -1,4 +1,5 @@
-//! Rows of attention that a value under a mask made NaN. The weight of a hidden key is 0, but its product with NaN or an infinity is NaN.
+//! Recomputes rows of attention that a value under a mask made NaN. The weight of a hidden key is 0, but its product
+//! with NaN or an infinity is NaN.
 
 use super::Attention;
 use crate::{
@@ -16,8 +17,9 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
     /// Computes the output of one query again, and reads no value that the bias hides.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]. Scratch memory must have the bytes that the thunk states. `query` must be the row of the
-    /// query with the number `place`. Keys and values that are evaluated in tasks are overwritten.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply. Scratch memory must have the bytes that the
+    /// thunk states. `query` must be the row of the query with the number `place`. Keys and values that are evaluated
+    /// in tasks are overwritten.
     #[cold]
     pub(super) unsafe fn attend_again(
         &self,
@@ -34,7 +36,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let mut row = vec![T::of(0.0); self.columns];
         for from in (0..self.keys).step_by(self.key_block.max(1)) {
             let keys = self.key_block.min(self.keys - from);
-            // SAFETY: passed on from the caller; a row of scores is less than a strip of them.
+            // SAFETY: passed on from the caller; a row of scores fits into the room of a strip.
             unsafe {
                 let [key, value] = self.pack(launch, point, (1, Stretch::new(from, keys), None), scratch);
                 let products = scratch.add(self.layout.products);
@@ -60,10 +62,10 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
 }
 
 impl<T: AttentionElement + ProductElement> Attention<T> {
-    /// Returns the row of a key's values. One of a shorter type is widened into `room`.
+    /// Returns the row of a key's values. If its type is narrower, it is widened into `room`.
     ///
     /// # Safety
-    /// The values must be valid, and have the row; the row in `room` is there until the next one.
+    /// The values must be valid for the key. A row in `room` is valid until the next call.
     unsafe fn value_row(&self, values: Right<'_>, key: usize, room: &mut [T]) -> Matrix {
         match (values, &self.blockings[1].short) {
             (Right::Strided(values), _) => Matrix { at: values.row::<T>(key), ..values },

@@ -1,6 +1,7 @@
-//! Runs of queries or keys, for kernels that store a part of the result and skip the other queries.
+//! Runs (ranges) of queries or keys. A kernel that stores a region of the result computes the runs of queries in it,
+//! and skips the others.
 //!
-//! Rows of several axes that form a box are one run per line along the innermost axis.
+//! If the queries or keys have several axes, a box of them has one run per line along the innermost axis.
 
 use std::ops::Range;
 
@@ -10,40 +11,42 @@ use crate::tile::{
     span::{Span, parts},
 };
 
-/// The maximal number of queries per block, in whole strips. The queries, their output and a block of keys and values
-/// then fit into the second-level cache.
+/// The maximal number of queries per block, in complete strips. The queries, their output and a block of keys and
+/// values then fit into the second-level cache.
 const QUERIES: usize = 480;
-/// Queries in a block where larger ones would leave threads without one, and how many blocks are enough for these.
+/// The maximal number of queries per block if there would be fewer than [`BLOCKS`] larger blocks, which could leave
+/// threads without one.
 const FEW_QUERIES: usize = 256;
+/// The number of blocks that is enough for all threads.
 const BLOCKS: usize = 64;
-/// Queries in a strip; more have keys and values packed.
+/// The number of queries in a strip. The keys and values of a block are packed if several strips read them.
 pub const STRIP: usize = 24;
-/// A bit for each strip of a block.
+/// A set of strips, with a bit for each strip of a block.
 pub type StripSet = u32;
 const _: () = assert!(QUERIES.div_ceil(STRIP) <= StripSet::BITS as usize);
 
-/// Returns the queries per block. Each block packs keys and values again.
+/// Returns the number of queries per block. Large blocks are better, because each block packs keys and values again.
 pub fn query_block(points: usize, queries: usize) -> usize {
     let enough = points.saturating_mul(queries.div_ceil(QUERIES)) >= BLOCKS;
     queries.clamp(1, if enough { QUERIES } else { FEW_QUERIES })
 }
 
-/// Disjoint runs of rows of a block, ascending, with numbers relative to the block. Tasks create them without
-/// allocation.
+/// Disjoint runs of rows of a block, ascending, with numbers relative to the block. The array has a fixed size, so that
+/// tasks create runs without allocation.
 pub struct Runs {
     all: [[u16; 2]; QUERIES],
     count: usize,
 }
 
 impl Runs {
-    /// Returns all of a block.
+    /// Returns one run with all rows of a block.
     pub fn whole(rows: usize) -> Runs {
         let mut runs = Runs { all: [[0; 2]; QUERIES], count: 0 };
         runs.push(0..rows);
         runs
     }
 
-    /// Appends a run that begins where the last one ends, or behind that.
+    /// Appends a run, which may not begin before the end of the last one. Adjacent runs are merged.
     fn push(&mut self, run: Range<usize>) {
         let [start, end] = [run.start, run.end].map(|row| row as u16);
         match self.count.checked_sub(1).map(|last| &mut self.all[last]).filter(|last| last[1] == start) {
@@ -55,16 +58,17 @@ impl Runs {
         }
     }
 
-    /// Returns whether blocks of `block` rows never have too many runs.
+    /// Returns whether the runs of blocks of `block` rows always fit into the array.
     pub fn fit(rows: &Span, block: usize) -> bool {
         block <= usize::from(u16::MAX) && block / rows.line().max(1) + 2 <= QUERIES
     }
 
-    /// Returns the runs of a block whose rows have some column of `tile` in a region, with numbers relative to `rows`.
+    /// Returns the runs of those rows of a block that have some column of `tile` in a region. Numbers are relative to
+    /// the block.
     pub fn within(region: &Region, block: Range<usize>, rows: &Span, tile: Tile) -> Runs {
         let mut runs = Runs { all: [[0; 2]; QUERIES], count: 0 };
         let inner = rows.inner();
-        // Each line along the innermost axis has one run in the region.
+        // Each line along the innermost axis has at most one run in the region.
         for line in rows.lines(block.clone()) {
             rows.boxes(line, tile, &mut |some, line| {
                 let Some(part) = region.part(&line) else { return };
@@ -75,22 +79,22 @@ impl Runs {
         runs
     }
 
-    /// Returns how many rows these are.
+    /// Returns the number of rows in all runs.
     pub fn len(&self) -> usize {
         self.ranges().map(|run| run.len()).sum()
     }
 
-    /// Returns the runs.
+    /// Returns the ranges of rows of all runs.
     pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<usize>> {
         self.all[..self.count].iter().map(|&[start, end]| usize::from(start)..usize::from(end))
     }
 
-    /// Returns the runs, each with the number of its first row among all rows of the runs.
+    /// Returns the runs, each with the number of rows in the runs before it.
     pub fn iter(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.ranges().scan(0, |next, run| Some((std::mem::replace(next, *next + run.len()), run)))
     }
 
-    /// Returns the union of the runs if it is contiguous.
+    /// Returns the only run; `None` if there are several runs, or none.
     pub fn as_one(&self) -> Option<Range<usize>> {
         self.ranges().next().filter(|_| self.count == 1)
     }
@@ -100,8 +104,8 @@ impl Runs {
         self.ranges().next().filter(|run| run.start == 0).map_or(0, |run| run.end)
     }
 
-    /// Returns the parts of runs that belong to a strip, which is given by numbers among all rows of the runs. Each
-    /// part has its start in the strip, and its rows.
+    /// Returns the parts of runs that belong to a strip. A strip numbers the rows of all runs consecutively. Each part
+    /// has its first row within the strip, and its range of rows in the block.
     pub fn of(&self, strip: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.iter().filter_map(move |(first, run)| {
             let [from, to] = [strip.start.max(first), strip.end.min(first + run.len())];
@@ -109,13 +113,14 @@ impl Runs {
         })
     }
 
-    /// Returns the strips of a block, counted over all of its queries, that contain queries of a strip.
+    /// Returns the numbers of the strips of the complete block that contain the queries of `strip`, a range among the
+    /// queries of all runs.
     pub fn strips(&self, strip: Range<usize>) -> impl Iterator<Item = usize> {
         self.of(strip).flat_map(|(_, queries)| queries.start / STRIP..=(queries.end - 1) / STRIP)
     }
 }
 
-/// Returns a block of queries in strips.
+/// Divides a block of queries into strips.
 pub fn strips_of(block: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     parts(block, STRIP)
 }
@@ -140,7 +145,7 @@ mod tests {
             for (at, run) in of_strip {
                 assert_eq!(rows[strip.start + at], run.start, "where the run begins in strip {strip:?}");
             }
-            // The strips of the whole block that contain these rows.
+            // The strips of the complete block that contain these rows.
             let mut whole: Vec<_> = rows[strip.clone()].iter().map(|row| row / STRIP).collect();
             whole.dedup();
             let mut said: Vec<_> = runs.strips(strip).collect();

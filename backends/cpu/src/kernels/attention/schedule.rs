@@ -30,14 +30,16 @@ use crate::{
     tile::{Grid, MAX_RANK, span::parts},
 };
 
-/// Keys in a block; fewer are one block.
+/// The maximal number of keys per block of a long sequence.
 const KEYS: usize = 512;
-/// Sequences of keys up to this length are one block.
+/// The maximal length of a sequence of keys that is one block.
 const SINGLE: usize = 1024;
-/// Keys per block if a mask hides blocks of a short sequence, and the share of hidden keys from which on this pays.
+/// The number of keys per block of a short sequence, if a mask then hides enough blocks.
 const SHORT: usize = 256;
+/// The share of hidden blocks from which on shorter blocks of keys pay.
 const WORTH: f64 = 0.125;
-/// Elements of a register of the bias and the epilogue.
+/// The maximal number of elements of a register, the buffer of a value in the tile programs of the bias and the
+/// epilogue.
 const REGISTER: usize = 4096;
 
 /// The parts of an attention kernel.
@@ -55,7 +57,7 @@ pub struct AttentionParts {
 /// Compiles attention that accumulates in `acc`.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// Returns every reason why attention cannot be compiled.
 pub fn compile(
     attention: AttentionParts,
     acc: DType,
@@ -65,11 +67,14 @@ pub fn compile(
     match acc {
         DType::F32 => Attention::<f32>::compile(attention, DType::F32, slots, isa),
         DType::F64 => Attention::<f64>::compile(attention, DType::F64, slots, isa),
-        other => Err(vec![format!("`attention` on {other}")]),
+        other => Err(vec![format!(
+            "cannot compute `attention` in {other} because the CPU has kernels for f32 and f64 only; \
+             cast its operands to f32"
+        )]),
     }
 }
 
-/// The division of an attention into tasks, and of these into blocks of keys and strips of queries.
+/// The division of an attention into tasks, and of each task into blocks of keys and strips of queries.
 struct Division {
     grid: Grid,
     query_block: usize,
@@ -78,7 +83,7 @@ struct Division {
 }
 
 impl Division {
-    /// Divides an attention with this body over `keys` keys. Records which blocks the bias hides.
+    /// Divides an attention with this body over `keys` keys. Records in the bias which blocks it hides.
     fn new(body: &Grouped, keys: usize, bias: Option<(&mut Bias, &Grouped)>) -> Division {
         let [queries, columns] = [ROWS, COLUMNS].map(|group| body.points(group));
         let batch = body.groups[0];
@@ -124,11 +129,14 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let bias = bias_form.as_ref().map(|bias| compile_bias(bias, acc, form.softcap, slots, isa));
         let mut bias = bias.transpose().map_err(|p| problems.extend(p)).ok();
         if batch + 2 > MAX_RANK {
-            return Err(vec![format!("attention over {batch} batch axes that do not merge")]);
+            return Err(vec![format!(
+                "cannot compute `attention` because its {batch} batch axes do not merge to fewer; \
+                 reshape them to one axis"
+            )]);
         }
         let division = Division::new(&body, keys, bias.as_mut().and_then(Option::as_mut).zip(bias_form.as_ref()));
-        // A block of queries belongs to one task. Blocks of keys and values do if the task has all queries that are
-        // multiplied with them.
+        // One task reads a block of queries. A block of keys and values also has only one reader if a task has all
+        // queries of a batch point.
         let [of_queries, of_keys] = &division.blocks(queries, keys);
         let of_keys = (of_queries.len() == 1).then_some(of_keys.as_slice());
         let Division { grid, query_block, key_block, strips } = division;
@@ -148,11 +156,12 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         let (Some(mut bias), Some(mut epilogue), true) = (bias, epilogue, problems.is_empty()) else {
             return Err(problems);
         };
-        let [query, key, value] =
-            <[AttentionOperand; 3]>::try_from(compiled).unwrap_or_else(|_| unreachable!("no problem"));
+        let [query, key, value] = <[AttentionOperand; 3]>::try_from(compiled)
+            .unwrap_or_else(|_| unreachable!("an operand that does not compile has reported a problem"));
         let shared_keys = SharedKeys::new(&key, &value, key_block);
         if let Some(bias) = &mut bias {
-            // Products add a row, unless keys share scores, which then have no element for each key.
+            // Products add a bias that is a row, unless equal keys are merged: a product then has fewer columns than
+            // the row.
             bias.is_row &= shared_keys.is_none();
             bias.allocate(rows(key_block), strips.iter().cloned(), parts(0..keys, key_block));
         }
@@ -185,7 +194,7 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
         Ok(Box::new(attention))
     }
 
-    /// Lays out a worker's scratch memory, with the registers of one tile program at a time first.
+    /// Lays out a worker's scratch memory. The registers of the tile programs, which run one at a time, come first.
     fn lay_out(&self, query_block: usize, size: usize) -> ScratchLayout {
         let registers = [&self.query, &self.key, &self.value].map(AttentionOperand::registers);
         let others = [self.epilogue.program.scratch, self.bias.as_ref().map_or(0, |b| b.program.scratch)];
@@ -227,11 +236,15 @@ fn compile_bias(bias: &Grouped, acc: DType, softcap: f64, slots: &Slots, isa: Is
     let mut bias = Bias::compile(bias, slots, isa)?;
     bias.is_row &= softcap == 0.0;
     let dtype = bias.dtype();
-    if dtype == acc { Ok(bias) } else { Err(vec![format!("attention in {acc} with a bias of {dtype}")]) }
+    if dtype == acc {
+        Ok(bias)
+    } else {
+        Err(vec![format!("cannot compute `attention` in {acc} because its bias is {dtype}; cast the bias to {acc}")])
+    }
 }
 
-/// Merges batch axes that neither keys nor values depend on into the queries, if everything else reads them as further
-/// queries.
+/// Merges batch axes into the queries if neither keys nor values depend on them. The query, the bias and the body must
+/// be readable with these axes as axes of queries.
 fn batch_into_queries(attention: AttentionParts) -> AttentionParts {
     let AttentionParts { operands: [mut query, mut key, mut value], mut bias, mut body, form } = attention;
     while let Some(axis) = body.groups[0].checked_sub(1) {
@@ -256,8 +269,8 @@ fn rows(elements: usize) -> usize {
     (1..=STRIP).rev().find(fits).unwrap_or(1)
 }
 
-/// Returns the number of keys per block, by the extents alone. For keys of several axes, blocks are boxes if possible:
-/// multiples of everything inside the outermost axis.
+/// Returns the number of keys per block, by the extents alone. If the keys have several axes, blocks are boxes if
+/// possible: multiples of `whole`, the keys per point of the outermost axis.
 fn key_block(keys: usize, whole: Option<usize>) -> usize {
     let boxes = whole.filter(|&n| n > 0 && n <= KEYS).map_or(KEYS, |n| KEYS / n * n);
     if keys <= SINGLE { keys.max(1) } else { boxes }

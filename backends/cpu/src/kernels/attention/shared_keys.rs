@@ -1,5 +1,5 @@
-//! Equal keys, such as those of padding: one of them is multiplied with queries, and its value with the sum of their
-//! weights.
+//! Merges equal keys, such as those of padding. One of them is multiplied with queries, and its value with the sum of
+//! their weights.
 
 use super::{operands::AttentionOperand, runs::Runs};
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
     tile::{MAX_RANK, Tile, region::Region, span::Span},
 };
 
-/// The inverse of the share of equal keys from which on merging pays, because the scores and weights of the others must
-/// be moved.
+/// Equal keys of a block are merged if they are at least 1/`SHARE` of its keys. Otherwise, moving the scores and
+/// weights of the keys that differ takes longer than merging saves.
 const SHARE: usize = 16;
-/// Weights that are added at once.
+/// The number of separate sums of weights, which vector instructions add at once.
 const LANES: usize = 16;
 
-/// The region outside of which keys, and their values, are equal.
+/// The keys that may differ, as a region. All keys that are not in it are equal, and so are their values.
 pub struct SharedKeys {
     region: Region,
     keys: Span,
@@ -22,8 +22,8 @@ pub struct SharedKeys {
 }
 
 impl SharedKeys {
-    /// Returns the equal keys of operands that tasks evaluate in blocks of `block` rows; `None` if guards do not show
-    /// any.
+    /// Returns the keys that may differ, for operands that tasks evaluate in blocks of `block` rows. Returns `None` if
+    /// guards do not show that other keys are equal.
     pub fn new(key: &AttentionOperand, value: &AttentionOperand, block: usize) -> Option<SharedKeys> {
         let (AttentionOperand::Blocks(key), AttentionOperand::Blocks(value)) = (key, value) else { return None };
         let region = key.varying()?;
@@ -32,7 +32,7 @@ impl SharedKeys {
         (alike && Runs::fit(&keys, block)).then_some(SharedKeys { region, keys, batch })
     }
 
-    /// Returns the keys of a block that differ; `None` if few are equal.
+    /// Returns the keys of a block that may differ; `None` if too few keys are equal.
     pub fn others(&self, point: &[usize], keys: Stretch) -> Option<Runs> {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(point);
@@ -42,7 +42,8 @@ impl SharedKeys {
     }
 }
 
-/// Expands scores to one per key, given those of the `others`, which come first, and the common one of the rest.
+/// Expands scores to one per key. They begin with those of the `others`, the keys that differ, followed by the common
+/// score of the equal keys.
 pub fn spread<T: Copy>(scores: &mut [T], others: &Runs) {
     let mut first = others.len();
     let (shared, mut end) = (scores[first], scores.len());
@@ -55,7 +56,7 @@ pub fn spread<T: Copy>(scores: &mut [T], others: &Runs) {
     scores[..end].fill(shared);
 }
 
-/// The weights of the `others` side by side, and behind them the sum of the rest.
+/// Moves the weights of the `others`, the keys that differ, to the front. The sum of the other weights follows them.
 pub fn gather<T: AttentionElement>(weights: &mut [T], others: &Runs) {
     let (mut sum, mut end) = (T::of(0.0), 0);
     for (first, run) in others.iter() {
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn scores_are_spread_and_weights_gathered_in_place() {
-        // Lines of five keys. Those in columns 1 and 2 of lines from..to differ.
+        // Keys in lines of five. The keys in columns 1 and 2 of the lines `from..to` differ.
         let domain = [7, 5];
         let keys = Span::new(&domain, 0, 2);
         for (from, to) in (0..7).flat_map(|from| (from..=7).map(move |to| (from, to))) {

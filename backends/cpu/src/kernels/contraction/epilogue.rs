@@ -1,11 +1,11 @@
-//! The part of an epilogue that micro-kernels apply to sums in registers.
+//! Splits off the ops of an epilogue that micro-kernels apply to sums in registers.
 
 use eutectic_backend::{Instr, Load, ValueId, axes::Nest};
 use eutectic_ir::{Attr, DType};
 
 use crate::{kernels::slots::Slots, tile::Tile};
 
-/// The part: sums plus a row, plus a matrix, bounded below by zero.
+/// The ops that micro-kernels apply to sums: the addition of a row and of a matrix, and a lower bound of zero.
 #[derive(Clone, Debug, Default)]
 pub struct InRegisters {
     /// Slot and first element of the row that is added to each row of the product.
@@ -35,8 +35,8 @@ impl StridedSlot {
     }
 }
 
-/// Removes that part from the body of a product `[b.. m n]`; its result becomes the anchor's. Products with a vector,
-/// whose kernels do less, only take a row.
+/// Removes the ops that micro-kernels apply from the body of a product `[b.. m n]`. In the body that is left, their
+/// result is that of the anchor. The kernels for products with one row or one column (`vector`) only add a row.
 pub fn take(body: Nest, acc: DType, slots: &Slots, batch: usize, vector: bool) -> (Nest, InRegisters) {
     let (mut body, mut taken) = (body, InRegisters::default());
     while !taken.relu {
@@ -55,7 +55,8 @@ impl InRegisters {
     }
 }
 
-/// Returns the only instruction that reads the product, and the part extended by it.
+/// Returns the only instruction that reads the product, and the ops in registers with that instruction added. Returns
+/// `None` if there are several readers, or the only one cannot be applied in registers.
 fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usize) -> Option<(ValueId, InRegisters)> {
     let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor));
@@ -83,7 +84,8 @@ fn step(body: &Nest, so_far: &InRegisters, acc: DType, slots: &Slots, batch: usi
     Some((id, next))
 }
 
-/// Returns the strides of a load of elements of type `acc` by strides alone, within its buffer.
+/// Returns the strides of an affine load of elements of type `acc`, without guards and within its buffer. Returns
+/// `None` for other loads.
 pub fn strides(body: &Nest, load: &Load, acc: DType, slots: &Slots) -> Option<Vec<i64>> {
     let plain = load.guards.is_empty() && load.dtype == acc;
     let strides = load.at.affine(body.domain.len()).filter(|_| plain)?;

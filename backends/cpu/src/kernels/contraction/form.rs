@@ -21,17 +21,17 @@ use crate::{
 /// The form in which a right operand is packed before runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Packing {
-    /// The one that suits the product best.
+    /// The form that suits the product best.
     Best,
     /// The form for products of this number of rows.
     OfRows(usize),
-    /// None.
+    /// No packed form.
     Never,
 }
 
 impl Packing {
-    /// Returns the packing for all lengths of a kernel's runs: each run finds the operand in one packed form, unless
-    /// the operand's extents vary.
+    /// Returns the packing of a kernel whose extents vary between runs. All runs share one packed form; there is none
+    /// if the extents of the right operand vary.
     pub fn of(kernel: &Kernel) -> Packing {
         let Some(Contraction { rhs, axes, .. }) = kernel.contraction() else { return Packing::Best };
         let nest = Nest::of(rhs.clone());
@@ -56,9 +56,9 @@ pub struct ProductForm {
 
 /// The packed form of a right operand.
 pub struct PackedRight {
-    /// The slot that holds it.
+    /// The slot of the packed form.
     pub slot: usize,
-    /// The strides of its batch axes in bytes.
+    /// Strides along the batch axes, in bytes.
     pub strides: Vec<usize>,
     /// The operand that is packed.
     pub constant: Constant,
@@ -75,7 +75,7 @@ impl ProductForm {
         ProductForm { lhs, rhs, body, batch, extents }
     }
 
-    /// Returns the blocking of a product whose right operand is packed in a form.
+    /// Returns the blocking of a product whose right operand is packed as `packing` states.
     pub fn blocking<T: ProductElement>(&self, packing: Packing, isa: Isa) -> Blocking<T> {
         let Extents { m, n, .. } = self.extents;
         let blocking = Blocking::<T>::new(isa, [m, n]);
@@ -87,8 +87,8 @@ impl ProductForm {
         blocking.storing(kept.map(|load| load.dtype), isa)
     }
 
-    /// Returns the bytes of the right operand's matrix in packed form, if it is packed. A matrix times a vector reads
-    /// rows of the matrix at their strides.
+    /// Returns the bytes of one matrix of the right operand in packed form; `None` if it is not packed. A right operand
+    /// of one column is not packed, because that product reads the left matrix at its strides.
     pub fn packed_bytes<T: ProductElement>(&self, blocking: &Blocking<T>, packing: Packing) -> Option<usize> {
         let Extents { n, k, .. } = self.extents;
         if packing != Packing::Never && n > 1 { blocking.packed(n, k) } else { None }

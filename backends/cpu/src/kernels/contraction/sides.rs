@@ -1,4 +1,5 @@
-//! The two sides of a contraction: operands read in place, evaluated before, or evaluated part by part.
+//! The two operands of a contraction: read in place, evaluated before the product, or evaluated block by block during
+//! it.
 
 use std::ops::Range;
 
@@ -27,36 +28,37 @@ use crate::{
     tile::Frame,
 };
 
-/// The parts in which an operand could be evaluated, if that evaluates each element once.
+/// The sizes of the blocks in which an operand can be evaluated during the product; `None` if elements would be
+/// evaluated several times.
 pub type EvaluatedParts = Option<Vec<PartSize>>;
 
-/// The parts in which a left operand may be evaluated, if each element is then evaluated once.
+/// The blocks in which a left operand can be evaluated during the product, each element once.
 pub struct LhsParts {
-    /// The parts that micro-kernels read, if they read parts.
+    /// The sizes of the blocks of rows and terms that micro-kernels read, if they read such blocks.
     pub parts: EvaluatedParts,
-    /// The rows of tasks, if all of their terms do not take too much memory.
+    /// The ranges of rows that tasks can evaluate with all terms; empty if a range would take too much memory.
     pub blocks: Vec<Range<usize>>,
 }
 
 /// The left operand.
 pub enum Lhs {
-    /// Read in place, or evaluated first.
+    /// Read in place, or evaluated before the product.
     Operand(Box<Operand>),
-    /// Copied part by part.
+    /// Gathered block by block during the product.
     Gathered(Box<Gathered>),
-    /// Evaluated part by part.
+    /// Evaluated block by block during the product.
     Computed(Box<ComputedOperand>),
-    /// Evaluated with all terms, for as many rows at a time as a task has.
+    /// Evaluated with all terms, for some rows of a task at a time.
     Blocks(Box<RowBlocks>),
-    /// Integers with scales, which are evaluated first.
+    /// Integers with scales, which are evaluated before the product.
     Integers(Box<IntegerOperand>),
 }
 
 impl Lhs {
-    /// Compiles it, for micro-kernels of at most `high` rows.
+    /// Compiles the operand, for micro-kernels of at most `most` rows.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile<T: ProductElement>(
         lhs: &Grouped,
         acc: DType,
@@ -96,7 +98,8 @@ impl Lhs {
     /// are evaluated with all terms are written to `room`.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`]; there must be as much room as [`Lhs::room`] says.
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply. `room` must have the size that [`Lhs::room`]
+    /// returns.
     pub unsafe fn at<'a, T: Copy>(
         &'a self,
         frame: &'a Frame<'a>,
@@ -117,14 +120,14 @@ impl Lhs {
                 Left::Blocks(RowSource::Gathered(lhs, buffer, before + row))
             }
             Lhs::Computed(lhs) => Left::Blocks(RowSource::Computed(lhs.at(frame, point, row, 0))),
-            Lhs::Integers(_) => unreachable!("integers are multiplied by kernels of their own"),
+            Lhs::Integers(_) => unreachable!("products with integers have separate kernels"),
         }
     }
 
-    /// Evaluates it, if that comes first.
+    /// Evaluates the operand, if it is evaluated before the product.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`].
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -136,7 +139,7 @@ impl Lhs {
         }
     }
 
-    /// Bytes of scratch memory that this takes.
+    /// Returns the bytes of scratch memory that [`Lhs::prepare`] takes.
     pub fn scratch(&self) -> usize {
         match self {
             Lhs::Operand(lhs) => lhs.scratch(),
@@ -145,7 +148,7 @@ impl Lhs {
         }
     }
 
-    /// Returns bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
+    /// Returns the bytes of scratch memory that evaluating blocks takes, at the start of a frame's scratch memory.
     pub fn registers(&self) -> usize {
         match self {
             Lhs::Operand(_) | Lhs::Gathered(_) | Lhs::Integers(_) => 0,
@@ -154,7 +157,8 @@ impl Lhs {
         }
     }
 
-    /// Returns the elements of `rows` rows that are evaluated at once.
+    /// Returns the number of elements of `rows` rows of an operand that tasks evaluate with all terms; 0 for other
+    /// operands.
     pub fn room(&self, rows: usize) -> usize {
         if let Lhs::Blocks(lhs) = self { lhs.room(rows) } else { 0 }
     }
@@ -162,19 +166,19 @@ impl Lhs {
 
 /// The right operand.
 pub enum Rhs {
-    /// Read in place, or evaluated first.
+    /// Read in place, or evaluated before the product.
     Operand(Box<Operand>),
-    /// Evaluated part by part.
+    /// Evaluated block by block during the product.
     Computed(Box<ComputedOperand>),
     /// Packed as codes before each run, or once before all runs.
     Coded(Box<CodedOperand>),
 }
 
 impl Rhs {
-    /// Compiles it.
+    /// Compiles the operand.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(
         rhs: &Grouped,
         acc: DType,
@@ -197,14 +201,14 @@ impl Rhs {
         match self {
             Rhs::Operand(rhs) => Right::Strided(rhs.matrix(frame.slots, point, 0, column)),
             Rhs::Computed(rhs) => Right::Computed(rhs.at(frame, point, 0, column)),
-            Rhs::Coded(_) => unreachable!("codes are packed before each run"),
+            Rhs::Coded(_) => unreachable!("operands that are kept as codes are packed"),
         }
     }
 
-    /// Evaluates it, if that comes first.
+    /// Evaluates the operand, if it is evaluated before the product.
     ///
     /// # Safety
-    /// As [`crate::runtime::thunk::Thunk::run`].
+    /// The requirements of [`crate::runtime::thunk::Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
         if let Rhs::Operand(rhs) = self {
             // SAFETY: passed on from the caller.
@@ -212,12 +216,12 @@ impl Rhs {
         }
     }
 
-    /// Bytes of scratch memory that this takes.
+    /// Returns the bytes of scratch memory that [`Rhs::prepare`] takes.
     pub fn scratch(&self) -> usize {
         if let Rhs::Operand(rhs) = self { rhs.scratch() } else { 0 }
     }
 
-    /// Returns bytes of scratch memory that evaluating parts takes, at the beginning of the frame's.
+    /// Returns the bytes of scratch memory that evaluating blocks takes, at the start of a frame's scratch memory.
     pub fn registers(&self) -> usize {
         match self {
             Rhs::Operand(_) => 0,

@@ -8,35 +8,40 @@ use crate::gemm::{
     product::{Extents, ProductElement},
 };
 
-/// The minimal multiplications of a task if there are several: about a microsecond, in which another thread can join.
+/// The minimal number of multiplications per task if there are several tasks. They take about a microsecond, in which
+/// another thread can start.
 const TASK: usize = 1 << 17;
-/// The fewest rows of matrices that are better multiplied one by one than looked up in an epilogue that divides.
+/// The number of rows from which on separate products are better than one product whose epilogue divides row numbers to
+/// find coordinates.
 const TALL: usize = 128;
-/// Columns of a task. Rows up to this length are not divided, because epilogues then read and write in place.
+/// The maximal number of columns of a task with a packed right operand.
 const COLUMNS: usize = 2048;
-/// The fewest rows, and panels of columns, into which products are cut for several threads.
+/// The minimal number of rows of a task, if a product is divided for several threads.
 pub const ROWS: usize = 24;
+/// The minimal number of panels of columns of a task, if a product is divided for several threads.
 const PANELS: usize = 3;
-/// Columns of the narrowest panel.
+/// The minimal number of columns that count as a panel.
 const PANEL: usize = 32;
-/// The fewest columns into which products are cut for several threads.
+/// The minimal number of columns of a task, if a product is divided for several threads.
 pub const FEW_COLUMNS: usize = PANELS * PANEL;
-/// Panels of the narrowest tile that is as high as the product.
+/// The minimal number of panels of a tile that has all rows of a product whose right operand is not packed up front.
 const NARROW: usize = 4;
-/// The maximal tasks per thread, followed by the multiplications per task from which on there are as many. Threads may
-/// be delayed, and the last one is waited for.
+/// The maximal number of tasks per thread if tasks are short.
 const SHARE: usize = 2;
+/// The number of multiplications from which on a task is long.
 const LONG: usize = 1 << 24;
+/// The number of tasks per thread if tasks are long. A thread may be delayed, and the others then wait for a smaller
+/// share of the work.
 const LONG_SHARE: usize = 4;
 /// Expected imbalance: the last thread finishes this fraction of a task late.
 const LATE: f64 = 0.1;
-/// The multiplications in the time of reading an operand's element from memory.
+/// The time of reading an operand's element from memory, in multiplications.
 const READ: f64 = 8.0;
-/// The same for one that is packed.
+/// The time of reading and packing an operand's element, in multiplications.
 const PACK: f64 = 16.0;
 
-/// Merges the innermost batch axis into the rows, if the right operand is equal for all batches and everything else
-/// reads them as one longer matrix.
+/// Merges batch axes into the rows, the innermost one first. The right operand must not depend on such an axis, and the
+/// left operand and the result must be readable as one longer matrix.
 pub fn batch_into_rows([lhs, rhs, body]: [&mut Grouped; 3]) {
     while body.groups[0] > 0 && !rhs.nest.depends_on(body.groups[0] - 1) {
         let (Some(longer), Some(body_longer)) = (lhs.batch_into_rows(), body.batch_into_rows()) else { return };
@@ -44,8 +49,8 @@ pub fn batch_into_rows([lhs, rhs, body]: [&mut Grouped; 3]) {
     }
 }
 
-/// Merges the rows of the result into one axis. If the epilogue reads them as several axes, the outer ones become
-/// batches if this leaves tall matrices, or is the only way to make stores strided.
+/// Merges the axes of the rows of the result into one. If the epilogue needs them as several axes, the outer ones
+/// become batch axes. This happens if the matrices stay tall, or stores would otherwise not be strided.
 pub fn rows_into_batch([lhs, rhs, body]: [&mut Grouped; 3]) {
     while body.merged(grouped::ROWS).is_none() {
         let extents = body.extents(grouped::ROWS);
@@ -60,10 +65,10 @@ pub fn rows_into_batch([lhs, rhs, body]: [&mut Grouped; 3]) {
     *body = body.flat(grouped::ROWS);
 }
 
-/// Returns the rows and columns of a task, in whole panels of columns. The operands' parts and the tile must fit into
-/// the second-level cache, and all threads must share the work. A right operand that is not `packed` before is packed
-/// in each task. Such tasks are as high as possible, but if results are written directly, and need not stay in the
-/// second-level cache, no higher than necessary.
+/// Returns the rows and columns of a task. Columns are complete panels. The operands' blocks and the tile must fit into
+/// the second-level cache, and all threads must share the work. A right operand that is not `packed` up front is packed
+/// in each task, and such tasks are as high as possible. A tile that is written to its destination directly (`direct`)
+/// need not stay in the cache, and does not limit the height.
 pub fn block<T: ProductElement>(
     e: Extents,
     points: usize,
@@ -72,7 +77,7 @@ pub fn block<T: ProductElement>(
     packed: bool,
     direct: bool,
 ) -> PartSize {
-    // Products with vectors are memory-bound, so that they count as having more rows or columns.
+    // Products with few rows or columns are memory-bound, and count as having 8 of them.
     let work = points.saturating_mul(e.m.max(8)).saturating_mul(e.n.max(8)).saturating_mul(e.k);
     let share = match work / threads {
         _ if threads == 1 => 0,
@@ -90,15 +95,16 @@ pub fn block<T: ProductElement>(
         let width = e.n.div_ceil(columns).min(widest);
         if packed { blocking.rows(width, e.k) } else { tile / width.max(1) }
     };
-    // The rows of a task; if `even`, all threads have equally many tasks.
+    // Divides the columns into `columns` ranges, and the rows so that a thread gets about `share` tasks. If `even`, the
+    // number of ranges of rows is a multiple of the number of threads.
     let cut = |columns: usize, share: usize, even: bool| {
         let least = e.m.div_ceil(highest(columns));
         let rows = least.max(wanted(share).div_ceil(columns).min(e.m / ROWS)).max(1);
         let rows = if even { rows.next_multiple_of(threads).min((e.m / ROWS).max(rows)) } else { rows };
         PartSize { rows: e.m.div_ceil(rows).max(1), columns: (panels.div_ceil(columns) * panel).min(e.n).max(1) }
     };
-    // The tasks of each column read all of the left operand, and those of each row read all of the right one, or pack
-    // it. At the end, threads wait for each other.
+    // Predicts the time of a division. The tasks of a range of columns together read the left operand once. Those of a
+    // range of rows read the right operand once, and pack it if necessary. At the end, threads wait for the last task.
     let takes = |&PartSize { rows: height, columns: width }: &PartSize| {
         let tasks = e.m.div_ceil(height) * e.n.div_ceil(width) * points;
         let rounds = tasks.div_ceil(threads) as f64;

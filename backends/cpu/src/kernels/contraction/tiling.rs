@@ -17,23 +17,24 @@ use crate::{
     tile::{Grid, MAX_RANK, span},
 };
 
-/// Elements of a register of the epilogue.
+/// The maximal number of elements of a register, the buffer of a value in the epilogue's tile program.
 const REGISTER: usize = 4096;
-/// The minimal rows of a left operand that is evaluated with all terms, if there are more.
+/// The minimal number of rows of a block that is evaluated with all terms, unless a task has fewer rows.
 const FEWEST: usize = 64;
 
-/// How a product is divided: for a packed right operand, and for others.
+/// The division of a product. Index 0 is for a packed right operand, and index 1 for others.
 pub struct Tiling {
     /// The tasks over `[b.. m n]`.
     pub grids: [Grid; 2],
-    /// Rows of a tile that the epilogue takes at once.
+    /// The number of rows of a tile that the epilogue computes at once.
     pub strips: [usize; 2],
-    /// Rows of a tile for which a left operand is evaluated at once, with all terms.
+    /// The number of rows of a tile for which a left operand is evaluated at once, with all terms; 0 if they take too
+    /// much memory.
     pub block: [usize; 2],
 }
 
 impl Tiling {
-    /// Divides a product. Its results are written directly, or by way of the epilogue.
+    /// Divides a product. If `is_direct`, its results are written to their destination without an epilogue.
     pub fn new<T: ProductElement>(
         form: &ProductForm,
         blocking: &Blocking<T>,
@@ -50,8 +51,8 @@ impl Tiling {
             Grid::exactly(domain, &len)
         });
         let strips = [0, 1].map(|g| (REGISTER / grids[g].len()[batch + 1].max(1)).max(1));
-        // As many rows as take a quarter of the second-level cache: whole strips of the epilogue, or whole lines of the
-        // rows' axes.
+        // A block has as many rows as take a quarter of the second-level cache. They are complete strips of the
+        // epilogue, or complete lines along the axes of the rows.
         let fits = blocking.tile() / 2 / extents.k.max(1);
         let block = grids.each_ref().map(|grid| grid.len()[batch]);
         let block = [0, 1].map(|g| match block[g] > fits {
@@ -63,13 +64,13 @@ impl Tiling {
         Tiling { grids, strips, block }
     }
 
-    /// Returns whether tiles of a grid have the whole length of an axis.
+    /// Returns whether the tiles of a grid have the full extent of an axis.
     fn has_whole(&self, grid: usize, form: &ProductForm, axis: usize) -> bool {
         self.grids[grid].len()[axis] == form.body.domain[axis]
     }
 
-    /// Returns the parts in which the left operand could be evaluated. `None` if several tasks read it: then it is
-    /// evaluated once before.
+    /// Returns the blocks in which tasks can evaluate the left operand. Returns `None` if several tasks read a block:
+    /// the operand is then evaluated once, before the product.
     pub fn left_parts<T: ProductElement>(&self, form: &ProductForm, blocking: &Blocking<T>) -> Option<LhsParts> {
         let ProductForm { batch, extents, .. } = *form;
         if extents.n == 1 || !(0..2).all(|grid| self.has_whole(grid, form, batch + 1)) {
@@ -85,8 +86,8 @@ impl Tiling {
         Some(LhsParts { parts, blocks })
     }
 
-    /// Returns the parts in which the right operand could be evaluated. `None` if several tasks read it: then it is
-    /// evaluated once before.
+    /// Returns the blocks in which tasks can evaluate the right operand. Returns `None` if several tasks read a block:
+    /// the operand is then evaluated once, before the product.
     pub fn right_parts<T: ProductElement>(
         &self,
         form: &ProductForm,

@@ -4,21 +4,21 @@
 use super::form::{LaneForm, Side, in_flight};
 use crate::{machine::Machine, schedule::LaneCosts, tile::MAX_RANK};
 
-/// Elements of a vector, whatever the machine.
+/// The assumed number of elements of a vector, on every machine.
 const VECTOR: usize = 16;
-/// The number of second-level caches that hold as much as all caches of a core.
+/// The assumed size of all caches that a core uses, as a multiple of the second-level cache.
 const MEMORY: f64 = 16.0;
-/// The most sums of a tile: epilogues go over them several times.
+/// The maximal number of sums of a tile. Epilogues pass over sums several times, so that sums should stay in a cache.
 const MOST: usize = 4096;
 
-/// The tiles of a form's result.
+/// The division of a form's result into tiles, and its price.
 pub struct Tiles {
     /// The extents of tiles, along the axes of the result.
     pub len: [usize; MAX_RANK],
-    /// Seconds of all sums, without evaluating operands.
+    /// The predicted seconds of all sums, without those of evaluating operands.
     pub seconds: f64,
-    /// The number of times that elements of each operand are evaluated. Two tiles that read an element both evaluate
-    /// it.
+    /// The average number of times that an element of each operand is evaluated. Two tiles that read an element both
+    /// evaluate it.
     pub again: [f64; 2],
 }
 
@@ -29,7 +29,7 @@ impl Tiles {
         let count = |extents: &mut dyn Iterator<Item = usize>| extents.map(|n| n as f64).product::<f64>();
         let again = [0, 1].map(|n| {
             let side: &Side = &form.sides[n];
-            // Tiles that differ along other axes only share their evaluated elements.
+            // Tiles that differ only along axes on which the operand does not depend share its evaluated elements.
             let tiles = (0..form.domain.len()).filter(|&d| side.depends_on(d));
             let tiles = tiles.map(|d| form.domain[d] as f64 / len[d] as f64).product::<f64>();
             let all = count(&mut side.nest.domain.iter().copied());
@@ -42,9 +42,9 @@ impl Tiles {
     }
 }
 
-/// Returns the extents of tiles along the axes of a form's result: the best of all even divisions, with about a power
-/// of two of points per axis. Repeatedly lengthening the best axis would end with tiles that are too small if the
-/// first-level cache is small, because two axes would have to change together.
+/// Returns the extents of tiles along the axes of a form's result. It prices all even divisions, with about a power of
+/// two of points per axis, and takes the cheapest one. A greedy search that lengthens one axis at a time would end with
+/// tiles that are too small: if the first-level cache is small, two axes have to change together.
 fn extents(form: &LaneForm, machine: &Machine) -> [usize; MAX_RANK] {
     let last = form.domain.len() - 1;
     let lens = |(d, &extent): (usize, &usize)| {
@@ -71,8 +71,8 @@ fn extents(form: &LaneForm, machine: &Machine) -> [usize; MAX_RANK] {
     best.1
 }
 
-/// Visits all choices of extents for the axes from `axis` on, with at most [`MOST`] sums, and the minimal extents in
-/// `len` in any case.
+/// Visits all choices of extents for the axes from `axis` on that give at most [`MOST`] sums. The choice of the minimal
+/// extents is visited in any case.
 fn each(lens: &[Vec<usize>], axis: usize, len: &mut [usize; MAX_RANK], visit: &mut impl FnMut(&[usize; MAX_RANK])) {
     let Some(of_axis) = lens.get(axis) else { return visit(len) };
     for (n, &chosen) in of_axis.iter().enumerate() {
@@ -85,13 +85,14 @@ fn each(lens: &[Vec<usize>], axis: usize, len: &mut [usize; MAX_RANK], visit: &m
     len[axis] = of_axis[0];
 }
 
-/// Returns the smallest extent of at least `len` that divides an axis evenly.
+/// Returns the extent of the parts into which an axis is divided evenly, with as few parts of at most `len` points as
+/// possible. The extent is rounded up to a multiple of `multiple`.
 fn even(extent: usize, len: usize, multiple: usize) -> usize {
     let parts = extent.div_ceil(len).max(1);
     extent.div_ceil(parts).next_multiple_of(multiple).min(extent)
 }
 
-/// Returns the seconds that a sum takes in tiles of such extents.
+/// Returns the predicted seconds per sum in tiles with the extents `len`.
 fn seconds(form: &LaneForm, len: &[usize; MAX_RANK], machine: &Machine) -> f64 {
     let (rank, costs, l1) = (form.domain.len(), &machine.lanes, machine.caches.l1 as f64);
     let [moving, fixed] = &form.sides;
@@ -119,7 +120,7 @@ fn seconds(form: &LaneForm, len: &[usize; MAX_RANK], machine: &Machine) -> f64 {
     all / sums
 }
 
-/// Returns the seconds of evaluating the elements that a tile reads.
+/// Returns the predicted seconds of evaluating the elements of the moving operand that a tile reads.
 fn evaluated(form: &LaneForm, len: &[usize; MAX_RANK], costs: &LaneCosts) -> f64 {
     let ([moving, _], lanes) = (&form.sides, len[form.domain.len() - 1]);
     if moving.in_place() {

@@ -1,4 +1,4 @@
-//! The first part of an epilogue, which batch-vectorised contractions apply to sums in registers.
+//! Splits off the first ops of an epilogue, which batch-vectorised contractions apply to sums in registers.
 
 use eutectic_backend::{Instr, ValueId, axes::Nest};
 use eutectic_ir::{Attr, DType};
@@ -8,18 +8,20 @@ use crate::kernels::{
     slots::Slots,
 };
 
-/// The part: sums plus a loaded value, within a lower and an upper bound.
+/// The ops that are applied to sums in registers: the addition of a loaded value, followed by a lower and an upper
+/// bound.
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
     /// The added value: contiguous along the lanes, or equal for all of them.
     pub added: Option<StridedSlot>,
-    /// The least that a result is.
+    /// The lower bound of results.
     pub least: Option<f64>,
-    /// The most that it is.
+    /// The upper bound of results.
     pub most: Option<f64>,
 }
 
-/// Removes that part from a body whose last axis are the lanes; its result becomes the anchor's.
+/// Removes the ops that are applied to sums in registers from a body whose last axis is that of the lanes. In the body
+/// that is left, their result is that of the anchor.
 pub fn take(mut body: Nest, acc: DType, slots: &Slots) -> (Nest, Finish) {
     let mut taken = Finish::default();
     while let Some((id, next)) = step(&body, &taken, acc, slots) {
@@ -29,7 +31,8 @@ pub fn take(mut body: Nest, acc: DType, slots: &Slots) -> (Nest, Finish) {
     (body, taken)
 }
 
-/// Returns the only instruction that reads the sums, and the part extended by it.
+/// Returns the only instruction that reads the sums, and the ops in registers with that instruction added. Returns
+/// `None` if there are several readers, or the only one cannot be applied in registers.
 fn step(body: &Nest, so_far: &Finish, acc: DType, slots: &Slots) -> Option<(ValueId, Finish)> {
     let is_anchor = |v: usize| matches!(body.instrs[v], Instr::Anchor { .. });
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().into_iter().any(is_anchor));
@@ -71,7 +74,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a body over [channels, lanes] that does these ops to the sums, after a bias of each channel.
+    /// Returns a body over `[channels, lanes]` that adds a bias of each channel to the sums, and then applies these
+    /// ops.
     fn body(ops: &[(&str, &[f64])]) -> (Nest, Slots) {
         let dtype = DType::F32;
         let bias = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype };

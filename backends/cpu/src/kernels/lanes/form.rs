@@ -1,28 +1,28 @@
-//! The batch-vectorised form of contractions: sums fill vectors along an axis of the result. It suits matrices of few
-//! columns or rows, if some axis of the result is also an axis of an operand. For a depthwise convolution this axis is
-//! the channels, or the positions along a line of the image.
+//! The batch-vectorised form of contractions: the lanes of a vector are sums along an axis of the result. It suits
+//! matrices of few columns or rows, if some axis of the result is also an axis of an operand. For a depthwise
+//! convolution this axis is the channels, or the positions along a line of the image.
 
 use eutectic_backend::{Contraction, Instr, Kernel, axes::Nest, windows::Window};
 use eutectic_ir::DType;
 
 use crate::tile::MAX_RANK;
 
-/// Columns, or rows, from which on products of matrices fill their vectors.
+/// The number of columns or rows from which on matrix products fill vectors.
 const MATRIX_WIDTH: usize = 16;
 /// The assumed number of lanes of a vector, on every machine, so that all make the same choice.
 pub const VECTOR: usize = 16;
 
-/// A contraction as sums side by side.
+/// A contraction whose vectors of sums are along one axis of the result: the axis of the lanes.
 #[derive(Clone, Debug)]
 pub struct LaneForm {
-    /// The order of the result's axes in `body`: its axis `n` is axis `order[n]` of the kernel. The lanes are the last
-    /// axis.
+    /// The order of the result's axes in this form: axis `n` is axis `order[n]` of the kernel. The axis of the lanes
+    /// comes last.
     pub order: Vec<usize>,
-    /// The extents of these.
+    /// The extents of the result's axes, in this order.
     pub domain: Vec<usize>,
     /// The extents of the axes that are summed over.
     pub terms: Vec<usize>,
-    /// The operand with an element per lane, and the other one.
+    /// The moving operand, which has an element per lane, and the fixed operand.
     pub sides: [Side; 2],
 }
 
@@ -32,19 +32,20 @@ pub struct LaneForm {
 pub struct Side {
     /// The body.
     pub nest: Nest,
-    /// The meaning of each of its axes; the lanes come last.
+    /// The meaning of each of the operand's axes. The axis of the lanes comes last.
     pub axes: Vec<SideAxis>,
     /// The stride of the lanes on the last axis. If it exceeds one element, lines are de-interleaved by phase, so that
     /// lanes are contiguous.
     pub phases: usize,
 }
 
-/// The meaning of an operand's axis: its coordinate is the sum of these terms.
+/// The meaning of an operand's axis. Its coordinate is the coordinate along an axis of the result times a factor, plus
+/// the coordinate along a summed axis times a factor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideAxis {
-    /// An axis of the result, and how far a step along it goes.
+    /// An axis of the result, and the factor of its coordinate.
     pub point: Option<(usize, usize)>,
-    /// An axis that is summed over, and how far a step along it goes.
+    /// An axis that is summed over, and the factor of its coordinate.
     pub term: Option<(usize, usize)>,
 }
 
@@ -59,7 +60,7 @@ impl LaneForm {
         }
         let (rows, columns) = (axes.batch..axes.batch + axes.rows, axes.batch + axes.rows..domain.len());
         let terms = &lhs.domain[axes.batch + axes.rows..];
-        // The axis of the result or of the sums that each axis of an operand is.
+        // Each axis of an operand is an axis of the result, or one that is summed over.
         let result = |d: usize| SideAxis { point: Some((d, 1)), term: None };
         let summed = |k: usize| SideAxis { point: None, term: Some((k, 1)) };
         let batch = || (0..axes.batch).map(result);
@@ -75,8 +76,8 @@ impl LaneForm {
         LaneForm::all(kernel).into_iter().find(|form| form.axis() == axis)
     }
 
-    /// Returns whether a kernel may have this form. Matrices that fill vectors by themselves are better computed as
-    /// such.
+    /// Returns whether a kernel may have this form. Matrices that fill vectors by themselves are faster as matrix
+    /// products.
     pub fn is_possible(kernel: &Kernel) -> bool {
         let Some(Contraction { axes, .. }) = kernel.contraction() else { return false };
         let (rows, columns) = kernel.body.domain[axes.batch..].split_at(axes.rows);
@@ -89,7 +90,8 @@ impl LaneForm {
         self.order.last().copied().unwrap_or(0)
     }
 
-    /// Returns the form whose lanes run along an axis; `None` if no operand is contiguous along it.
+    /// Returns the form whose lanes are along an axis. Returns `None` if no operand depends on that axis, or the stride
+    /// of lanes in an operand exceeds two elements.
     fn new(domain: &[usize], terms: &[usize], sides: &[Side; 2], lane: usize) -> Option<LaneForm> {
         let order: Vec<usize> = (0..domain.len()).filter(|&d| d != lane).chain([lane]).collect();
         let domain: Vec<usize> = order.iter().map(|&d| domain[d]).collect();
@@ -100,7 +102,7 @@ impl LaneForm {
             (false, true) => sides.swap(0, 1),
             (true, _) => {}
         }
-        let [mut moving, mut fixed] = sides.map(|side| side.expect("both have lanes, or none"));
+        let [mut moving, mut fixed] = sides.map(|side| side.expect("no operand has too large a stride of lanes"));
         let renumber = |side: &mut Side| {
             for axis in &mut side.axes {
                 if let Some((d, _)) = &mut axis.point {
@@ -137,8 +139,8 @@ impl Side {
         side
     }
 
-    /// Returns an axis of the result and a reduced axis, if the body uses only their sum and windows overlap. Other
-    /// pairs, such as the rows of a dense matrix, have as many elements united as separate.
+    /// Returns an axis of the result and a summed axis that form overlapping windows: the body uses only the sum of
+    /// their coordinates. Uniting other pairs, such as the rows and terms of a dense matrix, would not save elements.
     fn window(&self) -> Option<Window> {
         let alone = |axis: &usize, of_point: bool| {
             let SideAxis { point, term } = self.axes[*axis];
@@ -154,7 +156,7 @@ impl Side {
         (0..self.axes.len()).filter(|axis| alone(axis, true)).find_map(of)
     }
 
-    /// Moves the axis of the lanes to the end; `None` if the stride along it exceeds two.
+    /// Moves the axis of the lanes to the end. Returns `None` if the stride along it exceeds two elements.
     fn with_lanes(mut self, lane: usize) -> Option<Side> {
         let of_lanes = |axis: &SideAxis| axis.point.is_some_and(|(d, _)| d == lane);
         let Some(at) = self.axes.iter().position(of_lanes) else { return Some(self) };
@@ -172,12 +174,13 @@ impl Side {
         self.axes.last().and_then(|axis| axis.point).is_some_and(|(d, _)| d == lane)
     }
 
-    /// Returns whether it depends on an axis of the result.
+    /// Returns whether the operand depends on an axis of the result.
     pub fn depends_on(&self, point: usize) -> bool {
         self.axes.iter().any(|axis| axis.point.is_some_and(|(d, _)| d == point))
     }
 
-    /// Returns its number of elements per matrix of the other operand, before windows are united.
+    /// Returns the number of elements of the matrix that is multiplied with one matrix of the other operand. Returns 0
+    /// for an operand with windows.
     pub fn matrix(&self, other: &Side) -> f64 {
         if self.axes.iter().any(|axis| axis.point.is_some() && axis.term.is_some()) {
             return 0.0;
@@ -186,20 +189,20 @@ impl Side {
         self.axes.iter().zip(&self.nest.domain).filter(|(axis, _)| of_matrix(axis)).map(|(_, &n)| n as f64).product()
     }
 
-    /// Returns whether it is loaded in place, with contiguous elements along its last axis.
+    /// Returns whether the operand is read in place, with contiguous elements along its last axis.
     pub fn in_place(&self) -> bool {
         let [Instr::Load(load)] = self.nest.instrs.as_slice() else { return false };
         let strides = load.at.affine(self.nest.domain.len());
         load.guards.is_empty() && load.dtype.size() >= 4 && strides.is_some_and(|s| s.last().is_none_or(|&s| s == 1))
     }
 
-    /// Returns the number of elements of a line of `len` elements after de-interleaving.
+    /// Returns the number of elements that a line of `len` elements takes after de-interleaving.
     pub fn split(&self, len: usize) -> usize {
         len.next_multiple_of(self.phases)
     }
 
-    /// Writes the offset of each term from the first one, given the stride of each axis, and the distance `plane` of
-    /// two phases of the lanes.
+    /// Writes the offset of each term from the first one to `to`. `strides` are those of the operand's axes, and
+    /// `plane` is the distance of two phases of the lanes.
     pub fn terms(&self, strides: impl Iterator<Item = isize>, plane: isize, terms: &[usize], to: &mut [isize]) {
         let mut steps = [0; MAX_RANK];
         let phased = (self.phases > 1).then(|| self.axes.len() - 1);
@@ -210,7 +213,7 @@ impl Side {
         }
         let Some(last) = terms.len().checked_sub(1).filter(|&last| terms[last] > 0) else { return to.fill(0) };
         let (mut point, mut at) = ([0; MAX_RANK], 0);
-        // The inner loop is over lines, which can be vectorised.
+        // The inner loop is over the last axis of terms. It has a constant step, and can be vectorised.
         for line in to.chunks_mut(terms[last]) {
             line.iter_mut().zip(0..).for_each(|(to, n)| *to = at + n * steps[last]);
             for k in (0..last).rev() {
@@ -231,7 +234,7 @@ impl Side {
         }
     }
 
-    /// Returns the extents of the elements that a box of the result reads.
+    /// Returns, for each axis of the operand, the extent of the elements that a box of the result reads.
     pub fn extents<'a>(&'a self, len: &'a [usize], terms: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
         self.axes.iter().map(|axis| {
             let of = |steps: Option<(usize, usize)>, len: &[usize]| steps.map_or(0, |(n, step)| step * (len[n] - 1));

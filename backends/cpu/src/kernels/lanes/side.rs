@@ -20,13 +20,14 @@ pub struct LaneOperand {
     size: usize,
     /// The result of [`LaneOperand::find`] for an operand that is read in place, which is equal for all tiles.
     terms: Option<Vec<isize>>,
-    /// The de-interleaving of an operand whose lanes have phases.
+    /// The de-interleaving of an operand whose lanes are several elements apart.
     phases: Option<Phases>,
 }
 
-/// The de-interleaving of lines by phase.
+/// The de-interleaving of lines: elements with one remainder modulo the stride of the lanes (a phase) become
+/// contiguous.
 struct Phases {
-    /// The start of the result in scratch memory, and its end.
+    /// The byte offsets of the result in scratch memory: its start, and its end.
     at: usize,
     end: usize,
     split: unsafe fn(&Split),
@@ -41,19 +42,19 @@ enum Source {
 /// The position of an operand for a tile.
 #[derive(Clone, Copy)]
 pub struct LaneTile {
-    /// The element of the tile's first point and the first term.
+    /// The address of the element for the tile's first point and the first term.
     pub at: *const u8,
-    /// Strides of the operand's axes, in elements. That of the lanes is within a phase.
+    /// Strides of the operand's axes, in elements. The stride of the lanes is that within a phase.
     pub strides: [isize; MAX_RANK],
     /// The distance of two phases of the lanes, in elements.
     pub plane: isize,
 }
 
 impl LaneOperand {
-    /// Compiles an operand of elements of type `acc` for tiles of the result of these extents.
+    /// Compiles an operand of elements of type `acc`. `lens` are the extents of the result's tiles.
     ///
     /// # Errors
-    /// Every reason why it cannot be compiled.
+    /// Returns every reason why the operand cannot be compiled.
     pub fn compile(
         side: &Side,
         terms: &[usize],
@@ -83,7 +84,10 @@ impl LaneOperand {
         }
         let held = side.nest.results.first().map(|&r| side.nest.instrs[r].dtype().register());
         if held != Some(acc) {
-            return Err(vec![format!("an operand of {held:?} for an anchor that accumulates in {acc}")]);
+            let held = held.map_or("no type".to_string(), |held| held.to_string());
+            return Err(vec![format!(
+                "cannot compile an operand of {held} for a kernel that accumulates in {acc}; cast the operand to {acc}"
+            )]);
         }
         let mut program = tile::compile(&side.nest, 0, &slots.types, isa)?;
         let extents = |len: &[usize; MAX_RANK]| {
@@ -93,14 +97,17 @@ impl LaneOperand {
         };
         let every = (0..side.axes.len()).all(|d| program.values[program.results[0]].mask >> d & 1 == 1);
         if !every {
-            return Err(vec!["an operand is constant along an axis of its maps".to_string()]);
+            return Err(vec![
+                "cannot evaluate tiles of an operand whose value is constant along an axis of its index maps"
+                    .to_string(),
+            ]);
         }
         program.allocate(&lens.iter().map(extents).collect::<Vec<_>>());
         let phases = phases(program.scratch);
         Ok(LaneOperand { side, source: Source::Evaluated(Box::new(program)), size, terms: None, phases })
     }
 
-    /// Returns bytes of scratch memory.
+    /// Returns the bytes of scratch memory that the operand takes.
     pub fn scratch(&self) -> usize {
         match (&self.phases, &self.source) {
             (Some(phases), _) => phases.end,
@@ -109,7 +116,7 @@ impl LaneOperand {
         }
     }
 
-    /// Returns the part of it that a tile of the result reads.
+    /// Returns the box of the operand that a tile of the result reads.
     pub fn part(&self, tile: &Tile, terms: &[usize]) -> Tile {
         let mut part = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         part.len.iter_mut().zip(self.side.extents(&tile.len, terms)).for_each(|(to, n)| *to = n);
@@ -119,25 +126,25 @@ impl LaneOperand {
         part
     }
 
-    /// Returns a part of the operand, in scratch memory unless it is read in place.
+    /// Returns a box of the operand: in place, or in scratch memory after evaluation or de-interleaving.
     ///
     /// # Safety
-    /// The frame must have the kernel's slots and as much scratch memory as this takes; the part must be one of a tile
-    /// that the operand was compiled for.
+    /// The frame must have the kernel's slots and [`LaneOperand::scratch`] bytes of scratch memory. The box must be
+    /// that of a tile for which the operand was compiled.
     pub unsafe fn have(&self, frame: &Frame<'_>, part: &Tile) -> LaneTile {
         // SAFETY: passed on from the caller.
         let whole = unsafe { self.whole(frame, part) };
         match &self.phases {
-            // SAFETY: the part is valid, and there is scratch memory for its phases.
+            // SAFETY: the box is valid, and there is scratch memory for its phases.
             Some(phases) => unsafe { self.split(&whole, frame.scratch.add(phases.at), part, phases.split) },
             None => whole,
         }
     }
 
-    /// Returns a part whose lanes are de-interleaved by phase, line by line.
+    /// Returns a box whose lanes are de-interleaved by phase, line by line.
     ///
     /// # Safety
-    /// The part must be valid at `from`, and `to` have room for it.
+    /// The box must be valid at `from`, and `to` must have room for it.
     unsafe fn split(&self, from: &LaneTile, to: *mut u8, part: &Tile, split: unsafe fn(&Split)) -> LaneTile {
         let (last, size) = (self.side.axes.len() - 1, self.size as isize);
         let (phases, len) = (self.side.phases, part.len[last]);
@@ -149,7 +156,7 @@ impl LaneOperand {
             stride * part.len[d] as isize
         });
         let plane = line / phases as isize;
-        // All lines along the axis before the last one at once.
+        // One call splits all lines along the axis before the last one.
         let (outer, lines) = (last.saturating_sub(1), last.checked_sub(1));
         let of_lines = |strides: &[isize; MAX_RANK]| lines.map_or(0, |d| strides[d]);
         let mut at = [0; MAX_RANK];
@@ -174,10 +181,10 @@ impl LaneOperand {
         LaneTile { at: to.cast_const(), strides, plane }
     }
 
-    /// Returns a part like [`LaneOperand::have`], without de-interleaving.
+    /// Returns a box like [`LaneOperand::have`], without de-interleaving.
     ///
     /// # Safety
-    /// As there.
+    /// The requirements of [`LaneOperand::have`] apply.
     unsafe fn whole(&self, frame: &Frame<'_>, part: &Tile) -> LaneTile {
         match &self.source {
             Source::InPlace(slot, base, strides) => self.lies_at(frame, *slot, *base, strides, part),
@@ -195,7 +202,7 @@ impl LaneOperand {
         }
     }
 
-    /// Returns the slot, first element and strides of an operand that is a padded buffer, if the part needs no padding.
+    /// Returns the slot, first element and strides of an operand that is a padded buffer, if the box needs no padding.
     fn uncut<'a>(&self, program: &'a TileProgram, part: &Tile) -> Option<(usize, i64, &'a [i64])> {
         let last = self.side.axes.len().checked_sub(1)?;
         match &program.steps[program.results[0]] {
@@ -214,7 +221,7 @@ impl LaneOperand {
         LaneTile { at: at.cast_const(), strides, plane: 0 }
     }
 
-    /// Returns the distance of two points along an axis of the result, in elements.
+    /// Returns the elements from a point to the next along an axis of the result.
     pub fn step(&self, tile: &LaneTile, point: usize) -> isize {
         let of = |(axis, stride): (&super::form::SideAxis, &isize)| match axis.point {
             Some((d, step)) if d == point => stride * step as isize,
@@ -223,19 +230,21 @@ impl LaneOperand {
         self.side.axes.iter().zip(&tile.strides).map(of).sum()
     }
 
-    /// Returns whether it has an element for each point along an axis of the result.
+    /// Returns whether the operand has an element for each point along an axis of the result.
     pub fn depends_on(&self, point: usize) -> bool {
         self.side.depends_on(point)
     }
 
-    /// Finds the offset of each term from the first one, in elements, unless it is known.
+    /// Writes the offset of each term from the first one to `to`, in elements, unless the offsets are equal for all
+    /// tiles.
     pub fn find(&self, tile: &LaneTile, terms: &[usize], to: &mut [isize]) {
         if self.terms.is_none() {
             self.side.terms(tile.strides.iter().copied(), tile.plane, terms, to);
         }
     }
 
-    /// Returns the offset of each term, as it was `found`.
+    /// Returns the offsets of terms: those that are equal for all tiles, or else those that [`LaneOperand::find`] wrote
+    /// to `found`.
     pub fn terms<'a>(&'a self, found: &'a [isize]) -> &'a [isize] {
         self.terms.as_deref().unwrap_or(found)
     }
