@@ -253,7 +253,7 @@ unsafe fn ternary_run<O: Ternary, L: Level>(c: &PointCall<'_>) {
             }
         }
     }
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         match c.scalar & 7 {
             0 => run::<O, L, 0>(c),

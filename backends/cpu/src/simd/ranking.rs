@@ -65,7 +65,7 @@ keyed! {
 /// # Safety
 /// As [`RankFn`], of elements of that type; `keys` must be aligned to 16 bytes.
 unsafe fn rank<T: Keyed, const DESCENDING: bool>(row: *const u8, n: usize, most: usize, keys: *mut u8, to: *mut i32) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     let (row, keys, to) = unsafe {
         let keys = keys.cast::<T::Packed>();
         let row = std::slice::from_raw_parts(row.cast::<T>(), n);

@@ -110,7 +110,7 @@ macro_rules! combine {
             }
             #[inline(always)]
             unsafe fn vector<V: Vector>($a: V, $b: V) -> V {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { $vector }
             }
         }
@@ -173,7 +173,7 @@ fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
 unsafe fn halve<V: Vector, C: Combine, const COUNT: usize>(acc: &mut [V; VECTORS]) {
     if 2 * COUNT * V::LANES <= LANES {
         for i in 0..COUNT {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             acc[i] = unsafe { C::vector(acc[i], acc[i + COUNT]) };
         }
     }
@@ -263,12 +263,12 @@ pub type ScatterFn = unsafe fn(*mut u8, &[i64], *const u8, isize);
 unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *const u8, from_stride: isize, n: usize) {
     let (to, from) = (to.cast::<T>(), from.cast::<T>());
     if [step, from_stride] == [1, 1] {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         let (to, from) = unsafe { (std::slice::from_raw_parts_mut(to, n), std::slice::from_raw_parts(from, n)) };
         return to.iter_mut().zip(from).for_each(|(to, &from)| *to = C::combine(*to, from));
     }
     for j in 0..n as isize {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let to = to.offset(j * step);
             to.write(C::combine(to.read(), from.offset(j * from_stride).read()));
@@ -281,7 +281,7 @@ unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *con
 unsafe fn combine_each<T: Wide, C: Combine>(buffer: *mut u8, places: &[i64], from: *const u8, from_stride: isize) {
     let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
     for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let to = buffer.offset(place as isize);
             to.write(C::combine(to.read(), from.offset(j * from_stride).read()));

@@ -124,7 +124,7 @@ impl<T: ScanElement> Scan for Recurrence<T> {
 /// As [`ScanFn`]; the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<S: Scan, L: Level>(rows: &ScanRows) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { S::run::<L>(rows) }
 }
 

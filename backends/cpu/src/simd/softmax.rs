@@ -81,7 +81,7 @@ impl Combine for Largest {
     }
     #[inline(always)]
     unsafe fn vector<V: Vector>(a: V, b: V) -> V {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { a.at_least(b) }
     }
 }
@@ -186,26 +186,26 @@ impl<T: AttentionElement> Softmax<T> {
     /// cap·tanh(x / cap), if there is a cap.
     pub fn cap(&self, scores: &mut [T]) {
         if self.capped {
-            // SAFETY: as above.
+            // SAFETY: the machine has the level; the function takes safe arguments.
             unsafe { (self.cap)(scores, self.bound) }
         }
     }
 
     /// Multiplies a row by a number.
     pub fn scale(&self, row: &mut [T], by: T) {
-        // SAFETY: as above.
+        // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.scale)(row, by) }
     }
 
     /// Multiplies a row by a number; returns whether one of the products is NaN.
     pub fn finish(&self, row: &mut [T], by: T) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.finish)(row, by) }
     }
 
     /// Adds a bias to a row of scores: a bias that hides a score replaces it.
     pub fn add(&self, scores: &mut [T], bias: &[T]) {
-        // SAFETY: as above.
+        // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.add)(scores, bias, self.hiding) }
     }
 

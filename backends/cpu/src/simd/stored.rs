@@ -32,12 +32,12 @@ macro_rules! as_they_are {
         impl<V: Vector<Element = $t>> Stored<V> for $t {
             #[inline(always)]
             unsafe fn load(at: *const $t) -> V {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { V::load(at) }
             }
             #[inline(always)]
             unsafe fn load_part(at: *const $t, n: usize) -> V {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { V::load_part(at, n) }
             }
         }

@@ -53,13 +53,13 @@ pub fn copy(isa: Isa) -> Copy {
         use std::arch::x86_64::*;
         #[target_feature(enable = "avx512f")]
         unsafe fn avx512(to: *mut u8, from: *const u8, bytes: usize) {
-            // SAFETY: passed on from the caller; `lines` gives valid, aligned targets.
+            // SAFETY: the caller keeps this function's contract; `lines` gives valid, aligned targets.
             unsafe {
                 lines(to, from, bytes, |to, from| _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast())))
             }
         }
         unsafe fn sse2(to: *mut u8, from: *const u8, bytes: usize) {
-            // SAFETY: as above; every x86-64 processor has the instructions.
+            // SAFETY: `lines` gives valid, aligned targets, and every x86-64 processor has the instructions.
             unsafe {
                 lines(to, from, bytes, |to, from| {
                     let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
@@ -73,7 +73,7 @@ pub fn copy(isa: Isa) -> Copy {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         unsafe fn plain(to: *mut u8, from: *const u8, bytes: usize) {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { to.copy_from_nonoverlapping(from, bytes) }
         }
         let _ = isa;

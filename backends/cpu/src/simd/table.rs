@@ -264,7 +264,7 @@ unsafe fn select_run<T: Copy>(c: &PointCall<'_>) {
     if c.n == 0 {
         return;
     }
-    // SAFETY: passed on from the caller; where one element decides, all are one argument's.
+    // SAFETY: the caller keeps this function's contract; where one element decides, all are one argument's.
     unsafe {
         if c.scalar & 1 == 1 {
             let n = if c.args[0].read() != 0 { 1 } else { 2 };

@@ -35,14 +35,14 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
         /// As [`run`].
         #[target_feature(enable = "avx512f")]
         unsafe fn avx512<V: Vector>(plane: &Plane) {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { run::<V>(plane) }
         }
         /// # Safety
         /// As [`run`].
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2<V: Vector>(plane: &Plane) {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { run::<V>(plane) }
         }
         match (size, isa) {
@@ -69,7 +69,7 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
 #[inline(always)]
 unsafe fn run<V: Vector>(p: &Plane) {
     let (to, from) = (p.to.cast::<V::Element>(), p.from.cast::<V::Element>());
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         match (p.columns, p.rows) {
             (2, _) if p.stride_to == 2 => return interleave::<V::Element, 2>(p),

@@ -58,7 +58,7 @@ pub trait Vector: Copy {
     #[inline(always)]
     unsafe fn fold(self, combine: impl Fn(Self, Self) -> Self) -> Self::Element {
         let mut all = self;
-        // SAFETY: passed on from the caller. No loop, so that all stays in registers.
+        // SAFETY: the caller keeps this function's contract. No loop, so that all stays in registers.
         unsafe {
             if Self::LANES > 8 {
                 all = combine(all, all.upper::<8>());
@@ -75,7 +75,7 @@ pub trait Vector: Copy {
     /// Returns all lanes together.
     #[inline(always)]
     unsafe fn sum(self) -> Self::Element {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.fold(|a, b| a.add(b)) }
     }
     /// Asks for the cache line of an address, which need not be valid.
@@ -111,24 +111,24 @@ macro_rules! portable {
             }
             #[inline(always)]
             unsafe fn load_part(at: *const $t, n: usize) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 unsafe { Self::zero().load_over(at, n) }
             }
             #[inline(always)]
             unsafe fn load_over(self, at: *const $t, n: usize) -> Self {
                 let mut x = self.0;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 (0..n.min(N)).for_each(|i| x[i] = unsafe { at.add(i).read() });
                 Lanes(x)
             }
             #[inline(always)]
             unsafe fn store(self, at: *mut $t) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 unsafe { at.cast::<[$t; N]>().write_unaligned(self.0) }
             }
             #[inline(always)]
             unsafe fn store_part(self, at: *mut $t, n: usize) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 (0..n.min(N)).for_each(|i| unsafe { at.add(i).write(self.0[i]) });
             }
             #[inline(always)]
@@ -195,7 +195,7 @@ pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
     // Each step interleaves the upper half of the vectors with the lower half. There is no loop, so that all stay in
     // registers.
     let mut square = square;
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         square = interleave(square);
         if V::LANES > 2 {
@@ -217,7 +217,7 @@ pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
 unsafe fn interleave<V: Vector>(square: Square<V>) -> Square<V> {
     let mut next = square;
     for i in 0..V::LANES / 2 {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         (next[2 * i], next[2 * i + 1]) = unsafe { square[i].zip(square[i + V::LANES / 2]) };
     }
     next
@@ -236,7 +236,7 @@ mod tests {
             return;
         }
         let mut got = vec![0.0; n];
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::load(numbers.add(n)).behind::<N>(V::load(numbers)).store(got.as_mut_ptr()) };
         assert!((0..n).all(|i| got[i] == (n - N + i) as f32), "{N} of {n}: {got:?}");
     }

@@ -111,7 +111,7 @@ impl BoxCopy {
 /// As [`BoxCopy::run`].
 pub unsafe fn copy(to: &CopySide, from: &CopySide, tile: &Tile, size: usize, isa: Isa) {
     if let Some(box_copy) = BoxCopy::new(&to.strides, &from.strides, &tile.len, size, isa) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { box_copy.run(to.at, from.at.cast_const()) };
     }
 }
@@ -128,7 +128,7 @@ unsafe fn each(axes: &[Axis], bytes: isize, to: *mut u8, from: *const u8, visit:
     match axes {
         [] => visit(to, from),
         [axis] => (0..axis.0).map(|i| at(axis, i)).for_each(|(to, from)| visit(to, from)),
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         [axis, rest @ ..] => {
             (0..axis.0).map(|i| at(axis, i)).for_each(|(to, from)| unsafe { each(rest, bytes, to, from, visit) })
         }

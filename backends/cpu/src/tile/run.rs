@@ -60,7 +60,7 @@ impl TileProgram {
     /// Slots and scratch memory must be those that the program was compiled for, and no other thread may access the
     /// scratch memory or the elements that the tile stores.
     pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: RowPart) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.run_and_prefetch(frame, tile, part, None) }
     }
 
@@ -89,7 +89,7 @@ impl TileProgram {
         if let Some(next) = next {
             run.prefetch_next(next, &mut prefetch);
         }
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             for stage in &shape.stages[part.pass.map_or(0, |pass| pass + 1)] {
                 match stage {
@@ -111,7 +111,7 @@ impl TileProgram {
     /// # Safety
     /// As [`TileProgram::run`], which was called last with this frame and tile.
     pub unsafe fn result(&self, frame: &Frame<'_>, tile: &Tile, id: usize) -> (*const u8, [isize; MAX_RANK]) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         let at = unsafe { frame.scratch.cast::<*mut u8>().add(id).read() };
         (at.cast_const(), tile.strides(self.values[id].mask))
     }
@@ -180,7 +180,7 @@ impl TileRun<'_> {
     /// # Safety
     /// The address must be valid for reading the tile's elements until the last step that uses the value.
     unsafe fn point_to(&self, id: usize, at: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: values are looked up once they were computed.
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).write(at) }
     }
 
@@ -333,7 +333,7 @@ impl TileRun<'_> {
     unsafe fn side(&self, id: usize, part: &Tile) -> CopySide {
         let strides = self.strides(id);
         let offset = self.place(&strides, &part.start) * self.program.values[id].dtype.size() as isize;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         CopySide { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
     }
 
@@ -351,7 +351,7 @@ impl TileRun<'_> {
                 let at = self.frame.slots[*slot].wrapping_offset(offset);
                 CopySide { at, strides: strides.map(|s| s as isize) }
             }
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             _ => unsafe { self.side(id, part) },
         }
     }

@@ -101,7 +101,7 @@ impl BoundStep {
     /// # Safety
     /// As [`BoundStep::run`], for the slots from which the operand is packed, and for the slot of the packed operand.
     pub unsafe fn pack(&self, slots: &[Pointer], workers: &Workers, fault: &IndexFault) -> Result<(), BackendError> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.thunk.pack(&self.launch(slots, workers, fault)) };
         self.report(fault)
     }
@@ -156,7 +156,7 @@ impl BoundSteps {
             }
             let start = times.is_some().then(Instant::now);
             if n >= next && wanted(n) {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { step.run(slots, workers, fault)? };
             }
             if let (Some(times), Some(start)) = (&mut times, start) {
@@ -177,7 +177,7 @@ impl BoundSteps {
         workers: &Workers,
         fault: &IndexFault,
     ) -> Result<(), BackendError> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.steps[n].run(slots, workers, fault) }
     }
 }

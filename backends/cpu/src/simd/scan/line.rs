@@ -58,7 +58,7 @@ impl<T: Wide> Line<T> {
     unsafe fn scan<C: Combine>(&self, from: usize, mut before: T::Acc) -> T::Acc {
         for n in from..self.count {
             let at = self.place(n, 1);
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe {
                 let next = C::combine(before, self.from.add(at).read().wide());
                 self.to.add(at).write(T::narrow(if self.order.exclusive { before } else { next }));
@@ -110,7 +110,7 @@ impl<T: Wide> Line<T> {
     /// Each row must have `count` elements and results, and a state.
     #[inline(always)]
     unsafe fn scan_across<C: Combine, V: Vector<Element = T>>(&self, lanes: usize, states: *mut T::Acc) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let mut before = [T::narrow(T::identity(C::HOW)); WIDEST];
             before.iter_mut().take(V::LANES).enumerate().for_each(|(n, x)| *x = T::narrow(states.add(n).read()));
@@ -141,7 +141,7 @@ const WIDEST: usize = 16;
 /// As the functions of [`Vector`].
 #[inline(always)]
 unsafe fn both<C: Combine, V: Vector>(a: V, b: V) -> V {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let both = C::vector(a, b);
         if C::COMPARES { both.or_nan(b) } else { both }
@@ -192,7 +192,7 @@ pub trait ScanElement: Wide {
 /// As [`Line::scan_across`].
 #[inline(always)]
 unsafe fn scan_alone<T: Wide, C: Combine>(line: &Line<T>, lanes: usize, state: *mut T::Acc) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let mut before = state.read();
         for n in 0..line.count {
@@ -216,7 +216,7 @@ unsafe fn recur_part<T: Wide>(
     (from, to, apart): (usize, usize, usize),
     state: *mut T,
 ) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let mut h = state.read();
         for n in from..to {
@@ -276,7 +276,7 @@ macro_rules! by_vectors {
         impl ScanElement for $t {
             #[inline(always)]
             unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: f64) -> f64 {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { line.scan_vectors::<C, L::$vector>(before) }
             }
             #[inline(always)]
@@ -286,7 +286,7 @@ macro_rules! by_vectors {
                 left: usize,
                 states: *mut f64,
             ) -> usize {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe {
                     if left < L::$vector::LANES {
                         scan_alone::<$t, C>(line, lanes, states);
@@ -298,7 +298,7 @@ macro_rules! by_vectors {
             }
             #[inline(always)]
             unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { recur_vectors::<$t, L::$vector>(line, factors, state) }
             }
             #[inline(always)]
@@ -309,7 +309,7 @@ macro_rules! by_vectors {
                 left: usize,
                 states: *mut f64,
             ) -> usize {
-                // SAFETY: passed on from the caller; states have eight bytes each.
+                // SAFETY: the caller keeps this function's contract; states have eight bytes each.
                 unsafe {
                     if left < L::$vector::LANES {
                         recur_part(line, factors, (0, line.count, lanes), states.cast());
@@ -346,23 +346,23 @@ macro_rules! one_by_one {
         impl ScanElement for $t {
             #[inline(always)]
             unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: i64) -> i64 {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { line.scan::<C>(0, before) }
             }
             #[inline(always)]
             unsafe fn scan_across<C: Combine, L: Level>(line: &Line<$t>, lanes: usize, _: usize, states: *mut i64) -> usize {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { scan_alone::<$t, C>(line, lanes, states) };
                 1
             }
             #[inline(always)]
             unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { recur_part(line, factors, (0, line.count, 1), state) }
             }
             #[inline(always)]
             unsafe fn recur_across<L: Level>(line: &Line<$t>, factors: *const $t, lanes: usize, _: usize, states: *mut i64) -> usize {
-                // SAFETY: passed on from the caller; states have eight bytes each.
+                // SAFETY: the caller keeps this function's contract; states have eight bytes each.
                 unsafe { recur_part(line, factors, (0, line.count, lanes), states.cast()) };
                 1
             }

@@ -62,7 +62,7 @@ impl TileRun<'_> {
         let value = &self.program.values[id];
         let strides = self.tile.strides(value.mask);
         let (at, step) = (self.place(&strides, point), strides[axis]);
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let register = self.at(id);
             with_integer!(value.dtype, Int => add(register.cast::<Int>().offset(at), step, factor, to));
@@ -81,7 +81,7 @@ impl TileRun<'_> {
         mask: AxisMask,
         register: *mut T,
     ) {
-        // SAFETY: passed on from the caller; elements that are picked have the size of `u32`.
+        // SAFETY: the caller keeps this function's contract; elements that are picked have the size of `u32`.
         if unsafe { self.picked(gather, lines, mask, register.cast()) } {
             return;
         }
@@ -255,7 +255,7 @@ impl TileRun<'_> {
         }
         point[axis] -= done;
         for &(value, factor) in &at.read {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { self.add_integers(value, &point, axis, factor, to) };
         }
     }
@@ -309,7 +309,7 @@ impl TileRun<'_> {
 unsafe fn put_each<T: Copy>(buffer: *mut u8, places: &[i64], from: *const u8, from_stride: isize) {
     let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
     for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { buffer.offset(place as isize).write(from.offset(j * from_stride).read()) };
     }
 }
@@ -320,12 +320,12 @@ unsafe fn add<I: Copy + Into<i64>>(from: *const I, step: isize, factor: i64, to:
     // An integer that was read may have any value where its check does not count.
     let add = |(to, index): (&mut i64, I)| *to = to.wrapping_add(factor.wrapping_mul(index.into()));
     if step == 1 {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         let from = unsafe { std::slice::from_raw_parts(from, to.len()) };
         return to.iter_mut().zip(from.iter().copied()).for_each(add);
     }
     for (j, to) in to.iter_mut().enumerate() {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         add((to, unsafe { from.offset(j as isize * step).read() }));
     }
 }

@@ -37,7 +37,7 @@ impl TileRun<'_> {
     /// # Safety
     /// As [`crate::tile::TileProgram::run`]; the argument's step must have been run, and the register must be the step's.
     pub(super) unsafe fn check(&self, check: &IdCheck<'_>, mask: AxisMask, register: *mut u8) {
-        // SAFETY: passed on from the caller; registers hold elements of the value's type.
+        // SAFETY: the caller keeps this function's contract; registers hold elements of the value's type.
         unsafe {
             with_integer!(self.program.values[check.arg].dtype, Int => self.check_as::<Int>(check, mask, register.cast()));
         }

@@ -45,7 +45,7 @@ impl TileRun<'_> {
     /// # Safety
     /// As [`TileProgram::run`]; the steps before must have been run.
     pub(super) unsafe fn points(&self, ids: &[usize], vary: bool, prefetch: &Prefetch) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             if vary && ids.iter().any(|&id| self.goes_otherwise(id)) {
                 return ids
@@ -106,7 +106,7 @@ impl TileRun<'_> {
             // SAFETY: arguments were computed before, or are by a job before this one.
             *at = unsafe { self.at(arg).cast_const() };
         }
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.point_to(id, out) };
         let value = &self.program.values[id];
         let size = value.dtype.size();
@@ -148,7 +148,7 @@ impl TileRun<'_> {
             let mut axis = 0;
             loop {
                 let Some(&(count, _)) = loops.outer().get(axis) else {
-                    // SAFETY: as above.
+                    // SAFETY: registers hold the whole tile, and pointers stay within them.
                     return unsafe { jobs.iter_mut().filter_map(|j| j.past.as_mut()).for_each(|p| p.copy(p.ready)) };
                 };
                 point[axis] += 1;
@@ -171,7 +171,7 @@ impl PointJob<'_> {
     /// # Safety
     /// The arguments must have been computed up to `done + n`.
     unsafe fn strip(&mut self, done: usize, n: usize) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             if n == self.call.n {
                 (self.run)(&self.call);

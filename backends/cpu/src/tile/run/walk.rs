@@ -149,7 +149,7 @@ impl TileRun<'_> {
     /// As [`TileProgram::run`]; all steps must have been run.
     pub(super) unsafe fn scatter(&self, scatter: &Scatter) {
         if let Some(lines) = &scatter.lines {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             return unsafe { self.scatter_lines(scatter, lines) };
         }
         let value = &self.program.values[scatter.value];
