@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 use super::Vector;
 
-/// Minus ones followed by zeros. A load at an offset by the number of lanes gives a mask for AVX2.
+/// Minus ones followed by zeros, from which AVX2 masks are loaded. The offset of the load decides the number of minus
+/// ones.
 const MASKS: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
 macro_rules! vector {
@@ -221,7 +222,7 @@ vector!(
     turned _mm256_permute_pd::<0b01_01>(_mm256_permute2f128_pd::<1>(x, x)),
 );
 
-/// Returns the words of two vectors behind each other, from number `FROM` of the second one on.
+/// Concatenates the 32-bit words of `other` and `x`, and returns 16 words from word `FROM` on.
 ///
 /// # Safety
 /// The machine must have AVX-512.
@@ -234,7 +235,7 @@ unsafe fn words_behind<const FROM: i32>(x: __m512, other: __m512) -> __m512 {
     }
 }
 
-/// Concatenates the halves of two vectors, and returns the bytes of each pair from number `FROM` of the second one on.
+/// Concatenates the bytes of `other` and `x` in each 128-bit half, and returns 16 bytes per half from byte `FROM` on.
 ///
 /// # Safety
 /// The machine must have AVX2.
@@ -253,7 +254,8 @@ fn mask(n: usize) -> u32 {
     ((1_u64 << n) - 1) as u32
 }
 
-/// Writes the first `n` of 8 words of 32 bits, in parts: a masked store takes some 40 operations on AMD's processors.
+/// Stores the first `n` of 8 words of 32 bits, with up to three stores. A masked store takes some 40 micro-operations
+/// on AMD's processors.
 ///
 /// # Safety
 /// The machine must have AVX; `n` words must be valid.
@@ -279,17 +281,17 @@ unsafe fn store_words(to: *mut f32, x: __m256, n: usize) {
     }
 }
 
-/// Returns the first `n` of 4 doubles.
+/// Returns a mask of the first `n` of 4 doubles.
 ///
 /// # Safety
 /// The machine must have AVX.
 #[inline(always)]
 unsafe fn mask_of_doubles(n: usize) -> __m256i {
-    // SAFETY: for n up to 4, the 32 bytes from number 4 − n on are within the table.
+    // SAFETY: for n up to 4, the 32 bytes from entry 4 − n on are within the table.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast()) }
 }
 
-/// Returns the first `n` of 8 words of 32 bits.
+/// Returns a mask of the first `n` of 8 words of 32 bits.
 ///
 /// # Safety
 /// The machine must have AVX.
