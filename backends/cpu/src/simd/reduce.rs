@@ -83,8 +83,8 @@ integer_types!(wide_integers);
 pub trait Combine {
     /// The reduction.
     const HOW: Reduction;
-    /// Whether the operation is a comparison that ignores NaN. Loops then search for NaN separately, because a
-    /// comparison that propagates NaN takes several instructions.
+    /// Whether loops must search for NaN separately, because the operation is a comparison and ignores NaN. A comparison
+    /// that propagates NaN would take several instructions.
     const COMPARES: bool;
     /// Combines two elements. A comparison ignores `b` if it is NaN.
     fn lane<T: Arithmetic>(a: T, b: T) -> T;
