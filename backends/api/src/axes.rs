@@ -169,9 +169,8 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
-    /// Returns the nest with `count` axes from `first` on merged into one. If `count` is 0, it gets a new axis of
-    /// extent
-    /// 1. Maps that cannot read the axes as one get divisions.
+    /// Returns the nest with `count` axes from `first` on merged into one. If `count` is 0, the nest gets a new axis of one
+    /// point. Maps that cannot read the axes as one get divisions.
     pub fn flat(&self, first: usize, count: usize) -> Nest {
         match count {
             0 => self.repeated(first, 1),

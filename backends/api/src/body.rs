@@ -47,7 +47,7 @@ impl Body {
 pub enum Instr {
     /// The result of a contraction or an attention at this point. Occurs in the kernel's own body only.
     Anchor {
-        /// Its element type.
+        /// The element type of the result.
         dtype: DType,
     },
     /// An element of a buffer.
@@ -56,14 +56,14 @@ pub enum Instr {
     Constant {
         /// The value. Its bits are compared, so that kernels can be compared and hashed.
         value: eutectic_ir::attr::Number,
-        /// Its element type.
+        /// The element type of the number.
         dtype: DType,
     },
     /// An integer computed from the coordinates (iota).
     Coordinate {
         /// The integer.
         index: Index,
-        /// Its element type.
+        /// The element type of the integer.
         dtype: DType,
     },
     /// An integer that was checked to be in `0..extent`, so that index maps may mention it. If it is outside at a point
@@ -80,18 +80,18 @@ pub enum Instr {
         check: usize,
         /// The guards under which the check counts. At points where one does not hold, the integer may have any value.
         guards: Vec<Guard>,
-        /// Its element type.
+        /// The element type of the integer.
         dtype: DType,
     },
     /// A pointwise op.
     Map {
         /// The op.
         op: Op,
-        /// Its attributes.
+        /// The attributes of the op.
         attrs: Attrs,
-        /// Its arguments.
+        /// The arguments of the op.
         args: Vec<ValueId>,
-        /// Element type of the result.
+        /// The element type of the result.
         dtype: DType,
     },
     /// An operation over the elements of a row, in row groups only. It has one value per row or one per point,
@@ -99,11 +99,11 @@ pub enum Instr {
     Row {
         /// The op, a row operation.
         op: Op,
-        /// Its attributes ([`Op::row_attrs`]). They count a row as the last axis.
+        /// The attributes of the op, which counts a row as the last axis ([`Op::row_attrs`]).
         attrs: Attrs,
-        /// The elements.
+        /// The values whose elements form rows.
         args: Vec<ValueId>,
-        /// Element type of the result; sums are accumulated in f32 or wider.
+        /// The element type of the result. Sums are accumulated in f32 or wider.
         dtype: DType,
     },
     /// The value of the first piece whose guards all hold; `fill` if there is no such piece.
@@ -112,7 +112,7 @@ pub enum Instr {
         pieces: Vec<(Vec<Guard>, ValueId)>,
         /// The value if no piece's guards all hold.
         fill: eutectic_ir::attr::Number,
-        /// Element type.
+        /// The element type of the result.
         dtype: DType,
     },
 }
@@ -127,7 +127,7 @@ pub struct Load {
     pub at: Index,
     /// The guards of the load. At points where one does not hold, nothing is read, and the load's value is unspecified.
     pub guards: Vec<Guard>,
-    /// Element type.
+    /// The element type of the buffer.
     pub dtype: DType,
 }
 

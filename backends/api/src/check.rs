@@ -14,16 +14,20 @@ impl Program {
     pub fn problems(&self) -> Vec<(Origin, String)> {
         let mut problems = Vec::new();
         for (id, buffer) in self.buffers.iter().enumerate().filter(|(_, buffer)| !self.has_place(buffer)) {
-            let what = format!("buffer {id} of {} {} exceeds its range of memory", buffer.count, buffer.dtype);
+            let what = format!(
+                "cannot place buffer {id} because its {} {} exceed or misalign its range of memory",
+                buffer.count, buffer.dtype
+            );
             problems.push((Origin::default(), what));
         }
         for (&id, part) in self.parts.iter().filter(|(id, part)| !self.is_part(**id, **part)) {
-            problems.push((Origin::default(), format!("buffer {id} is a part but is not within buffer {}", part.of)));
+            let what = format!("cannot use buffer {id} as a part of buffer {} because it is not within it", part.of);
+            problems.push((Origin::default(), what));
         }
         for (steps, load) in [(&self.load, true), (&self.run, false)] {
             for step in steps {
                 if !self.binds(step, load) {
-                    let what = format!("a step binds buffers that do not fit kernel {}", step.kernel);
+                    let what = format!("cannot bind the step's buffers because they do not fit kernel {}", step.kernel);
                     problems.push((step.origin.clone(), what));
                 } else if let Some(what) = self.misplaced(step) {
                     problems.push((step.origin.clone(), what));
@@ -31,10 +35,12 @@ impl Program {
             }
         }
         let exits = self.exits.iter().filter(|exit| !self.is_exit(exit));
-        problems
-            .extend(exits.map(|exit| (Origin::default(), format!("the exit before step {} is invalid", exit.before))));
+        problems.extend(exits.map(|exit| {
+            let why = "because it does not skip forwards, or no bool of a run decides it";
+            (Origin::default(), format!("cannot exit before step {} {why}", exit.before))
+        }));
         if !self.exits.is_sorted_by_key(|exit| exit.before) {
-            problems.push((Origin::default(), "exits are not sorted by step".into()));
+            problems.push((Origin::default(), "cannot run the exits because they are not sorted by step".into()));
         }
         problems
     }
@@ -114,10 +120,12 @@ impl Program {
         for pair in self.shared_slots(step) {
             let InPlace { read, written } = pair;
             if memory[read].bytes.start != memory[written].bytes.start {
-                return Some(format!("slot {written} is written over slot {read} at another offset"));
+                return Some(format!("cannot write slot {written} over slot {read} because it is at another offset"));
             }
             if !step.in_place.contains(&pair) {
-                return Some(format!("slot {written} is written over slot {read}, but the step does not declare it"));
+                return Some(format!(
+                    "cannot write slot {written} over slot {read} because the step does not declare it"
+                ));
             }
         }
         let there = |slot: Slot| slot < memory.len();
@@ -127,7 +135,7 @@ impl Program {
         });
         wrong.map(|pair| {
             format!(
-                "the step declares that slot {} is written over slot {}, but the slots do not share memory",
+                "cannot write slot {} in place over slot {} because they do not share memory",
                 pair.written, pair.read
             )
         })
@@ -176,8 +184,8 @@ mod tests {
             (16, &over, "do not share memory"),
             (8, &over, "at another offset"),
             (16, &[InPlace { read: 0, written: 2 }], "do not share memory"),
-            (18, &[], "exceeds its range"),
-            (20, &[], "exceeds its range"),
+            (18, &[], "its range of memory"),
+            (20, &[], "its range of memory"),
         ] {
             let problems = program(at, in_place).problems();
             assert!(problems.iter().any(|(_, problem)| problem.contains(what)), "{at}: {problems:?}");
@@ -192,7 +200,7 @@ mod tests {
         assert_eq!(program.problems(), []);
         for part in [Part { of: 1, at: 2 }, Part { of: 0, at: 3 }, Part { of: 2, at: 0 }, Part { of: 9, at: 0 }] {
             program.parts.insert(2, part);
-            assert!(program.problems()[0].1.contains("is not within buffer"), "{part:?}");
+            assert!(program.problems()[0].1.contains("is not within it"), "{part:?}");
         }
     }
 
@@ -218,7 +226,7 @@ mod tests {
         program.inputs = vec![("x".into(), Type::tensor(DType::F32, &[4]))];
         assert_eq!(
             program.problems(),
-            [(Origin::new("copy"), "a step binds buffers that do not fit kernel 0".to_string())]
+            [(Origin::new("copy"), "cannot bind the step's buffers because they do not fit kernel 0".to_string())]
         );
         program.run[0].kernel = 1;
         assert_eq!(program.problems().len(), 1);

@@ -104,7 +104,7 @@ macro_rules! cost_table {
         }
 
         impl $name {
-            /// Returns the declarations of its coefficients, with their values.
+            /// Returns the declarations of the struct's coefficients, with their values.
             pub fn coefficients(&self) -> Vec<$crate::costs::Coefficient> {
                 #[allow(unused_mut, reason = "structs without further ones add nothing")]
                 let mut all = vec![$($crate::costs::Coefficient {

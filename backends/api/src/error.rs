@@ -18,7 +18,7 @@ pub enum BackendError {
     Binding {
         /// `input`, `output`, `state`, `parameter` or `extent`.
         what: &'static str,
-        /// Its name.
+        /// The name of the input, output, state, parameter or extent.
         name: String,
         /// The problem, and the condition that the caller must meet.
         problem: String,
@@ -33,7 +33,11 @@ pub enum BackendError {
     },
     /// The names of parameters that the caller must give again. Recomputed results depend on them, but loading freed
     /// them.
-    #[error("{} must be given too, because recomputed results depend on them and loading freed them", .0.join(", "))]
+    #[error(
+        "cannot replace parameters without {} because recomputed results depend on them and loading freed them; \
+         give them too",
+        .0.join(", ")
+    )]
     Released(Vec<String>),
     /// The machine lacks a requirement of the backend.
     #[error("{what}; searched in {}", .places.join(", "))]

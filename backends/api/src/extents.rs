@@ -132,13 +132,14 @@ impl Program {
     pub fn check_lengths(&self, lengths: &[usize]) -> Result<(), BackendError> {
         let wrong = |name: &str, problem| BackendError::Binding { what: "extent", name: name.into(), problem };
         if lengths.len() != self.extents.len() {
-            let problem = format!("{} lengths are given, but the program has {}", lengths.len(), self.extents.len());
+            let (given, count) = (lengths.len(), self.extents.len());
+            let problem = format!("cannot set {given} lengths because the program has {count}; give one for each");
             return Err(wrong("*", problem));
         }
         for (symbol, &length) in self.extents.iter().zip(lengths) {
             let (least, most) = symbol.bounds.unwrap_or_default();
             if !i64::try_from(length).is_ok_and(|n| (least..=most).contains(&n)) {
-                let problem = format!("{length} is given, but the program was compiled for {least} to {most}");
+                let problem = format!("cannot be {length} because the program was compiled for {least} to {most}");
                 return Err(wrong(&symbol.name, problem));
             }
         }

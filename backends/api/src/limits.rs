@@ -37,7 +37,7 @@ impl DTypes {
         let instrs = kernel.bodies().into_iter().flat_map(|body| &body.instrs);
         let types = instrs.map(Instr::dtype).chain(kernel.slots.iter().map(|slot| slot.0));
         let lacking: BTreeSet<DType> = types.filter(|dtype| !self.contains(*dtype)).collect();
-        lacking.into_iter().map(|dtype| format!("{dtype}; the device does not have it")).collect()
+        lacking.into_iter().map(|dtype| format!("cannot use {dtype} because the device does not have it")).collect()
     }
 
     /// Returns whether a type is in the set.
@@ -118,7 +118,7 @@ impl Limits {
         let row = points(&kernel.body.domain, row_mask(kernel));
         let too_long = |instr: &Instr| match instr {
             Instr::Row { op, .. } if row > self.rows.longest(*op) as f64 => Some(format!(
-                "`{op}` of rows of {row} elements, but the device supports at most {}",
+                "cannot compute `{op}` of rows of {row} elements because the device supports at most {}",
                 self.rows.longest(*op)
             )),
             _ => None,
@@ -126,17 +126,16 @@ impl Limits {
         let mut too_long: Vec<String> = instrs().filter_map(too_long).collect();
         too_long.dedup();
         let refused = kernel.stores.iter().filter_map(|store| match (store.writes, kernel.slots[store.slot].0) {
-            (Writes::InOrder, _) if !self.in_order => {
-                Some("stores of several points to one element in order".to_string())
-            }
-            (Writes::Combined(how), dtype) if !self.combined.contains(dtype) => {
-                Some(format!("{how:?} of {dtype} where several points store to one element"))
-            }
+            (Writes::InOrder, _) if !self.in_order => Some(
+                "cannot store several points to one element in order because the device does not support it".into(),
+            ),
+            (Writes::Combined(how), dtype) if !self.combined.contains(dtype) => Some(format!(
+                "cannot combine stores of {dtype} to one element by {how:?} because the device does not support it"
+            )),
             _ => None,
         });
-        let refused = refused.map(|what| format!("{what}, which the device does not support"));
         beyond
-            .map(|(size, most, what)| format!("{size} {what}, but the device supports at most {most}"))
+            .map(|(size, most, what)| format!("cannot launch {size} {what} because the device supports at most {most}"))
             .chain(self.dtypes.lacking(kernel))
             .chain(refused)
             .chain(too_long)

@@ -11,12 +11,13 @@ cost_table! {
     pub struct LaneCosts {
         /// One term of a vector of 16 sums, if the operands of a tile stay in the first-level cache.
         term: Seconds,
-        /// Like `term`, if the operands of a tile exceed the first-level cache.
+        /// One term of a vector of 16 sums, if the operands of a tile exceed the first-level cache.
         far: Seconds,
-        /// Like `term`, if the tile reads a matrix larger than the first-level cache, one or two vectors of a row at a
-        /// time.
+        /// One term of a vector of 16 sums, if the tile reads a matrix larger than the first-level cache, one or two
+        /// vectors of a row at a time.
         matrix: Seconds,
-        /// Like `term`, if the tile reads a matrix larger than all caches, few elements of each page at a time.
+        /// One term of a vector of 16 sums, if the tile reads a matrix larger than all caches, few elements of each
+        /// page at a time.
         memory: Seconds,
         /// The latency of a multiply-add: the time until a vector of sums can add the next term.
         latency: Seconds,

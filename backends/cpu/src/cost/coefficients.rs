@@ -110,8 +110,8 @@ cost_table! {
         row: Seconds,
         /// A copied element of a load or store whose neighbours in the tile are not contiguous in memory.
         strided: Seconds,
-        /// Like `strided`, if elements are contiguous along another axis of the tile: squares are transposed in
-        /// registers.
+        /// A copied element whose neighbours are contiguous along another axis of the tile. Squares of such elements
+        /// are transposed in registers.
         square: Seconds,
         /// A stored element of a product whose neighbours in memory are stored after its cache line was evicted.
         scattered: Seconds,
