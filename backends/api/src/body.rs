@@ -54,7 +54,7 @@ pub enum Instr {
     Load(Load),
     /// One number for all points.
     Constant {
-        /// The value. Its bits are compared, so that kernels can be compared and hashed.
+        /// The number. Kernels are compared and hashed by its bits.
         value: eutectic_ir::attr::Number,
         /// The element type of the number.
         dtype: DType,

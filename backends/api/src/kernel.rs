@@ -115,7 +115,7 @@ pub struct AnchorCall<'a> {
     pub attrs: &'a Attrs,
 }
 
-/// An entry of the table of anchors.
+/// The kind of an anchor: an entry of the table in [`crate::anchors`].
 #[derive(Clone, Copy)]
 pub struct AnchorKind(&'static AnchorDef);
 
@@ -198,7 +198,7 @@ impl AnchorKernel {
     }
 }
 
-/// The axes with extents at run time, each with its extent.
+/// Axes with extents at run time, each with its extent.
 type RunLengths<'a> = Vec<(usize, &'a Dim)>;
 
 impl Kernel {

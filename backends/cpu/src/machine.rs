@@ -23,7 +23,7 @@ pub struct Machine {
 
 #[cfg(test)]
 impl Default for Machine {
-    /// Returns one thread of this machine, with the default caches and costs.
+    /// Returns this machine with one thread, and with the default cache sizes and costs.
     fn default() -> Machine {
         let lanes = crate::cost::Costs::default().lanes;
         Machine { isa: Isa::detect(), threads: 1, caches: Caches::default(), lanes, integers: false }

@@ -85,7 +85,7 @@ cost_table! {
         decode: Seconds,
         /// Seconds of a packed weight that kernels decode from a code and the scale of its block.
         code: Seconds,
-        /// Operations per second of large products of 8-bit integers with such codes.
+        /// Operations per second of large products of 8-bit integers with packed weights that are codes.
         int8: OpsPerSecond,
     }
 }

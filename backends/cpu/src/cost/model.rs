@@ -89,8 +89,8 @@ pub(super) struct KernelContext<'a> {
     /// The instructions that micro-kernels apply in registers.
     pub(super) taken: &'a [ValueId],
     pub(super) stores: &'a [Store],
-    /// For a product of matrices, the numbers of its batch, row and column axes. Its kernel treats rows and columns as
-    /// one axis each.
+    /// For a product of matrices, the numbers of batch, row and column axes. The thunk treats the axes of rows as one
+    /// axis, and those of columns as one axis.
     pub(super) groups: Option<[usize; 3]>,
 }
 

@@ -1,7 +1,7 @@
 //! Threads that share the tasks of a kernel.
 //!
-//! Results never depend on the number of threads. Most kernels are divided into tasks by their shape alone. Products are
-//! divided by the number of threads too, but in a way that does not change results.
+//! Results never depend on the number of threads. Most kernels are divided into tasks by their shape alone. Products
+//! are divided by the number of threads too, but in a way that does not change results.
 //!
 //! The caller publishes a job (the tasks of a kernel) and works on it. The other threads, the helpers, spin for the
 //! next job for a while before they sleep. So between the kernels of a run they start in a fraction of a microsecond,
@@ -31,7 +31,7 @@ const YIELD: usize = 500;
 /// The function that executes a task, given the task's number and the thread's scratch memory.
 type Task<'a> = &'a (dyn Fn(usize, *mut u8) + Sync);
 
-/// The work of one kernel.
+/// The tasks of one kernel.
 struct Job<'a> {
     task: Task<'a>,
     tasks: usize,

@@ -22,6 +22,8 @@ pub struct LineCopy {
     pub count: usize,
 }
 
+/// Copies lines with vectors of a level.
+///
 /// # Safety
 /// All lines must be valid, and the machine must have the instruction set.
 #[inline(always)]

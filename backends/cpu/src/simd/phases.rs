@@ -31,6 +31,8 @@ pub fn find(size: usize, isa: Isa) -> unsafe fn(&Split) {
     if size == 4 { of_floats(isa) } else { of_doubles(isa) }
 }
 
+/// De-interleaves all lines.
+///
 /// # Safety
 /// All source lines must be valid, the target must have room for the elements of each phase, and the machine must have
 /// the instruction set.
@@ -101,6 +103,8 @@ unsafe fn deinterleave<V: Vector>(a: V, b: V) -> (V, V) {
     (a, b)
 }
 
+/// De-interleaves lines of elements of four bytes.
+///
 /// # Safety
 /// As [`run`].
 #[inline(always)]
@@ -109,6 +113,8 @@ unsafe fn floats<L: Level>(split: &Split) {
     unsafe { run::<L::Floats>(split) }
 }
 
+/// De-interleaves lines of elements of eight bytes.
+///
 /// # Safety
 /// As [`run`].
 #[inline(always)]

@@ -108,8 +108,10 @@ macro_rules! in_blocks {
     };
 }
 
+/// Computes a function of one argument for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn unary_run<O: Unary, L: Level>(c: &PointCall<'_>) {
     // SAFETY: `PointCall` has pointers to `n` elements each, which do not overlap.
@@ -133,8 +135,10 @@ unsafe fn unary_run<O: Unary, L: Level>(c: &PointCall<'_>) {
     });
 }
 
+/// Computes a function of two arguments for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn binary_run<O: Binary, L: Level>(c: &PointCall<'_>) {
     // SAFETY: `PointCall` has pointers to `n` elements each, or to one for a scalar argument, which do not overlap.
@@ -233,8 +237,10 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for 
     }
 }
 
+/// Computes a function of three arguments for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn ternary_run<O: Ternary, L: Level>(c: &PointCall<'_>) {
     /// Computes all elements for one set of scalar arguments, so that the compiler keeps these in registers.

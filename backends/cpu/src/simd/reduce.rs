@@ -83,8 +83,8 @@ integer_types!(wide_integers);
 pub trait Combine {
     /// The reduction.
     const HOW: Reduction;
-    /// Whether loops must search for NaN separately, because the operation is a comparison and ignores NaN. A comparison
-    /// that propagates NaN would take several instructions.
+    /// Whether loops must search for NaN separately, because the operation is a comparison and ignores NaN. A
+    /// comparison that propagates NaN would take several instructions.
     const COMPARES: bool;
     /// Combines two elements. A comparison ignores `b` if it is NaN.
     fn lane<T: Arithmetic>(a: T, b: T) -> T;
@@ -190,7 +190,7 @@ pub trait Accumulator {
     /// Reduces a part of a row into the accumulator.
     ///
     /// # Safety
-    /// As [`Accumulate`].
+    /// The row must have `n` elements, and `acc` must point to an accumulator of eight bytes.
     unsafe fn accumulate<L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool);
 }
 
@@ -206,8 +206,10 @@ impl<T: Wide, C: Combine> Accumulator for Of<T, C> {
     }
 }
 
+/// Reduces a part of a row into an accumulator.
+///
 /// # Safety
-/// The row must have `n` elements, and `acc` room for an accumulator; the machine must have the instruction set.
+/// The row must have `n` elements, `acc` must point to an accumulator, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<A: Accumulator, L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool) {
     // SAFETY: the caller keeps the contract.
@@ -219,8 +221,10 @@ per_level! {
     accumulate<A: Accumulator>(row: *const u8, n: usize, acc: *mut u8, first: bool) = run
 }
 
+/// Converts an accumulator to an element.
+///
 /// # Safety
-/// `acc` must be an accumulator of this type, and `out` have room for an element.
+/// `acc` must point to an accumulator of this type, and `out` to memory for an element.
 unsafe fn finish<T: Wide>(acc: *const u8, out: *mut u8) {
     // SAFETY: both pointers are aligned and point to their types.
     unsafe { out.cast::<T>().write(T::narrow(acc.cast::<T::Acc>().read())) }
@@ -263,8 +267,10 @@ pub struct Combining {
 /// positions, the first element and the stride. Elements with a negative position are not stored.
 pub type ScatterFn = unsafe fn(*mut u8, &[i64], *const u8, isize);
 
+/// Combines strided elements with strided elements.
+///
 /// # Safety
-/// Both ranges must have `n` elements, and must not overlap; the first one may be one element with stride 0.
+/// Both ranges must have `n` elements, and must not overlap. With stride 0, the target may be one element.
 unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *const u8, from_stride: isize, n: usize) {
     let (to, from) = (to.cast::<T>(), from.cast::<T>());
     if [step, from_stride] == [1, 1] {
@@ -281,6 +287,8 @@ unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *con
     }
 }
 
+/// Combines strided elements with elements at given positions of a buffer.
+///
 /// # Safety
 /// The buffer must have elements at the positions, and the source must have an element for each position.
 unsafe fn combine_each<T: Wide, C: Combine>(buffer: *mut u8, places: &[i64], from: *const u8, from_stride: isize) {

@@ -50,7 +50,7 @@ pub trait Scan {
     /// Scans a part of rows.
     ///
     /// # Safety
-    /// As [`ScanFn`]; the machine must have the level.
+    /// The rows must be as [`ScanRows`] states, and the machine must have the level.
     unsafe fn run<L: Level>(rows: &ScanRows);
 }
 
@@ -120,8 +120,10 @@ impl<T: ScanElement> Scan for Recurrence<T> {
     }
 }
 
+/// Scans a part of rows.
+///
 /// # Safety
-/// As [`ScanFn`]; the machine must have the instruction set.
+/// The rows must be as [`ScanRows`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<S: Scan, L: Level>(rows: &ScanRows) {
     // SAFETY: the caller keeps this function's contract.

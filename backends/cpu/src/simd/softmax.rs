@@ -50,6 +50,8 @@ impl AttentionElement for f64 {
     }
 }
 
+/// Implements [`Softmax::step`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -86,6 +88,8 @@ impl Combine for Largest {
     }
 }
 
+/// Implements [`Softmax::cap`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -95,6 +99,8 @@ unsafe fn cap_run<T: AttentionElement, L: Level>(row: &mut [T], cap: T) {
     }
 }
 
+/// Implements [`Softmax::scale`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -104,6 +110,8 @@ unsafe fn scale_run<T: AttentionElement, L: Level>(row: &mut [T], by: T) {
     }
 }
 
+/// Implements [`Softmax::add`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -113,6 +121,8 @@ unsafe fn add_run<T: AttentionElement, L: Level>(row: &mut [T], bias: &[T], hidi
     }
 }
 
+/// Implements [`Softmax::finish`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]

@@ -16,7 +16,7 @@ pub trait Stored<V: Vector>: Copy {
     /// Loads `LANES` elements.
     unsafe fn load(at: *const Self) -> V;
 
-    /// Loads the first `n` of `LANES` elements, followed by zeros. The other elements are not read.
+    /// Loads `n` elements into the first lanes, and zeros into the others. No further elements are read.
     #[inline(always)]
     unsafe fn load_part(at: *const Self, n: usize) -> V {
         let mut lanes = [MaybeUninit::<Self>::zeroed(); 16];

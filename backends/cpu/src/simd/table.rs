@@ -242,8 +242,10 @@ fn select<T>(_: Isa) -> PointFn {
     })
 }
 
+/// Selects one of two elements by a condition, for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 unsafe fn select_run<T: Copy>(c: &PointCall<'_>) {
     /// Computes all elements for one set of scalar arguments. The loop has no branches, because they would be
     /// mispredicted.

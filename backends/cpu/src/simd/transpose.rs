@@ -30,6 +30,8 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+        /// Transposes a plane with the instructions of AVX-512.
+        ///
         /// # Safety
         /// As [`run`].
         #[target_feature(enable = "avx512f")]
@@ -37,6 +39,8 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
             // SAFETY: the caller keeps this function's contract.
             unsafe { run::<V>(plane) }
         }
+        /// Transposes a plane with the instructions of AVX2.
+        ///
         /// # Safety
         /// As [`run`].
         #[target_feature(enable = "avx2,fma")]

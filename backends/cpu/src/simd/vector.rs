@@ -211,6 +211,8 @@ pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
     square
 }
 
+/// Interleaves the first half of the rows of a square with the second half.
+///
 /// # Safety
 /// The machine must have the instruction set.
 #[inline(always)]

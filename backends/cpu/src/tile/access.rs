@@ -36,7 +36,7 @@ pub struct AffineRun {
 pub type ReadIndex<'a> = &'a dyn Fn(usize) -> (i64, bool);
 
 impl CompiledAccess {
-    /// Compiles a map; `None` for more than [`MAX_RANK`] axes, or if it mentions an extent at run time.
+    /// Compiles a map. Returns `None` if the map has more than [`MAX_RANK`] axes, or mentions an extent at run time.
     pub fn new(index: &Index) -> Option<CompiledAccess> {
         let mut access = CompiledAccess { constant: index.constant, ..CompiledAccess::default() };
         for (atom, c) in &index.terms {

@@ -9,7 +9,7 @@ use crate::simd::{Isa, PointFn, table};
 /// uses the argument. `None` if the op is not fused.
 pub type FusedPair = Option<(ValueId, PointFn)>;
 
-/// Returns, for each value, the argument that it is fused with.
+/// Returns, for each value of a body, the argument with which it is fused.
 pub fn pairs(nest: &Nest, isa: Isa) -> Vec<FusedPair> {
     let roots = || nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied());
     let needed = needed(&nest.instrs, roots());

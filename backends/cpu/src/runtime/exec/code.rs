@@ -64,7 +64,7 @@ pub struct Varying {
     pub program: Program,
     /// For each kernel, the numbers of the extents that it depends on; empty if it is equal at all lengths.
     pub depends: Vec<Vec<usize>>,
-    /// The way in which each kernel is computed.
+    /// For each kernel, the way in which it is computed.
     pub ways: Vec<Way>,
     pub machine: Machine,
     pub known: Mutex<KnownLengths>,

@@ -58,14 +58,14 @@ impl KnownLengths {
 /// The code for runs of given lengths.
 pub struct Resolved {
     pub lengths: Vec<usize>,
-    /// The steps of [`Code::run`], with thunks for these lengths. Ports, constants, parameters and packed operands are
-    /// shared with the code for the maximal lengths.
+    /// The steps of [`Code::run`](super::code::Code::run), with thunks for these lengths. Ports, constants, parameters
+    /// and packed operands are shared with the code for the maximal lengths.
     pub run: BoundSteps,
-    /// [`Code::own_bytes`], for these lengths.
+    /// [`Code::own_bytes`](super::code::Code::own_bytes), for these lengths.
     pub own_bytes: usize,
-    /// [`Code::passing_bytes`], for these lengths.
+    /// [`Code::passing_bytes`](super::code::Code::passing_bytes), for these lengths.
     pub passing_bytes: usize,
-    /// [`Code::scratch`], for these lengths.
+    /// [`Code::scratch`](super::code::Code::scratch), for these lengths.
     pub scratch: usize,
 }
 

@@ -46,7 +46,7 @@ pub struct BoundStep {
     pub facts: Arc<StepFacts>,
 }
 
-/// The properties of a step that are the same for all lengths.
+/// The properties of a step that are equal for all lengths of a run (extents at run time).
 pub struct StepFacts {
     /// The number of the kernel.
     pub kernel: usize,
