@@ -21,7 +21,7 @@ impl Program {
             problems.push((Origin::default(), what));
         }
         for (&id, part) in self.parts.iter().filter(|(id, part)| !self.is_part(**id, **part)) {
-            let what = format!("cannot use buffer {id} as a part of buffer {} because it is not within it", part.of);
+            let what = format!("cannot use buffer {id} as a part of buffer {} because it is not a range of its memory", part.of);
             problems.push((Origin::default(), what));
         }
         for (steps, load) in [(&self.load, true), (&self.run, false)] {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(program.problems(), []);
         for part in [Part { of: 1, at: 2 }, Part { of: 0, at: 3 }, Part { of: 2, at: 0 }, Part { of: 9, at: 0 }] {
             program.parts.insert(2, part);
-            assert!(program.problems()[0].1.contains("is not within it"), "{part:?}");
+            assert!(program.problems()[0].1.contains("is not a range of its memory"), "{part:?}");
         }
     }
 

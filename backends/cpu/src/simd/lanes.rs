@@ -13,8 +13,8 @@ use super::level::Isa;
 /// sixteen registers, and multiply-adds read the other operand from memory. Images are often a multiple of seven points
 /// wide.
 const POINTS: usize = 7;
-/// The maximal number of points per register block for runs of terms (see [`LaneSums::run`]), with one vector per
-/// point. With the fixed operand of five terms, the sums leave three of sixteen registers.
+/// The maximal number of points per register block for runs of terms (see [`LaneSums::run`]), with one vector per point.
+/// The sums and the fixed operand of five terms take thirteen of sixteen registers.
 const SLIDING: usize = 8;
 
 /// The functions ([`Strip`]) for one kind of fixed operand. Each handles blocks of one size. A function for several
