@@ -21,7 +21,10 @@ impl Program {
             problems.push((Origin::default(), what));
         }
         for (&id, part) in self.parts.iter().filter(|(id, part)| !self.is_part(**id, **part)) {
-            let what = format!("cannot use buffer {id} as a part of buffer {} because it is not a range of its memory", part.of);
+            let what = format!(
+                "cannot use buffer {id} as a part of buffer {} because it is not a range of its memory",
+                part.of
+            );
             problems.push((Origin::default(), what));
         }
         for (steps, load) in [(&self.load, true), (&self.run, false)] {
