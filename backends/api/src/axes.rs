@@ -7,17 +7,17 @@
 //! - no load divides a coordinate where its guards make the division unnecessary;
 //! - no axis has extent 1;
 //! - no two neighbouring axes of a group could be merged without adding a division to a map;
-//! - no product with one axis of strided rows has more than [`FEW`] rows and at most [`FEW`] columns. Such a product is
-//!   replaced by that of the transposed operands, which has few rows. Windows, and rows of several axes, stay rows,
-//!   because backends store columns as one axis.
+//! - no product with one axis of strided rows has more than [`FEW`] rows and at most [`FEW`] columns. The product of
+//!   the transposed operands replaces it and has few rows. Overlapping windows, and rows of several axes, are not
+//!   transposed, because backends store columns as one axis.
 //!
-//! An axis with an extent at run time is not removed, whatever its extent may be, and is never the inner one of two
-//! merged axes: a run has the first points of the axis, which would not be contiguous. It is split if its extent is
-//! divisible at every length.
+//! Axes whose extent is known only at run time stay, even if the extent may be 1. Such an axis is never the inner one
+//! of two merged axes: a run uses only its first points, and the merged points would not be contiguous. It is split
+//! only if its extent is divisible at every length.
 //!
-//! An anchor treats all axes of a group alike, so that the normal form changes no result. [`Kernel::normalise`] makes
-//! all of these decisions: lowering emits kernels in normal form, and backends use [`normalise`] for the kernels that
-//! they build.
+//! An anchor treats all axes of a group alike, so the normal form changes no result. [`Kernel::normalise`] makes all of
+//! these decisions: lowering emits kernels in normal form, and backends use [`normalise`] for the kernels that they
+//! build.
 
 use eutectic_ir::{
     DType, Dim,
@@ -37,7 +37,7 @@ use crate::{
 pub const FEW: usize = 8;
 
 impl Kernel {
-    /// Brings it into normal form.
+    /// Brings the kernel into normal form.
     pub fn normalise(&mut self) {
         let (layouts, mut groups) = (self.layouts(), self.groups());
         let mut stores = std::mem::take(&mut self.stores);
@@ -62,34 +62,34 @@ pub fn is_load_of_matrix(load: &Load, domain: &[usize], slots: &[(DType, usize)]
     is_affine && points(domain, mentioned(&load.at)) <= slots[load.slot].1 as f64
 }
 
-/// A body with its stores, whose axes can be changed.
+/// A body and its stores, in a form whose axes can be split, merged and permuted.
 #[derive(Clone, Debug, Default)]
 pub struct Nest {
-    /// Extents, the most that they can be.
+    /// The extent of each axis; for an extent at run time, its maximum.
     pub domain: Vec<usize>,
-    /// The axes whose extent is another in each run, as of a [`Body`].
+    /// The axes with extents at run time, each with its extent, as in [`Body::lengths`].
     pub lengths: Vec<(usize, Dim)>,
     /// The instructions.
     pub instrs: Vec<Instr>,
-    /// The values that go into an anchor.
+    /// The values that the anchor reads, if this is one of its operands.
     pub results: Vec<ValueId>,
     /// The stores.
     pub stores: Vec<Store>,
 }
 
 impl Nest {
-    /// Returns a body and its stores.
+    /// Copies a body and its stores into a nest.
     pub fn new(body: &Body, stores: &[Store]) -> Nest {
         Nest { stores: stores.to_vec(), ..Nest::of(body.clone()) }
     }
 
-    /// Returns a body that stores nothing.
+    /// Converts a body into a nest without stores.
     pub fn of(body: Body) -> Nest {
         let Body { domain, lengths, instrs, results } = body;
         Nest { domain, lengths, instrs, results, stores: Vec::new() }
     }
 
-    /// Returns the extent of an axis, if it is another in each run.
+    /// Returns the extent of an axis at run time; `None` if it is fixed.
     pub fn length(&self, axis: usize) -> Option<&Dim> {
         self.lengths.iter().find(|(of, _)| *of == axis).map(|(_, length)| length)
     }
@@ -99,7 +99,7 @@ impl Nest {
         self.instrs.iter().flat_map(Instr::maps).chain(self.stores.iter().flat_map(Store::maps))
     }
 
-    /// Returns the buffers that it reads and writes.
+    /// Returns the buffers that the loads and stores use, ascending and each once.
     pub fn slots(&self) -> Vec<Slot> {
         let load = |i: &Instr| if let Instr::Load(load) = i { Some(load.slot) } else { None };
         let mut slots: Vec<_> = self.instrs.iter().filter_map(load).chain(self.stores.iter().map(|s| s.slot)).collect();
@@ -108,7 +108,8 @@ impl Nest {
         slots
     }
 
-    /// Simplifies the index maps of loads by their guards: nothing is read where these do not hold.
+    /// Simplifies the index maps of loads by their guards. A load reads nothing at points where a guard does not hold,
+    /// so its map must be correct only at the others.
     fn simplify_under_guards(&mut self) {
         let loads = self.instrs.iter_mut().filter_map(|i| if let Instr::Load(load) = i { Some(load) } else { None });
         for load in loads.filter(|load| !load.guards.is_empty() && divisions(&load.at) > 0) {
@@ -116,15 +117,15 @@ impl Nest {
         }
     }
 
-    /// Returns whether a result depends on an axis. That is always so for an empty axis, because nothing is computed
-    /// then, and for combining stores, because the extent counts the combined values.
+    /// Returns whether a result depends on an axis. An empty axis always counts, because it leaves nothing to compute.
+    /// Every axis counts for a combining store, because the extent is the number of combined values.
     pub fn depends_on(&self, axis: usize) -> bool {
         let counts = |store: &Store| matches!(store.writes, Writes::Combined(_));
         self.domain[axis] == 0 || self.stores.iter().any(counts) || self.indices().any(|i| i.mentions(axis))
     }
 
-    /// Replaces the domain: coordinate `n` becomes `at[n]`, a map over `domain`. `lengths` are the axes of the new
-    /// domain with extents at run time.
+    /// Replaces the domain: coordinate `n` becomes `at[n]`, a map over the new `domain`. `lengths` has the axes of the
+    /// new domain with extents at run time.
     fn substitute(&mut self, at: &[Index], domain: Vec<usize>, lengths: Vec<(usize, Dim)>) {
         let change = |i: &Index| i.substitute(at, &|v| Index::atom(Atom::Value(v)), &domain);
         self.instrs.iter_mut().flat_map(Instr::maps_mut).for_each(|map| *map = change(map));
@@ -132,17 +133,17 @@ impl Nest {
         (self.domain, self.lengths) = (domain, lengths);
     }
 
-    /// Returns the axes with extents at run time, numbered by `to`; axes for which `to` gives `None` are left out.
+    /// Returns the axes with extents at run time, renumbered by `to`. Axes for which `to` gives `None` are left out.
     fn lengths_at(&self, to: impl Fn(usize) -> Option<usize>) -> Vec<(usize, Dim)> {
         self.lengths.iter().filter_map(|(axis, length)| Some((to(*axis)?, length.clone()))).collect()
     }
 
-    /// Returns how many divisions and remainders the maps hold.
+    /// Returns the number of divisions and remainders in the maps.
     pub fn divisions(&self) -> usize {
         self.indices().map(divisions).sum()
     }
 
-    /// Returns the nest without an axis of extent 1, or without one that nothing depends on.
+    /// Returns the nest without an axis. The axis must have extent 1, or no result may depend on it.
     pub fn without(&self, axis: usize) -> Nest {
         let mut domain = self.domain.clone();
         domain.remove(axis);
@@ -159,7 +160,7 @@ impl Nest {
         self.with(&at, order.iter().map(|&axis| self.domain[axis]).collect(), self.lengths_at(to))
     }
 
-    /// Returns the nest with a new axis before `axis`, which nothing depends on.
+    /// Returns the nest with a new axis before `axis`. No result depends on the new axis.
     pub fn repeated(&self, axis: usize, extent: usize) -> Nest {
         let mut domain = self.domain.clone();
         domain.insert(axis, extent);
@@ -168,8 +169,8 @@ impl Nest {
         self.with(&at, domain, lengths)
     }
 
-    /// Returns the nest with `count` axes from `first` on merged into one; for no axes, with a new axis of extent 1.
-    /// Maps get divisions where necessary.
+    /// Returns the nest with `count` axes from `first` on merged into one. If `count` is 0, the nest gets a new axis of one
+    /// point. Maps that cannot read the axes as one get divisions.
     pub fn flat(&self, first: usize, count: usize) -> Nest {
         match count {
             0 => self.repeated(first, 1),
@@ -178,13 +179,13 @@ impl Nest {
         }
     }
 
-    /// Returns the result of [`Nest::flat`], if it adds no division to a map.
+    /// Returns the result of [`Nest::flat`]; `None` if it would add a division to a map.
     pub fn merged(&self, first: usize, count: usize) -> Option<Nest> {
         let can = (1..count).all(|n| self.reads_as_one(first + n - 1, first + n));
         can.then(|| self.flat(first, count))
     }
 
-    /// Returns whether every map reads two axes, and those between them, as one contiguous axis.
+    /// Returns whether every map reads two axes as one axis of constant stride.
     fn reads_as_one(&self, outer: usize, inner: usize) -> bool {
         let extent = self.domain[inner] as i64;
         self.indices().all(|map| reads_as_one(map, outer, inner, extent))
@@ -204,7 +205,7 @@ impl Nest {
         let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
         at.splice(axis..=axis, [outer, inner]);
         let mut lengths = self.lengths_at(|n| Some(n - usize::from(n > axis)));
-        debug_assert!(self.length(axis + 1).is_none(), "points of a run would lie apart");
+        debug_assert!(self.length(axis + 1).is_none(), "an axis with an extent at run time is never the inner one");
         if let Some((_, length)) = lengths.iter_mut().find(|(n, _)| *n == axis) {
             *length = &*length * &Dim::from(self.domain[axis + 1]);
         }
@@ -212,7 +213,7 @@ impl Nest {
     }
 
     /// Returns the nest with `axis` split in two, the inner one of extent `by`. If `by` does not divide the extent, the
-    /// last inner axis reaches beyond the end.
+    /// last points of the two axes are beyond the end of `axis`.
     pub fn split(&self, axis: usize, by: usize) -> Nest {
         let mut domain = self.domain.clone();
         domain.splice(axis..=axis, [self.domain[axis].div_ceil(by), by]);
@@ -221,7 +222,7 @@ impl Nest {
         at.splice(axis..=axis + 1, [whole]);
         let mut lengths = self.lengths_at(|n| Some(n + usize::from(n > axis)));
         if let Some((_, length)) = lengths.iter_mut().find(|(n, _)| *n == axis) {
-            *length = length.checked_div(&Dim::from(by)).expect("only axes that can be are split");
+            *length = length.checked_div(&Dim::from(by)).expect("`by` divides the extent at every length");
         }
         self.with(&at, domain, lengths)
     }
@@ -255,16 +256,17 @@ fn divisions(map: &Index) -> usize {
     map.terms.iter().map(|(atom, _)| of(atom)).sum()
 }
 
-/// A split of an axis, whose inner part has this extent.
+/// A split of an axis into an outer and an inner axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisSplit {
     /// The axis.
     pub axis: usize,
-    /// The extent of its inner part, a divisor of the axis's extent.
+    /// The extent of the inner axis, a divisor of the extent of `axis`.
     pub by: usize,
 }
 
-/// Collects the splits of axes whose coordinate a map over a domain divides by a divisor of their extent.
+/// Collects the splits that remove a division from a map: the map divides a coordinate of the domain by a divisor of
+/// its axis's extent.
 pub fn places_to_split(map: &Index, domain: &[usize], places: &mut Vec<AxisSplit>) {
     for (atom, _) in &map.terms {
         let (Atom::Div(inner, by) | Atom::Mod(inner, by)) = atom else { continue };
@@ -279,8 +281,8 @@ pub fn places_to_split(map: &Index, domain: &[usize], places: &mut Vec<AxisSplit
     }
 }
 
-/// Returns whether a map reads two axes as one, the inner one of `extent`: it moves by as much from the end of the
-/// inner axis to its next beginning as from one of its points to the next.
+/// Returns whether a map reads two axes as one: the stride of the outer axis is the stride of the inner one times its
+/// `extent`.
 fn reads_as_one(map: &Index, outer: usize, inner: usize, extent: i64) -> bool {
     let mut strides = [0; 2];
     for (atom, c) in &map.terms {
@@ -294,20 +296,19 @@ fn reads_as_one(map: &Index, outer: usize, inner: usize, extent: i64) -> bool {
     strides[0] == strides[1] * extent
 }
 
-/// Brings nests that share groups of axes into normal form. `groups` has the number of axes of each group, and is
-/// updated.
+/// Brings nests that share groups of axes into normal form, and updates `groups`, the number of axes of each group.
 pub fn normalise(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     split(nests, layouts, groups);
     nests.iter_mut().for_each(Nest::simplify_under_guards);
     merge(nests, layouts, groups);
 }
 
-/// The facts about a nest that decide which axes are split: its coordinates, and each map that divides one, as
-/// instructions.
+/// A small copy of a nest, for deciding which axes to split. Its instructions are only the nest's coordinates and each
+/// distinct map with a division.
 #[derive(Clone)]
 struct AxisSplitProbe {
     nest: Nest,
-    /// The number of the nest's maps that each instruction stands for; 0 for a coordinate.
+    /// For each instruction, the number of equal maps in the full nest; 0 for a coordinate.
     stands_for: Vec<usize>,
 }
 
@@ -329,13 +330,13 @@ impl AxisSplitProbe {
         AxisSplitProbe { nest: Nest { domain, lengths, instrs, ..Nest::default() }, stands_for }
     }
 
-    /// Returns how many divisions and remainders the maps of the whole nest hold.
+    /// Returns the number of divisions and remainders in the maps of the full nest.
     fn divisions(&self) -> usize {
         self.nest.indices().zip(&self.stands_for).map(|(map, times)| times * divisions(map)).sum()
     }
 }
 
-/// Splits axes as long as that makes maps simpler.
+/// Splits axes as long as a split reduces the number of divisions in the maps.
 fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     if nests.iter().flat_map(Nest::indices).all(|map| divisions(map) == 0) {
         return;
@@ -374,16 +375,17 @@ fn split(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
     }
 }
 
-/// An axis of the normal form: the innermost of the merged axes, its extent, and the extent at run time if it varies.
+/// An axis of the normal form. `inner` is the innermost of the axes that were merged into it, `extent` its extent (the
+/// maximum, if it varies), and `length` the extent at run time, if it varies.
 struct MergedAxis {
     inner: usize,
     extent: usize,
     length: Option<Dim>,
 }
 
-/// Leaves out axes of extent 1, and merges neighbours that every map reads as one axis.
+/// Removes axes of extent 1, and merges neighbouring axes that every map reads as one.
 fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
-    // The remaining axes of each group.
+    // For each group, the axes that remain.
     let stay: Vec<Vec<MergedAxis>> = (0..groups.len())
         .map(|group| {
             let members: Vec<(usize, &Nest)> =
@@ -419,7 +421,8 @@ fn merge(nests: &mut [Nest], layouts: &[Layout], groups: &mut [usize]) {
                         at.push(Index::coord(domain.len()));
                         domain.push(stay.extent);
                     }
-                    // The stride of the merged axis accounts for this axis.
+                    // The axis was removed, or it is an outer axis that was merged: the coordinate of the merged axis
+                    // covers it.
                     None => at.push(Index::default()),
                 }
             }

@@ -1,4 +1,4 @@
-//! Bodies: expressions over a domain, with the buffers that they read and where results are stored.
+//! Bodies: expressions over an iteration domain, with their loads and stores.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ use eutectic_ir::{
 pub type Slot = usize;
 /// The number of an instruction in a [`Body`].
 pub type ValueId = usize;
-/// The number of a check of ids that cannot fail, or that no op requires.
+/// The check number of an [`Instr::Within`] whose check cannot fail, or that no op requires.
 pub const NO_CHECK: usize = u32::MAX as usize;
-/// A condition: the index is within the range.
+/// A condition on a point of the domain: the value of the index map is within the range.
 pub type Guard = (Index, Range<i64>);
 
 /// Expressions over a domain, in single-assignment form: instruction `i` defines value `i`.
@@ -22,8 +22,8 @@ pub type Guard = (Index, Range<i64>);
 pub struct Body {
     /// Extents of the domain, outermost first. An extent at run time has its maximal value here.
     pub domain: Vec<usize>,
-    /// The axes with extents at run time, ascending, each with its extent. A run has the first points of such an axis.
-    /// See [`crate::Kernel::at`].
+    /// The axes with extents at run time, ascending, each with its extent. A run computes only the first points of such
+    /// an axis, as many as its extent. See [`crate::Kernel::at`].
     pub lengths: Vec<(usize, Dim)>,
     /// The instructions; arguments come before users.
     pub instrs: Vec<Instr>,
@@ -32,8 +32,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// Returns the value that is the only result but for the op `tf32`: matrix units need keep no more than eleven
-    /// significant bits of it.
+    /// Returns the argument of the op `tf32`, if that op computes the body's result. The op rounds to eleven
+    /// significant bits, so matrix units may read the argument and round it themselves.
     pub fn before_tf32(&self) -> Option<ValueId> {
         match &self.instrs[*self.results.first()?] {
             Instr::Map { op, args, .. } if op.name() == "tf32" => args.first().copied(),
@@ -45,73 +45,74 @@ impl Body {
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Instr {
-    /// The anchor's result at this point (contraction and attention; in the kernel's own body only).
+    /// The result of a contraction or an attention at this point. Occurs in the kernel's own body only.
     Anchor {
-        /// Its element type.
+        /// The element type of the result.
         dtype: DType,
     },
     /// An element of a buffer.
     Load(Load),
-    /// The same number everywhere.
+    /// One number for all points.
     Constant {
-        /// The value. Its bits are compared, so that kernels can be compared and hashed.
+        /// The number. Kernels are compared and hashed by its bits.
         value: eutectic_ir::attr::Number,
-        /// Its element type.
+        /// The element type of the number.
         dtype: DType,
     },
     /// An integer computed from the coordinates (iota).
     Coordinate {
         /// The integer.
         index: Index,
-        /// Its element type.
+        /// The element type of the integer.
         dtype: DType,
     },
-    /// An integer that index maps may mention. It must be in `0..extent` where all guards hold. Otherwise its value is
-    /// 0, and the run fails with an error that names the original integer.
+    /// An integer that was checked to be in `0..extent`, so that index maps may mention it. If it is outside at a point
+    /// where all guards hold, its value is 0, and the run fails with an error that names the original integer.
     Within {
         /// The integer.
         arg: ValueId,
         /// The number of valid indices.
         extent: Dim,
-        /// Whether integers from −extent on are legal too, and count from the end.
+        /// Whether integers in `−extent..0` are legal too. They count from the end.
         from_end: bool,
-        /// The number of the check in the kernel; a step gives the model part for each number.
+        /// The number of the check in the kernel. [`Step::checks`](crate::Step::checks) has the model part of each
+        /// number.
         check: usize,
-        /// The guards under which the check counts. Elsewhere, the integer may have any value.
+        /// The guards under which the check counts. At points where one does not hold, the integer may have any value.
         guards: Vec<Guard>,
-        /// Its element type.
+        /// The element type of the integer.
         dtype: DType,
     },
     /// A pointwise op.
     Map {
         /// The op.
         op: Op,
-        /// Its attributes.
+        /// The attributes of the op.
         attrs: Attrs,
-        /// Its arguments.
+        /// The arguments of the op.
         args: Vec<ValueId>,
-        /// Element type of the result.
+        /// The element type of the result.
         dtype: DType,
     },
-    /// An operation over the elements of a row (row groups only). It has one value per row or one per point, as
-    /// [`Op::row`] says.
+    /// An operation over the elements of a row, in row groups only. It has one value per row or one per point,
+    /// depending on the op ([`Op::row`]).
     Row {
         /// The op, a row operation.
         op: Op,
-        /// Its attributes, for rows that are the last axis ([`Op::row_attrs`]).
+        /// The attributes of the op, which counts a row as the last axis ([`Op::row_attrs`]).
         attrs: Attrs,
-        /// The elements.
+        /// The values whose elements form rows.
         args: Vec<ValueId>,
-        /// Element type of the result; sums are accumulated in f32 or wider.
+        /// The element type of the result. Sums are accumulated in f32 or wider.
         dtype: DType,
     },
-    /// The value of the first piece whose guards all hold, else `fill`.
+    /// The value of the first piece whose guards all hold; `fill` if there is no such piece.
     Select {
-        /// The pieces.
+        /// The pieces: guards, and the value if all of them hold.
         pieces: Vec<(Vec<Guard>, ValueId)>,
-        /// The value if no piece applies.
+        /// The value if no piece's guards all hold.
         fill: eutectic_ir::attr::Number,
-        /// Element type.
+        /// The element type of the result.
         dtype: DType,
     },
 }
@@ -124,9 +125,9 @@ pub struct Load {
     /// The index of the element, a map over the domain's coordinates. `Atom::Value(i)` stands for value `i` of the
     /// body, an [`Instr::Within`] (an indirect load).
     pub at: Index,
-    /// The guards of the load. Where one does not hold, nothing is read, and the load's value must not be used.
+    /// The guards of the load. At points where one does not hold, nothing is read, and the load's value is unspecified.
     pub guards: Vec<Guard>,
-    /// Element type.
+    /// The element type of the buffer.
     pub dtype: DType,
 }
 
@@ -135,21 +136,21 @@ pub struct Load {
 pub struct Store {
     /// The buffer.
     pub slot: Slot,
-    /// The index of the element: an affine map over the domain's coordinates, plus integers of the body that the guards
-    /// keep in range (`Atom::Value(i)` is value `i`). In a row group, a value that is constant along the row is stored
-    /// once per row, and its map does not mention the row's coordinates.
+    /// The index of the element: an affine map over the domain's coordinates, plus integers of the body
+    /// (`Atom::Value(i)` is value `i`), which the guards keep in range. In a row group, a value that is constant along
+    /// the row is stored once per row. The index of that store does not mention the row's coordinates.
     pub at: Index,
-    /// The guards of the store. Nothing is written where one does not hold.
+    /// The guards of the store. Nothing is written at points where one does not hold.
     pub guards: Vec<Guard>,
     /// The number of the value in the body.
     pub value: ValueId,
-    /// Whether several points may write one element, and how they combine. Only maps may have combining stores; each
-    /// point of the domain is then one write.
+    /// Whether several points may write one element, and how they combine. Only kernels without an anchor may have
+    /// stores that combine. Each point of the domain is one write.
     pub writes: Writes,
 }
 
 impl Instr {
-    /// Element type of the value.
+    /// Returns the element type of the value.
     pub fn dtype(&self) -> DType {
         match self {
             Instr::Anchor { dtype }
@@ -163,7 +164,7 @@ impl Instr {
         }
     }
 
-    /// Returns the values that it uses: its arguments, then those that its maps mention.
+    /// Returns the values that the instruction uses: its arguments, then the values that its maps mention.
     pub fn args(&self) -> Vec<ValueId> {
         let mut args = match self {
             Instr::Anchor { .. } | Instr::Constant { .. } | Instr::Coordinate { .. } | Instr::Load(_) => Vec::new(),
@@ -175,7 +176,7 @@ impl Instr {
         args
     }
 
-    /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by value `value(n)`.
+    /// Replaces coordinate `n` by the map `at[n]` over `domain`, and value `n` by value `value(n)`.
     pub fn substitute(&mut self, at: &[Index], value: &dyn Fn(ValueId) -> ValueId, domain: &[usize]) {
         match self {
             Instr::Map { args, .. } | Instr::Row { args, .. } => args.iter_mut().for_each(|arg| *arg = value(*arg)),
@@ -187,7 +188,7 @@ impl Instr {
         self.maps_mut().into_iter().for_each(|map| *map = map.substitute(at, &value, domain));
     }
 
-    /// Returns its index maps, those of its guards included.
+    /// Returns the index maps of the instruction and of its guards.
     pub fn maps(&self) -> Vec<&Index> {
         match self {
             Instr::Load(load) => load.guards.iter().map(|g| &g.0).chain([&load.at]).collect(),
@@ -198,7 +199,7 @@ impl Instr {
         }
     }
 
-    /// See [`Instr::maps`].
+    /// Returns [`Instr::maps`], mutable.
     pub fn maps_mut(&mut self) -> Vec<&mut Index> {
         match self {
             Instr::Load(load) => load.guards.iter_mut().map(|g| &mut g.0).chain([&mut load.at]).collect(),
@@ -216,12 +217,12 @@ impl Store {
         Store { slot, at, guards: Vec::new(), value, writes: Writes::Apart }
     }
 
-    /// Returns its index maps, those of its guards included.
+    /// Returns the index maps of the store and of its guards.
     pub fn maps(&self) -> impl Iterator<Item = &Index> {
         self.guards.iter().map(|g| &g.0).chain([&self.at])
     }
 
-    /// See [`Store::maps`].
+    /// Returns [`Store::maps`], mutable.
     pub fn maps_mut(&mut self) -> impl Iterator<Item = &mut Index> {
         self.guards.iter_mut().map(|g| &mut g.0).chain([&mut self.at])
     }
@@ -233,7 +234,7 @@ impl Store {
         self.maps_mut().for_each(|map| *map = map.substitute(at, &value, domain));
     }
 
-    /// Returns the values that it needs: the one that it stores, then those that its maps mention.
+    /// Returns the values that the store needs: the stored value, then the values that its maps mention.
     pub fn values(&self) -> Vec<ValueId> {
         [self.value].into_iter().chain(self.maps().flat_map(Index::values)).collect()
     }

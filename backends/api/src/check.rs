@@ -1,4 +1,4 @@
-//! Checks that a program is sound. Backends rely on this for memory safety.
+//! Checks that the steps of a program access only memory that they may access. Backends rely on this for memory safety.
 
 use eutectic_ir::{DType, Origin, Type};
 
@@ -8,21 +8,29 @@ use crate::{
 };
 
 impl Program {
-    /// Returns the faults of a program, each with its model part: buffers outside of their memory, steps whose buffers
-    /// do not fit their kernels, and memory that a step reads and writes without [`Step::in_place`] saying so.
+    /// Returns the faults of a program, each with its model part. Faults are buffers outside of their memory, steps
+    /// whose buffers do not fit their kernels, exits that do not lead forwards, and memory that a step both reads and
+    /// writes without an entry in [`Step::in_place`].
     pub fn problems(&self) -> Vec<(Origin, String)> {
         let mut problems = Vec::new();
         for (id, buffer) in self.buffers.iter().enumerate().filter(|(_, buffer)| !self.has_place(buffer)) {
-            let what = format!("buffer {id} of {} {} exceeds its range of the workspace", buffer.count, buffer.dtype);
+            let what = format!(
+                "cannot place buffer {id} because its {} {} exceed or misalign its range of memory",
+                buffer.count, buffer.dtype
+            );
             problems.push((Origin::default(), what));
         }
         for (&id, part) in self.parts.iter().filter(|(id, part)| !self.is_part(**id, **part)) {
-            problems.push((Origin::default(), format!("buffer {id} is not within buffer {}", part.of)));
+            let what = format!(
+                "cannot use buffer {id} as a part of buffer {} because it is not a range of its memory",
+                part.of
+            );
+            problems.push((Origin::default(), what));
         }
         for (steps, load) in [(&self.load, true), (&self.run, false)] {
             for step in steps {
                 if !self.binds(step, load) {
-                    let what = format!("a step binds buffers that do not fit kernel {}", step.kernel);
+                    let what = format!("cannot bind the step's buffers because they do not fit kernel {}", step.kernel);
                     problems.push((step.origin.clone(), what));
                 } else if let Some(what) = self.misplaced(step) {
                     problems.push((step.origin.clone(), what));
@@ -30,15 +38,17 @@ impl Program {
             }
         }
         let exits = self.exits.iter().filter(|exit| !self.is_exit(exit));
-        problems
-            .extend(exits.map(|exit| (Origin::default(), format!("a loop cannot exit before step {}", exit.before))));
+        problems.extend(exits.map(|exit| {
+            let why = "because it does not skip forwards, or no bool of a run decides it";
+            (Origin::default(), format!("cannot exit before step {} {why}", exit.before))
+        }));
         if !self.exits.is_sorted_by_key(|exit| exit.before) {
-            problems.push((Origin::default(), "exits are not sorted by step".into()));
+            problems.push((Origin::default(), "cannot run the exits because they are not sorted by step".into()));
         }
         problems
     }
 
-    /// Returns whether it leads forwards, by a truth value that runs compute.
+    /// Returns whether an exit is valid: it skips to a later step, and a single bool in the run arena decides it.
     fn is_exit(&self, exit: &Exit) -> bool {
         let decides = |buffer: &Buffer| {
             buffer.dtype == DType::Bool && buffer.count == 1 && matches!(buffer.place, Place::Arena(_))
@@ -65,7 +75,7 @@ impl Program {
         }
     }
 
-    /// Returns whether a buffer is within the buffer that it is a part of.
+    /// Returns whether a part is within the buffer that contains it.
     fn is_part(&self, id: BufferId, part: Part) -> bool {
         let (Some(buffer), Some(whole)) = (self.buffers.get(id), self.buffers.get(part.of)) else { return false };
         let (Place::Arena(at), Place::Arena(from)) = (&buffer.place, &whole.place) else { return false };
@@ -75,8 +85,8 @@ impl Program {
             && *at == from + part.at * buffer.dtype.size()
     }
 
-    /// Returns whether a step of the load program or of a run binds existing buffers, with the types and sizes that its
-    /// kernel states.
+    /// Returns whether a step binds existing buffers with the types and sizes that its kernel requires, and whether it
+    /// may write the buffers that it writes. `load` is set for a step of the load program.
     fn binds(&self, step: &Step, load: bool) -> bool {
         let Some(kernel) = self.kernels.get(step.kernel) else { return false };
         let fits = |((dtype, count), &id): (&(DType, usize), &usize)| {
@@ -93,7 +103,7 @@ impl Program {
             && kernel.stores.iter().all(|s| s.slot < step.buffers.len() && is_written(s.slot))
     }
 
-    /// Returns the pairs of a slot that a step writes and a slot that it reads in the same memory.
+    /// Returns the pairs of a slot that a step reads and a slot that it writes whose memory overlaps.
     pub fn shared_slots(&self, step: &Step) -> impl Iterator<Item = InPlace> + use<> {
         let accesses = self.kernels[step.kernel].accesses();
         let memory: Vec<_> = step.buffers.iter().map(|&buffer| self.memory(buffer)).collect();
@@ -105,18 +115,20 @@ impl Program {
         })
     }
 
-    /// Returns a fault if a step reads memory that it writes without declaring it in place, or declares it in place
-    /// wrongly.
+    /// Returns a fault of the step's use of memory: it reads memory that it writes without declaring the pair of slots
+    /// as in place, or it declares a pair that does not share memory.
     fn misplaced(&self, step: &Step) -> Option<String> {
         let memory: Vec<_> = step.buffers.iter().map(|&buffer| self.memory(buffer)).collect();
         let shared = |pair: &InPlace| memory[pair.read].overlaps(&memory[pair.written]);
         for pair in self.shared_slots(step) {
             let InPlace { read, written } = pair;
             if memory[read].bytes.start != memory[written].bytes.start {
-                return Some(format!("slot {written} is written over slot {read}, at another offset"));
+                return Some(format!("cannot write slot {written} over slot {read} because it is at another offset"));
             }
             if !step.in_place.contains(&pair) {
-                return Some(format!("slot {written} is written over slot {read}, which the step does not say"));
+                return Some(format!(
+                    "cannot write slot {written} over slot {read} because the step does not declare it"
+                ));
             }
         }
         let there = |slot: Slot| slot < memory.len();
@@ -126,7 +138,7 @@ impl Program {
         });
         wrong.map(|pair| {
             format!(
-                "the step says that slot {} is written over slot {}, but they do not share memory",
+                "cannot write slot {} in place over slot {} because they do not share memory",
                 pair.written, pair.read
             )
         })
@@ -144,7 +156,7 @@ mod tests {
         kernel::Kernel,
     };
 
-    /// Returns a program that copies slot 1 to slot 0, at byte `at` of the arena.
+    /// Returns a program of one step. It copies slot 0, at byte 0 of the arena, to slot 1, at byte `at`.
     fn program(at: usize, in_place: &[InPlace]) -> Program {
         let load = Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 };
         let kernel = Kernel {
@@ -171,12 +183,12 @@ mod tests {
         assert_eq!(program(16, &[]).problems(), []);
         assert_eq!(program(0, &over).problems(), []);
         for (at, in_place, what) in [
-            (0, &[][..], "does not say"),
+            (0, &[][..], "does not declare"),
             (16, &over, "do not share memory"),
             (8, &over, "at another offset"),
             (16, &[InPlace { read: 0, written: 2 }], "do not share memory"),
-            (18, &[], "exceeds its range"),
-            (20, &[], "exceeds its range"),
+            (18, &[], "its range of memory"),
+            (20, &[], "its range of memory"),
         ] {
             let problems = program(at, in_place).problems();
             assert!(problems.iter().any(|(_, problem)| problem.contains(what)), "{at}: {problems:?}");
@@ -191,7 +203,7 @@ mod tests {
         assert_eq!(program.problems(), []);
         for part in [Part { of: 1, at: 2 }, Part { of: 0, at: 3 }, Part { of: 2, at: 0 }, Part { of: 9, at: 0 }] {
             program.parts.insert(2, part);
-            assert!(program.problems()[0].1.contains("is not within"), "{part:?}");
+            assert!(program.problems()[0].1.contains("is not a range of its memory"), "{part:?}");
         }
     }
 
@@ -217,7 +229,7 @@ mod tests {
         program.inputs = vec![("x".into(), Type::tensor(DType::F32, &[4]))];
         assert_eq!(
             program.problems(),
-            [(Origin::new("copy"), "a step binds buffers that do not fit kernel 0".to_string())]
+            [(Origin::new("copy"), "cannot bind the step's buffers because they do not fit kernel 0".to_string())]
         );
         program.run[0].kernel = 1;
         assert_eq!(program.problems().len(), 1);

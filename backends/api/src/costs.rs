@@ -1,14 +1,14 @@
 //! Coefficients of cost models: how a backend declares them, and files that state some of them.
 //!
-//! A file of costs states coefficients in the units of their [`Quantity`], as numbers (`dram = 2e10`) or with a unit (`dram = "20 GB/s"`).
-//! Coefficients that it leaves out keep their values. Its table `[device]` names the device on which they were measured
-//! ([`Provenance`]); costs of one device are refused on another.
+//! A file of costs states coefficients in the units of their [`Quantity`], as numbers (`dram = 2e10`) or with a unit
+//! (`dram = "20 GB/s"`). Coefficients that the file leaves out keep their values. The table `[device]` names the device
+//! on which they were measured ([`Provenance`]). Backends refuse costs that were measured on another device.
 
 use eutectic_ir::lang::sexp::nearest;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
-/// The quantity of a coefficient: the unit of its number, and the numbers that it may be.
+/// The quantity of a coefficient: the unit of its value, and the range of valid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A time in seconds.
@@ -25,22 +25,22 @@ pub enum Quantity {
     Count,
     /// A number without a unit, which may be 0.
     CountOrNone,
-    /// A share of a whole, from 0 to 1.
+    /// A fraction from 0 to 1.
     Share,
 }
 
 /// A coefficient of a cost model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficient {
-    /// The table of the file that it is in; `None` at the top.
+    /// The table of the file that has the coefficient; `None` if it is not in a table.
     pub table: Option<&'static str>,
-    /// Its name in that table.
+    /// The coefficient's name in the table.
     pub name: &'static str,
-    /// The time, size or rate that it states.
+    /// A description of the time, size or rate; printed as a comment in files.
     pub doc: &'static str,
-    /// The unit of its value, and the values that it may have.
+    /// The unit of the value, and the range of valid values.
     pub quantity: Quantity,
-    /// Its value, in seconds, bytes or operations.
+    /// The value in the base unit: seconds, bytes, or bytes or operations per second.
     pub value: f64,
 }
 
@@ -56,35 +56,36 @@ pub struct Provenance {
     pub date: String,
     /// The number of measured kernels.
     pub kernels: usize,
-    /// The command that measured them.
+    /// The kind of the measurement.
     #[serde(default)]
     pub by: MeasuredBy,
 }
 
-/// The kind of a measurement.
+/// The kind of a measurement that costs were fitted to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeasuredBy {
-    /// Hundreds of kernels, to which each coefficient was fitted.
+    /// `eutectic tune`: hundreds of kernels, to which each coefficient was fitted.
     #[default]
     Tune,
-    /// A dozen of programs at the first use of the device, to which rates were fitted.
+    /// Calibration at the first use of the device: a dozen programs, to which only rates were fitted.
     Calibration,
 }
 
-/// The coefficients by which a backend predicts, and their origin.
+/// The coefficients of a backend's cost model, and the measurement that they come from.
 #[derive(Clone, Debug)]
 pub struct CostSheet {
     /// The coefficients, in the order of the file.
     pub coefficients: Vec<Coefficient>,
-    /// Lists of ops, each with its table and its name.
+    /// Lists of ops, each with its table, its name and the ops.
     pub lists: Vec<(&'static str, &'static str, Vec<String>)>,
-    /// The measurement that they stem from; `None` for the backend's own.
+    /// The measurement that the coefficients come from; `None` for the backend's defaults.
     pub provenance: Option<Provenance>,
 }
 
-/// Declares a struct of coefficients. Each field is an `f64` with its documentation and its [`Quantity`]. Structs of further coefficients
-/// follow: `tables` are tables of the file, `flattened` are on the same level; `others` are fields without coefficients.
+/// Declares a struct of coefficients. Each field is an `f64` with its documentation and its [`Quantity`]. Optional
+/// sections add further fields: structs of coefficients that are `tables` of the file, structs whose coefficients are
+/// `flattened` into the same level of the file, and `others`, which have no coefficients.
 #[macro_export]
 macro_rules! cost_table {
     (
@@ -103,7 +104,7 @@ macro_rules! cost_table {
         }
 
         impl $name {
-            /// Returns the declarations of its coefficients, with their values.
+            /// Returns the declarations of the struct's coefficients, with their values.
             pub fn coefficients(&self) -> Vec<$crate::costs::Coefficient> {
                 #[allow(unused_mut, reason = "structs without further ones add nothing")]
                 let mut all = vec![$($crate::costs::Coefficient {
@@ -128,13 +129,13 @@ pub fn of_table(table: &'static str, coefficients: Vec<Coefficient>) -> impl Ite
 }
 
 impl Coefficient {
-    /// Returns its name in messages: `memory.dram`.
+    /// Returns the coefficient's name in messages, with its table: `memory.dram`.
     pub fn path(&self) -> String {
         self.table.map_or_else(|| self.name.into(), |table| format!("{table}.{}", self.name))
     }
 }
 
-/// The prefixes of units, as exponents of 10; the first of two with one exponent is printed.
+/// The decimal prefixes of units with their exponents of 10. Of several with one exponent, the first is printed.
 const PREFIXES: [(&str, i32); 12] = [
     ("p", -12),
     ("n", -9),
@@ -149,11 +150,11 @@ const PREFIXES: [(&str, i32); 12] = [
     ("T", 12),
     ("P", 15),
 ];
-/// The prefixes of sizes that are powers of 2.
+/// The binary prefixes of sizes in bytes.
 const BINARY: [(&str, f64); 3] = [("Ki", 1024.0), ("Mi", 1_048_576.0), ("Gi", 1_073_741_824.0)];
 
 impl Quantity {
-    /// Returns the names of its unit, the one to print first; empty for numbers without a unit.
+    /// Returns the names of the quantity's unit, starting with the one to print; empty for numbers without a unit.
     pub const fn units(self) -> &'static [&'static str] {
         match self {
             Quantity::Seconds | Quantity::SecondsOrNone => &["s"],
@@ -164,10 +165,10 @@ impl Quantity {
         }
     }
 
-    /// Refuses numbers that the quantity cannot be.
+    /// Checks that the quantity can have this value.
     ///
     /// # Errors
-    /// The reason, with a number that it can be.
+    /// The reason why it cannot, and the valid values.
     pub fn check(self, x: f64) -> Result<(), String> {
         let zero = matches!(self, Quantity::SecondsOrNone | Quantity::CountOrNone);
         match self {
@@ -180,10 +181,10 @@ impl Quantity {
         }
     }
 
-    /// Returns the number of a text with a unit: 1e-4 for `100 µs`.
+    /// Parses a number with a unit, and returns it in the base unit: 1e-4 for `100 µs`.
     ///
     /// # Errors
-    /// Text that has no number, or a unit of another quantity.
+    /// If the text has no number, or the unit of another quantity.
     pub fn read(self, text: &str) -> Result<f64, String> {
         let trimmed = text.trim();
         let is_of_number = |(at, c): (usize, char)| {
@@ -195,7 +196,7 @@ impl Quantity {
         let (number, unit) = (&trimmed[..split], trimmed[split..].trim());
         let (digits, exponent) = number.split_once('e').unwrap_or((number, "0"));
         let scaled = |shift: i32| {
-            // A power of ten shifts the exponent of the text: a product would be rounded a second time.
+            // The prefix is added to the exponent before parsing, because multiplying afterwards would round twice.
             let exponent = exponent.parse::<i32>().ok()?.checked_add(shift)?;
             format!("{digits}e{exponent}").parse::<f64>().ok()
         };
@@ -211,7 +212,7 @@ impl Quantity {
         number.ok_or_else(|| format!("cannot read \"{text}\" as a number {}", self.wanted()))
     }
 
-    /// Returns the exponent of 10 that a decimal unit stands for.
+    /// Returns the exponent of 10 of a unit with a decimal prefix; `None` if the quantity has no such unit.
     fn shift(self, unit: &str) -> Option<i32> {
         match self {
             Quantity::Share if unit == "%" => Some(-2),
@@ -234,7 +235,7 @@ impl Quantity {
         }
     }
 
-    /// Returns a number in the form of a file: in the largest unit for which it is at least 1, without loss.
+    /// Formats a number for a file, without loss and in the largest unit in which it is at least 1.
     pub fn print(self, x: f64) -> String {
         let scientific = format!("{x:e}");
         let parts = scientific.split_once('e').and_then(|(digits, e)| Some((digits, e.parse::<i32>().ok()?)));
@@ -255,10 +256,11 @@ impl Quantity {
     }
 }
 
-/// Returns the costs that a file's text states, over the `defaults`, whose coefficients are `declared`.
+/// Returns the `defaults` with the coefficients that a file's text states. `declared` are the coefficients of the
+/// defaults.
 ///
 /// # Errors
-/// Text that is no TOML. All names that are no coefficients, and all values that these cannot have.
+/// If the text is not TOML, names an unknown coefficient, or states an invalid value. The error lists all of them.
 pub fn read<C: Serialize + DeserializeOwned>(defaults: &C, declared: &[Coefficient], text: &str) -> Result<C, String> {
     let mut given: Table = toml::from_str(text).map_err(|e| e.to_string())?;
     given.remove(DEVICE);
@@ -296,7 +298,7 @@ fn set(
             coefficient.quantity.check(number).map_err(said)?;
             Value::Float(number)
         }
-        // Lists of names: the backend checks them.
+        // A list of names. The backend checks the names.
         (None, value @ Value::Array(_)) if into.get(name).is_some_and(Value::is_array) => value,
         (None, _) => {
             let names: Vec<String> = declared.iter().map(Coefficient::path).collect();
@@ -309,30 +311,31 @@ fn set(
     Ok(())
 }
 
-/// The table of a file that names the device.
+/// The name of the table that names the device.
 const DEVICE: &str = "device";
 
-/// Returns the device on which a file's costs were measured; `None` where it names none.
+/// Returns the device on which a file's costs were measured; `None` if the file names no device.
 ///
 /// # Errors
-/// Text that is no TOML, and a table that names no device.
+/// If the text is not TOML, or the table `[device]` is not a valid [`Provenance`].
 pub fn provenance(text: &str) -> Result<Option<Provenance>, String> {
     let file: Table = toml::from_str(text).map_err(|e| e.to_string())?;
     let device = file.get(DEVICE).cloned();
     device.map(|table| Provenance::deserialize(table).map_err(|e| format!("[device]: {}", e.message()))).transpose()
 }
 
-/// Returns a file's text without the device that it names.
+/// Returns a file's text without the table `[device]`.
 ///
 /// # Errors
-/// Text that is no TOML.
+/// If the text is not TOML.
 pub fn without_device(text: &str) -> Result<String, String> {
     let mut file: Table = toml::from_str(text).map_err(|e| e.to_string())?;
     file.remove(DEVICE);
     toml::to_string(&file).map_err(|e| e.to_string())
 }
 
-/// Returns the text of a file that states coefficients, each after a comment, and the device on which they were measured.
+/// Returns the text of a file of costs: each coefficient after a comment that describes it, and the device on which the
+/// coefficients were measured.
 pub fn print(sheet: &CostSheet) -> String {
     let line = |c: &&Coefficient| format!("# {}\n{} = {}\n", c.doc.trim(), c.name, c.quantity.print(c.value));
     let of = |table: Option<&str>| sheet.coefficients.iter().filter(|c| c.table == table).collect::<Vec<_>>();

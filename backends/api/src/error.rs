@@ -5,7 +5,7 @@ use eutectic_ir::{Origin, ops::OutOfRange};
 /// The reasons why a backend cannot do a request.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The backend cannot build parts of the program. The error has each of them with its place in the model.
+    /// The backend cannot build some kernels of the program. The error names each of them with its model part.
     #[error("{backend} cannot build {} of the program's kernels:{}", .problems.len(), list(.problems))]
     Unsupported {
         /// The backend's name.
@@ -18,21 +18,26 @@ pub enum BackendError {
     Binding {
         /// `input`, `output`, `state`, `parameter` or `extent`.
         what: &'static str,
-        /// Its name.
+        /// The name of the input, output, state, parameter or extent.
         name: String,
         /// The problem, and the condition that the caller must meet.
         problem: String,
     },
-    /// An index that was read from a tensor is outside of the axis that it indexes.
+    /// An index that was read from a tensor is out of range for the axis that it indexes.
     #[error("cannot read or write by index at {origin}: {problem}")]
     IndexOutOfRange {
-        /// The index as it was given, and the legal ones.
+        /// The index as the tensor has it, and the legal range.
         problem: OutOfRange,
         /// The model part that reads or writes.
         origin: Origin,
     },
-    /// Parameters that must be given again. Loading freed them, because their dependent results had been computed.
-    #[error("{} must be given too, because recomputed results depend on them and loading freed them", .0.join(", "))]
+    /// The names of parameters that the caller must give again. Recomputed results depend on them, but loading freed
+    /// them.
+    #[error(
+        "cannot replace parameters without {} because recomputed results depend on them and loading freed them; \
+         give them too",
+        .0.join(", ")
+    )]
     Released(Vec<String>),
     /// The machine lacks a requirement of the backend.
     #[error("{what}; searched in {}", .places.join(", "))]
@@ -42,7 +47,7 @@ pub enum BackendError {
         /// The places that were searched.
         places: Vec<String>,
     },
-    /// A part of its [`Setup`](crate::Setup) that the backend cannot take.
+    /// The backend cannot use an option of its [`Setup`](crate::Setup).
     #[error("{option}: {problem}")]
     Setup {
         /// The option.
@@ -58,19 +63,19 @@ pub enum BackendError {
     Device(String),
 }
 
-/// Something of a program that a backend does not build.
+/// A part of a program that a backend cannot build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The number of the kernel in the program; `None` if no kernel is at fault.
     pub kernel: Option<usize>,
-    /// Its place in the model.
+    /// The place of the part in the model.
     pub origin: Origin,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 impl From<(Origin, String)> for Refusal {
-    /// Converts a fault of a program.
+    /// Converts a fault of a program, as [`Program::problems`](crate::Program::problems) reports it.
     fn from((origin, why): (Origin, String)) -> Refusal {
         Refusal { kernel: None, origin, why }
     }

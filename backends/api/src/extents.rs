@@ -1,8 +1,9 @@
-//! Extents at run time: the kernel at given lengths, and the layout of a tensor of given lengths.
+//! Extents at run time: derives the kernel for given extents, and the memory layout of a tensor of given extents. The
+//! extents of one run are called its lengths.
 //!
-//! Memory is laid out for the maximal extents, whatever the lengths of a run are. Strides never change, elements of
-//! states keep their addresses, and a run touches only the elements that it has. The host's tensors are dense, with the
-//! lengths of the run.
+//! Memory is laid out for the maximal extents, whatever the lengths of a run are. So strides never change, and elements
+//! of states keep their addresses. A run touches only elements within its lengths. Tensors of the host are dense, with
+//! the lengths of the run.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -20,7 +21,7 @@ use crate::{
 pub type Lengths<'a> = &'a dyn Fn(&str) -> Option<Dim>;
 
 impl Body {
-    /// Returns whether an extent at run time is in it.
+    /// Returns whether the body has an extent at run time, in its domain, an index map or the range of an index.
     pub fn varies(&self) -> bool {
         let within = |i: &Instr| matches!(i, Instr::Within { extent, .. } if extent.varies());
         !self.lengths.is_empty()
@@ -45,15 +46,15 @@ impl Body {
 }
 
 impl Kernel {
-    /// Returns whether it is another kernel in each run.
+    /// Returns whether the kernel has extents at run time.
     pub fn varies(&self) -> bool {
         self.bodies().into_iter().any(Body::varies)
             || self.stores.iter().flat_map(Store::maps).any(eutectic_ir::index::Index::varies)
     }
 
     /// Returns the kernel at these lengths, in normal form, or the kernel itself if it has no extents at run time. This
-    /// defines the meaning of a kernel with extents at run time. A backend may compile one kernel that takes lengths as
-    /// arguments, or several.
+    /// function defines the meaning of a kernel with extents at run time. A backend may compile one kernel that takes
+    /// the lengths as arguments, or a kernel for each set of lengths.
     pub fn at(&self, lengths: Lengths<'_>) -> Cow<'_, Kernel> {
         if !self.varies() {
             return Cow::Borrowed(self);
@@ -67,18 +68,19 @@ impl Kernel {
         Cow::Owned(kernel)
     }
 
-    /// Returns the kernel at its maximal extents, which prices and the load program use.
+    /// Returns the kernel at its maximal extents. Prices and the load program use it.
     pub fn longest(&self) -> Cow<'_, Kernel> {
         self.within(|_, most| most)
     }
 
-    /// Returns the kernel of the shortest run that computes something, if that is another one.
+    /// Returns the kernel of the shortest run that computes something: extents are at their minimum, but at least 1.
+    /// Returns `None` if the kernel has no extents at run time.
     pub fn shortest(&self) -> Option<Kernel> {
         self.varies().then(|| self.within(|least, most| least.max(1).min(most)).into_owned())
     }
 
-    /// Returns the kernel with every extent one below its maximum, if it differs: axes that the maximal run merges with
-    /// their neighbours stay separate in it.
+    /// Returns the kernel with every extent one below its maximum; `None` if it has no extents at run time. Memory is
+    /// laid out for the maximum, so this kernel keeps axes separate that [`Kernel::longest`] merges with neighbours.
     pub fn shorter(&self) -> Option<Kernel> {
         self.varies().then(|| self.within(|least, most| (most - 1).max(least)).into_owned())
     }
@@ -95,7 +97,7 @@ impl Kernel {
         })
     }
 
-    /// Returns the names of the kernel's extents at run time, which are its arguments in addition to its buffers.
+    /// Returns the symbols of the kernel's extents at run time. They are its arguments in addition to its buffers.
     pub fn symbols(&self) -> Vec<Symbol> {
         let mut symbols = Vec::new();
         for body in self.bodies() {
@@ -123,45 +125,47 @@ impl Program {
         }
     }
 
-    /// Whether lengths are within the bounds of [`Program::extents`].
+    /// Checks that there is one length for each of [`Program::extents`], within its bounds.
     ///
     /// # Errors
-    /// When their number is another, or the first that is out of bounds.
+    /// If the number of lengths differs, or names the first extent whose length is out of bounds.
     pub fn check_lengths(&self, lengths: &[usize]) -> Result<(), BackendError> {
         let wrong = |name: &str, problem| BackendError::Binding { what: "extent", name: name.into(), problem };
         if lengths.len() != self.extents.len() {
-            let problem = format!("{} given, the program has {}", lengths.len(), self.extents.len());
+            let (given, count) = (lengths.len(), self.extents.len());
+            let problem = format!("cannot set {given} lengths because the program has {count}; give one for each");
             return Err(wrong("*", problem));
         }
         for (symbol, &length) in self.extents.iter().zip(lengths) {
             let (least, most) = symbol.bounds.unwrap_or_default();
             if !i64::try_from(length).is_ok_and(|n| (least..=most).contains(&n)) {
-                let problem = format!("{length} given, the program was compiled for {least} to {most}");
+                let problem = format!("cannot be {length} because the program was compiled for {least} to {most}");
                 return Err(wrong(&symbol.name, problem));
             }
         }
         Ok(())
     }
 
-    /// Returns the most that each of [`Program::extents`] can be.
+    /// Returns the maximum of each of [`Program::extents`].
     pub fn most(&self) -> Vec<usize> {
         let most = |symbol: &Symbol| symbol.bounds.and_then(|(_, most)| usize::try_from(most).ok()).unwrap_or(0);
         self.extents.iter().map(most).collect()
     }
 }
 
-/// The placement of a tensor of given lengths in memory that is laid out for the maximal extents: equal chunks of
-/// bytes.
+/// The positions of the elements of a tensor of given lengths, in memory that is laid out for the maximal extents. The
+/// tensor consists of chunks of contiguous bytes, all of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Bytes of a chunk.
+    /// The size of a chunk in bytes.
     chunk: usize,
     /// For each loop over chunks, outermost first: the number of iterations, and the distance of two chunks in bytes.
     loops: SmallVec<[(usize, usize); 4]>,
 }
 
 impl Placement {
-    /// Returns the placement of a tensor at these lengths; `None` if an extent is unbound.
+    /// Returns the placement of a tensor at these lengths; `None` if `lengths` gives no value for an extent, or an
+    /// extent has no maximum.
     pub fn new(ty: &Type, lengths: Lengths<'_>) -> Option<Placement> {
         let (dtype, shape) = ty.as_tensor()?;
         let mut placement = Placement { chunk: dtype.size(), loops: SmallVec::new() };
@@ -179,7 +183,7 @@ impl Placement {
         Some(placement)
     }
 
-    /// Returns bytes of the dense tensor.
+    /// Returns the size of the dense tensor in bytes.
     pub fn bytes(&self) -> usize {
         self.loops.iter().fold(self.chunk, |bytes, (count, _)| bytes * count)
     }
@@ -189,17 +193,17 @@ impl Placement {
         self.loops.is_empty()
     }
 
-    /// Puts a dense tensor to its place in memory.
+    /// Copies a dense tensor to its positions in memory.
     pub fn spread(&self, dense: &[u8], memory: &mut [u8]) {
         self.chunks().for_each(|(to, from)| memory[to].copy_from_slice(&dense[from]));
     }
 
-    /// Takes a dense tensor from its place in memory.
+    /// Copies a tensor from its positions in memory to a dense tensor.
     pub fn gather(&self, memory: &[u8], dense: &mut [u8]) {
         self.chunks().for_each(|(from, to)| dense[to].copy_from_slice(&memory[from]));
     }
 
-    /// Returns the bytes of each chunk, in memory and in the dense tensor.
+    /// Returns the byte range of each chunk, first in memory and then in the dense tensor.
     pub fn chunks(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
         let chunk = self.chunk;
         let count = self.bytes().checked_div(chunk).unwrap_or(0);
@@ -234,8 +238,8 @@ mod tests {
             for (n, m) in (0..=5).flat_map(|n| (0..=3).map(move |m| (n, m))) {
                 let lengths = |name: &str| Some(Dim::Known(if name == "S" { n } else { m }));
                 let placement = Placement::new(&ty, &lengths).expect("all extents are known");
-                let Type::Tensor(_, shape) = ty.bind(&lengths) else { unreachable!("it is a tensor") };
-                let dims = shape.known().expect("they are numbers");
+                let Type::Tensor(_, shape) = ty.bind(&lengths) else { unreachable!("the bound type is a tensor") };
+                let dims = shape.known().expect("all bound extents are numbers");
                 let count: usize = dims.iter().product();
                 assert_eq!(placement.bytes(), 2 * count);
                 if dense_at.contains(&n) && ty.as_tensor().is_some_and(|(_, shape)| shape[0] == s) {
@@ -244,8 +248,8 @@ mod tests {
                 let dense: Vec<u8> = (1..=2 * count as u8).collect();
                 let mut memory = vec![0; ty.bytes()];
                 placement.spread(&dense, &mut memory);
-                // The element at each point, by its strides.
-                let most = ty.capacity().expect("they have bounds");
+                // Each element must be at the index that the strides of the maximal extents give.
+                let most = ty.capacity().expect("all extents have bounds");
                 for point in 0..count {
                     let (mut rest, mut at, mut stride) = (point, 0, 1);
                     for (extent, most) in dims.iter().zip(&most).rev() {

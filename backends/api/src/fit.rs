@@ -1,49 +1,51 @@
-//! Fits coefficients of a cost model to measurements, and says how well they predict.
+//! Fits coefficients of a cost model to measurements, and measures the errors of the predictions.
 
 use crate::{
     costs::{Coefficient, Quantity},
     kernel::Kernel,
 };
 
-/// A kernel and how long it took.
+/// A measurement of a kernel's time.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The kernel.
     pub kernel: Kernel,
-    /// The number of host threads on which it ran.
+    /// The number of host threads on which the kernel ran.
     pub threads: usize,
-    /// Seconds of a run.
+    /// The measured time of one run in seconds.
     pub seconds: f64,
 }
 
-/// Coefficients that were fitted.
+/// The result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The file that they are read from.
+    /// The text of the file of costs that states the fitted coefficients.
     pub file: String,
-    /// Seconds that each kernel was predicted to take before.
+    /// The predicted seconds of each kernel before the fit.
     pub before: Vec<f64>,
-    /// Seconds that each is predicted to take by the file.
+    /// The predicted seconds of each kernel with the fitted coefficients.
     pub after: Vec<f64>,
 }
 
-/// The coefficients that a fit moves.
+/// The coefficients that a fit may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freedom {
-    /// Each of them, for hundreds of measurements.
+    /// Every coefficient separately. This needs hundreds of measurements.
     Each,
-    /// Times and rates, for a dozen of measurements. Those of a table share one factor, as they share the clock of a
-    /// processor. Bandwidths and times outside of tables have a factor each. Sizes, counts and shares stay.
+    /// Times and rates. A dozen measurements suffice, because times and op rates of one table share one factor: they
+    /// scale with the same clock. Bandwidths, and times outside of tables, have a factor each. Sizes, counts and shares
+    /// keep their values.
     Rates,
 }
 
-/// The exponent of a fitted factor in the value of a coefficient, and the number of that factor.
+/// The effect of a fit on a coefficient: the number of the factor, and the exponent with which that factor multiplies
+/// the coefficient. `None` if the coefficient keeps its value.
 type Moves = Option<(usize, i32)>;
 
 impl Freedom {
     /// Returns the factor that moves each coefficient, and the number of factors.
     fn factors(self, coefficients: &[Coefficient]) -> (Vec<Moves>, usize) {
-        // The table whose coefficients share the factor; `None` if one coefficient has it.
+        // For each factor, the table whose coefficients share it; `None` if only one coefficient uses the factor.
         let mut owners: Vec<Option<&str>> = Vec::new();
         let moves = coefficients.iter().map(|coefficient| {
             let (exponent, owner) = match (self, coefficient.quantity) {
@@ -64,7 +66,8 @@ impl Freedom {
     }
 }
 
-/// Searches for values of the coefficients near their own ones with a minimal `error`, as [`coefficients`] does.
+/// Searches for values of the coefficients with a minimal `error`, near their present values. [`coefficients`] is the
+/// search, over the factors that `freedom` gives.
 pub fn fitted(declared: &[Coefficient], freedom: Freedom, error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     let (moves, count) = freedom.factors(declared);
     let values = |factors: &[f64]| -> Vec<f64> {
@@ -77,20 +80,21 @@ pub fn fitted(declared: &[Coefficient], freedom: Freedom, error: impl Fn(&[f64])
     values(&coefficients(&vec![1.0; count], |factors| error(&values(factors))))
 }
 
-/// The gain in mean error that changing a coefficient by a factor e must exceed. A coefficient that no measurement
-/// depends on thus keeps its value.
+/// The reduction of the mean error that changing a coefficient by a factor of e = 2.718 must exceed. So a coefficient
+/// that affects no measurement keeps its value.
 const INERTIA: f64 = 0.002;
 /// The factors by which coefficients are changed, coarse to fine.
 const STEPS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];
 /// The maximal number of passes over all coefficients with one factor.
 const ROUNDS: usize = 40;
 
-/// Searches for coefficients near `start` with a minimal `error`; none becomes negative. Each is multiplied or divided
-/// by a factor as long as the error falls by more than the change costs. `error` is a mean of |ln predicted/measured|,
-/// see [`off`] and [`off_by_time`], and infinite for coefficients that give no model.
+/// Searches for coefficients near `start` with a minimal `error` by coordinate descent; none becomes negative. Each is
+/// multiplied or divided by a factor as long as the error falls by more than the change costs (`INERTIA`). `error` is a
+/// mean of |ln predicted/measured| ([`off`] or [`off_by_time`]). It is infinite for coefficients that are invalid
+/// together.
 pub fn coefficients(start: &[f64], error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     let moved = |now: &[f64]| {
-        // A coefficient that is 0 stays so.
+        // A coefficient that is 0 stays 0.
         let pairs = now.iter().zip(start).filter(|(_, start)| **start > 0.0);
         pairs.map(|(now, start)| (now / start).ln().abs()).sum::<f64>() * INERTIA
     };
@@ -118,15 +122,15 @@ pub fn coefficients(start: &[f64], error: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     best
 }
 
-/// Returns the mean of |ln predicted/measured| over pairs. A factor of two counts the same for small and large kernels,
-/// and one disturbed measurement changes little.
+/// Returns the mean of |ln predicted/measured| over pairs (predicted, measured). A factor of two counts the same for
+/// short and long kernels, and one disturbed measurement changes the mean little.
 pub fn off(pairs: impl ExactSizeIterator<Item = (f64, f64)>) -> f64 {
     let count = pairs.len().max(1) as f64;
     pairs.map(|(predicted, measured)| (predicted / measured).ln().abs()).sum::<f64>() / count
 }
 
-/// Returns the same mean, weighted by the square root of each kernel's time: a plan's time is a sum in which long
-/// kernels dominate.
+/// Returns the mean of |ln predicted/measured| over pairs (predicted, measured), weighted by the square root of the
+/// measured time. Long kernels thus count more, because they dominate the time of a plan.
 pub fn off_by_time(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (mut all, mut weights) = (0.0, 0.0);
     for (predicted, measured) in pairs {
@@ -137,8 +141,8 @@ pub fn off_by_time(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     all / weights
 }
 
-/// Returns Spearman's rank correlation of predictions and measurements: 1 for equal order. Equal numbers share their
-/// ranks.
+/// Returns Spearman's rank correlation of predictions and measurements, which is 1 for equal order. Equal numbers share
+/// the mean of their ranks.
 pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
     let ranks = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
         let below = |x: f64| pairs.iter().filter(|pair| of(pair) < x).count() as f64;
@@ -151,7 +155,7 @@ pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
     sum(&x, &y) / (sum(&x, &x) * sum(&y, &y)).sqrt()
 }
 
-/// Returns the median of the factors by which predictions are off; NaN for no pairs.
+/// Returns the median factor (at least 1) between prediction and measurement; NaN for no pairs.
 pub fn median_off(pairs: &[(f64, f64)]) -> f64 {
     let mut factors: Vec<f64> =
         pairs.iter().map(|(predicted, measured)| (predicted / measured).ln().abs().exp()).collect();
@@ -169,7 +173,7 @@ mod tests {
         assert!((rank_correlation(&rising) - 1.0).abs() < 1e-12);
         let falling = rising.map(|(x, y)| (x, -y));
         assert!((rank_correlation(&falling) + 1.0).abs() < 1e-12);
-        // Computed by hand: ranks 0 1 2 3 and 1 0 3 2, so 1 − 6·4 / (4·15).
+        // By hand, with ranks 0 1 2 3 and 1 0 3 2: 1 − 6·Σd² / (n·(n² − 1)) = 1 − 6·4 / (4·15).
         let swapped = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 3.0)];
         assert!((rank_correlation(&swapped) - 0.6).abs() < 1e-12);
         assert!((median_off(&[(1.0, 1.0), (2.0, 1.0), (1.0, 4.0)]) - 2.0).abs() < 1e-12);
@@ -184,7 +188,8 @@ mod tests {
 
     #[test]
     fn coefficients_are_found_again_and_others_stay() {
-        // Seconds for bytes and flops, on a machine whose rates differ from those of `start`.
+        // The true coefficients are seconds per byte, seconds per flop, and one without effect. The first two differ
+        // from `start`.
         let truth = [3e-10, 5e-11, 7.0];
         let work: Vec<[f64; 2]> = (0..40).map(|n| [f64::from(1 << (n % 8)), f64::from(1 << (n / 5))]).collect();
         let seconds = |c: &[f64], [bytes, flops]: [f64; 2]| bytes * c[0] + flops * c[1];

@@ -1,5 +1,5 @@
-//! Finds the memory hazards between steps: a step waits for an earlier one if both touch the same memory and one of
-//! them writes it. Places barriers accordingly.
+//! Finds the memory hazards between steps, and where barriers are needed. A step waits for an earlier one if both
+//! access the same memory and at least one of them writes it.
 
 use std::ops::Range;
 
@@ -8,22 +8,22 @@ use crate::{
     run::Port,
 };
 
-/// A memory region that overlaps no other.
+/// A memory region. Different regions do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySpace {
-    /// The arena of a run.
+    /// The arena of a run, which buffers share over time.
     Arena,
-    /// The arena that the load program fills.
+    /// The arena for results of the load program.
     Loaded,
-    /// An input, output or state.
+    /// The memory of an input, output or state.
     Port(Port),
-    /// A parameter.
+    /// The memory of the `n`th parameter.
     Param(usize),
-    /// A buffer by itself: a constant, or any one before memory is planned.
+    /// The memory of one buffer: of a constant, or of any buffer before memory is planned.
     Buffer(BufferId),
 }
 
-/// Bytes of a space.
+/// A range of bytes in a memory region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryRange {
     /// The region.
@@ -33,13 +33,13 @@ pub struct MemoryRange {
 }
 
 impl MemoryRange {
-    /// Returns whether they have a byte in common.
+    /// Returns whether the two ranges have a byte in common.
     pub fn overlaps(&self, other: &MemoryRange) -> bool {
         let common = self.bytes.start.max(other.bytes.start)..self.bytes.end.min(other.bytes.end);
         self.space == other.space && !common.is_empty()
     }
 
-    /// Returns whether all bytes of another are among these.
+    /// Returns whether this range contains all bytes of `other`.
     pub fn covers(&self, other: &MemoryRange) -> bool {
         self.space == other.space && self.bytes.start <= other.bytes.start && other.bytes.end <= self.bytes.end
     }
@@ -48,15 +48,15 @@ impl MemoryRange {
 /// The memory that a step reads and writes.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// The ranges that it reads.
+    /// The ranges that the step reads.
     pub reads: Vec<MemoryRange>,
-    /// The ranges that it writes, in whole or in part.
+    /// The ranges in which the step writes all bytes or some.
     pub writes: Vec<MemoryRange>,
 }
 
-/// Returns, for each step of a sequence, the earlier steps that it waits for, ascending: they write ranges that it
-/// reads or writes, or read ranges that it writes. A step may be left out if a listed step waits for it already and
-/// overwrites the common range.
+/// Returns, for each step of a sequence, the earlier steps that it must wait for, ascending. The earlier step writes a
+/// range that the later one reads or writes, or reads a range that the later one writes. An earlier step is left out if
+/// a listed step waits for it and overwrites the common range.
 pub fn hazards(steps: impl Iterator<Item = Touched>) -> Vec<Vec<usize>> {
     struct Touch {
         step: usize,
@@ -72,7 +72,8 @@ pub fn hazards(steps: impl Iterator<Item = Touched>) -> Vec<Vec<usize>> {
         let mut waits: Vec<usize> = pasts.iter().filter(conflict).map(|past| past.step).collect();
         waits.sort_unstable();
         waits.dedup();
-        // Later steps that touch this range wait for this step, which waits for the earlier ones.
+        // This step waits for all earlier accesses to the range that it overwrites. So later steps need to wait only
+        // for this step.
         pasts.retain(|past| !touched.writes.iter().any(|write| write.covers(&past.range)));
         let past = |written: bool| move |range: MemoryRange| Touch { step, range, written };
         pasts.extend(touched.reads.into_iter().map(past(false)));
@@ -82,8 +83,8 @@ pub fn hazards(steps: impl Iterator<Item = Touched>) -> Vec<Vec<usize>> {
     steps.enumerate().map(wait).collect()
 }
 
-/// Returns which steps of a sequence need a barrier before them, with as few barriers as possible. All steps after a
-/// barrier wait for all steps before it. `waits` is the result of [`hazards`].
+/// Returns, for each step of a sequence, whether it needs a barrier before it, with as few barriers as possible. All
+/// steps after a barrier wait for all steps before the barrier. `waits` is the result of [`hazards`].
 pub fn barriers(waits: &[Vec<usize>]) -> Vec<bool> {
     let mut last = 0;
     let stands = |(step, waits): (usize, &Vec<usize>)| {
@@ -95,7 +96,7 @@ pub fn barriers(waits: &[Vec<usize>]) -> Vec<bool> {
 }
 
 impl Program {
-    /// Returns the range of a buffer.
+    /// Returns the memory of a buffer.
     pub fn memory(&self, buffer: BufferId) -> MemoryRange {
         let size = self.buffers[buffer].count * self.buffers[buffer].dtype.size();
         let (space, at) = match &self.buffers[buffer].place {
@@ -124,7 +125,8 @@ impl Program {
         touched
     }
 
-    /// Returns, for each step of the load program or a run, the earlier steps that it waits for (see [`hazards`]).
+    /// Returns, for each step of the load program or of the run program, the earlier steps that it must wait for (see
+    /// [`hazards`]).
     pub fn hazards(&self, steps: &[Step]) -> Vec<Vec<usize>> {
         hazards(steps.iter().map(|step| self.touched(step)))
     }
@@ -138,10 +140,10 @@ mod tests {
         MemoryRange { space: MemorySpace::Arena, bytes }
     }
 
-    /// Bytes of the arena, from one to before another.
+    /// Ranges of bytes of the arena: start, and end (exclusive).
     type Bytes = &'static [(usize, usize)];
 
-    /// Returns steps that read and write bytes of the arena.
+    /// Returns steps, given the ranges that each of them reads and writes.
     fn steps(touched: &[(Bytes, Bytes)]) -> Vec<Touched> {
         let ranges = |of: Bytes| of.iter().map(|&(from, to)| arena(from..to)).collect();
         touched.iter().map(|(reads, writes)| Touched { reads: ranges(reads), writes: ranges(writes) }).collect()
@@ -157,7 +159,7 @@ mod tests {
                 (&[(2, 6)], &[(8, 9)]),
                 // Readers of one range do not wait for each other, and neither do steps on other ranges.
                 (&[(0, 2)], &[(12, 16)]),
-                // Writes over a part of a range that was read.
+                // A step overwrites a part of ranges that were written and read.
                 (&[], &[(3, 5)]),
                 (&[(0, 1)], &[(16, 20)]),
             ])
@@ -177,8 +179,8 @@ mod tests {
         assert!(!other.overlaps(&arena(0..4)) && !arena(2..2).overlaps(&arena(0..4)));
     }
 
-    /// Checks that conflicting steps are ordered by the waits, directly or through others, and that barriers separate
-    /// them.
+    /// Checks that the waits order all conflicting steps, directly or through other steps, and that barriers separate
+    /// conflicting steps.
     #[test]
     fn all_conflicts_are_ordered_in_random_sequences() {
         let mut state = 1_u64;

@@ -1,5 +1,5 @@
-//! Bounds the values of a body over a box of its domain by interval arithmetic. This shows which blocks of scores a
-//! mask hides.
+//! Bounds the values of a body over a box of its domain by interval arithmetic. The bounds of an attention's bias show
+//! which blocks of scores it hides.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use crate::body::{Body, Guard, Instr, ValueId};
 /// The effect of a bias on a block of scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// It hides every score, so that the block can be skipped.
+    /// The bias is −∞ at every score, so the kernel can skip the block.
     Hidden,
-    /// It changes no score.
+    /// The bias is 0 at every score.
     Plain,
-    /// Anything else.
+    /// The bounds prove neither, so the kernel evaluates the bias at each score.
     Mixed,
 }
 
-/// Tells which parts of a matrix of scores a bias hides.
+/// The bias of an attention, prepared for finding blocks of scores that it hides.
 pub struct Mask<'a> {
     instrs: &'a [Instr],
     result: ValueId,
@@ -26,16 +26,16 @@ pub struct Mask<'a> {
 }
 
 impl<'a> Mask<'a> {
-    /// Returns the mask of a bias, given by its instructions and the numbers of its results. Returns `None` if its
-    /// dependence on coordinates is only through loaded values.
+    /// Returns the mask of a bias, given its instructions and the numbers of its results. Returns `None` if no
+    /// instruction depends on coordinates directly, because loaded values have no useful bounds.
     pub fn new(instrs: &'a [Instr], results: &[ValueId]) -> Option<Mask<'a>> {
         let by_place = |i: &Instr| matches!(i, Instr::Coordinate { .. } | Instr::Select { .. });
         let result = *results.first()?;
         instrs.iter().any(by_place).then(|| Mask { instrs, result, values: Vec::new() })
     }
 
-    /// Returns the effect on a box of the domain; the ranges must not be empty. A score with a summand of −∞ is hidden,
-    /// whatever the other summands are.
+    /// Returns the effect of the bias on the scores in a box of the domain. `bounds` has a range for each axis; none
+    /// may be empty.
     pub fn of(&mut self, bounds: &[Range<usize>]) -> Visibility {
         evaluate(self.instrs, bounds, &mut self.values);
         match self.values[self.result] {
@@ -84,7 +84,8 @@ fn evaluate(instrs: &[Instr], bounds: &[Range<usize>], values: &mut Vec<Interval
     }
 }
 
-/// Returns the pieces that may apply, up to the first that does.
+/// Returns the union of the intervals of all pieces that may apply in a box. Pieces after one that always applies do
+/// not count, nor does the fill value.
 fn select(pieces: &[(Vec<Guard>, ValueId)], fill: Interval, bounds: &[Range<usize>], values: &[Interval]) -> Interval {
     let mut all: Option<Interval> = None;
     let mut add = |value: Interval| all = Some(all.map_or(value, |all| all.or(value)));
@@ -102,7 +103,7 @@ fn select(pieces: &[(Vec<Guard>, ValueId)], fill: Interval, bounds: &[Range<usiz
     all.unwrap_or(fill)
 }
 
-/// Returns the values of a map over a box.
+/// Returns the range of the values of a map over a box.
 fn within(index: &Index, bounds: &[Range<usize>]) -> Range<i64> {
     index.bounds(&|axis| bounds[axis].start as i64..bounds[axis].end as i64)
 }
@@ -113,7 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// where(keep, 0, −∞), where `keep` depends on the numbers of a query and a key.
+    /// Returns the bias `where(keep, 0, −∞)` of 24 queries and 40 keys. `keep` adds the condition to the body, given
+    /// the values of the query's number and of the key's number.
     fn mask(keep: impl Fn(&mut Body, ValueId, ValueId) -> ValueId) -> Body {
         let mut body = Body { domain: vec![24, 40], ..Body::default() };
         let int = |axis| Instr::Coordinate { index: Index::coord(axis), dtype: DType::I32 };
@@ -126,7 +128,7 @@ mod tests {
     }
 
     fn map(body: &mut Body, op: &str, args: &[ValueId], dtype: DType) -> ValueId {
-        let op = Op::named(op).expect("the table has it");
+        let op = Op::named(op).expect("the op table has this op");
         body.instrs.push(Instr::Map { op, attrs: Attrs::default(), args: args.to_vec(), dtype });
         body.instrs.len() - 1
     }
@@ -136,7 +138,7 @@ mod tests {
         body.instrs.len() - 1
     }
 
-    /// Returns the bias of a query and a key, by the op table.
+    /// Evaluates the bias of a query and a key with the op table.
     fn at(nest: &Body, point: [usize; 2]) -> f64 {
         let mut values: Vec<(f64, DType)> = Vec::new();
         for instr in &nest.instrs {
@@ -145,7 +147,7 @@ mod tests {
                 Instr::Constant { value, dtype } => value.tensor(*dtype).to_f64()[0],
                 Instr::Map { op, attrs, args, dtype } => {
                     let args: Vec<_> = args.iter().map(|&a| values[a]).collect();
-                    op.fold(attrs, &args, *dtype).expect("small numbers")
+                    op.fold(attrs, &args, *dtype).expect("the op folds small numbers")
                 }
                 _ => unreachable!("masks have none"),
             };
@@ -169,7 +171,7 @@ mod tests {
             map(b, "eq", &[q, k], DType::Bool)
         });
         for nest in [causal, window, diagonal] {
-            let mut of = Mask::new(&nest.instrs, &nest.results).expect("it depends on coordinates");
+            let mut of = Mask::new(&nest.instrs, &nest.results).expect("the bias depends on coordinates");
             let (mut hidden, mut plain) = (0, 0);
             for (q, k) in (0..6).flat_map(|q| (0..10).map(move |k| (4 * q, 4 * k))) {
                 let all: Vec<f64> =

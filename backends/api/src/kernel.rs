@@ -1,4 +1,4 @@
-//! The description of one kernel and of its anchor, from which each backend generates its code.
+//! The description of one kernel and its anchor. Each backend generates code from it.
 
 use std::{fmt, hash};
 
@@ -7,53 +7,54 @@ use smallvec::SmallVec;
 
 use crate::body::{Body, Store};
 
-/// One launch: for each point of the domain, the body is computed, and then the stores.
+/// One launch. The kernel computes the anchor, then the body at each point of the domain, then the stores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// The anchor of the kernel.
     pub anchor: AnchorKernel,
-    /// The epilogue (of maps and row groups: everything), over the anchor's result domain.
+    /// The instructions after the anchor, over the domain of its result. In kernels without operands (maps and row
+    /// groups), they are the whole computation.
     pub body: Body,
     /// The stores.
     pub stores: Vec<Store>,
-    /// Element type and number of elements of each buffer, at the maximal extents. A buffer may be both read and
-    /// written only if each point reads no element but those that the same point writes (in place), and no other store
-    /// reads the old value. Elements that no point writes stay unchanged.
+    /// Element type and number of elements of each buffer, at the maximal extents. A kernel may read and write one
+    /// buffer only in place: each point reads only elements that the same point writes, and no other store needs the
+    /// old value. Elements that no point writes stay unchanged.
     pub slots: Vec<(DType, usize)>,
 }
 
 /// The number of a group of axes in [`AnchorDef::groups`].
 pub type GroupId = usize;
 
-/// The groups of axes that a body's domain consists of, outermost first.
+/// The numbers of the groups of axes that form a body's domain, outermost first.
 pub type Layout = &'static [GroupId];
 
-/// An anchor, as a row of the table.
+/// The definition of an anchor: an entry of the table in [`crate::anchors`].
 pub struct AnchorDef {
-    /// Its name, as plans and ops name it.
+    /// The anchor's name in plans and ops.
     pub name: &'static str,
-    /// Groups of axes. An anchor treats all axes of a group alike. The first group has the axes of the result that
+    /// The groups of axes. An anchor treats all axes of a group alike. The first group has all axes of the result that
     /// belong to no other group.
     pub groups: &'static [GroupDef],
     /// The operands. Optional ones come last.
     pub operands: &'static [OperandDef],
-    /// The results. The kernel's own body is over the groups of the first one.
+    /// The results. The domain of the kernel's own body consists of the groups of the first result.
     pub results: &'static [ResultDef],
-    /// Names of its attributes, which the op that lowers to it has too.
+    /// The names of the anchor's attributes. The op that lowers to the anchor has the same attributes.
     pub attrs: &'static [&'static str],
     /// Returns the accumulator type for the operands' types; `None` if the anchor accumulates nothing.
     pub accumulator: fn(&[DType]) -> Option<DType>,
-    /// Floating-point operations, from the number of points of each group.
+    /// Returns the number of floating-point operations, given the number of points of each group.
     pub flops: fn(&[f64]) -> f64,
-    /// Brings a kernel whose axes are in normal form into normal form.
+    /// Completes the normal form of a kernel whose axes are already split and merged.
     pub normalise: fn(&mut Kernel),
-    /// The definition.
+    /// Computes the results from the operands. This reference implementation defines the anchor.
     pub eval: fn(&AnchorCall<'_>) -> Vec<Vec<f64>>,
 }
 
-/// A group of axes.
+/// The definition of a group of axes of an anchor.
 pub struct GroupDef {
-    /// Its name.
+    /// The group's name.
     pub name: &'static str,
     /// The treatment of the group's axes by the anchor.
     pub along: Along,
@@ -62,49 +63,51 @@ pub struct GroupDef {
 /// The treatment of a group of axes by an anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// Each point is computed by itself.
+    /// Results at different points are independent.
     Free,
-    /// Points are combined, in an order that is left to the kernel.
+    /// The anchor reduces over the points. The order is up to the backend's kernel.
     Combined,
-    /// Points are the elements of a row, on which instructions of the body operate.
+    /// The points are the elements of a row. Row instructions of the body operate on them.
     Row,
 }
 
-/// An operand.
+/// The definition of an operand of an anchor.
 pub struct OperandDef {
-    /// Its name.
+    /// The operand's name.
     pub name: &'static str,
-    /// The groups that it is over.
+    /// The groups of axes that form the operand's domain.
     pub layout: Layout,
     /// The value of every element if the operand is omitted; `None` if the operand is required.
     pub absent: Option<f64>,
-    /// Values that the operand must have beyond extents at run time, so that these points do not count.
+    /// The values that the operand must have at points beyond an extent at run time, so that those points do not affect
+    /// results.
     pub beyond: &'static [Beyond],
 }
 
-/// The value of an operand beyond the extent that a group has in a run.
+/// The value that an operand must have at points beyond a group's extent at run time.
 pub struct Beyond {
     /// The group.
     pub group: GroupId,
     /// The value.
     pub value: f64,
-    /// Whether it matters, by the attributes.
+    /// Returns whether the operand must have the value, given the attributes of the anchor.
     pub counts: fn(&[Attr]) -> bool,
 }
 
-/// A result.
+/// The definition of a result of an anchor.
 pub struct ResultDef {
-    /// The groups that it is over.
+    /// The groups of axes that form the result's domain.
     pub layout: Layout,
-    /// The result if a group has no points in a run, if that differs from the result that kernels compute.
+    /// A group, and the result if that group has no points in a run. `None` if kernels compute the right result even
+    /// then.
     pub none: Option<(GroupId, f64)>,
 }
 
-/// Operands of an anchor, to evaluate it.
+/// The arguments of [`AnchorDef::eval`].
 pub struct AnchorCall<'a> {
     /// Elements of each operand, row-major.
     pub operands: &'a [Vec<f64>],
-    /// Their element types.
+    /// The element type of each operand.
     pub dtypes: &'a [DType],
     /// The number of points of each group.
     pub extents: &'a [usize],
@@ -112,11 +115,11 @@ pub struct AnchorCall<'a> {
     pub attrs: &'a Attrs,
 }
 
-/// A row of the table.
+/// The kind of an anchor: an entry of the table in [`crate::anchors`].
 #[derive(Clone, Copy)]
 pub struct AnchorKind(&'static AnchorDef);
 
-/// The anchor of a kernel, with its operands, each with its prologue.
+/// The anchor of a kernel, and its operands. The body of an operand computes its elements from loads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AnchorKernel {
     /// The kind of the anchor.
@@ -124,9 +127,9 @@ pub struct AnchorKernel {
     /// The number of axes of each group. The first group is left out; it has the remaining axes of the kernel's own
     /// domain. A group without axes counts as one axis of extent 1.
     pub axes: SmallVec<[usize; 4]>,
-    /// The given operands, in the order of the table. Each has one result.
+    /// The operands that are given, in the order of [`AnchorDef::operands`]. Each body has one result.
     pub operands: Vec<Body>,
-    /// The attributes, in the order of the table.
+    /// The attributes, in the order of [`AnchorDef::attrs`].
     pub attrs: Attrs,
 }
 
@@ -135,7 +138,7 @@ impl AnchorKind {
         AnchorKind(def)
     }
 
-    /// Returns its facts.
+    /// Returns the definition of the anchor.
     pub fn def(self) -> &'static AnchorDef {
         self.0
     }
@@ -166,7 +169,7 @@ impl fmt::Debug for AnchorKind {
 }
 
 impl AnchorDef {
-    /// Returns the groups of each body: those of `operands` operands, and the kernel's own.
+    /// Returns the layout of each body: first of the given number of operands, then of the kernel's own body.
     pub(crate) fn layouts(&self, operands: usize) -> Vec<Layout> {
         let own = self.results.first().map(|result| result.layout);
         self.operands.iter().take(operands).map(|operand| operand.layout).chain(own).collect()
@@ -174,7 +177,7 @@ impl AnchorDef {
 }
 
 impl AnchorKernel {
-    /// Returns an anchor of a name, whose groups have one axis each but the first.
+    /// Returns an anchor of a kind. Each of its groups except the first has one axis.
     pub fn new(kind: AnchorKind, operands: Vec<Body>, attrs: Attrs) -> AnchorKernel {
         let axes = std::iter::repeat_n(1, kind.def().groups.len() - 1).collect();
         AnchorKernel { kind, axes, operands, attrs }
@@ -184,18 +187,18 @@ impl AnchorKernel {
         AnchorKernel { kind: AnchorKind(def), axes: axes.into(), operands, attrs }
     }
 
-    /// Returns its facts.
+    /// Returns the definition of the anchor.
     pub fn def(&self) -> &'static AnchorDef {
         self.kind.def()
     }
 
-    /// Returns the element types of the operands; none for one that has no result.
+    /// Returns the element types of the operands; `None` if an operand has no result.
     pub fn dtypes(&self) -> Option<Vec<DType>> {
         self.operands.iter().map(|body| body.results.first().map(|&result| body.instrs[result].dtype())).collect()
     }
 }
 
-/// Axes whose extent is another in each run, each with that extent.
+/// Axes with extents at run time, each with its extent.
 type RunLengths<'a> = Vec<(usize, &'a Dim)>;
 
 impl Kernel {
@@ -204,7 +207,7 @@ impl Kernel {
         self.anchor.operands.iter().collect()
     }
 
-    /// See [`Kernel::bodies`].
+    /// Returns [`Kernel::bodies`], mutable.
     pub(crate) fn bodies_mut(&mut self) -> Vec<&mut Body> {
         self.anchor.operands.iter_mut().chain([&mut self.body]).collect()
     }
@@ -214,17 +217,17 @@ impl Kernel {
         self.anchor.operands.iter().chain([&self.body]).collect()
     }
 
-    /// Returns a word for reports: the name of the anchor.
+    /// Returns the name of the anchor.
     pub fn kind(&self) -> &'static str {
         self.anchor.def().name
     }
 
-    /// Returns the groups of axes of each body, in the order of [`Kernel::bodies`].
+    /// Returns the layout of each body's axes, in the order of [`Kernel::bodies`].
     pub fn layouts(&self) -> Vec<Layout> {
         self.anchor.def().layouts(self.anchor.operands.len())
     }
 
-    /// Returns how many axes each group has.
+    /// Returns the number of axes of each group.
     pub fn groups(&self) -> SmallVec<[usize; 5]> {
         let axes = &self.anchor.axes;
         let own = self.anchor.def().results.first().map_or(&[][..], |result| result.layout);
@@ -239,8 +242,8 @@ impl Kernel {
             .collect()
     }
 
-    /// Returns the extents of a group's axes, and the axes with extents at run time, counted from the group's first
-    /// axis.
+    /// Returns the extents of a group's axes, and those of its axes that have extents at run time. Axes are counted
+    /// from the group's first one.
     pub fn group(&self, group: GroupId) -> Option<(&[usize], RunLengths<'_>)> {
         let groups = self.groups();
         self.bodies().into_iter().zip(self.layouts()).find_map(|(body, layout)| {
@@ -251,20 +254,22 @@ impl Kernel {
         })
     }
 
-    /// Returns how many axes form a row, the innermost ones of the domain; none outside of row groups.
+    /// Returns the number of innermost axes of the domain that form a row; `None` if the kernel is not a row group.
     pub fn row_axes(&self) -> Option<usize> {
         let row = self.anchor.def().groups.iter().position(|group| group.along == Along::Row)?;
         self.groups().get(row).copied()
     }
 
-    /// Returns the accumulator type of the anchor. Returns `None` if the anchor accumulates nothing or an operand has
-    /// no result. A reduction over rows accumulates in [`DType::register`] of its own type.
+    /// Returns the accumulator type of the anchor. Returns `None` if the anchor accumulates nothing, or if an operand
+    /// has no result. This is not the accumulator of reductions over rows: that is [`DType::register`] of the
+    /// instruction's type.
     pub fn accumulator(&self) -> Option<DType> {
         (self.anchor.def().accumulator)(&self.anchor.dtypes()?)
     }
 }
 
-/// Returns the first axis of a group in a domain of this layout.
+/// Returns the first axis of a group in a domain of this layout; `None` if the layout lacks the group. `groups` has the
+/// number of axes of each group.
 pub fn place(layout: &[GroupId], groups: &[usize], group: GroupId) -> Option<usize> {
     let at = layout.iter().position(|&g| g == group)?;
     Some(layout[..at].iter().map(|&g| groups[g]).sum())

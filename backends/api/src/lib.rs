@@ -1,8 +1,9 @@
 //! The interface between lowering and backends.
 //!
-//! A [`Kernel`] describes one launch: an anchor, expressions over loads with index maps, and stores. A [`Program`] is
-//! the kernels of a plan with the buffers between them. A [`Backend`] prices kernels and compiles programs. An
-//! [`Executable`] takes parameters, and any number of [`Session`]s run the resulting [`Loaded`].
+//! A [`Kernel`] describes one launch: an anchor (such as a contraction), expressions over loads with index maps, and
+//! stores. A [`Program`] has the kernels of a plan and the buffers between them. A [`Backend`] predicts the cost of
+//! kernels and compiles programs. An [`Executable`] takes parameters, and any number of [`Session`]s run the resulting
+//! [`Loaded`].
 //!
 //! ```text
 //!                  cost, candidates
@@ -11,11 +12,11 @@
 //! Program { kernels, steps, buffers } ───┴── Executable ── load(params) ── Loaded ── session ── Session ── execute
 //! ```
 //!
-//! [`anchors`] has the kinds of kernels, [`axes`] their normal form, and [`extents`] their meaning at the lengths of a
-//! run. The other modules are analyses for any backend: hidden scores ([`intervals`], [`scores`]), the reach of index
-//! maps ([`reach`]), moved bytes ([`traffic`]), the order of computation ([`order`], [`reductions`], [`unroll`]),
-//! elements that windows share ([`windows`]), the roles of slots ([`roles`]), hazards between steps ([`hazards`]), and
-//! cost coefficients and fits of them ([`costs`], [`fit`]).
+//! [`anchors`] has the kinds of kernels, [`axes`] their normal form, and [`extents`] their meaning if extents are known
+//! only at run time. The other modules are analyses for any backend: hidden scores of attention ([`intervals`],
+//! [`scores`]), access patterns of index maps ([`reach`]), moved bytes ([`traffic`]), the order of computation
+//! ([`order`], [`reductions`], [`unroll`]), elements that windows share ([`windows`]), accesses to slots ([`roles`]),
+//! hazards between steps ([`hazards`]), and cost coefficients and their fits ([`costs`], [`fit`]).
 
 pub mod anchors;
 pub mod axes;

@@ -22,25 +22,25 @@ impl DTypes {
     /// The empty set.
     pub const NONE: DTypes = DTypes(0);
 
-    /// These.
+    /// Returns the set of these types.
     pub fn of<const N: usize>(dtypes: [DType; N]) -> DTypes {
         dtypes.into_iter().collect()
     }
 
-    /// Returns the types except one.
+    /// Returns the set without one type.
     pub fn without(self, dtype: DType) -> DTypes {
         DTypes(self.0 & !(1 << dtype as u32))
     }
 
-    /// Returns the element types of a kernel that are not among them, each with a reason why the kernel is refused.
+    /// Returns a message for each element type of the kernel that is not in the set.
     pub fn lacking(self, kernel: &Kernel) -> Vec<String> {
         let instrs = kernel.bodies().into_iter().flat_map(|body| &body.instrs);
         let types = instrs.map(Instr::dtype).chain(kernel.slots.iter().map(|slot| slot.0));
         let lacking: BTreeSet<DType> = types.filter(|dtype| !self.contains(*dtype)).collect();
-        lacking.into_iter().map(|dtype| format!("{dtype}; the device does not have it")).collect()
+        lacking.into_iter().map(|dtype| format!("cannot use {dtype} because the device does not have it")).collect()
     }
 
-    /// Returns whether one is among them.
+    /// Returns whether a type is in the set.
     pub fn contains(self, dtype: DType) -> bool {
         self.0 & 1 << dtype as u32 != 0
     }
@@ -52,23 +52,25 @@ impl FromIterator<DType> for DTypes {
     }
 }
 
-/// Limits of a device. A kernel beyond them costs infinitely much, and so is in no plan. A program beyond
-/// [`Limits::capacity`] is not compiled. [`Backend::supports`](crate::Backend::supports) reports other restrictions of
-/// a device.
+/// Limits of a device. A kernel that exceeds a limit costs infinitely much, so no plan has it. A program that exceeds
+/// [`Limits::capacity`] is not compiled. [`Backend::supports`](crate::Backend::supports) reports further restrictions
+/// of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Buffers start at multiples of this many bytes: a power of two.
+    /// The alignment of buffers in bytes: a power of two.
     pub alignment: usize,
     /// Whether a part of a buffer may start at any multiple of its element type's size.
     pub any_part: bool,
     /// The maximal number of bytes of one buffer.
     pub binding: usize,
-    /// The maximal bytes of all buffers of a session: parameters that runs read, constants, results of the load
-    /// program, the arena of a run, inputs, outputs and states. A larger program is planned again for less memory.
+    /// The maximal bytes of all buffers of a session together: parameters that runs read, constants, results of the
+    /// load program, the arena of a run, inputs, outputs and states. A program that needs more is planned again, for
+    /// less memory.
     pub capacity: usize,
-    /// The maximal bytes of a launch's scalar arguments. Each buffer takes [`Limits::ARGUMENT`] bytes for its start.
+    /// The maximal bytes of a launch's scalar arguments. Each buffer takes [`Limits::ARGUMENT`] bytes of them for its
+    /// start.
     pub arguments: usize,
-    /// The maximal number of instructions of a kernel, including the bodies of operands.
+    /// The maximal number of instructions of a kernel, including those of its operands.
     pub instrs: usize,
     /// The maximal number of loads of a kernel.
     pub loads: usize,
@@ -80,13 +82,13 @@ pub struct Limits {
     pub extent: usize,
     /// The element types of buffers and values.
     pub dtypes: DTypes,
-    /// Whether several points of a map may write one element, in order.
+    /// Whether several points of a kernel may write one element, so that the last write in row-major order remains.
     pub in_order: bool,
-    /// The element types that several points may combine in one element.
+    /// The element types of stores that combine the values of several points in one element.
     pub combined: DTypes,
     /// The maximal number of elements in the rows of each row operation.
     pub rows: RowLimits,
-    /// Whether kernels tell numbers below the smallest normal one from zero.
+    /// Whether kernels distinguish subnormal numbers from zero.
     pub subnormals: bool,
 }
 
@@ -94,7 +96,7 @@ impl Limits {
     /// Bytes of one scalar argument.
     pub const ARGUMENT: usize = 8;
 
-    /// Returns the limits that a kernel exceeds, as messages. The list is empty if it fits.
+    /// Returns a message for each limit that a kernel exceeds.
     pub fn exceeded(&self, kernel: &Kernel) -> Vec<String> {
         let bodies = kernel.bodies();
         let instrs = || bodies.iter().flat_map(|body| &body.instrs);
@@ -116,7 +118,7 @@ impl Limits {
         let row = points(&kernel.body.domain, row_mask(kernel));
         let too_long = |instr: &Instr| match instr {
             Instr::Row { op, .. } if row > self.rows.longest(*op) as f64 => Some(format!(
-                "`{op}` of rows of {row} elements, but the device supports at most {}",
+                "cannot compute `{op}` of rows of {row} elements because the device supports at most {}",
                 self.rows.longest(*op)
             )),
             _ => None,
@@ -124,17 +126,16 @@ impl Limits {
         let mut too_long: Vec<String> = instrs().filter_map(too_long).collect();
         too_long.dedup();
         let refused = kernel.stores.iter().filter_map(|store| match (store.writes, kernel.slots[store.slot].0) {
-            (Writes::InOrder, _) if !self.in_order => {
-                Some("stores of several points to one element in order".to_string())
-            }
-            (Writes::Combined(how), dtype) if !self.combined.contains(dtype) => {
-                Some(format!("{how:?} of {dtype} where several points store to one element"))
-            }
+            (Writes::InOrder, _) if !self.in_order => Some(
+                "cannot store several points to one element in order because the device does not support it".into(),
+            ),
+            (Writes::Combined(how), dtype) if !self.combined.contains(dtype) => Some(format!(
+                "cannot combine stores of {dtype} to one element by {how:?} because the device does not support it"
+            )),
             _ => None,
         });
-        let refused = refused.map(|what| format!("{what}, which the device does not support"));
         beyond
-            .map(|(size, most, what)| format!("{size} {what}, but the device supports at most {most}"))
+            .map(|(size, most, what)| format!("cannot launch {size} {what} because the device supports at most {most}"))
             .chain(self.dtypes.lacking(kernel))
             .chain(refused)
             .chain(too_long)
@@ -143,8 +144,8 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Cache lines, unlimited memory, and kernels of 256 instructions. Larger kernels save almost nothing, and take
-    /// long to plan and to build.
+    /// Returns limits with buffers aligned to cache lines, unlimited memory, and kernels of at most 256 instructions.
+    /// Larger kernels save almost nothing, and take long to plan and to build.
     fn default() -> Limits {
         const ANY: usize = usize::MAX;
         Limits {

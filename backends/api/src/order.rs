@@ -1,16 +1,16 @@
-//! Finds the needed instructions of a body, and an order in which to compute them.
+//! Finds the needed instructions of a body, orders them, and merges nested selections.
 
 use crate::body::{Body, Guard, Instr, ValueId};
 
 impl Body {
-    /// Returns whether computing a value takes another one, or is that one.
+    /// Returns whether computing `value` needs the value `on`, or is equal to it.
     pub fn depends(&self, value: ValueId, on: ValueId) -> bool {
         // Arguments come before users.
         on <= value && needed(&self.instrs[..=value], std::iter::once(value))[on]
     }
 }
 
-/// Returns which values the roots depend on, the roots included.
+/// Returns, for each value, whether it is a root or a root depends on it.
 pub fn needed(instrs: &[Instr], roots: impl Iterator<Item = ValueId>) -> Vec<bool> {
     let mut needed = vec![false; instrs.len()];
     roots.for_each(|v| needed[v] = true);
@@ -22,8 +22,8 @@ pub fn needed(instrs: &[Instr], roots: impl Iterator<Item = ValueId>) -> Vec<boo
     needed
 }
 
-/// Returns an order in which arguments come before users. Loads and constants come before the ops of a stretch, so that
-/// ops follow each other.
+/// Returns an order in which arguments come before users. Loads and constants come before the pointwise ops that
+/// precede them, unless they need a value. So pointwise ops form long sequences.
 pub fn order(instrs: &[Instr]) -> Vec<ValueId> {
     let (mut order, mut ops) = (Vec::with_capacity(instrs.len()), Vec::new());
     for (id, instr) in instrs.iter().enumerate() {
@@ -41,14 +41,15 @@ pub fn order(instrs: &[Instr]) -> Vec<ValueId> {
     order
 }
 
-/// Merges nested selections with one fill value into a single selection, as for padding along several axes, or for
-/// concats of concats.
+/// Merges nested selections with equal fill values into a single selection. They occur in padding along several axes,
+/// and in concats of concats.
 pub fn flatten_pieces(instrs: &mut [Instr]) {
     for id in 0..instrs.len() {
         let Instr::Select { pieces, fill, .. } = &instrs[id] else { continue };
         let mut all = Vec::with_capacity(pieces.len());
         for (at, (outer, inner)) in pieces.iter().enumerate() {
-            // Where no piece of the inner selection holds, the next outer piece would apply instead of the fill value.
+            // If no inner piece applies, the result must be the fill value. After the merge, a later outer piece would
+            // apply instead, unless its guards exclude those of this piece.
             let is_last_chance = || pieces[at + 1..].iter().all(|(later, _)| exclude(outer, later));
             match &instrs[*inner] {
                 Instr::Select { pieces: of_inner, fill: other, .. } if fill == other && is_last_chance() => {
@@ -63,7 +64,7 @@ pub fn flatten_pieces(instrs: &mut [Instr]) {
     }
 }
 
-/// Returns whether two sets of guards exclude each other, because an index is in disjoint ranges.
+/// Returns whether two sets of guards never hold together, because they restrict one index to disjoint ranges.
 fn exclude(some: &[Guard], others: &[Guard]) -> bool {
     let apart = |(a, b): (&Guard, &Guard)| a.0 == b.0 && (a.1.end <= b.1.start || b.1.end <= a.1.start);
     some.iter().any(|a| others.iter().any(|b| apart((a, b))))
@@ -104,8 +105,7 @@ mod tests {
         let mut instrs = [load(), select(vec![guard(0)], 0, 0.0), select(vec![guard(1)], 1, 0.0)];
         flatten_pieces(&mut instrs);
         assert_eq!(instrs[2], select(vec![guard(0), guard(1)], 0, 0.0));
-        // A concat of concats. The last piece of the outer selection does not exclude the pieces before, but no piece
-        // follows it.
+        // A concat of concats. The outer pieces exclude each other.
         let between = |range| (Index::coord(0), range);
         let several =
             |pieces: Vec<(Vec<_>, usize)>| Instr::Select { pieces, fill: Number::from(0.0), dtype: DType::F32 };
@@ -115,7 +115,7 @@ mod tests {
         flatten_pieces(&mut instrs);
         let both = |range| vec![between(range), between(0..4)];
         assert_eq!(instrs[4], several(vec![(both(0..2), 0), (both(2..4), 1), (vec![between(4..8)], 3)]));
-        // If the outer pieces overlap, the second would show through holes of the first.
+        // The outer pieces overlap, so the second piece would apply where no inner piece does.
         let mut instrs = [load(), load(), inner(), load(), outer(3)];
         let before = instrs.clone();
         flatten_pieces(&mut instrs);

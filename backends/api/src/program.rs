@@ -17,7 +17,7 @@ pub struct Buffer {
     pub dtype: DType,
     /// The number of elements, at the maximal extents.
     pub count: usize,
-    /// The location.
+    /// The location of the memory.
     pub place: Place,
 }
 
@@ -28,16 +28,16 @@ pub enum Place {
     Input(usize),
     /// The `n`th parameter.
     Param(usize),
-    /// Part of the program.
+    /// A constant that the program contains.
     Const(Tensor),
-    /// A result of the load program, which is kept for all runs: a byte offset into the load arena.
+    /// A result of the load program, kept for all runs, at this byte offset of the load arena.
     Loaded(usize),
-    /// Lives within a run: a byte offset into the run arena, which buffers share over time.
+    /// A value within a run, at this byte offset of the run arena. Buffers with disjoint live ranges share its memory.
     Arena(usize),
     /// The `n`th output of a run.
     Output(usize),
-    /// The `n`th state, which is kept from run to run. A step that writes it comes after the steps that read its old
-    /// contents.
+    /// The `n`th state, which is kept from run to run. A step that writes the state comes after all steps that read the
+    /// old contents.
     State(usize),
 }
 
@@ -46,28 +46,28 @@ pub enum Place {
 pub struct Part {
     /// The containing buffer, which is no part itself.
     pub of: BufferId,
-    /// The element of that buffer that it begins with.
+    /// The first element of the part, as an index into the containing buffer.
     pub at: usize,
 }
 
 /// One launch: a kernel and the buffers for its slots.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The number in [`Program::kernels`]. Repeated layers share their kernels.
+    /// The number of the kernel in [`Program::kernels`]. Repeated layers share their kernels.
     pub kernel: usize,
     /// The buffer of each slot.
     pub buffers: Vec<BufferId>,
-    /// The slots that it writes over others that it reads. No other written slot shares memory with a slot that it
-    /// reads.
+    /// The pairs of a slot that the step reads and a slot that it writes in the same memory. In no other pair do the
+    /// two slots share memory.
     pub in_place: Vec<InPlace>,
-    /// The model part that it mainly stems from.
+    /// The model part that most of the step comes from.
     pub origin: Origin,
     /// The model part of each check of ids in the kernel, by number.
     pub checks: Vec<Origin>,
 }
 
 /// A slot that a step writes over a slot that it reads. Both begin at the same byte. Each point of the kernel reads
-/// only elements of the slot that the same point writes.
+/// only those elements that the same point writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InPlace {
     /// The slot that is read.
@@ -87,7 +87,7 @@ impl Step {
         self.checks.get(check).unwrap_or(&self.origin)
     }
 
-    /// Returns the same, with a slot written over one that it reads.
+    /// Returns the step with slot `written` declared as written over slot `read`.
     #[must_use]
     pub fn over(mut self, read: Slot, written: Slot) -> Step {
         self.in_place.push(InPlace { read, written });
@@ -95,14 +95,15 @@ impl Step {
     }
 }
 
-/// A position where a run may skip steps. A backend may ignore it, because the skipped steps then change nothing.
+/// A position where a run may skip steps, for example the rest of a loop. The skipped steps would change nothing, so a
+/// backend may also execute them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Before which step of the run program it is decided.
+    /// The step of the run program before which the run decides.
     pub before: usize,
-    /// The truth value that decides: steps are passed over where it is false.
+    /// The buffer of the truth value that decides. The run skips steps if it is false.
     pub unless: BufferId,
-    /// The next step after the skip; the number of steps for the end of the run.
+    /// The next step after the skipped ones. At the end of the run, it is the number of steps.
     pub to: usize,
 }
 
@@ -113,19 +114,19 @@ pub struct Program {
     pub kernels: Vec<Kernel>,
     /// All buffers.
     pub buffers: Vec<Buffer>,
-    /// The buffers that are parts of others: slices that an iteration of a loop reads or writes.
+    /// The buffers that are parts of other buffers: slices that an iteration of a loop reads or writes.
     pub parts: BTreeMap<BufferId, Part>,
-    /// Run once, when the parameters arrive.
+    /// The steps of the load program, which is executed once, when parameters are loaded.
     pub load: Vec<Step>,
-    /// Run each time.
+    /// The steps of the run program, which each run executes.
     pub run: Vec<Step>,
-    /// The exits, in the order of the steps that they precede.
+    /// The exits of the run program, in the order of the steps that they precede.
     pub exits: Vec<Exit>,
-    /// Bytes of the arena that the load program fills.
+    /// The size in bytes of the load arena.
     pub load_bytes: usize,
-    /// Bytes of the arena of a run: the peak of the live buffers.
+    /// The size in bytes of the run arena: the peak of the live buffers.
     pub arena_bytes: usize,
-    /// The extents at run time, each with its bounds: arguments of a run.
+    /// The extents at run time, each with its bounds. Their values are arguments of a run.
     pub extents: Vec<Symbol>,
     /// Names and types of the inputs.
     pub inputs: Vec<(String, Type)>,
@@ -138,12 +139,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns, for each step of the run program, the outputs that need it, in their order, and last whether a state
-    /// does.
+    /// Returns, for each step of the run program, whether each output needs it. The last entry is whether a state needs
+    /// it.
     pub fn needed_for(&self) -> Vec<Vec<bool>> {
         let of_states = self.outputs.len();
         let whole = |buffer: BufferId| self.parts.get(&buffer).map_or(buffer, |part| part.of);
-        // For each buffer, the users of its contents before the steps that were visited.
+        // For each buffer, the outputs (and states) that need its contents after the current step. The steps are
+        // visited backwards.
         let mut wanted = vec![vec![false; of_states + 1]; self.buffers.len()];
         for (buffer, wanted) in self.buffers.iter().zip(&mut wanted) {
             match buffer.place {

@@ -1,4 +1,5 @@
-//! Measures how index maps traverse a domain: along which axes, over how many points, and how far without a jump.
+//! Measures how index maps traverse a domain: which axes they depend on, at how many points guards hold, and how many
+//! consecutive elements are contiguous.
 
 use eutectic_ir::{
     index::{Atom, Index},
@@ -16,7 +17,8 @@ pub fn points(domain: &[usize], mask: AxisSet) -> f64 {
     domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1).map(|(_, &n)| n as f64).product()
 }
 
-/// Returns the axes that a map mentions directly. Axes on which values in the map depend do not count.
+/// Returns the axes whose coordinates a map mentions. Axes on which only the body's values in the map depend are not
+/// included.
 pub fn mentioned(index: &Index) -> AxisSet {
     index.terms.iter().fold(0, |m, (atom, _)| match atom {
         Atom::Coord(n) => m | 1 << n,
@@ -25,8 +27,8 @@ pub fn mentioned(index: &Index) -> AxisSet {
     })
 }
 
-/// Returns the share of its domain's points at which a kernel stores a value. It is less than 1 if guards exclude
-/// points.
+/// Returns the share of the points of a kernel's domain at which it stores a value. The share is less than 1 if guards
+/// of the stores exclude points.
 pub fn stored(kernel: &Kernel) -> f64 {
     let domain = &kernel.body.domain;
     let share = |guards: &[Guard]| guards.iter().map(|guard| held(guard, domain)).product::<f64>();
@@ -38,8 +40,8 @@ pub fn held((index, range): &Guard, domain: &[usize]) -> f64 {
     let Some(strides) = index.affine(domain.len()) else { return 1.0 };
     let mut axes = (0..domain.len()).filter(|&d| strides[d] != 0 && domain[d] > 1);
     let Some(inner) = axes.next_back() else { return f64::from(u8::from(range.contains(&index.constant))) };
-    // Enumerate the points along the other axes. Along the last axis, the first and last points that satisfy the guard
-    // are known.
+    // Enumerates the points of the outer axes. Along the innermost axis, the number of points that satisfy the guard
+    // follows from the stride.
     let outer: Vec<usize> = axes.collect();
     let all: usize = outer.iter().map(|&d| domain[d]).product();
     let points = (0..all).map(|mut n| {
@@ -57,14 +59,14 @@ pub fn held((index, range): &Guard, domain: &[usize]) -> f64 {
     points.sum::<i64>() as f64 / (all * domain[inner]) as f64
 }
 
-/// Returns the axes that form a row; none outside of row groups.
+/// Returns the axes that form a row; the empty set if the kernel is not a row group.
 pub fn row_mask(kernel: &Kernel) -> AxisSet {
     let Some(axes) = kernel.row_axes() else { return 0 };
     let rank = kernel.body.domain.len();
     (rank.saturating_sub(axes)..rank).fold(0, |m, d| m | 1 << d)
 }
 
-/// Returns the axes on which each value depends, of a body whose rows are the axes of `row`.
+/// Returns, for each value of a body, the axes on which it depends. `row` has the axes that form a row.
 pub fn masks(body: &Body, row: AxisSet) -> Vec<AxisSet> {
     let mut masks: Vec<AxisSet> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {
@@ -93,15 +95,15 @@ pub fn of_place(store: &Store, body: &Body) -> AxisSet {
     }
 }
 
-/// Returns the axes along which several points may write one element: the element's index does not determine their
-/// coordinates.
+/// Returns the axes along which several points may write one element, because the element's index does not determine
+/// the coordinates along them.
 pub fn together(store: &Store, domain: &[usize]) -> AxisSet {
     let all = (0..domain.len()).fold(0, |axes, d| axes | 1 << d);
     if store.writes == Writes::Apart {
         return 0;
     }
-    // An index is a number of several digits. A coordinate is one of them if its unit exceeds the reach of all lower
-    // digits.
+    // The index is a number in mixed radix. It determines a coordinate (a digit) if the coordinate's stride exceeds the
+    // sum of all lower digits at their maximum.
     let digit = |(atom, unit): &(Atom, i64)| match atom {
         Atom::Coord(axis) => Some((*unit, domain[*axis] as i64, 1 << axis)),
         Atom::Value(_) => {
@@ -126,7 +128,7 @@ pub fn together(store: &Store, domain: &[usize]) -> AxisSet {
     all & !apart
 }
 
-/// Returns, for each value, whether it is equal in all runs because it is computed from constants alone.
+/// Returns, for each value of a body, whether it is equal in all runs, because it depends on no load and no anchor.
 pub fn known(body: &Body) -> Vec<bool> {
     let mut known: Vec<bool> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {
@@ -136,14 +138,15 @@ pub fn known(body: &Body) -> Vec<bool> {
     known
 }
 
-/// Returns whether the elements of a load are contiguous, in the order of the axes on which it depends.
+/// Returns whether a load with these strides reads contiguous elements, in the order of the axes with a stride other
+/// than 0.
 pub fn is_dense(strides: &[i64], domain: &[usize]) -> bool {
     let along = (0..strides.len()).rev().filter(|&d| strides[d] != 0 && domain[d] > 1);
     along.fold((true, 1), |(dense, step), d| (dense && strides[d] == step, step * domain[d] as i64)).0
 }
 
-/// Returns whether a map reads strided matrices over groups of batch axes, rows and columns. Rows and columns are read
-/// as one axis each.
+/// Returns whether a map reads strided matrices over groups of batch axes, rows and columns: it is affine, and reads
+/// the axes of rows as one axis, and those of columns as one axis.
 pub fn is_of_matrices(map: &Index, domain: &[usize], groups: [usize; 3]) -> bool {
     let Some(strides) = map.affine(domain.len()) else { return false };
     let pairs = |from: usize, axes: usize| (from + 1..from + axes).map(|inner| (inner - 1, inner));
@@ -153,20 +156,21 @@ pub fn is_of_matrices(map: &Index, domain: &[usize], groups: [usize; 3]) -> bool
         .all(|(outer, inner)| strides[outer] == strides[inner] * domain[inner] as i64)
 }
 
-/// Returns whether a guard restricts a single coordinate: boxes are copied as a whole.
+/// Returns whether a guard restricts at most one coordinate. If all guards do, they hold in a box of the domain, and
+/// the box can be copied as a whole.
 pub fn is_of_box((index, _): &Guard) -> bool {
     matches!(index.terms.as_slice(), [] | [(Atom::Coord(_), _)])
 }
 
-/// Returns the number of points per distinct value of a guard's map, that is, the length of the runs in which it does
-/// not change.
+/// Returns the number of consecutive points at which a guard's map keeps its value: the points of the axes after the
+/// last one that the map mentions. Returns `usize::MAX` if the map mentions no axis.
 pub fn inside((index, _): &Guard, domain: &[usize]) -> usize {
     let axis = (0..domain.len()).rev().find(|&axis| index.mentions(axis));
     axis.map_or(usize::MAX, |axis| domain[axis + 1..].iter().product())
 }
 
-/// Returns the number of contiguous elements from each point on, along the axes on which a map depends; `None` if
-/// neighbours are not contiguous.
+/// Returns the number of elements that a map reads contiguously before it jumps, along the axes on which it depends.
+/// Returns `None` if neighbours are not contiguous.
 pub fn line(index: &Index, domain: &[usize]) -> Option<f64> {
     let inner = domain.len().checked_sub(1)?;
     if let Some(strides) = index.affine(domain.len()) {
@@ -188,10 +192,11 @@ pub fn line(index: &Index, domain: &[usize]) -> Option<f64> {
     along.is_none_or(|(_, stride)| *stride == 1).then(|| run_length(index, domain))
 }
 
-/// Returns the number of points along the innermost axis over which a map stays affine.
+/// Returns the number of consecutive points along the innermost axis over which a map is affine. A quotient or
+/// remainder ends such a sequence where it steps or wraps.
 pub fn run_length(index: &Index, domain: &[usize]) -> f64 {
     let Some(inner) = domain.len().checked_sub(1) else { return 1.0 };
-    // Steps along the axis in which an index moves by one.
+    // Returns the number of points along the axis after which the index changes.
     fn slowness(index: &Index, inner: usize) -> i64 {
         let of = |atom: &Atom| match atom {
             Atom::Div(i, by) if mentioned(i) >> inner & 1 == 1 => slowness(i, inner).saturating_mul(*by),
@@ -218,7 +223,7 @@ mod tests {
 
     #[test]
     fn runs_are_as_long_as_what_lies_between_two_cuts() {
-        // Windows [15 15 | 3 3 64] of an image: (k/64)%3 changes with every 64 elements.
+        // Windows of 3 × 3 × 64 elements at 15 × 15 positions of an image: (k/64)%3 changes every 64 elements.
         let domain = [225, 576];
         let k = Index::coord(1);
         let column = k.div(64, &domain).modulo(3, &domain);
@@ -229,7 +234,7 @@ mod tests {
 
     #[test]
     fn points_are_apart_along_axes_that_places_tell() {
-        // Element [p, id, q] of [2 N 4], for points [p, m, q] of [2 9 4].
+        // Points [p, m, q] of a domain 2 × 9 × 4 write element [p, id, q] of a buffer 2 × N × 4.
         let domain = [2, 9, 4];
         let store = |below: i64, [unit_of_p, unit_of_id]: [i64; 2]| {
             let id = Index::atom(Atom::Value(0));
@@ -237,7 +242,7 @@ mod tests {
             Store { guards: vec![(id, 0..below)], writes: Writes::InOrder, ..Store::new(1, at, 1) }
         };
         assert_eq!(together(&store(5, [20, 4]), &domain), 0b010);
-        // Ids reach into the next p; lines overlap.
+        // Ids reach into the elements of the next p, or the elements of two ids overlap.
         assert_eq!(together(&store(6, [20, 4]), &domain), 0b111);
         assert_eq!(together(&store(5, [20, 3]), &domain), 0b111);
         assert_eq!(together(&Store { guards: Vec::new(), ..store(5, [20, 4]) }, &domain), 0b111);

@@ -1,5 +1,6 @@
-//! Levels of a row group's operations. An operation that depends on another one's result for the whole row needs a
-//! further pass over the row, unless the row stays in fast memory. An operation with a result per element ends no pass.
+//! Finds the passes over a row that the operations of a row group need. A value that depends on the result of a
+//! reduction of the row needs another pass, unless the row stays in fast memory. Operations with a result per element
+//! need no further pass.
 
 use std::ops::Range;
 
@@ -7,12 +8,14 @@ use eutectic_ir::index::Index;
 
 use crate::body::Instr;
 
-/// Values over rows in single-assignment order, of a body or of a backend's form of it.
+/// The dependencies of a row group's values, in single-assignment order. Backends build them from a body or from their
+/// own form of one.
 #[derive(Clone, Debug, Default)]
 pub struct RowValues {
-    /// The values that each one is computed from.
+    /// For each value, the values that it is computed from.
     pub args: Vec<Vec<usize>>,
-    /// Whether it is the only result of a row operation, which a pass over the row ends with.
+    /// For each value, whether it is the result of a row operation with one result per row. It is known only after a
+    /// pass over the row.
     pub ends_pass: Vec<bool>,
 }
 
@@ -35,9 +38,9 @@ impl RowValues {
         levels
     }
 
-    /// Returns the values that each pass over a row computes, in order, if no row stays in fast memory. There is one
-    /// pass per level of reductions, which recomputes the values that they need. The last pass is for the values that
-    /// are `stored` per element.
+    /// Returns the values that each pass over a row computes, in order, if rows do not stay in fast memory. There is
+    /// one pass per level of reductions. It recomputes the values that the reductions of the level need. The last pass
+    /// computes the values that are `stored` per element.
     pub fn passes(&self, stored: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let levels = self.levels();
         let count = levels.len();
@@ -47,7 +50,7 @@ impl RowValues {
             roots.iter().for_each(|&root| wanted[root] = true);
             for id in (0..count).rev() {
                 if wanted[id] && (!self.ends_pass[id] || roots.contains(&id)) {
-                    // Results of earlier reductions are available.
+                    // Results of earlier reductions are known and not recomputed.
                     self.args[id].iter().filter(|&&arg| !self.ends_pass[arg]).for_each(|&arg| wanted[arg] = true);
                 }
             }
@@ -59,7 +62,7 @@ impl RowValues {
     }
 }
 
-/// Returns which values differ along a row of these axes.
+/// Returns, for each value, whether it differs along a row. `row` has the axes of a row.
 pub fn varying(instrs: &[Instr], row: Range<usize>) -> Vec<bool> {
     instrs.iter().fold(Vec::with_capacity(instrs.len()), |mut varying, instr| {
         let is_along = |map: &Index| row.clone().any(|axis| map.mentions(axis));
@@ -77,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_softmax_takes_three_passes_and_loads_in_each() {
-        // x, max, x − max, exp, sum, quotient.
+        // The values of a softmax: x, max, x − max, exp, sum and quotient.
         let args = vec![vec![], vec![0], vec![0, 1], vec![2], vec![3], vec![3, 4]];
         let ends_pass = [false, true, false, false, true, false].to_vec();
         let values = RowValues { args, ends_pass };
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn independent_reductions_share_a_pass_and_a_stored_one_needs_none() {
-        // The values x, sum and product. The sum is stored.
+        // The values x, its sum, and its product along the row. The sum is stored.
         let values = RowValues { args: vec![vec![], vec![0], vec![0]], ends_pass: vec![false, true, true] };
         assert_eq!(values.passes([1].into_iter()), [vec![0, 1, 2], vec![]]);
     }

@@ -1,4 +1,4 @@
-//! Classifies the uses of slots by kernels and steps.
+//! Finds out for each slot whether a kernel reads and writes it, and whether its contents are constant.
 
 use crate::{
     body::{Instr, Slot},
@@ -10,23 +10,23 @@ use crate::{
 /// The accesses of a kernel to a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotAccess {
-    /// Whether it loads from it.
+    /// Whether the kernel loads from the slot.
     pub read: bool,
-    /// Whether it stores to it.
+    /// Whether the kernel stores to the slot.
     pub written: bool,
 }
 
-/// The accesses of a step to a slot.
+/// The use of a slot by a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Role {
-    /// Whether its kernel reads and writes it.
+    /// The accesses of the step's kernel to the slot.
     pub access: SlotAccess,
-    /// Whether it holds the same in all runs.
+    /// Whether the contents of the slot are equal in all runs.
     pub constant: bool,
 }
 
 impl Kernel {
-    /// Returns how it uses each of its slots.
+    /// Returns the kernel's accesses to each of its slots.
     pub fn accesses(&self) -> Vec<SlotAccess> {
         let mut accesses = vec![SlotAccess::default(); self.slots.len()];
         for load in self.bodies().into_iter().flat_map(|body| &body.instrs) {
@@ -44,8 +44,8 @@ impl Kernel {
         accesses
     }
 
-    /// Returns, for each value of its body, the level of its reductions. If rows do not stay in fast memory, this is
-    /// the number of passes over a row, without the one for elementwise stores (see [`RowValues::passes`]).
+    /// Returns, for each value of the kernel's body, its level ([`RowValues::levels`]). If rows do not stay in fast
+    /// memory, this is the number of passes over a row until the value is known.
     pub fn levels(&self) -> Vec<usize> {
         RowValues::of(&self.body.instrs).levels()
     }
@@ -63,7 +63,7 @@ impl Place {
 }
 
 impl Program {
-    /// Returns how a step uses each of its slots.
+    /// Returns the use of each slot by a step.
     pub fn roles(&self, step: &Step) -> Vec<Role> {
         let accesses = self.kernels[step.kernel].accesses();
         let role = |(access, &buffer): (SlotAccess, &BufferId)| Role {
@@ -73,7 +73,8 @@ impl Program {
         accesses.into_iter().zip(&step.buffers).map(role).collect()
     }
 
-    /// Returns the slots of each kernel that it reads and that hold constants in every step of a run that launches it.
+    /// Returns, for each kernel, the slots that it reads and that have constant contents in every step of the run
+    /// program that launches it.
     pub fn constants(&self) -> Vec<Vec<Slot>> {
         let mut constants: Vec<Option<Vec<Slot>>> = vec![None; self.kernels.len()];
         for step in &self.run {

@@ -1,4 +1,4 @@
-//! Row operations in kernels: their facts, by instruction, and how long rows may be.
+//! Row operations in kernels: which instructions are row operations, and how long rows may be.
 
 use eutectic_ir::{
     DType, Op,
@@ -8,13 +8,13 @@ use eutectic_ir::{
 use crate::body::{Instr, ValueId};
 
 impl Instr {
-    /// Returns a reduction of the row.
+    /// Returns an instruction that reduces a row.
     pub fn reduce(how: Reduction, arg: ValueId, dtype: DType) -> Instr {
         let op = how.rows();
         Instr::Row { op, attrs: op.row_attrs(&[(&[-1][..]).into(), true.into()]), args: vec![arg], dtype }
     }
 
-    /// Returns the facts of a row operation; none for other instructions.
+    /// Returns the definition of the row operation; `None` for other instructions.
     pub fn row(&self) -> Option<&'static RowOp> {
         match self {
             Instr::Row { op, .. } => op.row(),
@@ -22,7 +22,7 @@ impl Instr {
         }
     }
 
-    /// Returns whether it is a row operation with one value for the whole row.
+    /// Returns whether the instruction is a row operation with one value for the whole row.
     pub fn is_per_row(&self) -> bool {
         self.row().is_some_and(RowOp::is_per_row)
     }
@@ -36,28 +36,29 @@ impl Instr {
     }
 }
 
-/// The longest row of each row operation that a device takes.
+/// The maximal number of elements of a row that a device supports, for each row operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowLimits {
     reductions: usize,
     others: usize,
-    /// The functions, by family.
+    /// The limits of the operations of some families, which take precedence: the family's name, and the limit.
     known: &'static [(&'static str, usize)],
 }
 
 impl RowLimits {
-    /// All operations, on rows of any length.
+    /// Limits that allow all operations, on rows of any length.
     pub const ANY: RowLimits = RowLimits { reductions: usize::MAX, others: usize::MAX, known: &[] };
 
-    /// Reductions alone, of rows of any length.
+    /// Limits that allow only reductions, of rows of any length.
     pub const REDUCTIONS: RowLimits = RowLimits { others: 0, ..RowLimits::ANY };
 
-    /// Reductions, and the operations of these families on rows that are no longer.
+    /// Returns limits that allow reductions of rows of any length, and the operations of these families on rows of at
+    /// most the given number of elements.
     pub const fn and(known: &'static [(&'static str, usize)]) -> RowLimits {
         RowLimits { known, ..RowLimits::REDUCTIONS }
     }
 
-    /// Returns the most elements that a row of an operation may have.
+    /// Returns the maximal number of elements of a row of an operation.
     pub fn longest(&self, op: Op) -> usize {
         let row = op.row();
         let known = self.known.iter().find(|(family, _)| row.is_some_and(|row| row.family == *family));

@@ -1,7 +1,7 @@
 //! Compiled programs, their parameters, and the sessions that run them.
 //!
-//! Code is shared by all parameter sets ([`Executable`]), parameters by all sessions ([`Loaded`]); a [`Session`] owns
-//! what changes from run to run: arena, states, and the memory of inputs and outputs.
+//! All sets of parameters share the code ([`Executable`]), and all sessions share the parameters ([`Loaded`]). A
+//! [`Session`] owns the memory that runs change: arena, states, inputs and outputs.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -20,18 +20,18 @@ pub trait Executable: Send + Sync {
     fn load(self: Arc<Self>, params: &[Tensor]) -> Result<Arc<dyn Loaded>, BackendError>;
 }
 
-/// A program with its parameters: never changed, and shared by all of its sessions.
+/// A compiled program with its parameters. It never changes, and all of its sessions share it.
 pub trait Loaded: Any + Send + Sync {
-    /// Returns the program with some parameters replaced, by number. Only results that depend on them are recomputed.
-    /// The rest is shared with this program, which stays unchanged. Recomputed results may also depend on other
-    /// parameters; these must be given again if they were freed.
+    /// Returns the program with some parameters replaced, by number. Only those results of the load program are
+    /// recomputed that depend on them. All other memory is shared with this program, which stays unchanged. Recomputed
+    /// results may also depend on other parameters. The caller must give these again if loading freed them.
     ///
     /// # Errors
-    /// If a parameter's type is not the program's, or an index is out of range. If parameters must be given again, the
-    /// error names them.
+    /// If a parameter's type is not the program's, if an index is out of range, or if parameters must be given again.
+    /// The error names them.
     fn replace(self: Arc<Self>, params: &[(usize, Tensor)]) -> Result<Arc<dyn Loaded>, BackendError>;
 
-    /// Returns a session with its own states, which are all zeros.
+    /// Returns a session with states of its own, which are initially zeros.
     ///
     /// # Errors
     /// If the device has too little free memory.
@@ -56,7 +56,7 @@ pub enum Port {
 /// The source of an input.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// These bytes: dense, row-major, little-endian.
+    /// The given bytes: dense, row-major, little-endian.
     Host(&'a [u8]),
     /// The memory of the input's port.
     Port,
@@ -65,24 +65,24 @@ pub enum Input<'a> {
 /// The destination of an output.
 #[derive(Debug)]
 pub enum Output<'a> {
-    /// These bytes: dense, row-major, little-endian.
+    /// The given bytes: dense, row-major, little-endian.
     Host(&'a mut [u8]),
     /// The memory of the output's port.
     Port,
-    /// None. Steps that only such outputs need are skipped.
+    /// None. A run skips steps that only unwanted outputs need.
     Unwanted,
 }
 
-/// One user of a loaded program, with states of its own. It executes one run at a time.
+/// One user of a loaded program, with states of its own. A session executes one run at a time.
 ///
-/// Each input, output and state has memory in the session, unless a buffer is bound to it. A run that takes an input
-/// from other bytes, or leaves an output in others, leaves the port's own memory in an unspecified state. Functions
-/// that access memory first wait for a submitted run.
+/// Each input, output and state (a port) has memory in the session, unless a buffer is bound to it. If a run takes an
+/// input from host bytes, or writes an output to host bytes, the port's own memory has unspecified contents afterwards.
+/// Functions that access memory first wait for a submitted run.
 pub trait Session: Send {
     /// Returns the loaded program.
     fn loaded(&self) -> Arc<dyn Loaded>;
 
-    /// Switches later runs to other parameters of the same executable. States stay.
+    /// Switches later runs to other parameters of the same executable. States keep their contents.
     ///
     /// # Errors
     /// If the parameters are those of another executable.
@@ -95,26 +95,29 @@ pub trait Session: Send {
     /// If the device has too little free memory.
     fn fork(&mut self) -> Result<Box<dyn Session>, BackendError>;
 
-    /// Allocates memory for inputs, outputs and states, aligned for kernels and filled with zeros.
+    /// Allocates memory for an input, output or state, aligned for kernels and filled with zeros.
     ///
     /// # Errors
     /// If there is too little free memory.
     fn buffer(&self, bytes: usize, memory: Memory) -> Result<Box<dyn DeviceBuffer>, BackendError>;
 
-    /// Sets the lengths of later runs, one for each of [`Program::extents`](crate::Program::extents) in their order.
-    /// Initially they are the maximal ones. Host tensors are dense, with these lengths. The memory of ports is laid out
-    /// for the maximal lengths, and keeps its contents.
+    /// Sets the extents of later runs, one for each of [`Program::extents`](crate::Program::extents) in their order.
+    /// Initially they are the maximal ones. Host tensors are dense, with these extents. The memory of ports is laid out
+    /// for the maximal extents, and keeps its contents.
     ///
     /// # Errors
     /// If the number of lengths is not the program's, one is out of bounds, or the backend cannot build a kernel of
     /// these lengths.
     fn set_lengths(&mut self, lengths: &[usize]) -> Result<(), BackendError> {
-        let fixed = || BackendError::Device("programs of this backend have fixed extents".into());
+        let fixed = || {
+            let why = "cannot set lengths because this backend's programs have fixed extents; pass no lengths";
+            BackendError::Device(why.into())
+        };
         if lengths.is_empty() { Ok(()) } else { Err(fixed()) }
     }
 
-    /// Makes a buffer the memory of a port, or with `None` restores the port's own memory. Returns the buffer that was
-    /// bound. A state takes the contents of the buffer; without one, the contents that it had before.
+    /// Makes a buffer the memory of a port; with `None`, restores the port's own memory. Returns the buffer that was
+    /// bound before. A state then has the contents of the buffer; with `None`, the contents of its own memory.
     ///
     /// # Errors
     /// If there is no such port, or if the buffer is of another device or differs in size from the port.
@@ -136,12 +139,12 @@ pub trait Session: Send {
     /// If there is no such port, if the part exceeds its memory, or if the run that was submitted last failed.
     fn read(&mut self, port: Port, at: usize, to: &mut [u8]) -> Result<(), BackendError>;
 
-    /// Executes one run and waits for it. After the first run, it does not allocate. `times` receives the seconds of
-    /// each step of the run program, in order.
+    /// Executes one run and waits for it. Only the first run allocates memory. `times` receives the seconds of each
+    /// step of the run program, in order.
     ///
     /// # Errors
-    /// If the number or length of inputs or outputs is wrong, or an index read from a tensor is out of range. In the
-    /// latter case, the contents of states are unspecified.
+    /// If the number or length of inputs or outputs is wrong, or an index read from a tensor is out of range. After an
+    /// index out of range, the contents of states are unspecified.
     fn execute(
         &mut self,
         inputs: &[Input<'_>],
@@ -149,8 +152,8 @@ pub trait Session: Send {
         times: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError>;
 
-    /// Starts a run from and into the memory of the ports, and may return before it is done. `wanted` says for each
-    /// output whether it is needed.
+    /// Starts a run that reads and writes the memory of the ports, and may return before the run is done. `wanted` has,
+    /// for each output, whether it is needed.
     ///
     /// # Errors
     /// If the number of outputs is wrong, or the run that was submitted before failed.
@@ -162,7 +165,7 @@ pub trait Session: Send {
     /// If that run failed, as in [`Session::execute`].
     fn wait(&mut self) -> Result<(), BackendError>;
 
-    /// Runs once, from and into the caller's bytes.
+    /// Executes one run that reads inputs from the caller's bytes and writes outputs to the caller's bytes.
     ///
     /// # Errors
     /// As [`Session::execute`].
@@ -173,7 +176,7 @@ pub trait Session: Send {
     /// Executes one run like [`Session::run`], and returns the seconds of each step of the run program, in order.
     ///
     /// # Errors
-    /// As for [`Session::execute`].
+    /// As [`Session::execute`].
     fn profile(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<Vec<f64>, BackendError> {
         let mut times = Vec::new();
         self.execute(&host_inputs(inputs), &mut host_outputs(outputs), Some(&mut times))?;
@@ -181,7 +184,7 @@ pub trait Session: Send {
     }
 }
 
-/// The number of inputs and outputs that are listed without allocation.
+/// The number of inputs or outputs up to which [`Session::run`] does not allocate for their list.
 const PORTS: usize = 16;
 
 fn host_inputs<'a>(inputs: &[&'a [u8]]) -> SmallVec<[Input<'a>; PORTS]> {
@@ -192,24 +195,24 @@ fn host_outputs<'a>(outputs: &'a mut [&mut [u8]]) -> SmallVec<[Output<'a>; PORTS
     outputs.iter_mut().map(|bytes| Output::Host(bytes)).collect()
 }
 
-/// The location of a [`DeviceBuffer`].
+/// The kind of memory of a [`DeviceBuffer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// The device's own. The host reads and writes it by copies.
+    /// Memory of the device. The host reads and writes it by copies.
     Device,
     /// Host memory that the device can access: aligned, and pinned if the device requires it.
     Host,
 }
 
-/// Memory that programs read and write. It has one owner: the caller, or the session that it is bound to.
+/// Memory that programs read and write. One owner has it: the caller, or the session to which it is bound.
 pub trait DeviceBuffer: Any + Send + Sync {
-    /// Returns its size.
+    /// Returns the buffer's size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns its bytes, if the host reaches them: always in [`Memory::Host`].
+    /// Returns the buffer's bytes if the host can access them directly; always `Some` for [`Memory::Host`].
     fn host(&self) -> Option<&[u8]>;
 
-    /// See [`DeviceBuffer::host`].
+    /// Returns [`DeviceBuffer::host`], mutable.
     fn host_mut(&mut self) -> Option<&mut [u8]>;
 
     /// Copies bytes out of the buffer, from byte `at` on.

@@ -1,4 +1,5 @@
-//! Measures the share of scores that a bias leaves visible, and the share for which it must be evaluated.
+//! Estimates the share of an attention's scores that a bias does not hide, and the share for which a kernel must
+//! evaluate the bias.
 
 use std::ops::Range;
 
@@ -7,12 +8,12 @@ use crate::{
     intervals::{Mask, Visibility},
 };
 
-/// The maximal number of parts into which queries or keys are divided.
+/// The maximal number of blocks into which queries are divided, and into which keys are divided.
 const PARTS: usize = 8;
-/// The minimal extent of a part of the queries, and of a part of the keys.
+/// The minimal number of queries of a block, and the minimal number of keys of a block.
 const LEAST: [usize; 2] = [24, 256];
 
-/// Shares of all scores.
+/// Shares of an attention's scores, from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     /// The share of scores that are computed.
@@ -22,16 +23,17 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Everything.
+    /// The shares if nothing is known of the bias: every score is computed, and its bias is evaluated.
     pub const ALL: Shares = Shares { visible: 1.0, mixed: 1.0 };
 
-    /// Returns the shares for a bias over groups of batch, query and key axes, by coarse blocks.
+    /// Returns the shares for a bias, estimated by coarse blocks of scores. `groups` has the numbers of batch, query
+    /// and key axes of the bias.
     pub fn of(bias: &Body, groups: [usize; 3]) -> Shares {
         let Some(mut mask) = Mask::new(&bias.instrs, &bias.results).filter(|_| !bias.domain.contains(&0)) else {
             return Shares::ALL;
         };
         let mut bounds: Vec<Range<usize>> = bias.domain.iter().map(|&n| 0..n).collect();
-        // If there are several axes, the outermost is divided.
+        // Divides queries or keys into blocks. If they have several axes, only the outermost one is divided.
         let cut = |first: usize, axes: usize, least: usize| {
             let points: usize = bias.domain[first..first + axes].iter().product();
             let extent = if axes == 0 { 1 } else { bias.domain[first] };

@@ -14,26 +14,28 @@ pub struct Setup {
     pub threads: Option<NonZeroUsize>,
     /// The text of a file of costs, as `eutectic tune` writes it.
     pub costs: Option<String>,
-    /// The folder of tuned costs. Where `costs` is not given, the backend reads its device's file there, if there is one.
+    /// The folder of tuned costs. If `costs` is not given, the backend reads the file of its device in this folder, if
+    /// it exists.
     pub tuned: Option<PathBuf>,
-    /// Whether each kernel starts only after the previous kernel has ended, also on devices that record runs. Tools
-    /// that check memory while kernels run need this.
+    /// Whether each kernel starts only after the previous kernel has ended, even on devices that record runs. Tools
+    /// that check memory accesses while kernels run need this.
     pub serialize_launches: bool,
 }
 
-/// The text of a file of costs, with the device that it names.
+/// A file of costs.
 pub struct CostFile {
     /// The text.
     pub text: String,
-    /// The device on which its costs were measured, if it names one.
+    /// The device on which the costs were measured, if the file names one.
     pub provenance: Option<Provenance>,
 }
 
 impl Setup {
-    /// Returns the file of costs for a device: the given one, or the tuned one of that device; `None` where there is neither.
+    /// Returns the file of costs for a device: the given file, or the device's file in the folder of tuned costs;
+    /// `None` if there is neither.
     ///
     /// # Errors
-    /// A file that cannot be read, or that names another device.
+    /// If the file cannot be read, or names another device.
     pub fn costs_for(&self, backend: &str, device: &str) -> Result<Option<CostFile>, BackendError> {
         let tuned = self.tuned.as_ref().map(|folder| folder.join(file_name(backend, device)));
         let (text, origin) = match (&self.costs, tuned) {

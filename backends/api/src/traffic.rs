@@ -1,4 +1,4 @@
-//! Measures the traffic of kernels: bytes of distinct elements.
+//! Estimates the memory traffic of kernels: the bytes of the distinct elements that they access.
 
 use crate::{
     body::Instr,
@@ -6,13 +6,13 @@ use crate::{
     reach::{masks, of_place, points, row_mask},
 };
 
-/// Returns the bytes of the distinct elements that a kernel reads and writes, in any order and however often. This is a
-/// lower bound of its traffic with cold caches. Loads of several pieces of a buffer add up to at most the whole buffer.
+/// Returns the bytes of the distinct elements that a kernel reads and writes. This is a lower bound of its traffic with
+/// cold caches. The bytes of several loads of one buffer are added, up to the size of the buffer.
 pub fn bytes(kernel: &Kernel) -> f64 {
     of_slots(kernel).iter().sum()
 }
 
-/// Returns the same for each slot.
+/// Returns, for each slot, the bytes of its distinct elements that a kernel reads and writes.
 pub fn of_slots(kernel: &Kernel) -> Vec<f64> {
     let mut bytes = vec![0.0_f64; kernel.slots.len()];
     let mut touch = |slot: usize, elements: f64| {

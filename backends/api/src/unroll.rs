@@ -1,5 +1,5 @@
-//! Unrolls row groups of short rows: a sum over the nine elements of a window becomes eight additions of vectors, along
-//! whichever axis is contiguous in memory.
+//! Unrolls row groups of short rows. A sum over the nine elements of a window becomes eight additions, which are
+//! vectorized along the axis that is contiguous in memory.
 
 use eutectic_ir::{Attrs, index::Index};
 
@@ -9,14 +9,14 @@ use crate::{
     kernel::Kernel,
 };
 
-/// The maximal length of an unrolled row, and the maximal number of instructions of the result. Unrolled windows of 5 ×
-/// 5 take a fifth of the time.
+/// The maximal number of elements of an unrolled row. Unrolling windows of 5 × 5 elements divides the time by five.
 const LONGEST: usize = 32;
+/// The maximal number of instructions of an unrolled kernel.
 const INSTRUCTIONS: usize = 256;
 
-/// Returns a kernel of short rows as a kernel without rows. All row operations must be reductions, no store may be per
-/// element of a row, and rows must not be contiguous in memory: contiguous rows are better reduced as rows. The result
-/// is in normal form, in which more axes may be merged.
+/// Returns a row group of short rows as a kernel without rows, in normal form. Returns `None` unless all row operations
+/// are reductions, no store is per element of a row, and rows are not contiguous in memory. Vector loads along the row
+/// reduce contiguous rows faster.
 pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let axes = kernel.row_axes()?;
     let domain = &kernel.body.domain;
@@ -25,7 +25,7 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
     let along_row = |map: &Index| (outer..domain.len()).any(|axis| map.mentions(axis));
     let stays = |instr: &Instr| match instr {
         Instr::Load(load) => load.at.affine(domain.len()).is_none_or(|strides| strides.last() == Some(&1)),
-        // Several elements of the row do not become one by combination of two.
+        // A row operation that is not a reduction is no sequence of binary ops.
         Instr::Row { .. } => instr.reduction().is_none(),
         _ => false,
     };
@@ -36,7 +36,8 @@ pub fn unrolled(kernel: &Kernel) -> Option<Kernel> {
         return None;
     }
     let mut body = Body { domain: domain[..outer].to_vec(), ..Body::default() };
-    // For each instruction, its copy for each element of the row; one copy if all are equal.
+    // For each instruction, the number of its copy for each element of the row; one copy if it is constant along the
+    // row.
     let mut places: Vec<Vec<ValueId>> = Vec::with_capacity(kernel.body.instrs.len());
     for instr in &kernel.body.instrs {
         let mut of_instr = Vec::new();
@@ -71,7 +72,8 @@ fn at(places: &[ValueId], r: usize) -> ValueId {
     places[r.min(places.len() - 1)]
 }
 
-/// Returns an instruction for element `r` of a row with these extents.
+/// Returns the copy of an instruction for element `r` of a row. `row` and `outer` are the extents of the row's axes and
+/// of the axes before them; `places` has the copies of earlier instructions.
 fn element(instr: &Instr, r: usize, row: &[usize], outer: &[usize], places: &[Vec<ValueId>]) -> Instr {
     let mut coords: Vec<Index> = (0..outer.len()).map(Index::coord).collect();
     let mut rest = r;
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
     use crate::body::{Load, Store};
 
-    /// Returns the largest elements of windows over an image of 20 × 20 × 128.
+    /// Returns a max pool with square windows over an image of 20 × 20 × 128.
     fn pool(window: usize) -> Kernel {
         let outer = 21 - window;
         let strides = [2560, 1, 2560, 128].into_iter().enumerate();

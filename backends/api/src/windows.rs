@@ -1,21 +1,21 @@
-//! Windows: two axes that index maps use only as `stride·position + dilation·tap`, as in convolutions and pools. The
-//! loads of such maps can be computed over one united axis, which has each element once instead of once for each window
-//! that contains it.
+//! Windows: two axes that index maps use only as `stride·position + dilation·tap`, as in convolutions and pools. Such
+//! loads can be computed over one united axis. It has each element once, instead of once for each window that contains
+//! the element.
 
 use eutectic_ir::index::{Atom, Index};
 
 use crate::{axes::Nest, body::Instr};
 
-/// Two axes of a domain whose coordinates every map of a body sees only as `stride·position + dilation·tap`.
+/// Two axes of a domain whose coordinates every map of a body uses only as `stride·position + dilation·tap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The axis of window positions.
     pub position: usize,
-    /// The axis within a window.
+    /// The axis of the elements within a window.
     pub tap: usize,
-    /// The distance of neighbouring windows.
+    /// The distance of neighbouring windows, in elements of the united axis.
     pub stride: usize,
-    /// The distance of neighbouring elements of a window.
+    /// The distance of neighbouring elements of a window, in elements of the united axis.
     pub dilation: usize,
 }
 
@@ -27,9 +27,9 @@ impl Window {
 }
 
 impl Nest {
-    /// Returns the windows with positions along `position` and elements along `tap`. Returns `None` if some map uses
-    /// these axes otherwise, if either is empty or varies at run time, or if an index is checked, because the check
-    /// need not hold between windows.
+    /// Returns the windows with positions along `position` and elements along `tap`. Returns `None` if a map uses these
+    /// axes in another way, or if one of them is empty or has an extent at run time. Also returns `None` if the body
+    /// checks an index, because an element between windows might fail the check.
     pub fn window(&self, position: usize, tap: usize) -> Option<Window> {
         let fixed = [position, tap].iter().all(|&d| self.domain[d] > 0 && self.lengths.iter().all(|(of, _)| *of != d));
         if !fixed || self.instrs.iter().any(|i| matches!(i, Instr::Within { .. })) {
@@ -41,7 +41,7 @@ impl Nest {
         Some(Window { position, tap, stride, dilation })
     }
 
-    /// Returns the nest over the covered elements: they replace the axis `position`, and the axis `tap` is removed.
+    /// Returns the nest over the united axis. It replaces the axis `position`, and the axis `tap` is removed.
     pub fn united(&self, window: &Window) -> Nest {
         let mut nest = self.clone();
         nest.domain[window.position] = window.reach(self.domain[window.position], self.domain[window.tap]);
@@ -60,7 +60,8 @@ struct WindowSteps {
     dilation: usize,
 }
 
-/// Returns whether a map uses two axes in one proportion. If `steps` is set, the proportion must be equal to it.
+/// Returns whether a map and the maps in its divisions use two axes with strides in one proportion, or not at all. If
+/// `steps` is set, the proportion must be equal to it; otherwise it is set.
 fn seen(map: &Index, position: usize, tap: usize, steps: &mut Option<WindowSteps>) -> bool {
     let mut along = [0_i64; 2];
     for (atom, c) in &map.terms {
@@ -113,8 +114,8 @@ mod tests {
 
     #[test]
     fn a_padded_convolution_reads_each_element_once() {
-        // Windows [4 | 3] at stride 2 and dilation 3 of channels [8]. The first window begins one element before the
-        // image.
+        // Four windows of three elements at stride 2 and dilation 3, with eight channels. The first window begins one
+        // element before the image.
         let at = Index::coord(0).times(2).plus(&Index::coord(2).times(3)).plus(&Index::constant(-1));
         let nest = nest(&[4, 8, 3], at.times(8).plus(&Index::coord(1)), at.clone());
         let window = nest.window(0, 2).unwrap();
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(nest(&[4, 3], at.clone(), Index::coord(0)).window(0, 1), None);
         let cut = at.div(2, &[4, 3]);
         let united = nest(&[4, 3], at.clone(), cut.clone()).window(0, 1);
-        // ⌊(2y + p)/2⌋ is y + ⌊p/2⌋, and neither part contains the sum.
+        // ⌊(2y + p)/2⌋ was simplified to y + ⌊p/2⌋, in which the proportions of y and p differ from those of the sum.
         assert_eq!(united, None, "{cut}");
     }
 }

@@ -1,6 +1,6 @@
-//! Compares the convolutions of ResNet-50 with dense products of the same extents, and with the machine's multiply-adds
-//! in registers, on one thread: `cargo run --release -p eutectic-cpu --example windows`. A number selects one of them.
-//! Times are minima over alternating rounds, because other processes only add time.
+//! Compares the convolutions of ResNet-50 with dense products of equal extents, and with the machine's multiply-adds in
+//! registers, on one thread: `cargo run --release -p eutectic-cpu --example windows`. A number as an argument selects
+//! one convolution. Times are minima over alternating rounds, because other processes only add time.
 
 // Only the arithmetic ceiling is used.
 #[allow(dead_code)]
@@ -21,7 +21,7 @@ use eutectic_conformance::{
 use eutectic_cpu::{Cpu, CpuOptions};
 use eutectic_ir::DType;
 
-/// Rows (and columns), channels, channels of the result, size of the window, stride.
+/// The convolutions: rows (and columns) of the image, channels, channels of the result, size of the window, stride.
 const SHAPES: &[[usize; 5]] = &[
     [224, 3, 64, 7, 2],
     [56, 64, 64, 1, 1],
@@ -49,7 +49,7 @@ const SHAPES: &[[usize; 5]] = &[
 ];
 const TURNS: usize = 50;
 
-/// Bytes with the alignment that they have within a program.
+/// Bytes that start at a cache line, as buffers within a program do.
 struct Aligned {
     room: Vec<u8>,
     from: usize,
@@ -65,7 +65,7 @@ impl Aligned {
     }
 }
 
-/// A product with constant right operand, ready to run.
+/// A product with a constant right operand, compiled and ready to run.
 struct Work {
     session: Box<dyn Session>,
     input: Aligned,
@@ -81,8 +81,8 @@ impl Work {
         program.params.push(program.inputs.remove(1));
         program.buffers[1].place = Place::Param(0);
         let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
-        let loaded = cpu.compile(&program).expect("a product").load(&[inputs.remove(1)]);
-        let session = loaded.expect("the program's parameter").session().expect("a session");
+        let loaded = cpu.compile(&program).expect("a product compiles").load(&[inputs.remove(1)]);
+        let session = loaded.expect("the parameter fits").session().expect("memory suffices");
         let predicted = cpu.cost(&kernel).seconds;
         let (input, output) = (Aligned::new(inputs.remove(0).bytes()), Aligned::new(&vec![0; count * 4]));
         Work { session, input, output, predicted }
@@ -91,7 +91,7 @@ impl Work {
     fn run(&mut self) -> f64 {
         let start = Instant::now();
         let (input, output) = (&self.input.room[self.input.from..], &mut self.output.room[self.output.from..]);
-        self.session.run(&[input], &mut [output]).expect("a run");
+        self.session.run(&[input], &mut [output]).expect("the run succeeds");
         start.elapsed().as_secs_f64()
     }
 }
@@ -135,5 +135,5 @@ fn main() {
             flops / w / registers
         );
     }
-    println!("all: {:.2} ms, {:.0} % of what registers do", all * 1e3, 100.0 * least / all);
+    println!("all: {:.2} ms, {:.0} % of the rate in registers", all * 1e3, 100.0 * least / all);
 }

@@ -1,4 +1,4 @@
-//! The backend's options, and its answers to the planner.
+//! The backend's options, and its implementation of [`Backend`].
 
 use std::{fs, num::NonZeroUsize, sync::Arc};
 
@@ -21,32 +21,33 @@ use crate::{
 /// Options of the CPU backend.
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
-    /// Number of threads; with one, everything runs on the caller's thread.
+    /// The number of threads. If it is 1, everything runs on the caller's thread.
     pub threads: usize,
     /// The cost coefficients.
     pub costs: Costs,
-    /// The instruction-set level, which the machine must have.
+    /// The instruction-set level. The backend lowers it to the level of the machine.
     pub isa: Isa,
-    /// Whether products of scaled integers of 8 bits with packed weights are rounded once per block. `--fp exact` promises
-    /// the bits of execution op by op, and no rule states this rounding, so it is off by default.
+    /// Whether products of scaled 8-bit integers with packed weights are rounded once per block. This is off by
+    /// default: `--fp exact` promises the bits of execution op by op, and no rewrite rule declares this rounding.
     pub integers: bool,
 }
 
 impl Default for CpuOptions {
-    /// Returns all hardware threads, the embedded costs and the best level of the machine.
+    /// Returns options with all hardware threads, the embedded costs and the highest instruction-set level of the
+    /// machine.
     fn default() -> CpuOptions {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         CpuOptions { threads, costs: Costs::default(), isa: Isa::detect(), integers: false }
     }
 }
 
-/// The maximal number of threads. Each has its own scratch memory and stack.
+/// The maximal number of threads. The limit exists because each has its own scratch memory and stack.
 const MOST_THREADS: usize = 1024;
 
 /// The CPU.
 pub struct Cpu {
     model: CostModel,
-    /// The measurement that the costs stem from.
+    /// The measurement that the costs come from.
     provenance: Option<Provenance>,
 }
 
@@ -62,15 +63,16 @@ impl Cpu {
 }
 
 impl Cpu {
-    /// Returns the backend as a user wants it.
+    /// Opens the backend with a user's options.
     ///
     /// # Errors
-    /// When the costs cannot be read.
+    /// If there are too many threads, or the costs cannot be read.
     pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
         let mut options = CpuOptions::default();
         options.threads = setup.threads.map_or(options.threads, NonZeroUsize::get);
         if options.threads > MOST_THREADS {
-            let problem = format!("{} exceed the maximum of {MOST_THREADS}", options.threads);
+            let given = options.threads;
+            let problem = format!("cannot use {given} threads because the maximum is {MOST_THREADS}; choose fewer");
             return Err(BackendError::Setup { option: "threads", problem });
         }
         let mut provenance = None;
@@ -92,7 +94,8 @@ impl Default for Cpu {
 /// The backend's name.
 const NAME: &str = "cpu";
 
-/// Names the processor, its instruction sets, and how many threads the process may use: prices of memory and of further threads depend on it.
+/// Returns a text with the processor's brand, its instruction-set level, and the number of threads that the process may
+/// use. Costs of memory and of further threads depend on that number.
 fn processor() -> String {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let plural = if threads == 1 { "" } else { "s" };
@@ -100,7 +103,8 @@ fn processor() -> String {
     format!("{brand} ({}), {threads} thread{plural}", Isa::detect().name())
 }
 
-/// Returns the brand string of an x86 processor, from leaves 0x8000_0002 to 0x8000_0004 of `cpuid`; `None` for others.
+/// Returns the brand string of an x86 processor, from leaves 0x8000_0002 to 0x8000_0004 of `cpuid`; `None` for other
+/// processors.
 fn brand() -> Option<String> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -115,11 +119,12 @@ fn brand() -> Option<String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         return (!words.is_empty()).then(|| words.join(" "));
     }
-    #[allow(unreachable_code, reason = "x86-64 has returned")]
+    #[allow(unreachable_code, reason = "the block for x86-64 always returns")]
     None
 }
 
-/// Bytes of memory that the machine has, or that the process's group may use; any number where neither is said.
+/// Returns the bytes of memory that the process may use: the machine's memory or the limit of the control group.
+/// Returns the maximal integer if neither is known.
 fn memory() -> usize {
     let first = |path: &str| fs::read_to_string(path).ok();
     let total = first("/proc/meminfo").and_then(|text| {

@@ -1,4 +1,4 @@
-//! The CPU backend: kernels as thunks in which every offset, stride and function is resolved.
+//! The CPU backend. A kernel becomes a thunk: an object in which every offset, stride and function pointer is resolved.
 //!
 //! ```text
 //! Kernel ── cost ── Backend::cost
@@ -8,12 +8,12 @@
 //!                           runtime: buffers, packed constants, threads, sessions
 //! ```
 //!
-//! A kernel's bodies become tile programs (`tile`): lists of steps over cache-sized boxes of the domain. Their
-//! registers are pointers into buffers or scratch memory, and their pointwise functions (`simd`) are vectorised loops
-//! chosen for the machine. `kernels` has a thunk for each anchor, which combines tile programs with matrix products or
-//! a running softmax. `gemm` computes one product on one thread, and `gemm::micro` its register blocks. `runtime` binds
-//! buffers, packs constant operands when parameters are loaded, and manages memory and threads. `cost` prices all of
-//! this for the planner.
+//! A kernel's bodies become tile programs (`tile`): lists of steps over cache-sized boxes of the domain (tiles). Their
+//! registers are pointers into buffers or scratch memory. Their pointwise functions (`simd`) are vectorised loops,
+//! chosen for the instruction set of the machine. `kernels` has a thunk for each anchor. It combines tile programs with
+//! matrix products or an online softmax. `gemm` computes one product on one thread, and `gemm::micro` its register
+//! blocks. `runtime` binds buffers, packs constant operands when parameters are loaded, and manages memory and threads.
+//! `cost` predicts the time of kernels for the planner.
 
 mod backend;
 mod cost;

@@ -1,5 +1,5 @@
-//! The machine for which kernels are compiled: its instruction-set level, threads, cache sizes read from the processor,
-//! and the costs by which schedules are chosen.
+//! The machine for which kernels are compiled: its instruction-set level, threads, cache sizes (read from the
+//! processor), and the costs that tile sizes depend on.
 
 use std::sync::OnceLock;
 
@@ -10,44 +10,45 @@ use crate::{schedule::LaneCosts, simd::Isa};
 pub struct Machine {
     /// The instruction-set level.
     pub isa: Isa,
-    /// The number of threads that share the work. Results do not depend on it.
+    /// The number of threads that share the work. Results do not depend on the number.
     pub threads: usize,
     /// The caches of a core.
     pub caches: Caches,
-    /// The costs by which sums along an axis of the result are cut into tiles.
+    /// The costs that determine the tiles of batch-vectorised contractions.
     pub lanes: LaneCosts,
-    /// Whether products of scaled integers are rounded once per block: these are not the bits of execution op by op.
+    /// Whether products of scaled 8-bit integers are rounded once per block. Results then differ in their bits from
+    /// execution op by op.
     pub integers: bool,
 }
 
 #[cfg(test)]
 impl Default for Machine {
-    /// Returns one thread of this machine, with the default caches and costs.
+    /// Returns this machine with one thread, and with the default cache sizes and costs.
     fn default() -> Machine {
         let lanes = crate::cost::Costs::default().lanes;
         Machine { isa: Isa::detect(), threads: 1, caches: Caches::default(), lanes, integers: false }
     }
 }
 
-/// Bytes of the data caches that one core has.
+/// The sizes in bytes of the data caches that a core can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caches {
-    /// First level.
+    /// The first-level cache.
     pub l1: usize,
-    /// Second level.
+    /// The second-level cache.
     pub l2: usize,
 }
 
 impl Default for Caches {
-    /// Returns the caches of today's small cores.
+    /// Returns the cache sizes of small cores of 2020 and later.
     fn default() -> Caches {
         Caches { l1: 32 << 10, l2: 512 << 10 }
     }
 }
 
 impl Caches {
-    /// Returns the caches of this machine, or the default if it does not report them. It is asked once, because `cpuid`
-    /// is a trap in a virtual machine.
+    /// Returns the cache sizes of this machine, or the default if it does not report them. The first call reads them
+    /// for all later calls, because in a virtual machine every `cpuid` traps to the hypervisor.
     pub fn detect() -> Caches {
         static DETECTED: OnceLock<Caches> = OnceLock::new();
         *DETECTED.get_or_init(Caches::read)
@@ -67,13 +68,13 @@ impl Caches {
     }
 }
 
-/// Level and size of each data cache, from "deterministic cache parameters" (Intel SDM vol. 2A, CPUID leaf 4) or AMD's
-/// leaf of the same form (APM vol. 3, CPUID Fn8000_001D).
+/// Returns the level and the size in bytes of each data cache. The source is "deterministic cache parameters" (Intel
+/// SDM vol. 2A, CPUID leaf 4), or AMD's leaf of the same form (APM vol. 3, CPUID Fn8000_001D).
 #[cfg(target_arch = "x86_64")]
 fn x86() -> Vec<(u32, usize)> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     if cfg!(miri) {
-        // The processor has no `cpuid`.
+        // Miri does not support `cpuid`.
         return Vec::new();
     }
     for (largest, leaf) in [(0, 4), (0x8000_0000, 0x8000_001d)] {
@@ -88,7 +89,7 @@ fn x86() -> Vec<(u32, usize)> {
             (kind, level, lines * field(c.ebx, 0, 12))
         };
         let all = (0..16).map(of).take_while(|c| c.0 != 0);
-        // Kinds: 1 is data, 2 instructions, 3 both.
+        // Kind 1 is a data cache, 2 an instruction cache, and 3 a cache for both.
         let data: Vec<_> = all.filter(|c| c.0 != 2).map(|c| (c.1, c.2)).collect();
         if !data.is_empty() {
             return data;

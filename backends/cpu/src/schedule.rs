@@ -1,32 +1,36 @@
-//! Costs by which kernels are cut: a plan prices a kernel by them, and its thunk is cut by the same ones.
+//! Costs that determine the tiles of batch-vectorised contractions. The cost model and the thunk both use them, so the
+//! predicted tiles are the executed ones.
 
 use eutectic_backend::cost_table;
 use serde::{Deserialize, Serialize};
 
 cost_table! {
-    /// Seconds of sums that fill vectors along an axis of the result, by which tiles are chosen and priced.
+    /// Seconds of the parts of a batch-vectorised contraction: one whose sums fill vectors along an axis of the result.
+    /// They determine its tiles and its price.
     #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
     pub struct LaneCosts {
-        /// A term of a vector of sums, if operands stay in the first-level cache.
+        /// One term of a vector of 16 sums, if the operands of a tile stay in the first-level cache.
         term: Seconds,
-        /// Like `term`, for larger operands.
+        /// One term of a vector of 16 sums, if the operands of a tile exceed the first-level cache.
         far: Seconds,
-        /// Like `term`, for a matrix that exceeds the first-level cache: its rows are read one or two vectors at a
-        /// time.
+        /// One term of a vector of 16 sums, if the tile reads a matrix larger than the first-level cache, one or two
+        /// vectors of a row at a time.
         matrix: Seconds,
-        /// Like `term`, for a matrix that exceeds all caches: few elements of each page are read at a time.
+        /// One term of a vector of 16 sums, if the tile reads a matrix larger than all caches, few elements of each
+        /// page at a time.
         memory: Seconds,
-        /// Until a vector of sums can take the next term.
+        /// The latency of a multiply-add: the time until a vector of sums can add the next term.
         latency: Seconds,
-        /// An element of a tile that is evaluated, or split by phase.
+        /// One element of a tile that is computed into scratch memory, or copied there by its phase (its position
+        /// modulo the stride).
         copy: Seconds,
-        /// A line of such elements.
+        /// Each contiguous line of elements that `copy` counts.
         line: Seconds,
-        /// An element of the operand that most tiles share.
+        /// One element per tile of the operand that most tiles share.
         shared: Seconds,
-        /// A line of sums.
+        /// One call of the micro-kernel, for the sums that its registers hold.
         run: Seconds,
-        /// A tile.
+        /// One tile, without its elements.
         tile: Seconds,
     }
 }

@@ -1,4 +1,4 @@
-//! No allocation in a run.
+//! Tests that a run allocates no memory.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -14,14 +14,14 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// The thread whose allocations do not count: the test harness has a thread of its own, which may allocate at any time.
+/// The number of the test harness's thread. Its allocations do not count, because it may allocate at any time.
 static HARNESS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 thread_local! {
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Numbers threads by their first allocation; the process's first thread is 0.
+/// Returns the number of the current thread, in the order of first allocations. The process's first thread is 0.
 fn thread() -> usize {
     THREAD.with(|t| {
         if t.get() == usize::MAX {
@@ -31,18 +31,18 @@ fn thread() -> usize {
     })
 }
 
-// SAFETY: passes everything on.
+// SAFETY: forwards every call to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if thread() != HARNESS.load(Ordering::Relaxed) {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: passed on.
+        // SAFETY: the caller's promises are those that `System` requires.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promises are those that `System` requires.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -63,8 +63,8 @@ fn runs_allocate_nothing() {
             session.run(&[&input], &mut [y, z]).unwrap();
         }
         HARNESS.store(if thread() == 0 { usize::MAX } else { 0 }, Ordering::Relaxed);
-        // A thread allocates when it first gets work, which may be late on a busy machine. Only the steady state
-        // counts.
+        // A worker thread allocates when it first gets work, which may be late on a busy machine. So with several
+        // threads, the best of the later batches counts.
         let batch = || {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             (0..200).for_each(|_| session.run(&[&input], &mut [y, z]).unwrap());

@@ -1,5 +1,5 @@
-//! Tests the prices of products whose right operands are narrower in memory than in registers: constant operands are
-//! kept in their own type.
+//! Tests the prices of products whose right operands have a narrower type in memory than in registers. Constant
+//! operands are packed in the narrower type.
 
 use eutectic_backend::{AnchorKernel, Backend, Body, Instr, Kernel, Load, Store};
 use eutectic_cpu::{Cpu, CpuOptions};
@@ -21,8 +21,8 @@ fn map(body: &mut Body, op: &str, attrs: Vec<Attr>, args: Vec<usize>) -> usize {
     body.instrs.len() - 1
 }
 
-/// Returns a product [rows k] · [k n] with weights of a type, contiguous along the columns or along the sums, and
-/// multiplied by themselves if `scaled`.
+/// Returns a product `[rows k] · [k n]` with weights of a type. They are contiguous along the columns, or along the
+/// terms of a sum if `along_sums` is set. They are squared if `scaled` is set.
 fn product([rows, n, k]: [usize; 3], dtype: DType, along_sums: bool, scaled: bool) -> Kernel {
     let load = |slot, dtype, domain: [usize; 2], steps| Body {
         domain: domain.to_vec(),
@@ -73,8 +73,8 @@ fn weights_that_change_are_evaluated_in_each_run() {
     }
 }
 
-/// Operands that compute more than a conversion are packed as registers hold them, so that constants are no cheaper
-/// than others.
+/// Tests that a constant operand is no cheaper than a changing one if it computes more than a conversion: it is packed
+/// in the wider type of registers.
 #[test]
 fn computed_weights_are_not_kept_as_they_are() {
     let kernel = product([1, 1024, 1024], DType::I8, false, true);

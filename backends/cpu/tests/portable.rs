@@ -1,5 +1,5 @@
-//! Compares the portable kernels of each family with their evaluation point by point, on shapes that Miri can handle
-//! (`backends/cpu/miri.sh`).
+//! Compares the portable kernels of each anchor with a reference that evaluates point by point. The shapes are small
+//! enough for Miri (`backends/cpu/miri.sh`).
 
 use std::sync::OnceLock;
 
@@ -14,14 +14,14 @@ use eutectic_conformance::{
 use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use eutectic_ir::{DType, index::Index, ops::Reduction};
 
-/// Returns the backend on one thread or two: opened once, for under Miri reading the costs takes longer than the
-/// kernels.
+/// Returns the backend on one or two threads. The first call opens it for all later calls, because under Miri reading
+/// the costs takes longer than the kernels.
 fn cpu(threads: usize) -> &'static Cpu {
     static OPEN: [OnceLock<Cpu>; 2] = [const { OnceLock::new() }; 2];
     OPEN[threads - 1].get_or_init(|| Cpu::new(CpuOptions { threads, isa: Isa::Portable, ..CpuOptions::default() }))
 }
 
-/// Checks a kernel on `threads` threads. Errors are relative to 1 + |x|.
+/// Checks the results of a kernel on `threads` threads. The error of a result x may be 1e-5 · (1 + |x|).
 fn check(build: Build, anchor: AnchorKernel, body: Body, threads: usize) {
     let (mut kernel, inputs) = build.kernel(anchor, body);
     let expected = expected::kernel(&kernel, &inputs);
@@ -67,7 +67,7 @@ fn rows() {
     }
 }
 
-/// Returns an operand: a load in some layout, or half of one.
+/// Returns an operand: a load in a random layout, multiplied by 0.5 if `half` is set.
 fn operand(build: &mut Build, domain: &[usize], dtype: DType, half: bool) -> Body {
     let mut b = body(domain);
     let mut x = build.any(&mut b, dtype);
@@ -107,7 +107,7 @@ fn attentions() {
         let bias = Some(operand(&mut build, &[2, s, t], DType::F32, true));
         let mut b = body(&[2, s, e]);
         let result = push(&mut b, Instr::Anchor { dtype: DType::F32 });
-        // Transposed, as models merge heads.
+        // The result is stored with queries before heads, as in models that merge heads.
         let at = eutectic_ir::index::flatten(&[1, 0, 2].map(Index::coord), &[s, 2, e]);
         build.store_at(2 * s * e, at, DType::F32, result);
         let (scale, softcap, axes) = (0.4, 0.0, AttentionAxes::matrices(1));

@@ -1,5 +1,6 @@
-//! Compares attention on keys and values of a narrower type than the accumulator with its evaluation point by point, at
-//! each instruction-set level. Few queries read them in place; for many queries they are packed.
+//! Compares attention on keys and values of a narrower type than the accumulator with a reference that evaluates point
+//! by point, at each instruction-set level. Kernels read keys and values in place for few queries, and pack them for
+//! many.
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, Backend, Body, EmptyRow, Instr, ScoreForm};
 use eutectic_conformance::{
@@ -12,10 +13,10 @@ use eutectic_conformance::{
 use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use eutectic_ir::{Attr, DType, Op, Tensor, index::Index};
 
-/// Heads that share keys and values, and the groups of these.
+/// The number of groups of heads. The heads of a group share keys and values.
 const GROUPS: usize = 2;
 
-/// Returns a load of a new dense tensor over some of a domain's axes, converted to `f32`.
+/// Returns an operand over a domain: a load of a dense tensor over some of the domain's axes, converted to `f32`.
 fn operand(build: &mut Build, domain: &[usize], axes: &[usize], tensor: Tensor) -> Body {
     let mut b = body(domain);
     let dims: Vec<usize> = axes.iter().map(|&axis| domain[axis]).collect();
@@ -31,7 +32,7 @@ fn operand(build: &mut Build, domain: &[usize], axes: &[usize], tensor: Tensor) 
     b
 }
 
-/// Returns random numbers that every type of this width has.
+/// Returns a tensor of small random numbers that the element type represents exactly.
 fn numbers(build: &mut Build, dtype: DType, dims: &[usize]) -> Tensor {
     let scale = if dtype.is_float() { 4.0 } else { 1.0 };
     let low = if dtype == DType::U8 { 0.0 } else { -4.0 };
@@ -40,8 +41,8 @@ fn numbers(build: &mut Build, dtype: DType, dims: &[usize]) -> Tensor {
     Tensor::from_f64(dtype, &[count], values)
 }
 
-/// Checks attention of `heads` heads on keys of a type. With `hidden`, the last key of each query is NaN, and its bias
-/// hides it.
+/// Checks attention of `heads` heads on keys and values of a type. If `hidden` is set, the last key and value are NaN,
+/// and the bias hides them.
 fn check(isa: Isa, dtype: DType, [heads, queries, keys, depth, columns]: [usize; 5], hidden: bool) {
     let mut build = Build::new((heads * 7 + queries * 31 + keys) as u64);
     let cut = |mut tensor: Vec<f64>, width: usize| {
@@ -89,14 +90,14 @@ fn check(isa: Isa, dtype: DType, [heads, queries, keys, depth, columns]: [usize;
 fn keys_and_values_of_shorter_types_are_read_as_they_are() {
     let levels = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::detect());
     let extents = [
-        // Few rows: whole vectors, partial ones, and single elements.
+        // Few queries: heads that fill whole vectors, partial vectors, and single elements.
         [1, 1, 40, 32, 32],
         [3, 1, 65, 64, 48],
         [4, 1, 7, 17, 9],
         [1, 1, 1, 1, 1],
         [2, 5, 30, 8, 16],
         [12, 1, 33, 32, 33],
-        // More rows than are read in place, in one strip and in several; one key, and several blocks of keys.
+        // More queries than are handled in place, in one strip and in several; one key, and several blocks of keys.
         [1, 13, 20, 16, 16],
         [3, 7, 50, 40, 72],
         [1, 24, 1, 32, 32],

@@ -69,7 +69,7 @@ fn types_without_a_name_in_the_language_are_refused_by_name() {
     for dtype in [DType::F8E5M2, DType::F8E4M3, DType::I16, DType::U16] {
         let text = format!("(input x {dtype}[6]) (output y (cast x :to f32))");
         let error = compiler.compile(&cases::graph(("lacking", &text))).map(drop).unwrap_err().to_string();
-        assert!(error.contains(&format!("{dtype}; the device does not have it")), "{error}");
+        assert!(error.contains(&format!("cannot use {dtype} because the device does not have it")), "{error}");
     }
 }
 

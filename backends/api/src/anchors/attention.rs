@@ -2,8 +2,8 @@
 //! v[b.. t.. e..]` over the domain `[b.. s.. e..]`. Here `cap(x) = softcap · tanh(x / softcap)`, or `x` if softcap is
 //! 0, and each letter is a group of any number of axes.
 //!
-//! A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias that stands for −∞
-//! replaces the score, even one of ∞ or NaN; [`eutectic_ir::bounded::hides`] states why.
+//! A bias of −∞ hides its key: the key's score and value have no effect, even if they are ∞ or NaN. A finite bias that
+//! [`eutectic_ir::bounded::hides`] counts as −∞ replaces the score, even a score of ∞ or NaN.
 
 use eutectic_ir::{Attr, Scalar, bounded::hides};
 
@@ -35,7 +35,8 @@ pub(super) static DEF: AnchorDef = AnchorDef {
             name: "key",
             layout: &[BATCH, KEYS, DEPTH],
             absent: None,
-            // Memory that was never written may make a score NaN, and adding the bias keeps that NaN.
+            // Memory that was never written may make a score NaN. A bias that is added keeps that NaN, so the keys
+            // themselves must be 0.
             beyond: &[
                 Beyond { group: KEYS, value: 0.0, counts: |attrs| !ScoreForm::of(attrs).empty.selects() },
                 BEYOND_DEPTH,
@@ -58,7 +59,8 @@ pub(super) static DEF: AnchorDef = AnchorDef {
     results: &[ResultDef { layout: &[BATCH, QUERIES, COLUMNS], none: Some((KEYS, 0.0)) }],
     attrs: &["scale", "softcap", "empty"],
     accumulator: |dtypes| dtypes.first().map(|dtype| dtype.register()),
-    // A score takes two operations for each element of a query, and about eight for its weight.
+    // Each score takes two operations per element of the query, and about eight for its softmax weight. The weight
+    // then takes two operations per element of the value.
     flops: |points| {
         let scores = points[BATCH] * points[QUERIES] * points[KEYS];
         scores * (2.0 * points[DEPTH] + 2.0 * points[COLUMNS] + 8.0)
@@ -76,38 +78,38 @@ pub struct AttentionAxes {
     pub queries: usize,
     /// Axes of the keys and the values.
     pub keys: usize,
-    /// Axes that the products of queries and keys are summed over.
+    /// Axes that the dot products of queries and keys are summed over.
     pub depth: usize,
     /// Axes of one value.
     pub columns: usize,
 }
 
 impl AttentionAxes {
-    /// Returns the axes of attention on a matrix of queries, of keys and of values for each point of `batch` axes.
+    /// Returns the axes of an attention on three matrices (queries, keys, values) for each point of `batch` axes.
     pub fn matrices(batch: usize) -> AttentionAxes {
         AttentionAxes { batch, queries: 1, keys: 1, depth: 1, columns: 1 }
     }
 }
 
-/// The function that makes scores from products of queries and keys.
+/// The function that makes scores from dot products of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoreForm {
-    /// The factor of products.
+    /// The factor of the dot products.
     pub scale: f64,
-    /// The limit of scores; 0 for none.
+    /// The limit of the absolute value of scores before the bias is added; 0 for no limit.
     pub softcap: f64,
-    /// The result where every score of a row is −∞.
+    /// The result for a row in which every score is −∞.
     pub empty: EmptyRow,
 }
 
 /// The result of attention for a row in which every score is −∞. Without any keys, the result is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EmptyRow {
-    /// Zeros: nothing is attended to.
+    /// Zeros, because the row attends to no key.
     Zeros,
-    /// NaN, as the primitives give.
+    /// NaN, as a softmax computed by its formula gives (0 / 0).
     Nan,
-    /// Zero, also for a row with a weight of NaN. The bias is added to every score and hides no key.
+    /// Zeros, also for a row in which a softmax weight is NaN. The bias is added to every score and hides no key.
     Guarded,
 }
 
@@ -122,7 +124,7 @@ impl EmptyRow {
 }
 
 impl ScoreForm {
-    /// Returns the form that the attributes describe, which are in the order of [`DEF`].
+    /// Returns the form that the attributes describe. They are in the order of [`DEF`].
     fn of(attrs: &[Attr]) -> ScoreForm {
         let number = |n: usize| attrs.get(n).and_then(Attr::float).unwrap_or_default();
         let word = attrs.get(2).and_then(Attr::word);
@@ -136,20 +138,20 @@ impl ScoreForm {
     }
 }
 
-/// A kernel of an attention.
+/// The attention that a kernel computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention<'a> {
-    /// Over `[b.. s.. d..]`.
+    /// The queries, over the axes of batch, queries and depth.
     pub query: &'a Body,
-    /// Over `[b.. t.. d..]`.
+    /// The keys, over the axes of batch, keys and depth.
     pub key: &'a Body,
-    /// Over `[b.. t.. e..]`.
+    /// The values, over the axes of batch, keys and columns.
     pub value: &'a Body,
-    /// Over `[b.. s.. t..]`.
+    /// The bias, over the axes of batch, queries and keys.
     pub bias: Option<&'a Body>,
     /// The number of axes of each group.
     pub axes: AttentionAxes,
-    /// The form of scores.
+    /// The function that makes scores from dot products.
     pub form: ScoreForm,
 }
 
@@ -162,7 +164,7 @@ impl AnchorKernel {
 }
 
 impl Kernel {
-    /// Returns the attention that it is built around, if it is one.
+    /// Returns the attention that the kernel is built around; `None` if it has another anchor.
     pub fn attention(&self) -> Option<Attention<'_>> {
         let ([query, key, value, bias @ ..], true) = (&self.anchor.operands[..], self.anchor.kind.is(&DEF)) else {
             return None;

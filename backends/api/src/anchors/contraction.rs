@@ -47,32 +47,32 @@ pub struct ContractionAxes {
     pub depth: usize,
 }
 
-/// A kernel of a contraction.
+/// The contraction that a kernel computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Contraction<'a> {
-    /// Over `[b.. m.. k..]`.
+    /// The left operand, over the axes of batch, rows and depth.
     pub lhs: &'a Body,
-    /// Over `[b.. k.. n..]`.
+    /// The right operand, over the axes of batch, depth and columns.
     pub rhs: &'a Body,
     /// The number of axes of each group.
     pub axes: ContractionAxes,
 }
 
 impl AnchorKernel {
-    /// Returns a product of matrices for each point of the outer axes: `lhs` is over `[b.. m k]`, `rhs` over `[b.. k
-    /// n]`.
+    /// Returns a product of matrices for each point of the batch axes `b..`: `lhs` is over `[b.. m k]`, and `rhs` over
+    /// `[b.. k n]`.
     pub fn product(lhs: Body, rhs: Body) -> AnchorKernel {
         AnchorKernel::of(&DEF, &[1, 1, 1], vec![lhs, rhs], Default::default())
     }
 
-    /// Returns a contraction of operands over groups of several axes.
+    /// Returns a contraction whose groups have any number of axes.
     pub fn contraction(lhs: Body, rhs: Body, axes: ContractionAxes) -> AnchorKernel {
         AnchorKernel::of(&DEF, &[axes.rows, axes.columns, axes.depth], vec![lhs, rhs], Default::default())
     }
 }
 
 impl Kernel {
-    /// Returns the contraction that it is built around, if it is one.
+    /// Returns the contraction that the kernel is built around; `None` if it has another anchor.
     pub fn contraction(&self) -> Option<Contraction<'_>> {
         let ([lhs, rhs], true) = (&self.anchor.operands[..], self.anchor.kind.is(&DEF)) else { return None };
         let [batch, rows, columns, depth] = self.groups()[..] else { return None };
@@ -94,7 +94,7 @@ fn eval(call: &AnchorCall<'_>) -> Vec<Vec<f64>> {
     vec![out]
 }
 
-/// Transposes a product of many rows and few columns, so that it has few rows.
+/// Transposes a product of more than [`FEW`] rows and at most [`FEW`] columns, so that it has few rows.
 fn transpose_few_columns(kernel: &mut Kernel) {
     let Some(Contraction { lhs, axes, .. }) = kernel.contraction() else { return };
     let ContractionAxes { batch, rows, columns, depth } = axes;
@@ -103,7 +103,7 @@ fn transpose_few_columns(kernel: &mut Kernel) {
     if rows > 1 || points(of_rows) <= FEW || points(of_columns) > FEW || !is_matrix(lhs, &kernel.slots) {
         return;
     }
-    // Groups of axes behind those of batches: the second before the first.
+    // Exchanges the two groups of axes that follow the batch axes. `first` and `second` are their numbers of axes.
     let exchanged = |body: &mut Body, stores: &mut Vec<Store>, first: usize, second: usize| {
         let order: Vec<usize> =
             (0..batch).chain(batch + first..batch + first + second).chain(batch..batch + first).collect();
@@ -119,7 +119,7 @@ fn transpose_few_columns(kernel: &mut Kernel) {
     kernel.anchor.axes.swap(ROWS - 1, COLUMNS - 1);
 }
 
-/// Returns whether a body is a matrix: every load in it is one of a matrix.
+/// Returns whether every load of a body reads a strided matrix ([`is_load_of_matrix`]).
 fn is_matrix(body: &Body, slots: &[(eutectic_ir::DType, usize)]) -> bool {
     let of_matrix = |load| is_load_of_matrix(load, &body.domain, slots);
     body.instrs.iter().all(|instr| if let Instr::Load(load) = instr { of_matrix(load) } else { true })

@@ -1,4 +1,4 @@
-//! No anchor: pointwise ops and views only.
+//! The kind of kernels without an anchor. They have only pointwise ops and views.
 
 use crate::kernel::{Along, AnchorDef, AnchorKernel, GroupDef, Kernel, ResultDef};
 
@@ -15,7 +15,7 @@ pub(super) static DEF: AnchorDef = AnchorDef {
 };
 
 impl AnchorKernel {
-    /// Returns that of pointwise ops and views.
+    /// Returns the description of a kernel that has only pointwise ops and views.
     pub fn map() -> AnchorKernel {
         AnchorKernel::of(&DEF, &[], Vec::new(), Default::default())
     }

@@ -1,7 +1,8 @@
-//! Anchors: the kinds of kernels. Each is a row of a table, an [`AnchorDef`], in a file of its own.
+//! Anchors: the kinds of kernels. Each kind has its own file and is an entry of one table, an [`AnchorDef`].
 //!
 //! The normal form, the analyses, lowering, printed plans and reference implementations read the table. Only a
-//! backend's kernels handle a specific anchor: they ask for its typed view, such as [`crate::Kernel::contraction`].
+//! backend's kernels handle a specific anchor. They get it in a typed form, by functions such as
+//! [`crate::Kernel::contraction`].
 
 mod attention;
 mod contraction;
@@ -20,7 +21,7 @@ pub use crate::kernel::{
 static TABLE: [&AnchorDef; 4] = [&map::DEF, &rows::DEF, &contraction::DEF, &attention::DEF];
 
 impl AnchorKind {
-    /// Returns the anchor of a name.
+    /// Returns the anchor of this name, if there is one.
     pub fn named(name: &str) -> Option<AnchorKind> {
         AnchorKind::all().find(|kind| kind.def().name == name)
     }

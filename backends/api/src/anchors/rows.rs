@@ -15,7 +15,7 @@ pub(super) static DEF: AnchorDef = AnchorDef {
 };
 
 impl AnchorKernel {
-    /// Returns that of a row group, whose rows are the last `axes` axes.
+    /// Returns the description of a row group. A row consists of the last `axes` axes of the domain.
     pub fn rows(axes: usize) -> AnchorKernel {
         AnchorKernel::of(&DEF, &[axes], Vec::new(), Default::default())
     }

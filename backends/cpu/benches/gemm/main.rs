@@ -1,12 +1,12 @@
 //! Compares matrix products with those of the crates `gemm` and `faer`: `cargo bench -p eutectic-cpu --bench gemm`
 //! times shapes of transformers.
 //!
-//! `-- ratios` runs ours on one and on two threads, and the others on one, in alternation. It covers these shapes and
-//! 200 random ones, in `f32` and `f64`. It prints our speed relative to the faster crate, the speed-up of two threads,
-//! and the speed of 16-bit storage relative to our `f32`.
+//! `-- ratios` alternates between our product on one and on two threads and the products of the crates on one thread.
+//! It measures the shapes of transformers and 200 random ones, in `f32` and `f64`. It prints our speed relative to the
+//! faster crate, the speed-up of two threads, and the speed of 16-bit storage relative to our `f32`.
 //!
-//! `-- bandwidth` compares products of few rows with reading memory. Further words narrow the tables: see
-//! [`ratios::Options`]. Times are minima over all rounds, because other processes only add time.
+//! `-- bandwidth` compares products of few rows with the time of reading their right operand. Further words select
+//! tables and shapes: see [`ratios::Options`]. Times are minima over all rounds, because other processes only add time.
 
 mod product;
 mod ratios;

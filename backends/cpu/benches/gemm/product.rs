@@ -1,4 +1,4 @@
-//! A product, by our kernels and by the crates `gemm` and `faer`, on data of their own.
+//! Computes a matrix product with our kernels, with the crate `gemm` and with the crate `faer`, for comparison.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use eutectic_ir::{DType, Tensor};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, traits::ComplexField};
 use half::{bf16, f16};
 
-/// Batch, rows, columns, length of the sums.
+/// The extents of a product: batch, rows, columns, and terms per sum.
 pub type Shape = (usize, usize, usize, usize);
 
 /// Returns a name such as `12x128x128x32`; a batch of one is left out.
@@ -23,22 +23,22 @@ pub fn name((b, m, n, k): Shape) -> String {
     if b == 1 { format!("{m}x{n}x{k}") } else { format!("{b}x{m}x{n}x{k}") }
 }
 
-/// Operations.
+/// Returns the number of floating-point operations of a product.
 pub fn flops((b, m, n, k): Shape) -> f64 {
     2.0 * (b * m * n * k) as f64
 }
 
 /// The element types of matrices.
 pub trait Element: Copy + 'static {
-    /// The type in memory.
+    /// The element type in memory.
     const DTYPE: DType;
-    /// The type of sums.
+    /// The accumulator type.
     const SUMS: DType;
-    /// The tolerance per term.
+    /// The tolerated absolute error per term of a sum.
     const CLOSE: f64;
-    /// Returns the nearest number.
+    /// Rounds a number to the type.
     fn of(x: f64) -> Self;
-    /// Returns the number.
+    /// Converts the element to `f64`.
     fn to(self) -> f64;
 }
 
@@ -62,7 +62,7 @@ element!(f64, DType::F64, DType::F64, 1e-12, x x);
 element!(f16, DType::F16, DType::F32, 1e-1, x f16::from_f64(x));
 element!(bf16, DType::Bf16, DType::F32, 1e-1, x bf16::from_f64(x));
 
-/// The operands.
+/// The operands of a product.
 pub struct Operands<T> {
     /// The shape of the product.
     pub shape: Shape,
@@ -71,7 +71,7 @@ pub struct Operands<T> {
 }
 
 impl<T: Element> Operands<T> {
-    /// Random numbers.
+    /// Returns operands with random elements.
     pub fn new(shape: Shape) -> Operands<T> {
         let (b, m, n, k) = shape;
         let mut random = Random(7);
@@ -80,7 +80,7 @@ impl<T: Element> Operands<T> {
     }
 }
 
-/// Our way.
+/// A product that our kernels compute.
 pub struct Ours<T> {
     session: Box<dyn Session>,
     constant: bool,
@@ -89,7 +89,8 @@ pub struct Ours<T> {
 }
 
 impl<T: Element> Ours<T> {
-    /// `constant`: the right operand is a parameter, not an input.
+    /// Compiles the product of two operands. If `constant` is set, the right operand is a parameter instead of an
+    /// input.
     pub fn new(of: &Operands<T>, threads: usize, constant: bool) -> Ours<T> {
         let (b, m, n, k) = of.shape;
         let mut result = body(&[b, m, n]);
@@ -112,26 +113,26 @@ impl<T: Element> Ours<T> {
             params.push(Tensor::from_f64(T::DTYPE, &[of.rhs.len()], of.rhs.iter().map(|x| x.to())));
         }
         let cpu = Cpu::new(CpuOptions { threads, ..CpuOptions::default() });
-        let loaded = cpu.compile(&program).expect("a product").load(&params).expect("the program's parameter");
-        let session = loaded.session().expect("a session");
+        let loaded = cpu.compile(&program).expect("a product compiles").load(&params).expect("the parameter fits");
+        let session = loaded.session().expect("memory suffices");
         Ours { session, constant, out: vec![T::of(0.0); counts[2]] }
     }
 
-    /// Computes it.
+    /// Computes the product.
     pub fn run(&mut self, of: &Operands<T>) {
         let inputs = [bytes(&of.lhs), bytes(&of.rhs)];
         let inputs = &inputs[..if self.constant { 1 } else { 2 }];
-        self.session.run(inputs, &mut [bytes_mut(&mut self.out)]).expect("a run");
+        self.session.run(inputs, &mut [bytes_mut(&mut self.out)]).expect("the run succeeds");
     }
 
-    /// Panics unless the result is close to another.
+    /// Panics unless the result is close to another result.
     pub fn check<U: Element>(&self, other: &[U], shape: Shape) {
         let close = |(a, b): (&T, &U)| (a.to() - b.to()).abs() <= T::CLOSE * shape.3 as f64;
         assert!(self.out.iter().zip(other).all(close), "{}: results differ", name(shape));
     }
 }
 
-/// The crate `gemm`, on one thread.
+/// Computes a product with the crate `gemm`, on one thread.
 pub fn gemm<T: Element>(of: &Operands<T>, out: &mut [T]) {
     let (b, m, n, k) = of.shape;
     for i in 0..b {
@@ -140,7 +141,7 @@ pub fn gemm<T: Element>(of: &Operands<T>, out: &mut [T]) {
         let [rows, terms] = [n, k].map(|n| n as isize);
         let none = gemm::Parallelism::None;
         let (zero, one) = (T::of(0.0), T::of(1.0));
-        // SAFETY: slices of the matrices' sizes.
+        // SAFETY: the slices have the sizes of the matrices.
         unsafe {
             gemm::gemm(
                 m,
@@ -167,7 +168,7 @@ pub fn gemm<T: Element>(of: &Operands<T>, out: &mut [T]) {
     }
 }
 
-/// The crate `faer`, on one thread.
+/// Computes a product with the crate `faer`, on one thread.
 pub fn faer<T: Element + ComplexField>(of: &Operands<T>, out: &mut [T]) {
     let (b, m, n, k) = of.shape;
     for i in 0..b {
@@ -178,13 +179,13 @@ pub fn faer<T: Element + ComplexField>(of: &Operands<T>, out: &mut [T]) {
     }
 }
 
-/// Returns the least seconds of each of several calls, in turns.
+/// Measures several functions in alternation, and returns the minimal seconds of a call of each.
 pub fn least<const N: usize>(mut calls: [&mut dyn FnMut(); N], seconds: f64) -> [f64; N] {
     let mut least = [f64::INFINITY; N];
     let (start, mut rounds) = (Instant::now(), 0);
     while rounds < 4 || start.elapsed().as_secs_f64() < seconds {
         for (call, least) in calls.iter_mut().zip(&mut least) {
-            // Twice each: the first brings its own data into the caches.
+            // Each is called twice in a row, because the first call loads its data into the caches.
             for _ in 0..2 {
                 let t = Instant::now();
                 call();
@@ -197,11 +198,11 @@ pub fn least<const N: usize>(mut calls: [&mut dyn FnMut(); N], seconds: f64) -> 
 }
 
 fn bytes<T: Element>(x: &[T]) -> &[u8] {
-    // SAFETY: floats are made of bytes.
+    // SAFETY: a float consists of initialised bytes, and the slice has `size_of_val(x)` of them.
     unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), size_of_val(x)) }
 }
 
 fn bytes_mut<T: Element>(x: &mut [T]) -> &mut [u8] {
-    // SAFETY: as above, and any such bytes are a float.
+    // SAFETY: a float consists of initialised bytes, the slice has `size_of_val(x)` of them, and any bytes are a float.
     unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), size_of_val(x)) }
 }

@@ -1,5 +1,5 @@
-//! Prints tables: our products relative to the crates `gemm` and `faer`, two threads relative to one, 16-bit storage
-//! relative to `f32`, and few rows relative to reading memory.
+//! Prints tables of speeds: our products relative to the crates `gemm` and `faer`, two threads relative to one, 16-bit
+//! storage relative to `f32`, and products of few rows relative to reading memory.
 
 use std::hint::black_box;
 
@@ -13,7 +13,8 @@ use crate::{
     reading::read,
 };
 
-/// The operations of products that take about ten microseconds, long enough for a second thread to join.
+/// The minimal number of operations of a long product. It takes about ten microseconds, so that a second thread can
+/// help.
 const LONG: f64 = 2e6;
 
 /// The tables and shapes to show.
@@ -22,9 +23,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Parses words that narrow the tables. They are element types, `constant` or `input`, or a shape such as
-    /// `128x384x384`, which is then the only one. `all` shows every random shape, not only those where ours is slower.
-    /// `one` leaves out the second thread. A number is the seconds per shape.
+    /// Parses words that select tables and shapes. A word is an element type, the kind of the right operand (`constant`
+    /// or `input`), or a shape such as `128x384x384`, which replaces all shapes. `all` shows every random shape, not
+    /// only those for which our product is slower. `one` leaves out the second thread. A number is the seconds per
+    /// shape.
     pub fn new(words: impl Iterator<Item = String>) -> Options {
         Options { words: words.collect() }
     }
@@ -33,12 +35,12 @@ impl Options {
         self.words.iter().any(|w| w == word)
     }
 
-    /// Returns whether a word is among those that are given of a kind, or none of the kind is given.
+    /// Returns whether a word of a kind is selected: it was given, or no word of that kind was given.
     fn admits(&self, word: &str, kind: &[&str]) -> bool {
         self.has(word) || !kind.iter().any(|w| self.has(w))
     }
 
-    /// Returns threads of the first column and of the second.
+    /// Returns the numbers of threads of the first column and of the second.
     fn threads(&self) -> [usize; 2] {
         [1, if self.has("one") { 1 } else { 2 }]
     }
@@ -60,7 +62,8 @@ impl Options {
     }
 }
 
-/// Sizes whose logarithms are even, products of about a millisecond at most.
+/// Returns random shapes whose sizes have uniformly distributed logarithms. Their products take at most about a
+/// millisecond.
 fn random_shapes(count: usize) -> Vec<Shape> {
     let mut random = Random(2026);
     let mut size = move || random.between(0.0, 2048_f64.log2()).exp2().round() as usize;
@@ -73,7 +76,7 @@ fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
     (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp()
 }
 
-/// Operations a second of ours on one thread and on two, and of others.
+/// The speeds for one shape in operations per second: of our product on one and on two threads, and of the others.
 struct Row {
     shape: Shape,
     ours: [f64; 2],
@@ -81,13 +84,13 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the row of a shape, given the seconds of each contestant.
+    /// Returns the row of a shape, given the seconds of ours on one thread, of ours on two threads, and of each other.
     fn new<const N: usize>(shape: Shape, seconds: [f64; N]) -> Row {
         let rates = seconds.map(|t| flops(shape) / t);
         Row { shape, ours: [rates[0], rates[1]], others: rates[2..].to_vec() }
     }
 
-    /// Returns the speed of one thread relative to the best other crate.
+    /// Returns the speed of our product on one thread relative to the fastest other.
     fn ratio(&self) -> f64 {
         self.ours[0] / self.others.iter().copied().fold(0.0, f64::max)
     }
@@ -102,7 +105,7 @@ impl Row {
     }
 }
 
-/// Returns the named shapes and the random ones, each measured by `row`.
+/// Prints a table of the given shapes, each measured by `row`. If none is given, it has [`SHAPES`] and random shapes.
 fn table(options: &Options, others: &[&str], row: impl Fn(Shape, f64) -> Row) {
     let columns: String = ["1 thread", "2"].iter().chain(others).map(|name| format!(" {name:>8}")).collect();
     println!("{:20}{columns} {:>6} {:>6}", "shape", "ratio", "2/1/2");
@@ -118,8 +121,8 @@ fn table(options: &Options, others: &[&str], row: impl Fn(Shape, f64) -> Row) {
     let high = || rows.iter().filter(|r| r.shape.1 >= 128);
     let long = || high().filter(|r| flops(r.shape) >= LONG);
     println!(
-        "200 random shapes: geometric mean {:.3}, of {} with m >= 128 {:.3}; there two threads beside twice one {:.3}, of {} with over \
-         {:.0} million operations {:.3}; {} below 0.8, {} below 1:",
+        "200 random shapes: geometric mean of ratios {:.3}, of {} with m >= 128 {:.3}; for these, two threads relative to twice one {:.3}, \
+         of {} with over {:.0} million operations {:.3}; {} ratios below 0.8, {} below 1:",
         mean(rows.iter().map(Row::ratio)),
         high().count(),
         mean(high().map(Row::ratio)),
@@ -133,7 +136,7 @@ fn table(options: &Options, others: &[&str], row: impl Fn(Shape, f64) -> Row) {
     rows.iter().filter(|r| r.ratio() < 1.0 || options.has("all")).for_each(Row::print);
 }
 
-/// Prints our speed relative to other libraries.
+/// Prints the table of our speed relative to the crates `gemm` and `faer`.
 fn beside_others<T: Element + ComplexField>(options: &Options, constant: bool) {
     table(options, &["gemm", "faer"], |shape, seconds| {
         let of = Operands::<T>::new(shape);
@@ -151,7 +154,7 @@ fn beside_others<T: Element + ComplexField>(options: &Options, constant: bool) {
     });
 }
 
-/// Prints the speed of 16-bit storage relative to `f32`.
+/// Prints the table of the speed of 16-bit storage relative to `f32`.
 fn beside_f32<T: Element>(options: &Options, constant: bool) {
     table(options, &["f32"], |shape, seconds| {
         let (of, wide) = (Operands::<T>::new(shape), Operands::<f32>::new(shape));
@@ -165,7 +168,8 @@ fn beside_f32<T: Element>(options: &Options, constant: bool) {
     });
 }
 
-/// Prints, for few rows, the bytes of the right operand per second relative to reading as many.
+/// Prints the table of products of few rows: the bytes of the right operand per second, relative to a loop that only
+/// reads as many bytes.
 fn few_rows<T: Element>(options: &Options, constant: bool) {
     println!("{:20} {:>8} {:>8} {:>6}", "shape", "GB/s", "reading", "share");
     for (n, k) in [(5632, 2048), (2048, 2048), (1000, 300)] {
@@ -182,7 +186,7 @@ fn few_rows<T: Element>(options: &Options, constant: bool) {
     }
 }
 
-/// One table for each type and kind of right operand.
+/// Prints the tables of ratios for one kind of right operand, one for each element type.
 fn each(options: &Options, kind: &str, constant: bool) {
     macro_rules! each {
         ($show:ident: $($t:ty)*) => {$(
@@ -196,7 +200,7 @@ fn each(options: &Options, kind: &str, constant: bool) {
     each!(beside_f32: f16 bf16);
 }
 
-/// All tables of ratios.
+/// Prints all tables of ratios.
 pub fn ratios(options: &Options) {
     for (kind, constant) in [("constant", true), ("input", false)] {
         if options.admits(kind, &["constant", "input"]) {
@@ -205,7 +209,7 @@ pub fn ratios(options: &Options) {
     }
 }
 
-/// Prints all tables of few rows.
+/// Prints all tables of products of few rows.
 pub fn bandwidth(options: &Options) {
     for (kind, constant) in [("constant", true), ("input", false)] {
         if options.admits(kind, &["constant", "input"]) {

@@ -1,4 +1,4 @@
-//! Kernels as programs have them, and programs of one kernel with data: what is measured.
+//! The kernels that the examples measure, as models have them, and programs of one kernel with data.
 
 use eutectic_backend::{
     AnchorKernel, AttentionAxes, Backend, Body, Buffer, EmptyRow, Instr, Kernel, Load, Place, Program, ScoreForm,
@@ -48,7 +48,7 @@ fn operand(slot: usize, domain: &[usize], at: Index) -> Body {
     b
 }
 
-/// [m k] · [k n] + bias, with or without gelu or a residual.
+/// Returns a product `[m k] · [k n]` with a bias, and optionally with a gelu and a residual.
 pub fn linear(m: usize, n: usize, k: usize, gelu: bool, residual: bool) -> Kernel {
     let mut b = body(&[m, n]);
     let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -68,7 +68,8 @@ pub fn linear(m: usize, n: usize, k: usize, gelu: bool, residual: bool) -> Kerne
     Kernel { anchor, body: b, stores, slots: counts[..used].iter().map(|&c| (DType::F32, c)).collect() }
 }
 
-/// [m k] · [k n] with weights of a shorter type, which are converted; `along_sums`: from a matrix [n k].
+/// Returns a product `[m k] · [k n]` whose weights have a narrower type and are converted to `f32`. If `along_sums` is
+/// set, memory has them as a matrix `[n k]`.
 pub fn converted(m: usize, n: usize, k: usize, dtype: DType, along_sums: bool) -> Kernel {
     let at = match along_sums {
         true => Index::coord(1).times(k as i64).plus(&Index::coord(0)),
@@ -84,7 +85,7 @@ pub fn converted(m: usize, n: usize, k: usize, dtype: DType, along_sums: bool) -
     Kernel { anchor, body: b, stores, slots: vec![(DType::F32, m * k), (dtype, k * n), (DType::F32, m * n)] }
 }
 
-/// Attention that reads q, k and v as views of a packed [s 3 h d] buffer and writes [s h d].
+/// Returns an attention that reads queries, keys and values as views of one buffer `[s 3 h d]`, and writes `[s h d]`.
 pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
     let at = |which: usize| {
         Index::coord(1)
@@ -104,7 +105,7 @@ pub fn attention(h: usize, s: usize, d: usize) -> Kernel {
     Kernel { anchor, body: b, stores, slots: [s * 3 * h * d, s, s * h * d].map(|c| (DType::F32, c)).to_vec() }
 }
 
-/// Returns the normalised rows of x, times the row of slot 1, plus the row of slot 2.
+/// Adds the normalised rows of x, times the row of slot 1, plus the row of slot 2, to a body.
 fn normalised(b: &mut Body, x: usize, n: usize) -> usize {
     let (count, eps) = (number(b, 1.0 / n as f64), number(b, 1e-12));
     let sum = reduce(b, Reduction::Sum, x);
@@ -121,7 +122,7 @@ fn normalised(b: &mut Body, x: usize, n: usize) -> usize {
     map(b, "add", &[], &[x, o])
 }
 
-/// Returns a layer norm, of a softmax where asked for.
+/// Returns a layer norm, which is applied to a softmax if `of_softmax` is set.
 pub fn layernorm(m: usize, n: usize, of_softmax: bool) -> Kernel {
     let mut b = body(&[m, n]);
     let mut x = load(&mut b, 0, dense(&[m, n]));
@@ -138,7 +139,7 @@ pub fn layernorm(m: usize, n: usize, of_softmax: bool) -> Kernel {
     }
 }
 
-/// Returns a layer norm of rows of a table of `words` at indices that are zero here.
+/// Returns a layer norm of rows of a table with `words` rows. The indices of the rows are all zero.
 pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
     let mut b = body(&[m, n]);
     let at = Load { slot: 4, at: Index::coord(0), guards: Vec::new(), dtype: DType::I64 };
@@ -153,7 +154,7 @@ pub fn embedding(m: usize, n: usize, words: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::rows(1), body: b, stores, slots }
 }
 
-/// gelu(x·a + b)·sigmoid(c) + d.
+/// Returns the pointwise kernel gelu(x·a + b)·sigmoid(c) + d.
 pub fn pointwise(n: usize) -> Kernel {
     let mut b = body(&[n]);
     let [x, a, o, c, d] = [0, 1, 2, 3, 4].map(|slot| load(&mut b, slot, Index::coord(0)));
@@ -167,7 +168,7 @@ pub fn pointwise(n: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, n); 6] }
 }
 
-/// Returns the softmax of rows of x.
+/// Adds the softmax of the rows of x to a body.
 fn weights(b: &mut Body, x: usize) -> usize {
     let largest = reduce(b, Reduction::Max, x);
     let x = map(b, "sub", &[], &[x, largest]);
@@ -185,7 +186,7 @@ pub fn softmax(m: usize, n: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::rows(1), body: b, stores, slots }
 }
 
-/// `times` applications of a function of one argument to n elements.
+/// Returns a kernel that applies a function of one argument `times` times to each of n elements.
 pub fn chain(op: &str, attrs: &[Attr], times: usize, n: usize) -> Kernel {
     let mut b = body(&[n]);
     let mut x = load(&mut b, 0, Index::coord(0));
@@ -203,7 +204,7 @@ pub fn transpose(m: usize, n: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, m * n); 2] }
 }
 
-/// Returns an image [c h w] as [h w c], with a margin of zeros.
+/// Returns a kernel that transposes an image `[c h w]` to `[h w c]` and adds a margin of zeros.
 pub fn margin(c: usize, h: usize, w: usize) -> Kernel {
     let mut b = body(&[h + 2, w + 2, c]);
     let at = flatten(&[2, 0, 1].map(Index::coord), &[c, h, w]).plus(&Index::constant(-(w as i64) - 1));
@@ -218,7 +219,7 @@ pub fn margin(c: usize, h: usize, w: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::map(), body: b, stores, slots }
 }
 
-/// Returns the maximum of each 3 × 3 window at stride 2 of an image [2h+1 2w+1 c].
+/// Returns a max pool over windows of 3 × 3 at stride 2 of an image `[2h+1 2w+1 c]`.
 pub fn max_pool(h: usize, w: usize, c: usize) -> Kernel {
     let mut b = body(&[h, w, c, 3, 3]);
     let place = |axis: usize, window: usize| Index::coord(axis).times(2).plus(&Index::coord(window));
@@ -230,14 +231,14 @@ pub fn max_pool(h: usize, w: usize, c: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::rows(2), body: b, stores, slots }
 }
 
-/// A program of one kernel, with data.
+/// A program of one kernel, with its data.
 pub struct Single {
     session: Box<dyn Session>,
     inputs: Vec<Tensor>,
     outputs: Vec<Vec<u8>>,
-    /// Bytes that it reads.
+    /// The number of distinct bytes that the kernel reads.
     pub read: usize,
-    /// Bytes that it writes.
+    /// The number of distinct bytes that the kernel writes.
     pub written: usize,
 }
 
@@ -247,7 +248,7 @@ impl Single {
         let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
         // Weights do not change between runs.
         let constant = |slot: usize| slot == 1 && kernel.contraction().is_some();
-        // At most as many elements of a table are read as there are points.
+        // A kernel reads at most one element of a table for each point of the domain.
         let points = |slot: usize| {
             let reads = |body: &&Body| body.instrs.iter().any(|i| matches!(i, Instr::Load(load) if load.slot == slot));
             kernel.bodies().into_iter().filter(reads).map(|body| body.domain.iter().product()).max()
@@ -266,15 +267,15 @@ impl Single {
         }
         let buffers = (0..kernel.slots.len()).collect();
         program.run.push(Step::new(0, buffers, Origin::default()));
-        let executable = cpu.compile(&program).expect("a kernel of this file");
+        let executable = cpu.compile(&program).expect("all kernels of this file compile");
         let tensor = |(_, ty): &(String, Type)| {
             let (n, dtype) = (ty.count(), ty.dtype().unwrap_or(DType::F32));
-            // Indices are zero.
+            // Integers are indices, and zero.
             let numbers = (0..n).map(|i| if dtype.is_float() { (i % 97) as f64 / 50.0 - 1.0 } else { 0.0 });
             Tensor::from_f64(dtype, &[n], numbers)
         };
         let params: Vec<_> = program.params.iter().map(tensor).collect();
-        let session = executable.load(&params).expect("the program's parameters").session().expect("a session");
+        let session = executable.load(&params).expect("the parameters fit").session().expect("memory suffices");
         let inputs = program.inputs.iter().map(tensor).collect();
         let outputs = program.outputs.iter().map(|o| vec![0; o.1.bytes()]).collect();
         Single { session, inputs, outputs, read, written }
@@ -283,7 +284,7 @@ impl Single {
     pub fn run(&mut self) {
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Tensor::bytes).collect();
         let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
-        self.session.run(&inputs, &mut outputs).expect("a run");
+        self.session.run(&inputs, &mut outputs).expect("the run succeeds");
     }
 }
 

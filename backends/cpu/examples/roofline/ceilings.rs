@@ -1,4 +1,5 @@
-//! Ceilings: how fast threads multiply and add in registers, and how fast they read and write memory.
+//! Measures the ceilings of a roofline: the rate of multiply-adds in registers, and the time of reading and writing
+//! memory.
 
 #[macro_use]
 #[path = "reading.rs"]
@@ -9,17 +10,20 @@ use std::{hint::black_box, sync::Barrier, time::Instant};
 use eutectic_cpu::Isa;
 use reading::read;
 
-/// The minimal seconds of a measurement per thread. It is shorter than the scheduler's time slice.
+/// The minimal seconds of a measurement. It is shorter than the scheduler's time slice, so that some measurements are
+/// not interrupted.
 const TURN: f64 = 0.001;
 
-/// The minimal number of calls per measurement. All but the first call find the data in the last-level cache if it
-/// fits.
+/// The minimal number of calls per measurement. All calls after the first one find the data in the last-level cache if
+/// it fits.
 pub const CALLS: u32 = 4;
 
-/// Chains of multiply-adds: as many as hide their latency, and registers hold.
+/// The number of independent chains of multiply-adds. It is large enough to hide their latency, and small enough for
+/// the 16 vector registers of AVX2.
 const CHAINS: usize = 12;
 
-/// Declares a function that multiplies and adds with vectors of a type, and how many operations a step of it takes.
+/// Declares a function that executes steps of multiply-adds with vectors of a width, and returns the number of
+/// operations of each step.
 macro_rules! multiply {
     ($name:ident, $feature:literal, $lanes:literal, $splat:ident $fma:ident $store:ident) => {
         #[cfg(target_arch = "x86_64")]
@@ -35,7 +39,7 @@ macro_rules! multiply {
             }
             let mut all = [0.0_f32; CHAINS * $lanes];
             for (i, sum) in sums.into_iter().enumerate() {
-                // SAFETY: the target has this many elements.
+                // SAFETY: the array has `$lanes` elements for each vector.
                 unsafe { $store(all.as_mut_ptr().add(i * $lanes), sum) };
             }
             black_box(&all);
@@ -52,7 +56,7 @@ fn multiply(steps: usize) -> usize {
         // SAFETY: the machine has the instructions.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { multiply_avx512(steps) },
-        // SAFETY: as above.
+        // SAFETY: the machine has the instructions.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { multiply_avx2(steps) },
         _ => {
@@ -73,10 +77,10 @@ widest! {
     }
 }
 
-/// Copies like `copy`, by streaming stores.
+/// Copies like `copy`, but with streaming stores.
 fn copy_streaming(to: &mut [f32], from: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instructions, and stores are aligned.
+    // SAFETY: every x86-64 processor has the instructions, and `align_to_mut` aligns the stores.
     unsafe {
         use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
         let (_, to, _) = to.align_to_mut::<std::arch::x86_64::__m128>();
@@ -89,8 +93,9 @@ fn copy_streaming(to: &mut [f32], from: &[f32]) {
     copy(to, from);
 }
 
-/// Returns the seconds of one of many calls on each of several threads, each with its part. The threads start together,
-/// because a thread that runs alone has all of the memory's bandwidth.
+/// Returns the seconds of one call, as the mean of many calls on each of several threads; the slowest thread counts.
+/// Each thread has its own part of the data. All start together, because a thread that runs alone has the full memory
+/// bandwidth.
 fn timed<P: Send>(parts: &mut [P], call: impl Fn(&mut P) + Sync) -> f64 {
     let together = Barrier::new(parts.len());
     let worker = |part: &mut P| {
@@ -104,11 +109,11 @@ fn timed<P: Send>(parts: &mut [P], call: impl Fn(&mut P) + Sync) -> f64 {
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = parts.iter_mut().map(|p| scope.spawn(|| worker(p))).collect();
-        threads.into_iter().map(|t| t.join().expect("a thread that does not panic")).fold(0.0, f64::max)
+        threads.into_iter().map(|t| t.join().expect("the worker does not panic")).fold(0.0, f64::max)
     })
 }
 
-/// Returns the operations per second (a multiply-add is two) of `threads` threads together.
+/// Returns the operations per second of `threads` threads together. A multiply-add counts as two operations.
 pub fn flops_per_second(threads: usize) -> f64 {
     const STEPS: usize = 4096;
     let mut operations = vec![0; threads];
@@ -116,22 +121,23 @@ pub fn flops_per_second(threads: usize) -> f64 {
     (STEPS * operations.iter().sum::<usize>()) as f64 / seconds
 }
 
-/// Memory to read and to write, of one thread.
+/// The memory that one thread reads and writes.
 pub struct Memory {
     from: Vec<f32>,
     to: Vec<f32>,
 }
 
 impl Memory {
-    /// Divides `read` and `written` bytes among threads.
+    /// Allocates `read` bytes to read and `written` bytes to write, divided evenly among the threads.
     pub fn new(threads: usize, read: usize, written: usize) -> Vec<Memory> {
         let numbers = |bytes: usize| vec![1.0; bytes / size_of::<f32>() / threads];
         (0..threads).map(|_| Memory { from: numbers(read), to: numbers(written) }).collect()
     }
 
-    /// Returns the seconds that reading and writing all of it takes: the minimum of normal and streaming stores.
+    /// Returns the seconds that reading and writing all of the memory takes, the minimum of normal and streaming
+    /// stores.
     pub fn seconds(all: &mut [Memory]) -> f64 {
-        // Memory that is only written is written from cached data.
+        // If more is written than read, the rest is copied from an array in the first-level cache.
         let near = [1.0_f32; 4096];
         let [cached, streamed] = [copy, copy_streaming].map(|put: fn(&mut [f32], &[f32])| {
             timed(all, |memory| {

@@ -1,5 +1,5 @@
-//! Compares kernels with their rooflines: the achieved time, the ceiling that was measured in the same run
-//! (multiply-adds in registers; reading and writing the kernel's bytes), and the prediction of the cost model. An
+//! Compares kernels with their rooflines. It prints the achieved time, the ceiling measured in the same process
+//! (multiply-adds in registers, or reading and writing the kernel's bytes), and the prediction of the cost model. An
 //! argument selects the kernels whose names contain it.
 
 mod ceilings;
@@ -13,12 +13,13 @@ use eutectic_backend::Backend;
 use eutectic_cpu::{Cpu, CpuOptions, Isa};
 use kernels::Single;
 
-/// The rounds. Alternatives take turns, and the minimum counts, because other processes only add time.
+/// The number of rounds. Each round measures the kernel and the ceilings. The minimum over all rounds counts, because
+/// other processes only add time.
 const ROUNDS: usize = 20;
-/// Seconds of a turn, at least.
+/// The minimal seconds of a measurement.
 const TURN: f64 = 0.001;
 
-/// Returns seconds of one call, repeated for a turn.
+/// Returns the mean seconds of a call, repeated for [`TURN`] seconds.
 fn turn(mut f: impl FnMut()) -> f64 {
     let (start, mut runs) = (Instant::now(), 0);
     loop {

@@ -1,14 +1,15 @@
-//! Reads memory as fast as the machine can, as the ceiling for other reads.
+//! Reads memory as fast as the machine can, as a ceiling for the bandwidth of kernels.
 
 use std::hint::black_box;
 
 use eutectic_cpu::Isa;
 
-/// Streams that are read at once, which is faster than one.
+/// The number of streams that are read at once. One stream is slower, because the hardware prefetcher then has fewer
+/// lines in flight.
 const STREAMS: usize = 8;
-/// Floats of a cache line.
+/// The number of `f32` in a cache line.
 const LINE: usize = 16;
-/// Declares a function for the machine's instruction set.
+/// Declares a function that is compiled for each instruction set, and calls the version for the machine.
 macro_rules! widest {
     ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) $body:block) => {
         $(#[$doc])*
@@ -29,7 +30,7 @@ macro_rules! widest {
                 // SAFETY: the machine has the instructions.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => unsafe { avx512($($arg),*) },
-                // SAFETY: as above.
+                // SAFETY: the machine has the instructions.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => unsafe { avx2($($arg),*) },
                 _ => body($($arg),*),
@@ -39,7 +40,7 @@ macro_rules! widest {
 }
 
 widest! {
-    /// Reads everything.
+    /// Reads a slice once (except for a remainder at its end).
     pub fn read(from: &[f32]) {
         let part = from.len() / STREAMS / LINE * LINE;
         let mut sums = [[0.0_f32; LINE]; STREAMS];

@@ -15,12 +15,13 @@ use super::{
 use crate::kernels::lanes::form::LaneForm;
 use crate::tile::{gather::LONG_RUN, grid::MOST_ELEMENTS, shape::SHORTEST_LINE};
 
-/// The length of rows from which on a tile has few of them.
+/// The number of elements of a row above which a tile has only few rows.
 const LONG_ROW: f64 = 1024.0;
-/// Rows of a product that a tile has about, at least.
+/// The approximate minimal number of rows of a product's tile.
 const ROWS_TOGETHER: usize = 64;
 
-/// Returns the extents of a tile of a domain: inner axes as a whole, as far as they fit into a register.
+/// Returns the extents of a tile of a domain. A tile has all points of the inner axes, as long as they fit into a tile
+/// program's register of [`MOST_ELEMENTS`].
 fn of_tile(domain: &[usize]) -> Vec<usize> {
     let mut left = MOST_ELEMENTS;
     let mut extents: Vec<usize> = domain
@@ -37,8 +38,8 @@ fn of_tile(domain: &[usize]) -> Vec<usize> {
 }
 
 impl CostModel {
-    /// Returns the price of a load of `n` elements. Dense loads, and loads in long lines, are read in place. Others are
-    /// copied, element by element if the affine runs of the map are short.
+    /// Returns the price in seconds of a load of `n` elements. Dense loads, and loads of long contiguous lines, are
+    /// read in place. Others are copied, element by element if the map is affine only over few points.
     pub(super) fn load(
         &self,
         load: &Load,
@@ -61,8 +62,9 @@ impl CostModel {
         }
     }
 
-    /// Prices a load of `n` elements whose map is not affine. Boxes are copied. Other loads are copied in runs along
-    /// the innermost axis, or element by element if runs are short.
+    /// Returns the price in seconds of a load of `n` elements whose map is not affine. If the map is affine along the
+    /// innermost axis, the load is copied in boxes. Otherwise it is copied in runs, over which the map is affine, or
+    /// element by element if runs are short.
     fn walked(&self, load: &Load, body: &Body, masks: &[AxisSet], row: AxisSet, n: f64) -> f64 {
         let (e, domain) = (&self.costs().element, &body.domain);
         let of_guards = load.guards.iter().fold(0, |axes, (index, _)| axes | reads(index, masks));
@@ -89,8 +91,8 @@ impl CostModel {
         }
     }
 
-    /// Returns the price of storing elements at integers of the body, which may be equal. If the integers vary along a
-    /// line, its elements are stored one by one.
+    /// Returns the price in seconds of storing elements at indices that the body computes. Several elements may have
+    /// one index. If the indices vary along the innermost axis, elements are stored one by one.
     fn scattered(&self, kernel: &Kernel, store: &Store) -> f64 {
         let (e, body) = (&self.costs().element, &kernel.body);
         let (n, inner) = (points(&body.domain, AxisSet::MAX), body.domain.last().map_or(1.0, |&n| n.max(1) as f64));
@@ -101,17 +103,18 @@ impl CostModel {
         n / inner * e.run + n * place
     }
 
-    /// Returns the price of copying an element whose neighbours in the tile are not contiguous in memory. Squares are
-    /// transposed if elements are contiguous along another axis of the tile.
+    /// Returns the price in seconds of copying an element whose neighbours in the tile are not contiguous in memory. If
+    /// elements are contiguous along another axis of the tile, squares are transposed in registers, which is cheaper.
     fn strided(&self, strides: &[i64], domain: &[usize], row: AxisSet) -> f64 {
         let e = &self.costs().element;
         let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n >= SQUARE);
-        // A tile has few of the long rows.
+        // If rows are long, a tile has too few of them for squares.
         let is_in_tile = |d: usize| row == 0 || row >> d & 1 == 1 || points(domain, row) <= LONG_ROW;
         if beside.is_some_and(is_in_tile) { e.square } else { e.strided }
     }
 
-    /// Returns the price of storing a kernel's elements. Long lines are written in place, and short ones are copied.
+    /// Returns the price in seconds of storing a kernel's elements. Long contiguous lines are written in place, and
+    /// short ones are copied.
     pub(super) fn store(&self, kernel: &Kernel, form: Option<&LaneForm>, store: &Store) -> f64 {
         let (e, domain) = (&self.costs().element, &kernel.body.domain);
         let n = points(domain, of_place(store, &kernel.body));
@@ -119,7 +122,7 @@ impl CostModel {
             return self.scattered(kernel, store);
         }
         if let Some(form) = form {
-            // Sums side by side are stored so, or element by element.
+            // A vector of sums is stored by one instruction if its elements are contiguous, otherwise one by one.
             let lane = form.order.last().copied().unwrap_or(0);
             let beside = store.at.affine(domain.len()).is_some_and(|strides| [0, 1].contains(&strides[lane]));
             return if beside { 0.0 } else { n * e.strided };
@@ -130,8 +133,8 @@ impl CostModel {
             (None, true) => {
                 let strides = store.at.affine(domain.len()).unwrap_or_default();
                 let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n >= SQUARE);
-                // A product's rows are one axis, and a tile has its last coordinates. Neighbouring elements are either
-                // stored with an element, or after its cache line was evicted.
+                // A tile has at least `ROWS_TOGETHER` consecutive rows. If the axis of contiguous elements is farther
+                // out, another tile stores an element's neighbours, after the cache line was evicted.
                 let between = |d: usize| domain[d + 1..domain.len() - 1].iter().product::<usize>();
                 let together = beside.is_none_or(|d| between(d) <= ROWS_TOGETHER);
                 let near = n * 4.0 <= self.costs().memory.l2_bytes;
@@ -141,8 +144,8 @@ impl CostModel {
                 let (strides, row) = (store.at.affine(domain.len()).unwrap_or_default(), row_mask(kernel));
                 let beside = strides.iter().zip(domain).position(|(&s, &n)| s.abs() == 1 && n > 1);
                 match beside.is_some_and(|d| row != 0 && row >> d & 1 == 0) {
-                    // A tile has only some of the neighbouring rows, whose cache lines are evicted before the next rows
-                    // come.
+                    // Elements of different rows share a cache line. A tile has only some of these rows, and the line
+                    // is evicted before the next tile stores the others.
                     true if n * 4.0 > self.costs().memory.l2_bytes => n * e.scattered,
                     true => n * e.strided,
                     false => n * self.strided(&strides, domain, row),

@@ -13,21 +13,21 @@ cost_table! {
     /// The coefficients of the cost model, in the order of `costs/default.toml`.
     #[derive(Clone, Debug, Deserialize, Serialize)]
     pub struct Costs {
-        /// Seconds of a kernel, whatever it does.
+        /// Seconds to start a kernel.
         launch: Seconds,
         /// Seconds until the other threads work on a kernel.
         wake: Seconds,
-        /// The speed-up that each further thread adds, relative to the first one.
+        /// The speed that each further thread adds, relative to the speed of one.
         thread: Share,
     }
     tables {
-        /// Bandwidths.
+        /// Bandwidths of caches and memory.
         memory: MemoryCosts,
-        /// Rates of products.
+        /// Rates of matrix products.
         product: ProductCosts,
-        /// Seconds of sums along an axis of the result.
+        /// Seconds of batch-vectorised contractions.
         lanes: LaneCosts,
-        /// Seconds of elements.
+        /// Seconds per element.
         element: ElementCosts,
     }
     others {
@@ -40,20 +40,20 @@ cost_table! {
     /// Bandwidths by working set.
     #[derive(Clone, Debug, Deserialize, Serialize)]
     pub struct MemoryCosts {
-        /// Largest working set, in bytes, that streams at `l2`.
+        /// The largest working set in bytes that streams at the rate `l2`.
         l2_bytes: Bytes,
-        /// Largest working set, in bytes, that streams at `l3`.
+        /// The largest working set in bytes that streams at the rate `l3`.
         l3_bytes: Bytes,
-        /// Bytes a second of one thread.
+        /// The bandwidth of one thread for working sets of at most `l2_bytes`.
         l2: BytesPerSecond,
-        /// Like `l2`, beyond `l2_bytes`.
+        /// The bandwidth of one thread for working sets of at most `l3_bytes`.
         l3: BytesPerSecond,
-        /// Like `l2`, beyond `l3_bytes`.
+        /// The bandwidth of one thread for larger working sets.
         dram: BytesPerSecond,
-        /// Like `dram`, for all threads together.
+        /// The bandwidth of all threads together for working sets larger than `l3_bytes`.
         dram_all: BytesPerSecond,
-        /// The share of the shorter of computing and memory time that is hidden behind the longer one, in passes over
-        /// elements.
+        /// In passes over elements, the share of the shorter of computing time and memory time that overlaps with the
+        /// longer one.
         hidden: Share,
     }
 }
@@ -62,82 +62,84 @@ cost_table! {
     /// Rates of matrix products.
     #[derive(Clone, Debug, Deserialize, Serialize)]
     pub struct ProductCosts {
-        /// Operations a second of large products, in `f32` and narrower floats.
+        /// Operations per second of large products in `f32` and narrower floats.
         f32: OpsPerSecond,
-        /// Like `f32`, in `f64`.
+        /// Operations per second of large products in `f64`.
         f64: OpsPerSecond,
-        /// Like `f32`, for integers.
+        /// Operations per second of large products of integers.
         other: OpsPerSecond,
-        /// Rows at which a product reaches half of its rate.
+        /// The number of rows at which a product reaches half of the rate of large products.
         m_half: Count,
-        /// Columns at which it does.
+        /// The number of columns at which a product reaches half of the rate of large products.
         n_half: Count,
-        /// Length of its sums at which it does.
+        /// The number of terms per sum at which a product reaches half of the rate of large products.
         k_half: Count,
-        /// Seconds per element that goes through a tile before it is stored.
+        /// Seconds of a result element that a tile program computes, because its epilogue does more than micro-kernels
+        /// do in registers.
         tile: Seconds,
         /// Seconds of each matrix of a batch.
         matrix: Seconds,
-        /// Operations a second of a vector times a matrix in cache.
+        /// Operations per second of a vector times a matrix in cache.
         vector: OpsPerSecond,
-        /// Seconds of an element of 8 bits of a packed operand, which kernels convert as they read it.
+        /// Seconds of an 8-bit element of a packed operand. Kernels convert it when they read it.
         decode: Seconds,
-        /// Seconds of a weight of a packed operand that kernels decode from a code with the scale of its block.
+        /// Seconds of a packed weight that kernels decode from a code and the scale of its block.
         code: Seconds,
-        /// Operations a second of large products of integers of 8 bits with codes.
+        /// Operations per second of large products of 8-bit integers with packed weights that are codes.
         int8: OpsPerSecond,
     }
 }
 
 cost_table! {
-    /// Seconds of an element.
+    /// Seconds of operations on an element, a row or a line of elements.
     #[derive(Clone, Debug, Deserialize, Serialize)]
     pub struct ElementCosts {
-        /// A pass in cache over `f32`.
+        /// An element of a pass in cache over `f32`.
         cheap: Seconds,
         /// A division or a root.
         division: Seconds,
         /// An exponential, or a function that uses one.
         transcendental: Seconds,
-        /// A hyperbolic tangent, an error function.
+        /// A function of the list `class.special`, such as a hyperbolic tangent or an error function.
         special: Seconds,
-        /// A function that runs element by element.
+        /// A function without vector instructions.
         scalar: Seconds,
         /// A step of a reduction.
         reduce: Seconds,
-        /// A row that is reduced, however short.
+        /// A reduced row, in addition to its elements.
         row: Seconds,
-        /// A copied element of a load or store whose neighbours are not contiguous.
+        /// A copied element of a load or store whose neighbours in the tile are not contiguous in memory.
         strided: Seconds,
-        /// Like `strided`, if elements are contiguous along another axis of the tile: squares are transposed in
-        /// registers.
+        /// A copied element whose neighbours are contiguous along another axis of the tile. Squares of such elements
+        /// are transposed in registers.
         square: Seconds,
         /// A stored element of a product whose neighbours in memory are stored after its cache line was evicted.
         scattered: Seconds,
-        /// A run of a load that is walked.
+        /// A run of a load that no affine map describes: the points along the innermost axis over which its map is
+        /// affine.
         run: Seconds,
-        /// An element of a load that is read alone, because an index decides where its neighbours are.
+        /// An element of a load that is read by itself, because an index decides where its neighbours are.
         gather: Seconds,
-        /// A run of a load at an index, in a buffer larger than the caches.
+        /// A row at an index, in a table that no cache holds. It waits for memory.
         far: Seconds,
-        /// The minimal price of a value that needs no load, per element of the domain, however few elements it has:
-        /// each tile computes it.
+        /// The minimal price of a value that needs no load, per element of the domain. It is paid even if the value has
+        /// few elements, because each tile computes the value again.
         step: Seconds,
-        /// A line of a load that is read in place.
+        /// A contiguous line of a load that is read in place.
         in_place: Seconds,
-        /// A line that is too short for that and copied.
+        /// A contiguous line of a load that is too short to be read in place, and is copied.
         short: Seconds,
-        /// A line of a left operand that is copied for a product.
+        /// A contiguous line of a left operand that is copied for a product, without its elements.
         line: Seconds,
-        /// An element of such a line.
+        /// An element of a left operand that is copied for a product.
         copy: Seconds,
-        /// Factor of `f64`.
+        /// The factor of seconds in `f64`, relative to `f32`.
         f64: Count,
-        /// Factor of 64-bit integers.
+        /// The factor of seconds in 64-bit integers, relative to `f32`.
         i64: Count,
-        /// Factor of the other element types.
+        /// The factor of seconds in all other element types, relative to `f32`.
         other: Count,
-        /// A score, without its products.
+        /// The softmax of a score of attention, without the products.
         softmax: Seconds,
     }
 }
@@ -157,20 +159,20 @@ pub struct OpClasses {
 }
 
 impl OpClasses {
-    /// Returns the lists by name.
+    /// Returns the lists with their names.
     fn lists(&self) -> [(&'static str, &Vec<String>); 4] {
         let OpClasses { division, transcendental, special, scalar } = self;
         [("division", division), ("transcendental", transcendental), ("special", special), ("scalar", scalar)]
     }
 
-    /// Returns a problem for each name that no function has.
+    /// Returns a message for each listed name that is not the name of a function.
     fn unknown(&self) -> Vec<String> {
         let known: Vec<&str> = table::names(DType::F32).collect();
         let unknown = |(list, names): (&str, &Vec<String>)| {
             let names = names.iter().filter(|name| !known.contains(&name.as_str()));
             let problem = |name: &String| {
                 let near = suggestion(name, "the functions are", known.iter().copied());
-                format!("class.{list}: `{name}` is no function; {near}")
+                format!("class.{list}: cannot list `{name}` because there is no function of this name; {near}")
             };
             names.map(problem).collect::<Vec<_>>()
         };
@@ -179,17 +181,17 @@ impl OpClasses {
 }
 
 impl Default for Costs {
-    /// Returns the embedded file.
+    /// Returns the costs of the embedded file `costs/default.toml`.
     fn default() -> Costs {
-        toml::from_str(include_str!("../../costs/default.toml")).expect("the embedded file is checked by a test")
+        toml::from_str(include_str!("../../costs/default.toml")).expect("the embedded file is valid; a test checks it")
     }
 }
 
 impl Costs {
-    /// Returns these costs with the coefficients and lists of ops that a file states in place of theirs.
+    /// Returns these costs, with the coefficients and lists of ops replaced that a file states.
     ///
     /// # Errors
-    /// Names that are no coefficients or ops, and numbers that these cannot be: all of them.
+    /// If the file has unknown names of coefficients or ops, or invalid values. The error lists all of them.
     pub fn over(&self, text: &str) -> Result<Costs, String> {
         let costs = costs::read(self, &self.coefficients(), text)?;
         let of_ops = OpClasses::unknown(&costs.class);
@@ -197,17 +199,17 @@ impl Costs {
         if problems.is_empty() { Ok(costs) } else { Err(problems.join("\n")) }
     }
 
-    /// Reads a file's content.
+    /// Reads costs from the parsed content of a file.
     ///
     /// # Errors
-    /// A table that is not complete, or a number in it that no cost is.
+    /// If the table lacks a coefficient, or has an invalid value.
     pub fn from_table(table: toml::Table) -> Result<Costs, toml::de::Error> {
         let costs = Costs::deserialize(table)?;
         costs.check().map_err(toml::de::Error::custom)?;
         Ok(costs)
     }
 
-    /// Returns the coefficients and lists, with the measurement that they stem from.
+    /// Returns the coefficients and lists, with the measurement that they come from.
     pub fn sheet(&self, provenance: Option<Provenance>) -> CostSheet {
         let lists = self.class.lists().map(|(name, ops)| ("class", name, ops.clone())).into();
         CostSheet { coefficients: self.coefficients(), lists, provenance }

@@ -1,4 +1,4 @@
-//! Fits the coefficients of the cost model to kernels that were measured.
+//! Fits the coefficients of the cost model to measured kernels.
 
 use eutectic_backend::{
     costs::{Coefficient, print},
@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use super::{coefficients::Costs, model::CostModel};
 use crate::machine::Machine;
 
-/// Searches for coefficients near `start` that minimise the mean of |ln predicted/measured| on a machine. The number of
-/// threads is that of each measurement. See [`eutectic_backend::fit`].
+/// Searches for coefficients near `start` that minimise the mean of |ln predicted/measured| on a machine. Each
+/// measurement has its own number of threads. See [`eutectic_backend::fit`].
 pub fn fit(start: &Costs, machine: Machine, measured: &[Measured], freedom: Freedom) -> Option<Fitted> {
     let table = Table::try_from(start).ok()?;
     let declared = start.coefficients();
@@ -28,12 +28,12 @@ pub fn fit(start: &Costs, machine: Machine, measured: &[Measured], freedom: Free
     })
 }
 
-/// Returns the mean of |ln predicted/measured|.
+/// Returns the mean of |ln predicted/measured| over the measurements.
 fn error(costs: &Costs, machine: Machine, measured: &[Measured]) -> f64 {
     off(predicted(costs, machine, measured).into_iter().zip(measured.iter().map(|m| m.seconds)))
 }
 
-/// Returns seconds that kernels are predicted to take.
+/// Returns the predicted seconds of each measured kernel.
 fn predicted(costs: &Costs, machine: Machine, measured: &[Measured]) -> Vec<f64> {
     let most = measured.iter().map(|m| m.threads).max().unwrap_or(1);
     let model = |threads| CostModel::new(costs.clone(), Machine { threads, lanes: costs.lanes, ..machine });
@@ -57,7 +57,7 @@ mod tests {
     use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
     use eutectic_ir::{DType, Op, index::Index};
 
-    /// `times` exponentials of each of n elements; without any, a copy.
+    /// Returns a kernel that applies `times` exponentials to each of n elements; for 0, a copy.
     fn chain(n: usize, times: usize) -> Kernel {
         let mut body = Body { domain: vec![n], ..Body::default() };
         body.instrs.push(Instr::Load(Load { slot: 0, at: Index::coord(0), guards: Vec::new(), dtype: DType::F32 }));
@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_fit_is_a_file_that_can_be_read() {
-        // No kernel is this fast on these threads: the fit would have each of them do more than the first one does.
+        // Two threads cannot be this fast. Without the range of `thread`, the fit would give the second thread more
+        // than the speed of the first.
         let kernel = chain(1 << 16, 4);
         let machine = Machine { threads: 2, ..Machine::default() };
         let seconds = CostModel::new(Costs::default(), machine).cost(&kernel).seconds / 8.0;
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_found_again() {
-        // A machine whose exponentials take three times as long, and whose memory has half the bandwidth.
+        // On the true machine, exponentials take three times as long, and memory has half the bandwidth.
         let start = Costs::default();
         let mut truth = start.clone();
         truth.element.transcendental *= 3.0;
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn few_measurements_move_rates_together() {
-        // A machine with half the clock and twice the bandwidth of memory: the functions that no kernel calls are slower, too.
+        // The true machine has half the clock rate and twice the memory bandwidth. So even functions that no measured
+        // kernel calls are slower.
         let start = Costs::default();
         let mut truth = start.clone();
         let element = &mut truth.element;
@@ -128,7 +130,7 @@ mod tests {
         }
         let ratio = |of: fn(&Costs) -> f64| of(&costs) / of(&start);
         assert!((ratio(|c| c.element.special) - ratio(|c| c.element.scalar)).abs() < 1e-9);
-        // Sizes and counts are no rates, and no kernel depends on products.
+        // Sizes and counts keep their values, and no measured kernel depends on the coefficients of products.
         assert_eq!((costs.memory.l2_bytes, costs.element.f64), (start.memory.l2_bytes, start.element.f64));
         assert_eq!(costs.product.f32, start.product.f32);
     }

@@ -1,4 +1,4 @@
-//! The cost model: the work of thunks, its coefficients, and their fit to measurements.
+//! The cost model: a prediction of the time of kernels, its coefficients, and their fit to measurements.
 
 mod access;
 mod coefficients;

@@ -1,5 +1,5 @@
-//! The model of one thread's work on the bodies of kernels. It is linear in the operations of thunks, with coefficients
-//! from a file.
+//! Predicts the time of one thread for the bodies of kernels. The time is a sum over the operations of a thunk, with
+//! coefficients from a file.
 
 use eutectic_backend::{
     Body, Guard, Instr, Store, ValueId,
@@ -29,53 +29,54 @@ use crate::{
     tile::{grid::LONGEST_ROW, shape::SHORTEST_LINE},
 };
 
-/// The model: coefficients, with ops resolved.
+/// The cost model of a machine.
 pub struct CostModel {
     costs: Costs,
     pub(super) machine: Machine,
-    /// Seconds of an element, for each op and element type that there is a function for.
+    /// Seconds per element, for each op and element type for which there is a function.
     by_op: FxHashMap<(Op, DType), f64>,
-    /// Like `by_op`, for the kinds of activation.
+    /// Seconds per element for ops with a kind, such as the activations of `act`: for each kind and element type.
     by_kind: FxHashMap<(&'static str, DType), f64>,
 }
 
-/// The types and shapes that a product multiplies.
+/// The element types of a product's operands.
 #[derive(Clone, Copy)]
 pub(super) struct Multiplied {
-    /// The type of the left operand.
+    /// The element type of the left operand.
     pub dtype: DType,
-    /// Bytes of an element of the right operand, where it is kept packed in fewer than registers hold.
+    /// Bytes per element of a packed right operand, if its elements have fewer bytes in memory than in registers.
     pub kept: Option<f64>,
-    /// Whether integers of 8 bits are multiplied with codes.
+    /// Whether 8-bit integers are multiplied with the codes of packed weights.
     pub integers: bool,
 }
 
 /// The use of an operand that is not read in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum OperandUse {
-    /// Several tasks use it, so that it is evaluated before.
+    /// Several tasks use each element, so the operand is evaluated as a whole before them.
     Whole,
-    /// A block of rows by one task, which evaluates it.
+    /// Each task uses a block of rows, and evaluates it.
     Blocks,
-    /// One task evaluates a block of rows, for the left side of a product, which can also read through index maps.
+    /// Each task uses a block of rows, as the left operand of a product. It evaluates the block, or copies it through
+    /// an index map.
     Left,
 }
 
 /// The way in which a body is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Walk {
-    /// By the anchor's tiles.
+    /// Within the tiles of the anchor.
     Within,
     /// Tile by tile. Each tile recomputes values that need no load.
     Tiles,
-    /// Tile by tile, for an operand, whose tiles are small.
+    /// Tile by tile, for an operand. Its tiles are small.
     Operand,
-    /// By tiles that have one point along all outer axes.
+    /// Tile by tile, where a tile has one point along each outer axis.
     Blocks,
 }
 
 impl Walk {
-    /// Returns whether a guard holds in a box of a tile: copied as a whole.
+    /// Returns whether the points of a tile at which a guard holds form a box, which is copied as a whole.
     pub(super) fn is_of_box(self, guard: &Guard) -> bool {
         let affine = || guard.0.terms.iter().all(|(atom, _)| matches!(atom, Atom::Coord(_)));
         is_of_box(guard) || self == Walk::Blocks && affine()
@@ -85,21 +86,23 @@ impl Walk {
 /// The properties of a body that depend on its kernel.
 #[derive(Default)]
 pub(super) struct KernelContext<'a> {
-    /// Instructions that the anchor takes over.
+    /// The instructions that micro-kernels apply in registers.
     pub(super) taken: &'a [ValueId],
     pub(super) stores: &'a [Store],
-    /// For a product of matrices, the numbers of its batch, row and column axes. Its kernel treats rows and columns as
-    /// one axis each.
+    /// For a product of matrices, the numbers of batch, row and column axes. The thunk treats the axes of rows as one
+    /// axis, and those of columns as one axis.
     pub(super) groups: Option<[usize; 3]>,
 }
 
 impl KernelContext<'_> {
-    /// Returns whether a map distinguishes axes that the kernel merges. Such a map is evaluated run by run.
+    /// Returns whether a map distinguishes axes that the kernel merges. Such a map is evaluated run by run, where a run
+    /// is a sequence of points over which it is affine.
     fn splits(&self, map: &Index, body: &Body) -> bool {
         self.groups.is_some_and(|groups| map.values().is_empty() && !is_of_matrices(map, &body.domain, groups))
     }
 
-    /// Returns the axes on which values depend in the kernel: all axes of a group, if a map distinguishes some of them.
+    /// Returns the axes on which each value depends in the kernel, given those in the body. If a map distinguishes axes
+    /// that the kernel merges, a value that depends on one axis of a group depends on all of them.
     fn masks(&self, body: &Body, mut masks: Vec<AxisSet>) -> Vec<AxisSet> {
         let Some([batch, rows, columns]) = self.groups else { return masks };
         if body.instrs.iter().flat_map(Instr::maps).any(|map| self.splits(map, body)) {
@@ -112,22 +115,22 @@ impl KernelContext<'_> {
     }
 }
 
-/// The work counted so far.
+/// The work that was counted so far.
 #[derive(Default)]
 pub(super) struct CostAccumulator {
-    /// Seconds of one thread.
+    /// Seconds that one thread computes.
     pub(super) seconds: f64,
     pub(super) flops: f64,
     pub(super) bytes: f64,
 }
 
 impl CostModel {
-    /// Returns the machine whose times it predicts.
+    /// Returns the machine whose times the model predicts.
     pub fn machine(&self) -> Machine {
         self.machine
     }
 
-    /// Returns its coefficients.
+    /// Returns the coefficients.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -157,12 +160,12 @@ impl CostModel {
         CostModel { costs, machine, by_op, by_kind }
     }
 
-    /// The passes over a body's values.
+    /// Adds the work of computing a body's values. `row` has the axes that form a row.
     pub(super) fn body(&self, body: &Body, row: u64, walk: Walk, work: &mut CostAccumulator) {
         self.body_within(body, row, walk, &KernelContext::default(), work);
     }
 
-    /// Counts the work like [`CostModel::body`], for the body of a kernel.
+    /// Adds the work of computing a body's values like [`CostModel::body`], for a body in the context of its kernel.
     pub(super) fn body_within(
         &self,
         body: &Body,
@@ -209,7 +212,8 @@ impl CostModel {
                     };
                     work.flops += all;
                 }
-                // Tiles are within a box or outside of it if the box has whole lines, so that nothing is copied.
+                // If boxes have whole lines, tiles are cut at their borders, so each tile is inside of a box or outside
+                // of it, and nothing is copied.
                 Instr::Select { pieces, .. }
                     if pieces.iter().flat_map(|p| &p.0).all(|g| walk.is_of_box(g) && !around.splits(&g.0, body)) =>
                 {
@@ -217,8 +221,8 @@ impl CostModel {
                     let least_of = |of: fn(&Guard, &[usize]) -> usize| guards().map(|g| of(g, &body.domain)).min();
                     let cut = pieces.len() == 1 && least_of(inside).is_none_or(|n| n >= SHORTEST_LINE);
                     let short = least_of(box_line).is_some_and(|n| n < SQUARE);
-                    // A tile that a border crosses is copied, or is split into smaller ones. Splitting rows of tiles
-                    // gains nothing.
+                    // A tile that a border crosses is copied, or is split into smaller ones. A border along the
+                    // outermost axis crosses few tiles, and does not count.
                     let outermost = body.domain.iter().position(|&n| n > 1).unwrap_or(0);
                     let borders = match walk {
                         Walk::Tiles => guards().filter(|g| !g.0.mentions(outermost)).count(),
@@ -226,7 +230,8 @@ impl CostModel {
                     };
                     work.seconds += match cut {
                         true => least.max(n * e.cheap * borders as f64),
-                        // Small pieces are copied element by element, into the register and out of it.
+                        // Other pieces are copied into the register and out of it, element by element if they are
+                        // short.
                         false => 2.0 * n * if short { e.strided } else { e.cheap },
                     };
                 }
@@ -239,9 +244,9 @@ impl CostModel {
         }
     }
 
-    /// Counts the work of an operand that is not read in place. A left operand that is only an index map is copied as
-    /// it is used. Any other operand is evaluated. If each task evaluates its own part, the part stays in the caches;
-    /// otherwise it is written to memory and read back.
+    /// Adds the work of an operand, unless it is read in place. A left operand that only copies elements through index
+    /// maps is copied when it is used. Any other operand is evaluated. If each task evaluates its own block of rows,
+    /// the block stays in the caches; otherwise the operand is written to memory and read back.
     pub(super) fn operand(&self, body: &Body, groups: [usize; 3], used: OperandUse, work: &mut CostAccumulator) {
         let in_place = body.results.first().is_some_and(|&r| match &body.instrs[r] {
             Instr::Load(load) => {
@@ -253,7 +258,7 @@ impl CostModel {
             work.seconds += self.strided_in_matrices(body, groups[0]);
         }
         let in_place = in_place || Self::is_chosen(body, groups);
-        // Strided elements of one buffer are copied part by part, in lines.
+        // Such instructions only copy elements of a buffer.
         let moved = |i: &Instr| match i {
             Instr::Load(load) => load.at.affine(body.domain.len()).is_some(),
             Instr::Select { pieces, .. } => pieces.len() == 1,
@@ -270,7 +275,8 @@ impl CostModel {
                 };
             }
         } else if !in_place {
-            // For strided left operands, micro-kernels evaluate parts of few rows, which gains almost nothing.
+            // For strided left operands, blocks of rows gain almost nothing: micro-kernels need only few rows at a
+            // time.
             let blocks = match used {
                 OperandUse::Whole => false,
                 OperandUse::Blocks => true,
@@ -292,8 +298,8 @@ impl CostModel {
         }
     }
 
-    /// Returns the additional price of an operand that is read in place if a matrix has no contiguous elements, because
-    /// contiguous elements belong to different matrices of the batch.
+    /// Returns the additional seconds of an operand that is read in place, if its matrices have no contiguous elements.
+    /// Contiguous elements then belong to different matrices of the batch.
     fn strided_in_matrices(&self, body: &Body, batch: usize) -> f64 {
         let load =
             body.results.first().and_then(|&r| if let Instr::Load(load) = &body.instrs[r] { Some(load) } else { None });
@@ -309,8 +315,8 @@ impl CostModel {
         n * if n * 4.0 > self.costs.memory.l2_bytes { self.costs.element.scattered } else { self.costs.element.strided }
     }
 
-    /// Returns whether an operand is read in place after its matrices were selected by integers, which cost almost
-    /// nothing.
+    /// Returns whether an operand is read in place, and integers of the body select its matrices. Selecting a matrix
+    /// costs almost nothing.
     fn is_chosen(body: &Body, groups: [usize; 3]) -> bool {
         let chosen = body.results.first().and_then(|&r| match &body.instrs[r] {
             Instr::Load(load) if !load.at.values().is_empty() => {
@@ -321,8 +327,8 @@ impl CostModel {
         chosen.is_some_and(|chosen| chosen.load.dtype.size() >= 4 && is_of_matrices(&chosen.at, &body.domain, groups))
     }
 
-    /// Counts the work of a batch-vectorised contraction. Operands that are not read in place are evaluated tile by
-    /// tile, including elements that neighbouring tiles evaluate too.
+    /// Adds the work of a batch-vectorised contraction. Operands that are not read in place are evaluated tile by tile.
+    /// Elements that several tiles need are evaluated by each of them.
     pub(super) fn lanes(&self, form: &LaneForm, work: &mut CostAccumulator) {
         let tiles = Tiles::of(form, &self.machine);
         for (side, again) in form.sides.iter().zip(tiles.again).filter(|(side, _)| !side.in_place()) {
@@ -331,7 +337,7 @@ impl CostModel {
             self.body(&Body { domain, lengths, instrs, results }, 0, Walk::Operand, &mut once);
             work.seconds += once.seconds * again;
             work.flops += once.flops * again;
-            // Nothing is computed at the same time.
+            // The time of memory is added, because no computation overlaps with evaluating the operand.
             let bytes = 4.0 * side.nest.domain.iter().map(|&n| n as f64).product::<f64>();
             work.seconds += if bytes > self.costs.memory.l3_bytes { bytes / self.costs.memory.dram } else { 0.0 };
         }
@@ -347,7 +353,7 @@ impl CostModel {
         } * tiles.seconds;
     }
 
-    /// Adds `count` products `[m k] · [k n]`.
+    /// Adds the work of `count` products `[m k] · [k n]`.
     pub(super) fn product(&self, [count, m, n, k]: [f64; 4], multiplied: Multiplied, work: &mut CostAccumulator) {
         let Multiplied { dtype, kept, integers } = multiplied;
         let p = &self.costs.product;
@@ -361,10 +367,11 @@ impl CostModel {
             _ => (p.other, None),
         };
         let rate = if m == 1.0 || n == 1.0 {
-            // Reading the matrix is the bound, and a shorter type is as much faster to read.
+            // The product of a vector and a matrix is bound by reading the matrix. A type with half the bytes takes
+            // half the time.
             most.min(p.vector * kept.map_or(1.0, |bytes| dtype.register().size() as f64 / bytes))
         } else {
-            // Registers hold whole vectors of columns: a product with fewer columns takes as long.
+            // Micro-kernels compute whole vectors of columns, so the number of columns is rounded up.
             let lanes = lanes.unwrap_or(1) as f64;
             let held = (n / lanes).ceil() * lanes;
             most * m / (m + p.m_half) * n / (held + p.n_half) * k / (k + p.k_half)
@@ -377,7 +384,7 @@ impl CostModel {
         };
     }
 
-    /// Infinite if there is no function.
+    /// Returns the seconds per element of an op; infinite if there is no function for it.
     fn of_op(&self, op: Op, attrs: &[Attr], dtype: DType) -> f64 {
         let known = match attrs.first() {
             Some(Attr::Word(kind)) => self.by_kind.get(&(&**kind, dtype)),
@@ -391,8 +398,9 @@ impl CostModel {
     }
 }
 
-/// Returns how often each instruction of a row group is computed. If rows do not stay in registers, there is a pass for
-/// each level of reductions, and one for elementwise stores. The list is empty if each is computed once.
+/// Returns how often each instruction of a row group is computed. If rows are too long for a tile program's registers,
+/// there is a pass for each level of reductions, and one for elementwise stores. The list is empty if each instruction
+/// is computed once.
 fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
     if row == 0 || points(&body.domain, row) <= LONGEST_ROW as f64 {
         return Vec::new();
@@ -403,9 +411,8 @@ fn passes(body: &Body, row: AxisSet, stored: &[Store]) -> Vec<usize> {
     times
 }
 
-/// Returns whether the matrices of an operand, one for each point of the first `batch` axes, are evaluated one by one:
-/// see
-/// [`crate::kernels::row_blocks::RowBlocks`].
+/// Returns whether the matrices of an operand, one for each point of the first `batch` axes, are evaluated one by one
+/// ([`crate::kernels::row_blocks::RowBlocks`]).
 fn are_matrices_disjoint(body: &Body, batch: usize) -> bool {
     let maps = || body.instrs.iter().flat_map(Instr::maps);
     let simple = |map: &Index| map.terms.iter().all(|(atom, _)| !matches!(atom, Atom::Div(..) | Atom::Mod(..)));
@@ -421,7 +428,7 @@ fn factor(element: &ElementCosts, dtype: DType) -> f64 {
     }
 }
 
-/// Returns the number of points of three groups of axes.
+/// Returns the number of points of each of three groups of axes. `groups` has their numbers of axes.
 pub(super) fn extents(body: &Body, groups: [usize; 3]) -> [f64; 3] {
     let (first, rest) = body.domain.split_at(groups[0]);
     let (second, third) = rest.split_at(groups[1]);

@@ -1,4 +1,5 @@
-//! Prices whole kernels: the work of one thread, the number of threads that share it, and the time of memory.
+//! Predicts the time of whole kernels from the work of one thread, the number of threads that share the work, and the
+//! time of memory.
 
 use std::{borrow::Cow, iter};
 
@@ -21,10 +22,10 @@ use crate::{
     tile::{MAX_RANK, scan_order},
 };
 
-/// Bytes of a page of memory, whose address waits for memory as well.
+/// Bytes of a page of memory. The first access to a page waits for its page-table entry as well.
 const PAGE: f64 = 4096.0;
 
-/// Reads of table rows from memory: the number of latencies, and the bytes.
+/// Rows of a table that are read from memory: the number of times that the kernel waits for memory, and the bytes.
 #[derive(Clone, Copy)]
 struct FarRows {
     waits: f64,
@@ -32,24 +33,25 @@ struct FarRows {
 }
 
 impl CostModel {
-    /// Returns the cost of a kernel. Kernels that obviously cannot be compiled, because an op or element type has no
-    /// function, cost infinitely much; `supports` decides the other cases.
+    /// Returns the cost of a kernel. It is infinite if an op has no function for the element type. For other kernels
+    /// that cannot be compiled, [`Backend::supports`](eutectic_backend::Backend::supports) gives the reasons.
     pub fn cost(&self, kernel: &Kernel) -> Cost {
         self.best(kernel, None).1
     }
 
-    /// Returns the cost of a kernel in a program in which `constants`, and no other slots that it reads, are constant.
+    /// Returns the cost of a kernel in a program in which exactly the slots `constants` of those that it reads are
+    /// constant.
     pub fn cost_among(&self, kernel: &Kernel, constants: &[usize]) -> Cost {
         let cost = self.best(kernel, Some(constants)).1;
         Cost { seconds: cost.seconds + self.cold(kernel, constants), ..cost }
     }
 
-    /// Returns the cheapest way to compute a kernel in a program with these constant slots.
+    /// Returns the cheapest way to compute a kernel, given the constant slots if they are known.
     pub fn way(&self, kernel: &Kernel, constants: Option<&[usize]>) -> Way {
         self.best(kernel, constants).0
     }
 
-    /// Returns the ways to compute a kernel in such a program, with their costs, the cheapest first.
+    /// Returns all ways to compute a kernel with these constant slots, with their costs, the cheapest first.
     pub fn ways(&self, kernel: &Kernel, constants: &[usize]) -> Vec<(Way, Cost)> {
         let cold = self.cold(kernel, constants);
         let priced = |form: Option<&LaneForm>| {
@@ -62,13 +64,13 @@ impl CostModel {
         ways
     }
 
-    /// Returns the cheapest way with its cost; the first one of equal ways.
+    /// Returns the cheapest way to compute a kernel, and its cost. Of equally cheap ways, it is the first.
     fn best(&self, kernel: &Kernel, constants: Option<&[usize]>) -> (Way, Cost) {
         let plain = (Way::Plain, self.price(kernel, None, constants));
         if !LaneForm::is_possible(kernel) {
             return plain;
         }
-        // For most products, no other form can be cheaper.
+        // For most products, a lower bound shows that no batch-vectorised form is cheaper.
         let threads = self.speedup(kernel, 0);
         let least = (self.least_of_lanes(kernel) / threads).max(self.streaming(plain.1.bytes, threads));
         if self.costs().launch + least >= plain.1.seconds {
@@ -79,7 +81,7 @@ impl CostModel {
         others.fold(plain, |best, other| if other.1.seconds < best.1.seconds { other } else { best })
     }
 
-    /// Returns the seconds of reading and writing a number of bytes.
+    /// Returns the seconds in which threads read and write a number of bytes.
     fn streaming(&self, bytes: f64, threads: f64) -> f64 {
         let m = &self.costs().memory;
         let rate = match bytes {
@@ -90,8 +92,8 @@ impl CostModel {
         bytes / rate
     }
 
-    /// Returns the cost of a kernel, for a contraction in batch-vectorised form if `form` is given. If the constant
-    /// slots are unknown, a right operand that is kept packed when constant counts as constant.
+    /// Returns the cost of a kernel, computed in batch-vectorised form if `form` is given. If `constants` is `None`,
+    /// all slots count as constant.
     fn price(&self, kernel: &Kernel, form: Option<&LaneForm>, constants: Option<&[usize]>) -> Cost {
         let unrolled = unrolled(kernel);
         let kernel = unrolled.as_ref().unwrap_or(kernel);
@@ -104,12 +106,12 @@ impl CostModel {
         let (taken, groups) = kernels::tiles(kernel, form.is_some());
         let around = KernelContext { taken: &taken, stores: &kernel.stores, groups };
         self.body_within(&kernel.body, row, walk, &around, &mut work);
-        // Tables that no cache holds.
+        // Rows of tables that no cache holds wait for memory.
         work.seconds += self.far_rows(kernel, |_, table, read| (table.bytes > m.l3_bytes).then_some(read));
         let domain = &kernel.body.domain;
         let elements = |store: &Store| points(domain, of_place(store, &kernel.body));
         work.seconds += kernel.stores.iter().map(|store| self.store(kernel, form, store)).sum::<f64>();
-        // Guards that hold in no box of a tile are asked for each run.
+        // If the guards of a store do not hold in a box of the tile, they are evaluated for each run of elements.
         let of_stores = kernels::walk_of_stores(kernel, walk);
         let in_runs =
             |s: &&Store| s.writes == Writes::Apart && !s.guards.iter().all(|guard| of_stores.is_of_box(guard));
@@ -122,7 +124,7 @@ impl CostModel {
         let shared = work.seconds / threads + self.costs().wake;
         let compute = if threads > 1.0 { work.seconds.min(shared) } else { work.seconds };
         let memory = self.streaming(work.bytes, threads);
-        // Products wait for memory while they compute; passes over elements only in part.
+        // In products, memory time overlaps with computing; in passes over elements, only a share of it does.
         let seen = if passes { 1.0 - m.hidden } else { 0.0 };
         let seconds = self.costs().launch + compute.max(memory) + seen * compute.min(memory);
         if seconds.is_infinite() || is_refused(kernel) {
@@ -131,8 +133,8 @@ impl CostModel {
         Cost { seconds, flops: work.flops, bytes: work.bytes }
     }
 
-    /// Returns the additional seconds if some slots that would fit are not in the caches. Gathered rows wait for one
-    /// DRAM latency per page.
+    /// Returns the additional seconds if `slots` are in memory although they would fit into the caches. Only rows that
+    /// are gathered at indices count: they wait for memory, at most once per page of the table.
     fn cold(&self, kernel: &Kernel, slots: &[usize]) -> f64 {
         let read = |slot: usize, table: FarRows, read: FarRows| {
             let once = FarRows { waits: read.waits.min(table.waits), bytes: read.bytes.min(table.bytes) };
@@ -141,17 +143,17 @@ impl CostModel {
         self.far_rows(kernel, read) / self.speedup(kernel, row_mask(kernel))
     }
 
-    /// Returns how many times as fast threads are.
+    /// Returns the speed of all threads relative to one thread.
     fn speedup(&self, kernel: &Kernel, row: AxisSet) -> f64 {
         1.0 + (parallelism(kernel, row).min(self.machine.threads as f64).max(1.0) - 1.0) * self.costs().thread
     }
 
-    /// Returns the time of gathered rows of a table: each waits for one DRAM latency, without overlap. `far` maps a
-    /// slot, the whole buffer and the rows that are read to the rows that come from memory, if any.
+    /// Returns the seconds that rows of tables, gathered at indices, wait for memory. The waits do not overlap. `far`
+    /// gets a slot, the whole buffer and the rows that are read. It returns the rows that come from memory, if any.
     fn far_rows(&self, kernel: &Kernel, far: impl Fn(usize, FarRows, FarRows) -> Option<FarRows>) -> f64 {
         let of_body = |body: &Body| -> f64 {
             let mut loads = indirect(body).peekable();
-            // Few kernels have any.
+            // Most kernels have no such loads.
             if loads.peek().is_none() {
                 return 0.0;
             }
@@ -170,8 +172,8 @@ impl CostModel {
     }
 }
 
-/// Returns a kernel with its axes in the order in which rows are scanned, and the axes that form a row; `None` if the
-/// order does not change.
+/// Returns a kernel with its axes in the order in which its thunk scans rows, and the axes that form a row. Returns
+/// `None` if the kernel has no scan, or the order does not change.
 fn scanned_across(kernel: &Kernel) -> Option<(Kernel, AxisSet)> {
     let rows = kernel.row_axes()?;
     if !kernel.body.instrs.iter().any(|instr| instr.row().is_some_and(RowOp::is_scan)) {
@@ -184,8 +186,8 @@ fn scanned_across(kernel: &Kernel) -> Option<(Kernel, AxisSet)> {
     Some((Kernel { anchor, body, stores, slots: kernel.slots.clone() }, AxisSet::from(row)))
 }
 
-/// Returns how many threads a kernel can occupy: a row is one thread's, and so are the fewest rows and columns of a
-/// product that it is cut into.
+/// Returns the number of threads that a kernel can occupy. One thread computes a row, or the smallest block of rows and
+/// columns into which a product is divided.
 fn parallelism(kernel: &Kernel, row: AxisSet) -> f64 {
     let domain = &kernel.body.domain;
     if let Some(tasks) = kernels::tasks(kernel) {
@@ -194,13 +196,14 @@ fn parallelism(kernel: &Kernel, row: AxisSet) -> f64 {
     if kernel.row_axes().is_some() {
         return points(domain, !row);
     }
-    // One thread visits all points that may write one element.
+    // One thread computes all points that may write one element.
     let meet = kernel.stores.iter().map(|store| together(store, domain)).fold(0, |all, axes| all | axes);
     if meet == 0 { f64::INFINITY } else { points(domain, !meet) }
 }
 
-/// Returns whether `supports` refuses a kernel, which must not look cheap then: a domain of too many axes, or results
-/// whose store is neither strided, with a product's columns as one axis, nor at guards or integers of the body.
+/// Returns whether the backend refuses a kernel, so that its price must be infinite. It refuses a domain with too many
+/// axes, and a store that is not strided (a product's columns count as one axis), has no guards, and has no integers of
+/// the body in its index.
 fn is_refused(kernel: &Kernel) -> bool {
     let rank = kernel.body.domain.len();
     let columns = kernels::columns(kernel);
@@ -210,7 +213,7 @@ fn is_refused(kernel: &Kernel) -> bool {
     kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
 }
 
-/// Returns the loads of a body at indices that were read.
+/// Returns the loads of a body whose index has integers of the body, such as the rows of a table.
 fn indirect(body: &Body) -> impl Iterator<Item = (ValueId, &Load)> {
     body.instrs.iter().enumerate().filter_map(|(id, instr)| match instr {
         Instr::Load(load) if !load.at.values().is_empty() => Some((id, load)),

@@ -1,13 +1,12 @@
-//! Finds the instructions of a contraction's epilogue that micro-kernels apply in registers, which costs almost
-//! nothing.
+//! Finds the instructions of a contraction's epilogue that micro-kernels apply in registers. They cost almost nothing.
 
 use eutectic_backend::{Body, Instr, ValueId};
 use eutectic_ir::Attr;
 
-/// Returns the instructions after the sums that are applied in registers, in order: one that adds a row, one that adds
-/// a matrix, and a lower bound. A batch-vectorised contraction (`lanes`) adds one operand only, which may be equal for
-/// all lanes, and has two bounds. The result agrees with [`crate::kernels::contraction::epilogue::take`] and its
-/// counterpart of lanes, except at the ends of buffers.
+/// Returns the instructions that are applied to sums in registers, in order: one that adds a row, one that adds a
+/// matrix, and a relu. A batch-vectorised contraction (`lanes`) can add only one operand, which may also be constant
+/// along a vector, and can clamp. The result agrees with [`crate::kernels::contraction::epilogue::take`] and with its
+/// counterpart for batch-vectorised contractions, except at the ends of buffers.
 pub fn taken(body: &Body, lanes: bool) -> Vec<ValueId> {
     let mut all = Vec::new();
     let (mut rows, mut matrices) = (0, 0);
@@ -45,7 +44,7 @@ pub fn taken(body: &Body, lanes: bool) -> Vec<ValueId> {
     all
 }
 
-/// Returns the instruction that reads a value, if there is exactly one.
+/// Returns the instruction that uses a value, if exactly one does and the value is not a result.
 fn reader(body: &Body, value: ValueId) -> Option<(ValueId, &Instr)> {
     let mut readers = body.instrs.iter().enumerate().filter(|(_, i)| i.args().contains(&value));
     let only = readers.next().filter(|_| readers.next().is_none())?;
@@ -83,13 +82,13 @@ mod tests {
         };
         assert_eq!(of(vec![row(), map("add", vec![], &[0, 1]), relu(2)], false), [2, 3]);
         assert_eq!(of(vec![row(), map("add", vec![], &[1, 0]), matrix(), map("add", vec![], &[2, 3])], false), [2, 4]);
-        // A value that is equal for all columns goes through a tile, except in batch-vectorised contractions.
+        // Only a batch-vectorised contraction adds a value that is constant along columns in registers.
         assert_eq!(of(vec![channel(), map("add", vec![], &[0, 1]), relu(2)], false), []);
         assert_eq!(of(vec![channel(), map("add", vec![], &[0, 1]), relu(2)], true), [2, 3]);
-        // Nothing follows a bound, and every instruction before must qualify.
+        // Nothing follows a relu, and an instruction counts only if all instructions before it do.
         assert_eq!(of(vec![relu(0), row(), map("add", vec![], &[1, 2])], false), [1]);
         assert_eq!(of(vec![map("exp", vec![], &[0]), relu(1)], false), []);
-        // The sums are read twice.
+        // Two instructions use the sums.
         assert_eq!(of(vec![relu(0), map("mul", vec![], &[0, 1])], false), []);
     }
 }

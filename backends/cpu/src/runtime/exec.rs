@@ -1,4 +1,4 @@
-//! Compiled programs: code, the parameters that sessions share, and sessions.
+//! The interface of compiled programs ([`Executable`], [`Loaded`], [`Session`]) for the CPU.
 
 mod buffer;
 mod check;

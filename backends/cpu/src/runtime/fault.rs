@@ -1,11 +1,11 @@
-//! Records the first index out of range that a worker reads from a tensor.
+//! Records the first index out of range that worker threads find.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use eutectic_backend::NO_CHECK;
 use eutectic_ir::ops::{Ids, OutOfRange};
 
-/// The first index out of range, if any.
+/// The first reported index out of range, if any.
 #[derive(Debug, Default)]
 pub struct IndexFault {
     set: AtomicBool,
@@ -16,7 +16,7 @@ pub struct IndexFault {
 }
 
 impl IndexFault {
-    /// Reports an index; the first one stays.
+    /// Reports an index of a check, by the check's number. Reports after the first are ignored.
     pub fn report(&self, OutOfRange { id, ids }: OutOfRange, check: usize) {
         if !self.set.swap(true, Ordering::AcqRel) {
             self.index.store(id, Ordering::Release);
@@ -26,13 +26,13 @@ impl IndexFault {
         }
     }
 
-    /// Reports an access outside of a buffer of `count` elements. Every access is checked, in addition to earlier
-    /// checks of ids.
+    /// Reports an access outside of a buffer of `count` elements. Accesses are checked even if an earlier check of the
+    /// index passed.
     pub fn report_access(&self, at: i64, count: usize) {
         self.report(OutOfRange { id: at, ids: Ids { extent: count as i64, from_end: false } }, NO_CHECK);
     }
 
-    /// Takes the report, with the number of the check. Call it when no worker runs.
+    /// Removes and returns the report, with the number of the check. No worker may be executing.
     pub fn take(&self) -> Option<(OutOfRange, usize)> {
         self.set.load(Ordering::Acquire).then(|| {
             self.set.store(false, Ordering::Release);

@@ -1,34 +1,35 @@
-//! Aligned blocks of memory.
+//! Aligned blocks of zeroed memory.
 
 use std::alloc::{Layout, handle_alloc_error};
 
 use eutectic_backend::BackendError;
 use memmap2::MmapMut;
 
-/// Alignment of arenas and scratch memory: a cache line, and the widest vector.
+/// The alignment of blocks in bytes: a cache line, which is also the widest vector.
 pub const ALIGN: usize = 64;
 /// Bytes of a large page.
 const PAGE: usize = 2 << 20;
-/// Large blocks start at one of this number of offsets in a page, which are [`PLACE_STRIDE`] bytes apart. If all
-/// started at one offset, equal indices of several blocks would compete for the same cache sets and memory banks.
+/// The number of offsets in a page at which large blocks start. If all started at one offset, elements of several
+/// blocks at one index would compete for the same cache sets and memory banks.
 const PLACES: usize = 16;
+/// The distance in bytes between the offsets at which large blocks start.
 const PLACE_STRIDE: usize = 4096 + 256;
 
-/// Zeroed memory, aligned to [`ALIGN`].
+/// A block of zeroed memory, aligned to [`ALIGN`].
 ///
-/// It uses the largest pages of the system. Kernels access strided rows and cold constants, for which TLB misses on
-/// small pages take longer than the reads.
+/// A block asks the system for large pages. When kernels access strided rows and constants that are not in caches, TLB
+/// misses on small pages would take longer than the reads.
 #[derive(Debug)]
 pub struct Pages {
     at: *mut u8,
     bytes: usize,
-    /// Keeps the memory.
+    /// The owner of the memory.
     _map: MmapMut,
 }
 
 // SAFETY: a block owns its memory; the holders of the pointer coordinate writes.
 unsafe impl Send for Pages {}
-// SAFETY: as above.
+// SAFETY: a block owns its memory; the holders of the pointer coordinate writes.
 unsafe impl Sync for Pages {}
 
 impl Pages {
@@ -46,16 +47,17 @@ impl Pages {
     /// # Errors
     /// If there is too little memory.
     pub fn try_new(bytes: usize) -> Result<Pages, BackendError> {
-        Pages::mapped(bytes).ok_or_else(|| BackendError::Memory(format!("no {bytes} bytes of memory are left")))
+        Pages::mapped(bytes)
+            .ok_or_else(|| BackendError::Memory(format!("cannot allocate because no {bytes} bytes of memory are left")))
     }
 
     fn mapped(bytes: usize) -> Option<Pages> {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).ok()?;
         let large = layout.size() >= PAGE;
-        // Whole pages, so that the system starts the map at a page.
+        // The size is a multiple of large pages, so that the system aligns the mapping to a large page.
         let size = if large { (layout.size() + PLACES * PLACE_STRIDE).next_multiple_of(PAGE) } else { layout.size() };
         let mut map = MmapMut::map_anon(size).ok()?;
-        // A wish: where it is not granted, pages are small.
+        // The system may ignore this advice, and then uses small pages.
         #[cfg(all(target_os = "linux", not(miri)))]
         let _ = map.advise(memmap2::Advice::HugePage);
         let page = map.as_ptr().addr() / PAGE;
@@ -70,23 +72,23 @@ impl Pages {
         block
     }
 
-    /// Returns its first byte.
+    /// Returns the address of the first byte.
     pub fn at(&self) -> *mut u8 {
         self.at
     }
 
-    /// Returns its size in bytes.
+    /// Returns the size of the block in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Copies bytes to its start.
+    /// Copies bytes to the start of the block.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the block has fewer bytes.
     pub fn fill(&mut self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.bytes(), "the block was made for these bytes");
-        // SAFETY: just checked.
+        assert!(bytes.len() <= self.bytes(), "the bytes fit into the block");
+        // SAFETY: the assertion checks that the block has room for the bytes.
         unsafe { self.at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 }
@@ -100,8 +102,8 @@ impl AsRef<[u8]> for Pages {
 
 impl AsMut<[u8]> for Pages {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above. All pointers into the block derive from the one that is handed out: a separate slice of the
-        // map would invalidate the pointers that kernels hold.
+        // SAFETY: the block has this many bytes, all initialised. The slice derives from `at`, like all pointers that
+        // kernels hold. A slice of `_map` would invalidate them.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
     }
 }
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_and_zeroed_and_of_their_size() {
-        // Miri takes minutes for a page.
+        // Miri takes minutes to check a large page.
         let large = if cfg!(miri) { &[][..] } else { &[PAGE - 1, PAGE, 3 * PAGE + 5] };
         for &bytes in [0, 1, 63, 4096].iter().chain(large) {
             let mut block = Pages::new(bytes);

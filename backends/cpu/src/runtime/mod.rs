@@ -1,4 +1,4 @@
-//! Runs programs: bound steps, memory and threads.
+//! Runs compiled programs: their steps, memory and threads.
 
 pub mod exec;
 pub mod fault;

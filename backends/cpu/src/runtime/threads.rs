@@ -1,17 +1,18 @@
 //! Threads that share the tasks of a kernel.
 //!
-//! Results never depend on the number of threads: kernels are divided into tasks by their shape alone, or (products) in
-//! a way that does not affect the results.
+//! Results never depend on the number of threads. Most kernels are divided into tasks by their shape alone. Products
+//! are divided by the number of threads too, but in a way that does not change results.
 //!
-//! The caller publishes a job and works on it itself. The other threads spin for the next job for a while before they
-//! sleep. Between the kernels of a run they thus start in a fraction of a microsecond, while waking a thread takes ten.
+//! The caller publishes a job (the tasks of a kernel) and works on it. The other threads, the helpers, spin for the
+//! next job for a while before they sleep. So between the kernels of a run they start in a fraction of a microsecond,
+//! while waking a thread takes ten microseconds.
 //!
-//! The threads belong to a program, and its sessions share them: one session at a time has their help. A session that
-//! finds them busy runs a kernel alone, so that sessions on several threads do not wait for each other.
+//! The helpers belong to a program, and help one of its sessions at a time. A session that finds them busy runs its
+//! kernel alone, so that sessions on several threads do not wait for each other.
 //!
-//! Each thread starts with a share of the tasks that is equal in all jobs with as many tasks. When its own share is
-//! done, it takes tasks from other shares. A core therefore usually finds its data in its caches, from the kernel
-//! before or from the last run.
+//! Each thread starts with its own share of the tasks: an interval of task numbers. When its share is done, it takes
+//! tasks from other shares. In all jobs with one number of tasks, a thread's share is equal. So a core usually finds
+//! data in its caches, from the previous kernel or from the previous run.
 
 use std::sync::{
     Arc, Condvar, Mutex, PoisonError,
@@ -22,24 +23,24 @@ use eutectic_backend::BackendError;
 
 use super::memory::Pages;
 
-/// The number of polls for work before a thread sleeps, about a tenth of a millisecond. Then the number of polls
-/// between two yields of the processor, because there may be more threads than cores.
+/// The number of polls for work before a helper sleeps. They take about a tenth of a millisecond.
 const LOOKS: usize = 4000;
+/// The number of polls between two yields of the processor. Helpers yield because there may be more threads than cores.
 const YIELD: usize = 500;
 
-/// A task, by its number, on scratch memory.
+/// The function that executes a task, given the task's number and the thread's scratch memory.
 type Task<'a> = &'a (dyn Fn(usize, *mut u8) + Sync);
 
-/// The work of one kernel.
+/// The tasks of one kernel.
 struct Job<'a> {
     task: Task<'a>,
     tasks: usize,
-    /// Tasks that others have finished.
+    /// The number of tasks that helpers have finished.
     done: AtomicUsize,
 }
 
-/// The number of tasks taken from a thread's share, counting failed attempts when none is left. It has a cache line of
-/// its own.
+/// The number of tasks that were taken from a thread's share, including failed attempts on an empty share. The
+/// alignment gives each counter its own cache line, so that threads do not invalidate each other's counters.
 #[derive(Default)]
 #[repr(align(128))]
 struct Taken(AtomicUsize);
@@ -47,16 +48,17 @@ struct Taken(AtomicUsize);
 /// The state that the threads share.
 #[derive(Default)]
 struct SharedTeam {
-    /// Whether the threads help some job.
+    /// Whether the helpers have a job.
     taken_up: AtomicBool,
-    /// Tasks of the current job that no thread has taken yet. A thread that decrements it may take one, and finds it in
-    /// some share.
+    /// The number of tasks of the current job that no thread has claimed. A thread that decrements the number has
+    /// claimed one task, and then finds one in some share.
     left: AtomicUsize,
     /// One counter per thread's share.
     taken: Vec<Taken>,
-    /// The current job: valid while one of its tasks is taken and not done, because its owner waits for that.
+    /// The current job. The pointer is valid while a claimed task is unfinished, because the owner of the job waits for
+    /// all claimed tasks.
     job: AtomicPtr<Job<'static>>,
-    /// Threads that sleep, or are about to.
+    /// The number of helpers that sleep, or are about to sleep.
     asleep: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
@@ -65,14 +67,15 @@ struct SharedTeam {
 
 /// The threads that help the sessions of a program, each with its scratch memory.
 pub struct Pool {
-    /// `None` if callers work alone.
+    /// The state that the threads share; `None` if callers work alone.
     team: Option<Arc<SharedTeam>>,
-    /// Lends the threads; ends when it is dropped and they have quit.
+    /// The owner of the threads.
     _threads: Option<rayon::ThreadPool>,
 }
 
 impl Pool {
-    /// Starts `threads` threads, including the caller's own. The others have `scratch` bytes each.
+    /// Starts a pool of `threads` threads, one of which is the caller's own. Each of the others has `scratch` bytes of
+    /// scratch memory.
     ///
     /// # Errors
     /// If there is too little memory, or threads cannot be started.
@@ -120,8 +123,8 @@ impl Workers {
         Ok(Workers { pool, scratch: Pages::try_new(scratch)? })
     }
 
-    /// Calls `task(n, scratch)` for each `n` below `tasks`; on the caller's thread only if `serial`. No task may call
-    /// it again.
+    /// Calls `task(n, scratch)` for each `n` below `tasks`. If `serial` is set, all calls are on the caller's thread. A
+    /// task must not call `for_each`.
     pub fn for_each(&self, tasks: usize, serial: bool, task: Task<'_>) {
         let scratch = self.scratch.at();
         let shared = match &self.pool.team {
@@ -139,12 +142,12 @@ impl SharedTeam {
         SharedTeam { taken: (0..threads).map(|_| Taken::default()).collect(), ..SharedTeam::default() }
     }
 
-    /// Returns whether the current job has a task for the calling thread, which must then [`SharedTeam::find`] and run
-    /// it.
+    /// Claims a task of the current job, and returns whether there was one. The calling thread must then find the task
+    /// by [`SharedTeam::find`] and run it.
     fn take(&self) -> bool {
         let mut left = self.left.load(Ordering::Relaxed);
         while left > 0 {
-            // The job was published before the tasks, so a thread that takes a task sees its job.
+            // The job was published before `left` was set, so a thread that claims a task sees the job.
             match self.left.compare_exchange_weak(left, left - 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => left = now,
@@ -153,8 +156,8 @@ impl SharedTeam {
         false
     }
 
-    /// Returns the number of a task that was taken of a job: the next one of the thread's own share, or of the shares
-    /// that follow it.
+    /// Returns the number of a task after the thread has claimed one: the next task of the thread's own share, or of
+    /// the shares that follow it.
     fn find(&self, thread: usize, tasks: usize) -> usize {
         let threads = self.taken.len();
         let (least, more) = (tasks / threads, tasks % threads);
@@ -165,13 +168,13 @@ impl SharedTeam {
             if n < least + usize::from(share < more) {
                 return first + n;
             }
-            // As many tasks as were promised remain, so that one of the shares has one.
+            // The share is empty. Another one has a task, because no more tasks are claimed than exist.
             share = (share + 1) % threads;
         }
     }
 
-    /// Publishes a job, works on it, and waits for the helpers. Returns `false` if the helpers are busy with another
-    /// job.
+    /// Publishes a job, works on it, and waits for the helpers. Returns `false` without any work if the helpers are
+    /// busy with another job.
     fn share(&self, tasks: usize, task: Task<'_>, scratch: *mut u8) -> bool {
         if self.taken_up.swap(true, Ordering::Acquire) {
             return false;
@@ -191,12 +194,12 @@ impl SharedTeam {
         true
     }
 
-    /// Works on jobs until the team is dissolved.
+    /// Works on jobs as a helper until the pool is dropped.
     fn help(&self, thread: usize, scratch: *mut u8) {
         let mut looks = 0;
         while !self.quit.load(Ordering::Relaxed) {
             if self.take() {
-                // SAFETY: the job is valid until the task that was taken from it is done.
+                // SAFETY: the job is valid until the claimed task is done.
                 let job = unsafe { &*self.job.load(Ordering::Relaxed) };
                 (job.task)(self.find(thread, job.tasks), scratch);
                 job.done.fetch_add(1, Ordering::Release);
@@ -213,7 +216,8 @@ impl SharedTeam {
     fn sleep(&self) {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(1, Ordering::SeqCst);
-        // A job that was published before `asleep` was raised is seen here; one after that wakes.
+        // If a job was published before `asleep` was incremented, `idle` sees it. If it is published afterwards, its
+        // owner wakes this thread.
         let idle = |_: &mut ()| self.left.load(Ordering::SeqCst) == 0 && !self.quit.load(Ordering::SeqCst);
         drop(self.wake.wait_while(guard, idle).unwrap_or_else(PoisonError::into_inner));
         self.asleep.fetch_sub(1, Ordering::SeqCst);
@@ -225,11 +229,12 @@ impl SharedTeam {
     }
 }
 
-/// A job that others work on: it does not go before they are done, not even when a task panics.
+/// A guard of a published job. When it is dropped, even by a panic of a task, it waits until helpers have finished all
+/// tasks that they claimed.
 struct Help<'a> {
     team: &'a SharedTeam,
     job: &'a Job<'a>,
-    /// Tasks that the owner took.
+    /// The number of tasks that the owner of the job claimed.
     own: usize,
 }
 
@@ -257,7 +262,7 @@ fn wait(looks: &mut usize) {
 mod tests {
     use super::*;
 
-    /// Jobs of a test; Miri takes seconds for each.
+    /// The number of jobs of a test. It is small under Miri, which takes seconds for each.
     const JOBS: usize = if cfg!(miri) { 40 } else { 2000 };
 
     fn workers(threads: usize) -> Workers {
@@ -282,7 +287,7 @@ mod tests {
             });
             assert!(runs.iter().all(|r| r.load(Ordering::Relaxed) == 1), "job {job}");
             if job % (JOBS / 4) == 0 {
-                // Long enough to fall asleep.
+                // Helpers fall asleep in this time.
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
         }
@@ -303,7 +308,7 @@ mod tests {
             },
             scratch,
         );
-        assert_eq!(done.into_inner(), 4, "none of the tasks that the panic left over");
+        assert_eq!(done.into_inner(), 4, "the second job runs no task of the first one");
     }
 
     #[test]

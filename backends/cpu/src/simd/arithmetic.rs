@@ -1,4 +1,4 @@
-//! The pointwise ops over any element type, as the op table documents them.
+//! The pointwise ops for each element type. The op table documents their results.
 
 use std::marker::PhantomData;
 
@@ -11,31 +11,32 @@ use super::{
     register::integer_types,
 };
 
-/// A type that registers of tile programs hold. `f16` and `bf16` are held as `f32`, `bool` as `u8` 0 or 1.
+/// An element type of the registers of tile programs. Elements of `f16` and `bf16` are in registers as `f32`, and those
+/// of `bool` as `u8`, 0 or 1.
 pub trait RegisterElement: Copy + PartialEq + PartialOrd + Default + 'static {
-    /// Returns whether it is not a number.
+    /// Returns whether the element is NaN.
     fn is_nan(self) -> bool;
 }
 
-/// A number: integers wrap.
+/// The arithmetic of numbers. Integers wrap on overflow.
 pub trait Arithmetic: RegisterElement {
-    /// −a.
+    /// Returns −a.
     fn negated(self) -> Self;
-    /// a + b.
+    /// Returns a + b.
     fn plus(self, b: Self) -> Self;
-    /// a − b.
+    /// Returns a − b.
     fn minus(self, b: Self) -> Self;
-    /// a · b.
+    /// Returns a · b.
     fn times(self, b: Self) -> Self;
-    /// a / b; integers truncate, x / 0 is 0.
+    /// Returns a / b. For integers, the quotient is truncated, and it is 0 if b is 0.
     fn over(self, b: Self) -> Self;
-    /// a − b·⌊a/b⌋; integers give 0 where b is 0.
+    /// Returns a − b·⌊a/b⌋; for integers 0 if b is 0.
     fn modulo(self, b: Self) -> Self;
-    /// aᵇ.
+    /// Returns aᵇ.
     fn power(self, b: Self) -> Self;
-    /// −1, 0 or 1 by the sign; zeros and NaN stay.
+    /// Returns −1 or 1 by the sign; zeros and NaN unchanged.
     fn sign(self) -> Self;
-    /// Returns the magnitude.
+    /// Returns the absolute value.
     fn magnitude(self) -> Self;
 }
 
@@ -70,7 +71,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn modulo(self, b: $t) -> $t {
-                // The remainder of a division that truncates is exact; it only has the wrong sign sometimes.
+                // The remainder of truncated division is exact. If its sign differs from that of b, b is added.
                 let r = self % b;
                 if r == 0.0 {
                     r.copysign(b)
@@ -139,7 +140,7 @@ macro_rules! integers {
             fn power(self, b: $t) -> $t {
                 let (mut base, mut left) = (self, b);
                 if b < 0 {
-                    // 1/a^|b|, truncated: nonzero for 1 and −1 only.
+                    // 1/a^|b| is truncated, so only 1 and −1 have a result other than 0.
                     return match self {
                         1 => 1,
                         _ if self.wrapping_add(1) == 0 => if b & 1 == 0 { 1 } else { self },
@@ -172,7 +173,7 @@ integer_types!(integers);
 /// Declares functions of one argument.
 macro_rules! unary {
     ($($name:ident<$t:ident: $bound:path>($x:ident) -> $out:ty { $e:expr })*) => {$(
-        /// See the op of that name.
+        /// Implements the op of this name.
         pub struct $name<$t>(PhantomData<$t>);
         impl<$t: $bound> Unary for $name<$t> {
             type In = $t;
@@ -188,7 +189,7 @@ macro_rules! unary {
 /// Declares functions of two arguments.
 macro_rules! binary {
     ($($name:ident<$t:ident: $bound:path>($a:ident, $b:ident) -> $out:ty { $e:expr })*) => {$(
-        /// See the op of that name.
+        /// Implements the op of this name.
         pub struct $name<$t>(PhantomData<$t>);
         impl<$t: $bound> Binary for $name<$t> {
             type In = $t;
@@ -226,11 +227,11 @@ binary! {
     Ge<T: RegisterElement>(a, b) -> u8 { u8::from(a >= b) }
 }
 
-/// Declares functions of one float, in `f32` and in `f64`, which may be long. The function in `f32` may hold for some
-/// numbers only; a second one then holds for all.
+/// Declares functions of one float, in `f32` and in `f64`. `LONG` is [`Unary::LONG`]. If a function in `f32` has a
+/// `where` clause, it is valid only for numbers that the predicate accepts; the function after `else` is valid for all.
 macro_rules! elementary {
     (LONG = $long:literal; $($name:ident($x:ident, $k:ident, $l:ident) $f32:block $(where $holds:path, else $any:block)? $f64:block)*) => {$(
-        /// See the op of that name.
+        /// Implements the op of this name.
         pub struct $name<T>(PhantomData<T>);
         impl Unary for $name<f32> {
             type In = f32;
@@ -327,21 +328,22 @@ elementary! {
     Relu(x, k, L) { if x < 0.0 { 0.0 } else { x } } { if x < 0.0 { 0.0 } else { x } }
 }
 
-/// Integers, as bits.
+/// The bitwise operations of integers.
 pub trait Bits: Arithmetic {
-    /// The number of them.
+    /// The number of bits.
     const COUNT: i64;
-    /// Returns each one turned.
+    /// Returns the complement of each bit.
     fn turned(self) -> Self;
-    /// Returns the bits that are set in both.
+    /// Returns the bits that are set in both integers.
     fn in_both(self, b: Self) -> Self;
-    /// Returns the bits that are set in one or both.
+    /// Returns the bits that are set in at least one of the integers.
     fn in_any(self, b: Self) -> Self;
-    /// Returns the bits that are set in one of them only.
+    /// Returns the bits that are set in exactly one of the integers.
     fn in_one(self, b: Self) -> Self;
-    /// Shifts to higher bits; 0 if `by` is no bit number.
+    /// Shifts to the left; returns 0 if `by` is not in `0..COUNT`.
     fn up(self, by: Self) -> Self;
-    /// Shifts to lower bits and repeats the sign; the sign alone if `by` is no bit number.
+    /// Shifts to the right, arithmetically for signed integers. If `by` is not in `0..COUNT`, every bit of the result
+    /// is the sign (0 for unsigned integers).
     fn down(self, by: Self) -> Self;
 }
 
@@ -391,7 +393,7 @@ binary! {
     ShiftRight<T: Bits>(a, b) -> T { a.down(b) }
 }
 
-/// The opposite truth value.
+/// Implements the op `not`.
 pub struct Not;
 impl Unary for Not {
     type In = u8;
@@ -405,7 +407,7 @@ impl Unary for Not {
 /// Declares functions of two truth values.
 macro_rules! logic {
     ($($name:ident($a:ident, $b:ident) { $e:expr })*) => {$(
-        /// See the op of that name.
+        /// Implements the op of this name.
         pub struct $name;
         impl Binary for $name {
             type In = u8;

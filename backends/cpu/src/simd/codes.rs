@@ -1,4 +1,4 @@
-//! Vectors of decoded weights: codes of 4 or 8 bits become floats as they are loaded.
+//! Vectors of weights that memory has as codes of 4 or 8 bits. Loads decode them to floats.
 
 use half::f16;
 
@@ -7,27 +7,27 @@ use super::{
     vector::{Lanes, Vector},
 };
 
-/// Entries of the table that codes of 4 bits select from.
+/// The number of entries of the table that decodes 4-bit codes.
 pub const TABLE: usize = 16;
 
-/// The table of codes of 4 bits, as a panel begins with it.
+/// The table that decodes 4-bit codes. A packed panel begins with it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct CodeTable {
-    /// The numbers.
+    /// The number that each code stands for.
     pub numbers: [f32; TABLE],
-    /// The same as integers of 8 bits, if all of them are such.
+    /// The numbers as 8-bit integers; valid if `whole` is set.
     pub integers: [i8; TABLE],
-    /// Whether all of them are, bit for bit: −0.0 is none.
+    /// Whether all numbers are 8-bit integers, bit for bit. A zero with a sign is none.
     pub integral: bool,
-    /// Whether all of them are but for the sign of zero.
+    /// Whether all numbers are 8-bit integers, where the sign of zero does not count.
     pub whole: bool,
 }
 
 impl CodeTable {
-    /// Returns the table of some numbers.
+    /// Returns the table of these numbers.
     pub fn new(numbers: [f32; TABLE]) -> CodeTable {
-        // The sign of zero counts.
+        // Bits are compared, so −0.0 is no integer.
         let is_integer = |x: &f32| f32::from(*x as i8).to_bits() == x.to_bits();
         CodeTable {
             numbers,
@@ -38,95 +38,97 @@ impl CodeTable {
     }
 }
 
-/// A vector of `f32` that loads codes.
+/// A vector of `f32` that can load codes.
 ///
 /// # Safety of its functions
-/// As those of [`Vector`]. Loads of codes read `LANES` bytes.
+/// As the functions of [`Vector`]. Loads of codes read `LANES` bytes.
 #[allow(clippy::missing_safety_doc)]
 pub trait CodeVector: Vector<Element = f32> {
-    /// [`TABLE`] numbers in registers.
+    /// The [`TABLE`] numbers of a table in registers.
     type Numbers: Copy;
-    /// As many integers of 8 bits.
+    /// The [`TABLE`] integers of a table in registers.
     type Integers: Copy;
-    /// A word of 32 bits of each column.
+    /// A vector of 32-bit words, one for each lane.
     type Words: Copy;
-    /// Whether looking integers up and converting them is faster than looking numbers up.
+    /// Whether looking up 8-bit integers and converting them to floats is faster than looking up floats.
     const INTEGERS: bool;
-    /// Loads a table.
+    /// Loads the numbers of a table into registers.
     unsafe fn numbers(table: &CodeTable) -> Self::Numbers;
-    /// Loads a table of integers.
+    /// Loads the integers of a table into registers.
     unsafe fn integers(table: &CodeTable) -> Self::Integers;
-    /// Looks up the low four bits of each byte, and the high four bits.
+    /// Loads bytes, and looks up the numbers for the low four bits of each byte and for the high four bits.
     unsafe fn nibbles(at: *const u8, table: Self::Numbers) -> (Self, Self);
-    /// As `nibbles`, in a table of integers.
+    /// Does the work of `nibbles` with a table of integers.
     unsafe fn integer_nibbles(at: *const u8, table: Self::Integers) -> (Self, Self);
-    /// Converts signed bytes.
+    /// Loads signed bytes and converts them to floats.
     unsafe fn signed(at: *const u8) -> Self;
-    /// Converts unsigned bytes.
+    /// Loads unsigned bytes and converts them to floats.
     unsafe fn unsigned(at: *const u8) -> Self;
-    /// Widens `LANES` numbers of 16 bits.
+    /// Loads `LANES` numbers of type `f16` and converts them to `f32`.
     unsafe fn half(at: *const u8) -> Self;
-    /// Loads `LANES` words.
+    /// Loads `LANES` words of 32 bits.
     unsafe fn words(at: *const u8) -> Self::Words;
-    /// Looks up four bits of each word, from bit `from` on.
+    /// Looks up the number for four bits of each word, from bit `from` on.
     unsafe fn nibble(words: Self::Words, from: u32, table: Self::Numbers) -> Self;
 }
 
-/// A kind of codes in an order, which decodes a few terms at a time.
+/// An encoding of weights: the size of codes, and their order in memory. Terms are those of the sums of a product. One
+/// load takes the codes of a few terms for a vector of columns.
 ///
 /// # Safety of its functions
-/// As those of [`CodeVector`]. There is a table where codes are looked up.
+/// As the functions of [`CodeVector`]. If the encoding has a table, the pointer to it must be valid.
 #[allow(clippy::missing_safety_doc)]
 pub trait Codes: Copy {
-    /// Terms that are loaded together.
+    /// The number of terms of a load.
     const TERMS: usize;
-    /// Bytes of a column in a row.
+    /// The number of bytes of a column in a row of memory.
     const BYTES: usize;
-    /// Rows that the terms of a load take.
+    /// The number of rows of memory that the terms of a load take.
     const ROWS: usize;
-    /// The table in registers; nothing for codes without one.
+    /// The table in registers; `()` for encodings without a table.
     type Table<V: CodeVector>: Copy;
-    /// The codes of a vector of columns, decoded or not.
+    /// The result of a load for a vector of columns, decoded or not.
     type Loaded<V: CodeVector>: Copy;
-    /// The kind that decodes the same codes by a table of integers.
+    /// The encoding that decodes the same codes with a table of integers.
     type OfIntegers: Codes;
-    /// Returns whether a table of integers makes them faster to decode.
+    /// Returns whether decoding is faster with a table of integers.
     fn prefers_integers<V: CodeVector>() -> bool {
         false
     }
-    /// Loads the table, if there is one.
+    /// Loads the table, if the encoding has one.
     unsafe fn table<V: CodeVector>(at: *const CodeTable) -> Self::Table<V>;
-    /// Loads the codes of a vector of columns; the second row begins `width` bytes after the first one.
+    /// Loads the codes of a vector of columns. If there are two rows, the second begins `width` bytes after the first.
     unsafe fn load<V: CodeVector>(at: *const u8, width: usize, table: Self::Table<V>) -> Self::Loaded<V>;
-    /// Returns the numbers of a term of a load.
+    /// Returns the decoded numbers of one term of a load.
     unsafe fn term<V: CodeVector>(loaded: Self::Loaded<V>, term: usize, table: Self::Table<V>) -> V;
 }
 
-/// Codes of 4 bits, which select from a table. A byte holds the codes of two terms, the first one in its lower half.
+/// 4-bit codes that select from a table. A byte has the codes of two terms, the first one in its lower half.
 #[derive(Clone, Copy)]
 pub struct Nibbles;
 
-/// The same where the table holds integers.
+/// 4-bit codes that select from a table of integers. A byte has the codes of two terms, the first one in its lower
+/// half.
 #[derive(Clone, Copy)]
 pub struct IntegerNibbles;
 
-/// Codes of 4 bits, which select from a table. A word of 32 bits holds the codes of eight terms of a column: in the lower halves of its bytes
-/// the first four, in the upper halves the others.
+/// 4-bit codes that select from a table. A 32-bit word has the codes of eight terms of a column: the first four in the
+/// lower halves of its bytes, and the last four in the upper halves.
 #[derive(Clone, Copy)]
 pub struct NibbleWords;
 
-/// Terms of a word of codes of 8 bits; one of codes of 4 bits has twice as many.
+/// The number of 8-bit codes in a 32-bit word. A word of 4-bit codes has twice as many.
 pub const WORD: usize = 4;
 
-/// Signed integers of 8 bits.
+/// 8-bit codes that are signed integers.
 #[derive(Clone, Copy)]
 pub struct Signed;
 
-/// Unsigned integers of 8 bits.
+/// 8-bit codes that are unsigned integers.
 #[derive(Clone, Copy)]
 pub struct Unsigned;
 
-/// The items of codes that are decoded as they are loaded, two terms at a time.
+/// The items of [`Codes`] for encodings whose loads decode two terms.
 macro_rules! of_pairs {
     ($rows:literal) => {
         const TERMS: usize = 2;
@@ -149,12 +151,12 @@ impl Codes for Nibbles {
     }
     #[inline(always)]
     unsafe fn table<V: CodeVector>(at: *const CodeTable) -> V::Numbers {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::numbers(&*at) }
     }
     #[inline(always)]
     unsafe fn load<V: CodeVector>(at: *const u8, _: usize, table: V::Numbers) -> [V; 2] {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::nibbles(at, table) }.into()
     }
 }
@@ -165,12 +167,12 @@ impl Codes for IntegerNibbles {
     type OfIntegers = IntegerNibbles;
     #[inline(always)]
     unsafe fn table<V: CodeVector>(at: *const CodeTable) -> V::Integers {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::integers(&*at) }
     }
     #[inline(always)]
     unsafe fn load<V: CodeVector>(at: *const u8, _: usize, table: V::Integers) -> [V; 2] {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::integer_nibbles(at, table) }.into()
     }
 }
@@ -184,17 +186,17 @@ impl Codes for NibbleWords {
     type OfIntegers = NibbleWords;
     #[inline(always)]
     unsafe fn table<V: CodeVector>(at: *const CodeTable) -> V::Numbers {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::numbers(&*at) }
     }
     #[inline(always)]
     unsafe fn load<V: CodeVector>(at: *const u8, _: usize, _: V::Numbers) -> V::Words {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::words(at) }
     }
     #[inline(always)]
     unsafe fn term<V: CodeVector>(words: V::Words, term: usize, table: V::Numbers) -> V {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::nibble(words, (term % WORD * 8 + term / WORD * 4) as u32, table) }
     }
 }
@@ -209,7 +211,7 @@ macro_rules! bytes {
             unsafe fn table<V: CodeVector>(_: *const CodeTable) {}
             #[inline(always)]
             unsafe fn load<V: CodeVector>(at: *const u8, width: usize, (): ()) -> [V; 2] {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { [V::$load(at), V::$load(at.add(width))] }
             }
         }
@@ -232,7 +234,7 @@ impl<const N: usize> CodeVector for Lanes<f32, N> {
     }
     #[inline(always)]
     unsafe fn integer_nibbles(at: *const u8, table: [i8; TABLE]) -> (Self, Self) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { Self::nibbles(at, table.map(f32::from)) }
     }
     #[inline(always)]
@@ -243,22 +245,22 @@ impl<const N: usize> CodeVector for Lanes<f32, N> {
     }
     #[inline(always)]
     unsafe fn signed(at: *const u8) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller promises the bytes.
         Lanes(unsafe { at.cast::<[i8; N]>().read() }.map(f32::from))
     }
     #[inline(always)]
     unsafe fn unsigned(at: *const u8) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller promises the bytes.
         Lanes(unsafe { at.cast::<[u8; N]>().read() }.map(f32::from))
     }
     #[inline(always)]
     unsafe fn half(at: *const u8) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller promises the bytes.
         Lanes(unsafe { at.cast::<[f16; N]>().read_unaligned() }.map(f32::from))
     }
     #[inline(always)]
     unsafe fn words(at: *const u8) -> [u32; N] {
-        // SAFETY: as above.
+        // SAFETY: the caller promises the bytes.
         unsafe { at.cast::<[[u8; WORD]; N]>().read() }.map(u32::from_le_bytes)
     }
     #[inline(always)]
@@ -273,7 +275,7 @@ mod x86 {
 
     use super::{CodeTable, CodeVector, Stored, TABLE, f16};
 
-    /// The items that do not depend on the number of lanes.
+    /// The items of [`CodeVector`] that are equal for all numbers of lanes.
     macro_rules! of_any_length {
         () => {
             type Integers = __m128i;
@@ -289,12 +291,12 @@ mod x86 {
             }
             #[inline(always)]
             unsafe fn unsigned(at: *const u8) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the bytes and the instruction set.
                 unsafe { <u8 as Stored<Self>>::load(at) }
             }
             #[inline(always)]
             unsafe fn half(at: *const u8) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the bytes and the instruction set.
                 unsafe { <f16 as Stored<Self>>::load(at.cast()) }
             }
         };
@@ -311,7 +313,8 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn nibble(words: __m512i, from: u32, table: __m512) -> Self {
-            // SAFETY: as above. The permutation reads the lower four bits of each index alone.
+            // SAFETY: the caller promises the bytes and the instruction set. The permutation uses only the
+            // lower four bits of each index.
             unsafe { _mm512_permutexvar_ps(_mm512_srlv_epi32(words, _mm512_set1_epi32(from.cast_signed())), table) }
         }
         #[inline(always)]
@@ -321,7 +324,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn integer_nibbles(at: *const u8, table: __m128i) -> (Self, Self) {
-            // SAFETY: as above; and the bytes.
+            // SAFETY: the caller promises the bytes and the instruction set.
             unsafe {
                 let [low, high] = integers(_mm_loadu_si128(at.cast()), table);
                 (_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(low)), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(high)))
@@ -329,7 +332,8 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn nibbles(at: *const u8, table: __m512) -> (Self, Self) {
-            // SAFETY: as above. The permutation reads the lower four bits of each index alone.
+            // SAFETY: the caller promises the bytes and the instruction set. The permutation uses only the
+            // lower four bits of each index.
             unsafe {
                 let codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()));
                 let upper = _mm512_srli_epi32::<4>(codes);
@@ -350,18 +354,18 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn nibble(words: __m256i, from: u32, table: [__m256; 2]) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the bytes and the instruction set.
             unsafe { look_up(_mm256_srlv_epi32(words, _mm256_set1_epi32(from.cast_signed())), table) }
         }
         #[inline(always)]
         unsafe fn numbers(table: &CodeTable) -> [__m256; 2] {
             let [low, high] = [0, TABLE / 2].map(|from| table.numbers[from..].as_ptr());
-            // SAFETY: as above.
+            // SAFETY: the caller promises the bytes and the instruction set.
             unsafe { [_mm256_loadu_ps(low), _mm256_loadu_ps(high)] }
         }
         #[inline(always)]
         unsafe fn integer_nibbles(at: *const u8, table: __m128i) -> (Self, Self) {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the bytes and the instruction set.
             unsafe {
                 let [low, high] = integers(_mm_loadl_epi64(at.cast()), table);
                 (_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high)))
@@ -369,7 +373,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn nibbles(at: *const u8, table: [__m256; 2]) -> (Self, Self) {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the bytes and the instruction set.
             unsafe {
                 let codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast()));
                 (look_up(codes, table), look_up(_mm256_srli_epi32::<4>(codes), table))
@@ -378,13 +382,14 @@ mod x86 {
         of_any_length!();
     }
 
-    /// Looks up the lower four bits of each byte, and the upper ones.
+    /// Looks up the integers for the lower four bits of each byte, and for the upper four bits.
     ///
     /// # Safety
     /// The machine must have SSSE3.
     #[inline(always)]
     unsafe fn integers(bytes: __m128i, table: __m128i) -> [__m128i; 2] {
-        // SAFETY: passed on from the caller. Shifts of 16 bits move bits of the next byte in, which are masked out.
+        // SAFETY: the caller keeps this function's contract. Shifts of 16 bits move bits of the next byte in, and the
+        // mask removes them.
         unsafe {
             let low = _mm_set1_epi8(15);
             let upper = _mm_and_si128(_mm_srli_epi16::<4>(bytes), low);
@@ -392,13 +397,14 @@ mod x86 {
         }
     }
 
-    /// Looks up the lower four bits of each index: the permutations read three of them, and the fourth one chooses between their results.
+    /// Looks up the numbers for the lower four bits of each index. A permutation of each half of the table uses three
+    /// of the bits, and the fourth bit chooses between the two results.
     ///
     /// # Safety
     /// The machine must have AVX2.
     #[inline(always)]
     unsafe fn look_up(codes: __m256i, table: [__m256; 2]) -> __m256 {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let [low, high] = table.map(|half| _mm256_permutevar8x32_ps(half, codes));
             _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes)))
@@ -411,7 +417,7 @@ mod tests {
     use super::*;
     use crate::simd::level::at_every_level;
 
-    /// Decodes every byte in every lane.
+    /// Checks the decoding of every byte in every lane.
     #[inline(always)]
     unsafe fn exercise<V: CodeVector>() {
         let numbers: [f32; TABLE] = std::array::from_fn(|n| (n * n) as f32 - 7.5);
@@ -426,7 +432,7 @@ mod tests {
                 got
             };
             let want = |f: &dyn Fn(u8) -> f32| bytes[..V::LANES].iter().map(|&b| f(b)).collect::<Vec<_>>();
-            // SAFETY: the caller checked for the instruction set; there are as many bytes as two vectors take.
+            // SAFETY: the caller checked for the instruction set, and `bytes` has as many bytes as a vector of words.
             unsafe {
                 let (low, high) = V::nibbles(bytes.as_ptr(), V::numbers(&CodeTable::new(numbers)));
                 assert_eq!(got(low), want(&|b| numbers[usize::from(b & 15)]));

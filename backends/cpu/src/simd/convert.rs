@@ -1,5 +1,4 @@
-//! Conversion between element types, as the op `cast` documents it, and between shorter floats in memory and the `f32` that
-//! registers hold.
+//! Conversions between element types for the op `cast`, and between narrow floats in memory and `f32` in registers.
 
 use std::marker::PhantomData;
 
@@ -16,7 +15,7 @@ use super::{
     register::with_register,
 };
 
-/// A type that a value can be converted to.
+/// A conversion to the element type `D` with the result of the op `cast`.
 trait ConvertTo<D> {
     fn to(self) -> D;
 }
@@ -35,13 +34,14 @@ macro_rules! numeric {
 numeric!(f64, i8, u8, i16, u16, i32, i64, u32);
 numeric!(f32 => f32, f64, i64, u32);
 
-/// Converts like `as`, in a form that compilers vectorise: numbers are clamped to the range before the conversion.
+/// Implements conversions with the result of `as`, in a form that compilers vectorise: numbers are clamped to the
+/// range of the integer type before an unchecked conversion.
 macro_rules! saturating {
     ($($d:ty),*) => {$(
         impl ConvertTo<$d> for f32 {
             #[inline(always)]
             fn to(self) -> $d {
-                // The maximum is rounded down to a number of both types.
+                // The maximum is rounded down to a number that both types have.
                 const LEAST: f32 = <$d>::MIN as f32;
                 const MOST: f32 = if <$d>::MAX as f32 as i64 == <$d>::MAX as i64 {
                     <$d>::MAX as f32
@@ -51,7 +51,7 @@ macro_rules! saturating {
                 let x = if self.is_nan() { 0.0 } else { self };
                 let x = if x < LEAST { LEAST } else { x };
                 let kept = if x > MOST { MOST } else { x };
-                // SAFETY: it is a number between two that `i32` has.
+                // SAFETY: `kept` is between two numbers that `i32` has, and is not NaN.
                 let whole = unsafe { kept.to_int_unchecked::<i32>() } as $d;
                 if x > MOST { <$d>::MAX } else { whole }
             }
@@ -60,7 +60,8 @@ macro_rules! saturating {
 }
 saturating!(i8, u8, i16, u16, i32);
 
-/// Rust's `as` is the op's semantics: floats to integers saturate and NaN gives 0, integers wrap.
+/// The op `cast` to `D`. It has the semantics of Rust's `as`: conversions of floats to integers saturate, NaN gives 0,
+/// and conversions between integers wrap.
 struct Cast<S, D>(PhantomData<(S, D)>);
 impl<S: ConvertTo<D> + Copy, D: Copy> Unary for Cast<S, D> {
     type In = S;
@@ -71,7 +72,7 @@ impl<S: ConvertTo<D> + Copy, D: Copy> Unary for Cast<S, D> {
     }
 }
 
-/// Converts to `bool`: x ≠ 0.
+/// The op `cast` to `bool`: x ≠ 0.
 struct Truth<S>(PhantomData<S>);
 impl<S: RegisterElement> Unary for Truth<S> {
     type In = S;
@@ -82,7 +83,7 @@ impl<S: RegisterElement> Unary for Truth<S> {
     }
 }
 
-/// A type whose elements become `f64` so that rounding that to a shorter type is rounding the element.
+/// A conversion to `f64` such that rounding the result to a narrower float rounds the element correctly.
 trait Wide: Copy {
     fn wide(self) -> f64;
 }
@@ -106,7 +107,7 @@ impl Wide for i64 {
     }
 }
 
-/// A float type that registers hold as `f32`.
+/// A narrow float type, whose elements are in registers as `f32`.
 trait Half: Copy {
     fn narrow(x: f64) -> Self;
     fn narrow_f32(x: f32) -> Self;
@@ -132,15 +133,15 @@ macro_rules! halves {
 }
 halves!(f16: to_f16, bf16: to_bf16);
 
-/// 8-bit float types, by the name of their element types.
+/// Declares 8-bit float types, named like their element types.
 macro_rules! bytes {
     ($($name:ident),*) => {$(
         #[derive(Clone, Copy)]
         struct $name(u8);
 
         impl $name {
-            const FORMAT: FloatFormat = DType::$name.float().expect("a floating type");
-            /// Every number by its bits.
+            const FORMAT: FloatFormat = DType::$name.float().expect("the type is a float");
+            /// The number for each bit pattern.
             const NUMBERS: [f32; 256] = {
                 let mut numbers = [0.0; 256];
                 let mut bits = 0;
@@ -170,7 +171,7 @@ macro_rules! bytes {
 }
 bytes!(F8E5M2, F8E4M3);
 
-/// Converts to a narrower float that is held as `f32`, with one rounding even from `f64`.
+/// The op `cast` to a narrow float `H`, whose result is in a register as `f32`. It rounds only once, even from `f64`.
 struct Rounded<S, H>(PhantomData<(S, H)>);
 impl<S: Wide, H: Half> Unary for Rounded<S, H> {
     type In = S;
@@ -181,7 +182,7 @@ impl<S: Wide, H: Half> Unary for Rounded<S, H> {
     }
 }
 
-/// The same from `f32`, on any level.
+/// The op `cast` from `f32` to a narrow float `H`, in a form that is compiled for each instruction-set level.
 struct RoundedF32<H>(PhantomData<H>);
 impl<H: Half> Unary for RoundedF32<H> {
     type In = f32;
@@ -192,7 +193,7 @@ impl<H: Half> Unary for RoundedF32<H> {
     }
 }
 
-/// Converts from memory to a register.
+/// Converts narrow floats in memory to `f32` in a register.
 struct Widen<H>(PhantomData<H>);
 impl<H: Half> Unary for Widen<H> {
     type In = H;
@@ -203,7 +204,7 @@ impl<H: Half> Unary for Widen<H> {
     }
 }
 
-/// Converts from a register to memory.
+/// Converts `f32` in a register to narrow floats in memory.
 struct Narrow<H>(PhantomData<H>);
 impl<H: Half> Unary for Narrow<H> {
     type In = f32;
@@ -214,7 +215,7 @@ impl<H: Half> Unary for Narrow<H> {
     }
 }
 
-/// Returns the `cast` between the register forms of two types.
+/// Returns the function of the op `cast` between the register types of two element types.
 pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
     fn of<
         S: RegisterElement
@@ -259,7 +260,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> PointFn {
     with_register!(from, Element => of::<Element>(to, isa))
 }
 
-/// `f16` in vectors: the crate `half` converts one number at a time.
+/// Conversions of vectors of `f16` with F16C instructions. The crate `half` converts one number at a time.
 #[cfg(target_arch = "x86_64")]
 mod f16c {
     use std::arch::x86_64::*;
@@ -274,7 +275,7 @@ mod f16c {
             #[target_feature(enable = "avx2,fma,f16c")]
             pub unsafe fn $name(call: &PointCall<'_>) {
                 let one = |$at: *const $from, $out: *mut $to| {
-                    // SAFETY: there is room for the numbers of a vector.
+                    // SAFETY: the pointers have room for a vector of numbers.
                     unsafe { $body }
                 };
                 let (from, to) = (call.args[0].cast::<$from>(), call.out.cast::<$to>());
@@ -301,7 +302,7 @@ mod f16c {
     });
 }
 
-/// Returns the conversion from an element type in memory to that in registers; `None` if they are equal.
+/// Returns the conversion from an element type in memory to its register type; `None` if the two are equal.
 pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
         #[cfg(target_arch = "x86_64")]
@@ -314,7 +315,7 @@ pub fn widen(memory: DType, isa: Isa) -> Option<PointFn> {
     }
 }
 
-/// Returns the conversion from an element type in registers to that in memory; `None` if they are equal.
+/// Returns the conversion from a register type to the element type in memory; `None` if the two are equal.
 pub fn narrow(memory: DType, isa: Isa) -> Option<PointFn> {
     match memory {
         #[cfg(target_arch = "x86_64")]

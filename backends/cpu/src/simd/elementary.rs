@@ -1,7 +1,7 @@
-//! Branch-free elementary functions of `f32`, in a form that compilers vectorise.
+//! Elementary functions of `f32` without branches, so that compilers vectorise loops over them.
 //!
-//! Polynomials were fitted for this crate (weighted minimax in 40-digit arithmetic). `tests` checks the bounds in units
-//! in the last place of the exact result, with and without fused multiply-add.
+//! The polynomials were fitted for this crate (weighted minimax in 40-digit arithmetic). The module `tests` checks the
+//! error bounds, with and without fused multiply-add. Bounds are in ulp: units in the last place of the exact result.
 
 mod angle;
 mod double;

@@ -1,45 +1,46 @@
-//! Vectors of 32-bit sums of products of bytes: each word of a vector holds four weights of a column.
+//! Dot products of bytes with 32-bit sums. Each 32-bit word of a vector has four 8-bit weights of one column.
 
 use super::{
     codes::{CodeTable, CodeVector, TABLE, WORD},
     vector::Lanes,
 };
 
-/// A vector of words, and of sums.
+/// A vector of 32-bit lanes. A lane is a word of four weights, or a sum.
 ///
 /// # Safety of its functions
-/// The machine must have the instruction set. Loads read a word for each lane.
+/// The machine must have the instruction set. Loads read 32 bits for each lane.
 #[allow(clippy::missing_safety_doc)]
 pub trait WordVector: Copy {
-    /// As many floats.
+    /// The vector of floats with the same number of lanes.
     type Floats: CodeVector;
-    /// A table of integers.
+    /// A table of 8-bit integers in registers.
     type Table: Copy;
-    /// The number by which [`WordVector::dot`] takes a weight for more than it is.
+    /// The number that is added to each weight in the form that [`WordVector::dot`] takes. Callers subtract its effect
+    /// from the sums.
     const EXCESS: i32;
-    /// The least factor that [`WordVector::dot`] multiplies exactly.
+    /// The least byte `x` that [`WordVector::dot`] multiplies exactly.
     const LEAST: i8;
     /// Loads a vector.
     unsafe fn load(at: *const u8) -> Self;
-    /// A number in each lane.
+    /// Returns a vector with a number in each lane.
     unsafe fn splat(x: i32) -> Self;
-    /// Loads a table.
+    /// Loads the integers of a table into registers.
     unsafe fn table(table: &CodeTable) -> Self::Table;
-    /// Returns signed bytes as [`WordVector::dot`] takes them.
+    /// Converts signed weights to the form that [`WordVector::dot`] takes.
     unsafe fn bytes(self) -> Self;
-    /// Looks up the lower four bits of each byte, and the upper ones, as [`WordVector::dot`] takes them.
+    /// Looks up the weights for the lower four bits of each byte, and for the upper four bits, in the form that
+    /// [`WordVector::dot`] takes.
     unsafe fn nibbles(self, table: Self::Table) -> [Self; 2];
-    /// Adds to each sum the products of the four weights of its lane with four signed bytes.
+    /// Adds to each sum the products of the four weights of its lane with the four signed bytes of `x`.
     unsafe fn dot(self, weights: Self, x: i32) -> Self;
     /// Converts sums to floats.
     unsafe fn floats(self) -> Self::Floats;
 }
 
-/// Words of the baseline.
+/// The vector of the portable level. A lane has the four bytes of a word or of a sum.
 #[derive(Clone, Copy)]
 pub struct Words<const N: usize>([[i8; WORD]; N]);
 
-/// Sums and words of the baseline are of one type: words are kept in the bytes of sums.
 impl<const N: usize> Words<N> {
     fn sums(self) -> [i32; N] {
         self.0.map(|bytes| i32::from_le_bytes(bytes.map(i8::cast_unsigned)))
@@ -108,8 +109,9 @@ mod x86 {
 
     use super::{CodeTable, WordVector};
 
-    /// Words of AVX2, which multiplies unsigned bytes with signed ones and adds two products in 16 bits: with the magnitudes of weights, these
-    /// sums do not overflow.
+    /// The vector of AVX2. Its instruction multiplies unsigned bytes with signed ones, and adds two products in 16
+    /// bits. The unsigned bytes are the magnitudes of weights, at most 128, so the sums of two products do not
+    /// overflow.
     #[derive(Clone, Copy)]
     pub struct Words256(__m256i);
 
@@ -125,12 +127,12 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn splat(x: i32) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             Words256(unsafe { _mm256_set1_epi32(x) })
         }
         #[inline(always)]
         unsafe fn table(table: &CodeTable) -> __m256i {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.integers.as_ptr().cast())) }
         }
         #[inline(always)]
@@ -139,7 +141,8 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn nibbles(self, table: __m256i) -> [Self; 2] {
-            // SAFETY: as above. Shifts of 16 bits move bits of the next byte in, which are masked out.
+            // SAFETY: the caller promises the instruction set. Shifts of 16 bits move bits of the
+            // next byte in; the mask removes them.
             unsafe {
                 let low = _mm256_set1_epi8(15);
                 let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(self.0), low);
@@ -148,7 +151,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn dot(self, weights: Self, x: i32) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             unsafe {
                 let signed = _mm256_sign_epi8(_mm256_set1_epi32(x), weights.0);
                 let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weights.0), signed);
@@ -157,22 +160,23 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn floats(self) -> __m256 {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             unsafe { _mm256_cvtepi32_ps(self.0) }
         }
     }
 
-    /// Words of AVX-512 with VNNI, which multiplies unsigned bytes with signed ones: weights are taken for 128 more than they are.
+    /// The vector of AVX-512 with VNNI. Its instruction multiplies unsigned bytes with signed ones, so 128 is added to
+    /// each weight.
     #[derive(Clone, Copy)]
     pub struct Vnni(__m512i);
 
-    /// Flips the highest bit of each byte.
+    /// Flips the highest bit of each byte, which adds 128 to a signed byte.
     ///
     /// # Safety
     /// The machine must have AVX-512.
     #[inline(always)]
     unsafe fn flipped(bytes: __m512i) -> __m512i {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(i8::MIN)) }
     }
 
@@ -188,22 +192,23 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn splat(x: i32) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             Vnni(unsafe { _mm512_set1_epi32(x) })
         }
         #[inline(always)]
         unsafe fn table(table: &CodeTable) -> __m512i {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             unsafe { flipped(_mm512_broadcast_i32x4(_mm_loadu_si128(table.integers.as_ptr().cast()))) }
         }
         #[inline(always)]
         unsafe fn bytes(self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             Vnni(unsafe { flipped(self.0) })
         }
         #[inline(always)]
         unsafe fn nibbles(self, table: __m512i) -> [Self; 2] {
-            // SAFETY: as above. Shifts of 16 bits move bits of the next byte in, which are masked out.
+            // SAFETY: the caller promises the instruction set. Shifts of 16 bits move bits of the
+            // next byte in; the mask removes them.
             unsafe {
                 let low = _mm512_set1_epi8(15);
                 let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(self.0), low);
@@ -212,12 +217,12 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn dot(self, weights: Self, x: i32) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             Vnni(unsafe { _mm512_dpbusd_epi32(self.0, weights.0, _mm512_set1_epi32(x)) })
         }
         #[inline(always)]
         unsafe fn floats(self) -> __m512 {
-            // SAFETY: as above.
+            // SAFETY: the caller promises the instruction set.
             unsafe { _mm512_cvtepi32_ps(self.0) }
         }
     }

@@ -1,6 +1,6 @@
-//! Batch-vectorised sums of products: a vector of sums for each of some points, with terms at offsets given by tables.
-//! They compute many small products that are contiguous in memory, such as a depthwise convolution, whose channels are
-//! the lanes.
+//! Kernels of batch-vectorised contractions. A vector has one sum of products for each lane; lanes are contiguous in
+//! memory, such as the channels of a depthwise convolution. There is a vector of sums for each point (such as a pixel).
+//! Tables give the offsets of the terms of a sum.
 
 mod block;
 mod sums;
@@ -9,36 +9,38 @@ use self::block::{Blocks, Strip, sliding, strip};
 pub use self::sums::{LaneElement, LaneSums};
 use super::level::Isa;
 
-/// The maximal number of points per block. With two vectors each, the sums and the fixed operand take sixteen
-/// registers, and multiply-adds read the other operand from memory. Images are often seven points wide, or a multiple
-/// of it.
+/// The maximal number of points per register block. With two vectors per point, the sums and the fixed operand take all
+/// sixteen registers, and multiply-adds read the other operand from memory. Images are often a multiple of seven points
+/// wide.
 const POINTS: usize = 7;
-/// The same for runs of terms, with one vector per point. With the fixed operand of five terms, the sums leave two
-/// registers.
+/// The maximal number of points per register block for runs of terms (see [`LaneSums::run`]), with one vector per point.
+/// The sums and the fixed operand of five terms take thirteen of sixteen registers.
 const SLIDING: usize = 8;
 
-/// The strips for one kind of fixed operand. Each is a function for blocks of one size. A function for several would
-/// keep the addresses of all in registers, which takes longer than a block of few terms, and would take seconds to
-/// optimise.
+/// The functions ([`Strip`]) for one kind of fixed operand. Each handles blocks of one size. A function for several
+/// sizes would keep all of their addresses in registers, which takes longer than a block of few terms. It would also
+/// take seconds to optimise.
 #[derive(Clone, Copy)]
 struct Strips<T> {
-    /// Eight vectors of one point, four of it, and four of two.
+    /// The functions for blocks of one point and eight vectors, of one point and four, and of two points and four.
     few: [Strip<T>; 3],
-    /// Two vectors, and one.
+    /// The functions for blocks of two vectors per point.
     two: HighStrips<T>,
+    /// The functions for blocks of one vector per point.
     one: HighStrips<T>,
 }
 
-/// Strips by the number of points less one.
+/// The functions for blocks of 1, 2, … points.
 #[derive(Clone, Copy)]
 struct HighStrips<T> {
     whole: [Strip<T>; POINTS],
-    /// Strips whose last vector is partial: its mask takes a register, and so does the vector that it loads.
+    /// The functions for blocks whose last vector is partial. They have one point less, because the mask and the loaded
+    /// vector take a register each.
     part: [Strip<T>; POINTS - 1],
 }
 
-/// The strips for runs of terms of one length, by the number of points less one, for a whole vector. Partial vectors
-/// have no strips, to save compile time.
+/// The functions for runs of terms of one length, for blocks of 1, 2, … points and one whole vector. There are none for
+/// partial vectors, to save compile time.
 type Sliding<T> = [Strip<T>; SLIDING];
 
 impl<T: LaneElement> Strips<T> {
@@ -95,17 +97,17 @@ fn of_runs<T: LaneElement, const RUN: usize>(isa: Isa) -> Sliding<T> {
 /// The kernels of [`LaneSums`] at an instruction-set level.
 #[derive(Clone, Copy)]
 pub struct LaneKernels<T> {
-    /// Lanes of a vector.
+    /// The number of lanes of a vector.
     lanes: usize,
-    /// For a fixed operand with one element for all lanes, and for one with an element per lane.
+    /// The functions for a fixed operand with one element for all lanes, and for one with an element per lane.
     strips: [Strips<T>; 2],
-    /// For runs of three terms, and of five. `None` with AVX-512, for which they were not measured: blocks of one
-    /// vector have half as many sums in flight.
+    /// The functions for runs of three terms, and of five. `None` with AVX-512, for which they were not measured:
+    /// blocks of one vector have half as many independent sums to hide the latency of multiply-adds.
     sliding: Option<[Sliding<T>; 2]>,
 }
 
 impl<T: LaneElement> LaneKernels<T> {
-    /// Returns the kernels of an instruction set, which the machine must have.
+    /// Returns the kernels of an instruction-set level. The machine must have that level.
     pub fn new(isa: Isa) -> LaneKernels<T> {
         LaneKernels {
             lanes: T::lanes(isa),
@@ -117,7 +119,7 @@ impl<T: LaneElement> LaneKernels<T> {
     /// Computes the sums.
     ///
     /// # Safety
-    /// The operands must be valid for all points, lanes and terms, and the sums may not overlap them.
+    /// The operands must be valid for all points, lanes and terms. The memory of the sums must not overlap them.
     pub unsafe fn run(&self, call: &LaneSums<T>) {
         let sliding = self.sliding.as_ref().and_then(|[of_three, of_five]| match call.run() {
             3 => Some(of_three),
@@ -129,13 +131,13 @@ impl<T: LaneElement> LaneKernels<T> {
         while lane < call.lanes {
             let left = call.lanes - lane;
             if let Some(sliding) = sliding.filter(|_| left >= self.lanes) {
-                // SAFETY: passed on from the caller; the machine has the level.
+                // SAFETY: the caller keeps this function's contract; the machine has the level.
                 unsafe { even(sliding, call, lane, left) };
                 lane += self.lanes;
                 continue;
             }
-            // Multiply-adds have a latency: a block of one or two points needs more vectors of each, or its sums wait
-            // for themselves.
+            // A block of one or two points needs more vectors per point. With fewer independent sums, each multiply-add
+            // would wait for the one before.
             let (vectors, few) = match call.points {
                 1 if left >= 8 * self.lanes => (8, Some(strips.few[0])),
                 1 if left >= 4 * self.lanes => (4, Some(strips.few[1])),
@@ -144,7 +146,7 @@ impl<T: LaneElement> LaneKernels<T> {
                 _ => (1, None),
             };
             let high = if vectors == 2 { &strips.two } else { &strips.one };
-            // SAFETY: passed on from the caller; the machine has the level.
+            // SAFETY: the caller keeps this function's contract; the machine has the level.
             unsafe {
                 match few {
                     Some(strip) => strip(call, Blocks { first: 0, count: 1 }, lane, left),
@@ -157,14 +159,15 @@ impl<T: LaneElement> LaneKernels<T> {
     }
 }
 
-/// Computes all points, in blocks of similar heights that have strips. A block of few points would wait for its sums.
+/// Computes all points in blocks whose numbers of points differ by at most one. A block of few points would wait for
+/// the latency of its multiply-adds.
 ///
 /// # Safety
 /// As [`LaneKernels::run`], for these lanes; the machine must have the strips' level.
 unsafe fn even<T>(strips: &[Strip<T>], call: &LaneSums<T>, lane: usize, left: usize) {
     let blocks = call.points.div_ceil(strips.len()).max(1);
     let (high, longer) = (call.points / blocks, call.points % blocks);
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         if longer > 0 {
             strips[high](call, Blocks { first: 0, count: longer }, lane, left);
@@ -183,14 +186,14 @@ mod tests {
         (0..count).map(|i| T::from(((i * 37 + seed * 11) % 29) as f32 - 14.0)).collect()
     }
 
-    /// Small integers make sums exact in any order.
+    /// Compares sums with those of simple loops. The operands are small integers, so sums are exact in any order.
     fn check<
         T: LaneElement + From<f32> + PartialOrd + std::fmt::Debug + std::ops::Mul<Output = T> + std::ops::Add<Output = T>,
     >(
         isa: Isa,
     ) {
         let apart = 230_usize;
-        // Separate terms, and runs of terms of one length.
+        // Terms are separate (a run of 1), or form runs of one length.
         for ((terms, run), (lanes, points, fixed_lanes, each)) in [1_usize, 3, 16, 17, 32, 37, 64, 71, 128, 223]
             .into_iter()
             .flat_map(|l| [1_usize, 2, 5, 6, 7, 13, 22].map(|p| (l, p, p % 2 == 0, l % 2 == 0)))
@@ -198,7 +201,7 @@ mod tests {
             .flat_map(|shape| [(5, 1), (6, 3), (10, 5)].map(|terms| (terms, shape)))
         {
             let term = |t: usize| if run == 1 { terms - 1 - t } else { t / run * 2 + t % run };
-            // Rows of the sums have room for a point more, and share points of the moving operand.
+            // Rows of the sums have room for one more point. Rows of the moving operand overlap.
             let (rows, row, moves) = (1 + lanes % 3, (points + 1) * apart, points.div_ceil(2) * apart);
             let moving: Vec<T> = numbers(rows * moves + (points + terms) * apart, 1);
             let fixed: Vec<T> = numbers(terms * apart, 2);
@@ -284,7 +287,7 @@ mod tests {
             };
             // SAFETY: the operands have room for all lanes and terms.
             unsafe { LaneKernels::new(isa).run(&call) };
-            assert_eq!(sums, [16_777_218.0; 3], "beginning with it, each term is lost");
+            assert_eq!(sums, [16_777_218.0; 3], "a sum that starts with the added value loses each term");
         }
     }
 }

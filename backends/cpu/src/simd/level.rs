@@ -1,10 +1,10 @@
-//! Instruction-set levels, and how inlined functions are instantiated for each.
+//! Instruction-set levels, and a macro that compiles a function for each level.
 
 use std::marker::PhantomData;
 
 use super::vector::{self, Lanes, Vector};
 
-/// The instruction-set levels that functions are instantiated for.
+/// The instruction-set levels for which functions are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
     /// The instructions that the compilation target guarantees.
@@ -16,7 +16,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Returns the best level of the machine that runs this.
+    /// Returns the highest level of the machine that executes the call.
     pub fn detect() -> Isa {
         #[cfg(target_arch = "x86_64")]
         {
@@ -31,7 +31,7 @@ impl Isa {
         Isa::Portable
     }
 
-    /// Returns its name, for reports.
+    /// Returns the name of the level, for reports.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -45,22 +45,22 @@ impl Isa {
 pub trait Level: Copy {
     /// Whether a fused multiply-add is one instruction.
     const FMA: bool;
-    /// Its vectors.
+    /// The vectors of `f32`.
     type Floats: Vector<Element = f32>;
-    /// Its vectors of doubles.
+    /// The vectors of `f64`.
     type Doubles: Vector<Element = f64>;
 
-    /// a·b + c, fused where that is cheap.
+    /// Returns a·b + c, with one rounding if the level has fused multiply-add.
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         if Self::FMA { a.mul_add(b, c) } else { a * b + c }
     }
 }
 
-/// The baseline of the target.
+/// The level of [`Isa::Portable`].
 #[derive(Clone, Copy)]
 pub struct Baseline;
-/// Levels with fused multiply-add, by their vectors.
+/// A level with fused multiply-add and these vectors of `f32` and `f64`.
 #[derive(Clone, Copy)]
 pub struct FusedLevel<F, D>(PhantomData<(F, D)>);
 /// The level of [`Isa::Avx2`].
@@ -81,8 +81,8 @@ impl<F: Vector<Element = f32>, D: Vector<Element = f64>> Level for FusedLevel<F,
     type Doubles = D;
 }
 
-/// Declares `$name(isa)`, which gives the instantiation of the inlined function `$body` for an instruction-set level:
-/// the compiler vectorises the same loop for each. Constants that both are generic over follow the types.
+/// Declares a function `$name(isa)` that returns the function `$body`, compiled for an instruction-set level. `$body`
+/// is inlined, so the compiler vectorises its loops for each level. The generic constants of both follow the types.
 macro_rules! per_level {
     (
         $(#[$doc:meta])*
@@ -100,13 +100,13 @@ macro_rules! per_level {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
             unsafe fn avx2<$($g: $bound,)* $($(const $c: $of),+)?>($($arg: $ty),*) $(-> $ret)? {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { $body::<$($g,)* $crate::simd::level::Avx2, $($($c),+)?>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi1,bmi2")]
             unsafe fn avx512<$($g: $bound,)* $($(const $c: $of),+)?>($($arg: $ty),*) $(-> $ret)? {
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the contract of the body.
                 unsafe { $body::<$($g,)* $crate::simd::level::Avx512, $($($c),+)?>($($arg),*) }
             }
             match isa {
@@ -125,19 +125,19 @@ pub(crate) use per_level;
 #[cfg(test)]
 macro_rules! at_every_level {
     ($exercise:ident) => {{
-        // SAFETY: each is called where the machine has the instruction set.
+        // SAFETY: each function is called only if the machine has its instruction set.
         unsafe {
             $exercise::<$crate::simd::vector::Lanes<f32, 4>>();
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c")]
                 unsafe fn avx2() {
-                    // SAFETY: as above.
+                    // SAFETY: the caller has checked that the machine has the instruction set.
                     unsafe { $exercise::<std::arch::x86_64::__m256>() }
                 }
                 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
                 unsafe fn avx512() {
-                    // SAFETY: as above.
+                    // SAFETY: the caller has checked that the machine has the instruction set.
                     unsafe { $exercise::<std::arch::x86_64::__m512>() }
                 }
                 if $crate::simd::Isa::detect() >= $crate::simd::Isa::Avx2 {

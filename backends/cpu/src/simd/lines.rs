@@ -1,26 +1,29 @@
-//! Copies lines of elements by vectors, because most lines are too short for a call each.
+//! Copies many short contiguous lines with vector loads and stores. A `memcpy` call per line would take longer than the
+//! copy.
 
 use super::{
     level::{Level, per_level},
     vector::Vector,
 };
 
-/// Lines that are contiguous in source and target. No two of them are contiguous with each other.
+/// A copy of lines. Each line is contiguous in the source and in the target, at fixed distances.
 pub struct LineCopy {
     /// The first element of the target.
     pub to: *mut f32,
-    /// The distance of two target lines, in elements.
+    /// The distance of neighbouring target lines, in elements.
     pub to_lines: isize,
     /// The first element of the source.
     pub from: *const f32,
-    /// The distance of two source lines, in elements.
+    /// The distance of neighbouring source lines, in elements.
     pub from_lines: isize,
-    /// Elements of a line.
+    /// The number of elements of a line.
     pub len: usize,
     /// The number of lines.
     pub count: usize,
 }
 
+/// Copies lines with vectors of a level.
+///
 /// # Safety
 /// All lines must be valid, and the machine must have the instruction set.
 #[inline(always)]
@@ -28,7 +31,8 @@ unsafe fn run<L: Level>(call: &LineCopy) {
     let lanes = <L::Floats as Vector>::LANES;
     for n in 0..call.count as isize {
         let (to, from) = (call.to.wrapping_offset(n * call.to_lines), call.from.wrapping_offset(n * call.from_lines));
-        // SAFETY: passed on from the caller; the last vector of a line overlaps the one before, or counts in part.
+        // SAFETY: the caller keeps this function's contract. The last vector of a line overlaps the vector before, or
+        // is partial if the line is shorter than a vector.
         unsafe {
             if call.len < lanes {
                 L::Floats::load_part(from, call.len).store_part(to, call.len);
@@ -46,7 +50,7 @@ unsafe fn run<L: Level>(call: &LineCopy) {
 }
 
 per_level! {
-    /// Copies lines of elements of four bytes.
+    /// Returns the function that copies lines of elements of four bytes.
     copy<>(call: &LineCopy) = run
 }
 

@@ -1,5 +1,5 @@
-//! Pointwise functions and row reductions over dense runs, instantiated per instruction-set level and chosen when a
-//! kernel is compiled.
+//! Vectorised loops over contiguous elements: pointwise functions, reductions, scans and copies. Each is compiled for
+//! every instruction-set level, and a kernel's compilation chooses the version for the machine.
 
 pub mod arithmetic;
 pub mod codes;

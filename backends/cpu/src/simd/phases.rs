@@ -1,26 +1,26 @@
-//! De-interleaves lines by phase: of each pair of consecutive elements, the first go to one place and the second to
-//! another. Vectors along an axis with stride two are then contiguous.
+//! De-interleaves contiguous lines by phase. The phase of an element is its position modulo the number of phases.
+//! Elements of one phase become contiguous, so that an axis with that stride is read by vector loads.
 
 use super::{
     level::{Isa, Level, per_level},
     vector::Vector,
 };
 
-/// Lines whose elements of each phase are put side by side.
+/// Lines to de-interleave.
 pub struct Split {
     /// The first element of the target.
     pub to: *mut u8,
-    /// The distance of two target lines, in elements.
+    /// The distance of neighbouring target lines, in elements.
     pub to_lines: isize,
-    /// The distance of two phases of a line.
+    /// The distance of neighbouring phases of a target line, in elements.
     pub plane: isize,
     /// The first element of the source.
     pub from: *const u8,
-    /// The distance of two source lines, in elements.
+    /// The distance of neighbouring source lines, in elements.
     pub from_lines: isize,
     /// The number of phases.
     pub phases: usize,
-    /// Elements of a line of the source, side by side.
+    /// The number of elements of a source line.
     pub len: usize,
     /// The number of lines.
     pub count: usize,
@@ -31,14 +31,17 @@ pub fn find(size: usize, isa: Isa) -> unsafe fn(&Split) {
     if size == 4 { of_floats(isa) } else { of_doubles(isa) }
 }
 
+/// De-interleaves all lines.
+///
 /// # Safety
-/// All lines must be valid, the target for the elements of each phase, and the machine must have the instruction set.
+/// All source lines must be valid, the target must have room for the elements of each phase, and the machine must have
+/// the instruction set.
 #[inline(always)]
 unsafe fn run<V: Vector>(split: &Split) {
     for n in 0..split.count as isize {
         let to = split.to.cast::<V::Element>().wrapping_offset(n * split.to_lines);
         let from = split.from.cast::<V::Element>().wrapping_offset(n * split.from_lines);
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             match split.phases {
                 2 => pairs::<V>(to, split.plane, from, split.len),
@@ -53,12 +56,14 @@ unsafe fn run<V: Vector>(split: &Split) {
     }
 }
 
+/// De-interleaves one line with two phases.
+///
 /// # Safety
-/// As [`run`], of a line with two phases.
+/// As [`run`], for this line.
 #[inline(always)]
 unsafe fn pairs<V: Vector>(to: *mut V::Element, plane: isize, from: *const V::Element, len: usize) {
     let mut at = 0;
-    // SAFETY: passed on from the caller; parts of vectors read and write what is there.
+    // SAFETY: the caller keeps this function's contract; partial vectors access only the remaining elements.
     unsafe {
         while at + 2 * V::LANES <= len {
             let from = from.add(at);
@@ -83,8 +88,8 @@ unsafe fn pairs<V: Vector>(to: *mut V::Element, plane: isize, from: *const V::El
     }
 }
 
-/// Returns the inverse of [`Vector::zip`]: that is a perfect shuffle, which gives back the order of 2ⁿ elements when it
-/// is done n times.
+/// Returns the even-numbered and the odd-numbered elements of two vectors: the inverse of [`Vector::zip`]. `zip` is a
+/// perfect shuffle, and n shuffles restore the order of 2ⁿ elements. So all shuffles but one are its inverse.
 ///
 /// # Safety
 /// The machine must have the instruction set.
@@ -92,34 +97,38 @@ unsafe fn pairs<V: Vector>(to: *mut V::Element, plane: isize, from: *const V::El
 unsafe fn deinterleave<V: Vector>(a: V, b: V) -> (V, V) {
     let (mut a, mut b) = (a, b);
     for _ in 0..V::LANES.trailing_zeros() {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         (a, b) = unsafe { a.zip(b) };
     }
     (a, b)
 }
 
+/// De-interleaves lines of elements of four bytes.
+///
 /// # Safety
 /// As [`run`].
 #[inline(always)]
 unsafe fn floats<L: Level>(split: &Split) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { run::<L::Floats>(split) }
 }
 
+/// De-interleaves lines of elements of eight bytes.
+///
 /// # Safety
 /// As [`run`].
 #[inline(always)]
 unsafe fn doubles<L: Level>(split: &Split) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { run::<L::Doubles>(split) }
 }
 
 per_level! {
-    /// Elements of four bytes.
+    /// Returns the function for elements of four bytes.
     of_floats<>(split: &Split) = floats
 }
 per_level! {
-    /// Elements of eight bytes.
+    /// Returns the function for elements of eight bytes.
     of_doubles<>(split: &Split) = doubles
 }
 
@@ -145,7 +154,7 @@ mod tests {
                 len,
                 count,
             };
-            // SAFETY: both buffers hold the lines; the machine has the level.
+            // SAFETY: both buffers have room for the lines, and the machine has the level.
             unsafe { find(size_of::<T>(), isa)(&split) };
             for (at, &got) in to.iter().enumerate() {
                 let (line, phase, place) = (at / plane / phases, at / plane % phases, at % plane);

@@ -1,31 +1,30 @@
-//! Gathers elements of four bytes by 32-bit indices. One pass that checks and reads takes half the time of two. If the
-//! indices of a vector are close, as in the rows of an enlarged picture, all elements between them are loaded and
-//! permuted.
+//! Gathers elements of four bytes by 32-bit indices. A single pass checks indices and reads elements, in half the time
+//! of two passes. If the indices of a vector are close, as in the rows of an enlarged image, all elements between them
+//! are loaded and permuted.
 
 use super::Isa;
 
-/// A line of elements to pick.
+/// The arguments of a gather.
 #[derive(Clone, Copy)]
 pub struct Pick {
-    /// The first element of the line.
+    /// The first element of the target.
     pub to: *mut u32,
     /// The source elements.
     pub from: *const u32,
     /// The number of source elements, at most `i32::MAX`.
     pub count: u32,
-    /// The number that each index is relative to.
+    /// The number that is added to each index.
     pub base: u32,
-    /// The index of each element.
+    /// The index of each target element.
     pub ids: *const i32,
-    /// Elements of the line.
+    /// The number of target elements.
     pub len: usize,
 }
 
-/// Gathers a line. Returns whether all indices are in range; otherwise the line is incomplete.
+/// A function that gathers elements. It returns whether all indices are in range; if not, the target is incomplete.
 ///
 /// # Safety
-/// The line and its integers must be valid, the machine must have the instruction set, and the base must be at most the
-/// count.
+/// The pointers must be valid, the machine must have the instruction set, and `base` must be at most `count`.
 pub type PickFn = unsafe fn(&Pick) -> bool;
 
 /// Returns the function for a level.
@@ -33,21 +32,21 @@ pub fn pick(isa: Isa) -> PickFn {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => avx512,
-        // The gathers of AVX2 are no faster than reads one by one.
+        // The gather instructions of AVX2 are no faster than single loads.
         _ => one_by_one,
     }
 }
 
 unsafe fn one_by_one(pick: &Pick) -> bool {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     let ids = unsafe { std::slice::from_raw_parts(pick.ids, pick.len) };
     let place = |id: i32| pick.base.wrapping_add(id as u32);
-    // Without an end in between, which vectors cannot have.
+    // The check does not stop at the first index out of range, so that the compiler vectorises it.
     if !ids.iter().fold(true, |all, &id| all & (place(id) < pick.count)) {
         return false;
     }
     for (j, &id) in ids.iter().enumerate() {
-        // SAFETY: the index was compared with the count, and the line has room.
+        // SAFETY: the index was compared with the count, and the target has `len` elements.
         unsafe { pick.to.add(j).write(pick.from.add(place(id) as usize).read()) };
     }
     true
@@ -60,7 +59,8 @@ unsafe fn avx512(pick: &Pick) -> bool {
     let (base, count) = (_mm512_set1_epi32(pick.base as i32), _mm512_set1_epi32(pick.count as i32));
     for at in (0..pick.len).step_by(16) {
         let lanes: __mmask16 = if pick.len - at < 16 { (1 << (pick.len - at)) - 1 } else { !0 };
-        // SAFETY: lanes beyond the line are masked, and each index is compared with the count before it is read.
+        // SAFETY: lanes beyond the target are masked, and each index is compared with the count before its element is
+        // read.
         unsafe {
             let places = _mm512_add_epi32(_mm512_maskz_loadu_epi32(lanes, pick.ids.add(at)), base);
             if _mm512_mask_cmplt_epu32_mask(lanes, places, count) != lanes {
@@ -73,34 +73,34 @@ unsafe fn avx512(pick: &Pick) -> bool {
     true
 }
 
-/// Elements of a window, which a register holds.
+/// The number of elements of a register, and so of a window.
 pub const LANES: usize = 16;
 
-/// Consecutive elements of a line, up to [`LANES`] of them, whose indices are close.
+/// Up to [`LANES`] consecutive elements of a target line, whose source elements are close to each other.
 #[derive(Clone, Copy, Default)]
 pub struct Window {
-    /// The offset of the least place from the start of the line.
+    /// The least offset of a source element, from the start of the source line.
     pub first: isize,
-    /// The offset of each element from that position.
+    /// The offset of each source element from `first`.
     pub ids: [i32; LANES],
-    /// The greatest of these offsets.
+    /// The greatest of `ids`.
     pub last: i32,
 }
 
-/// The functions that read lines in windows.
+/// The functions that gather a line in windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Permute {
-    /// Divides offsets, relative to the start of the line, into windows. Returns whether each fits into one or two
-    /// registers. Offsets of one window must differ by less than 2³¹.
+    /// Divides the offsets of source elements, from the start of the source line, into windows. Returns whether the
+    /// source elements of each window fit into two registers. Offsets of one window must differ by less than 2³¹.
     ///
     /// # Safety
     /// The machine must have the instruction set.
     pub divide: unsafe fn(&[i64], &mut [Window]) -> bool,
-    /// Reads a line, given the target, the start of the line, its windows and its length.
+    /// Gathers a line, given the target, the start of the source line, the windows, and the number of elements.
     ///
     /// # Safety
-    /// All positions must be valid, windows must cover the line and fit into two registers each, and the machine must
-    /// have the instruction set.
+    /// The source elements and the target must be valid. The windows must cover the target and fit into two registers
+    /// each. The machine must have the instruction set.
     pub read: unsafe fn(*mut u32, *const u32, &[Window], usize),
 }
 
@@ -118,7 +118,7 @@ pub fn permute(isa: Isa) -> Option<Permute> {
 fn divide_avx512(places: &[i64], windows: &mut [Window]) -> bool {
     let mut all = true;
     for (window, places) in windows.iter_mut().zip(places.chunks(LANES)) {
-        // Lanes beyond the line repeat its first place.
+        // Lanes beyond the end of the line repeat the first offset of the window.
         let mut at = [places[0]; LANES];
         at[..places.len()].copy_from_slice(places);
         let least = at.iter().fold(i64::MAX, |least, &at| least.min(at));
@@ -137,7 +137,7 @@ unsafe fn permute_avx512(to: *mut u32, line: *const u32, windows: &[Window], len
     let first_lanes = |n: usize| if n >= LANES { !0 } else { (1 << n) - 1 };
     for (n, window) in windows.iter().enumerate() {
         let (at, span) = (n * LANES, window.last as usize + 1);
-        // SAFETY: lanes beyond the line and beyond the last place are masked.
+        // SAFETY: lanes beyond the target, and beyond the last source element of the window, are masked.
         unsafe {
             let from = line.wrapping_offset(window.first);
             let low = _mm512_maskz_loadu_epi32(first_lanes(span), from.cast());

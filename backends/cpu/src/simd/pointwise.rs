@@ -1,4 +1,5 @@
-//! Pointwise functions: loops over runs of elements, dense or scalar, made from functions of one element.
+//! Pointwise functions: loops over contiguous elements, made from functions of single elements. An argument is an
+//! array, or one element for all results (a scalar).
 
 use std::marker::PhantomData;
 
@@ -10,35 +11,35 @@ use super::{
 /// The arguments of one call of a pointwise function.
 #[derive(Clone, Copy)]
 pub struct PointCall<'a> {
-    /// The destination of `n` elements, which overlaps no argument.
+    /// The destination of `n` elements. It overlaps no argument.
     pub out: *mut u8,
-    /// The arguments: `n` elements each, or one for those whose bit in `scalar` is set.
+    /// The arguments. An argument has `n` elements, or one if its bit in `scalar` is set.
     pub args: [*const u8; 3],
-    /// A bit set: the arguments with one element for all results.
+    /// The set of arguments with one element for all results: bit `n` for argument `n`.
     pub scalar: u8,
-    /// Number of elements.
+    /// The number of results.
     pub n: usize,
-    /// Attributes of the op.
+    /// The numeric attributes of the op.
     pub k: [f64; 2],
     /// Memory to prefetch during the call.
     pub prefetch: &'a Prefetch,
 }
 
-/// Elements between two prefetches of a long function. A burst of more lines than a core has line-fill buffers would
-/// stall it.
+/// The number of elements between two prefetches of a long function. Prefetching more lines at once than a core has
+/// line-fill buffers would stall the core.
 pub const BLOCK: usize = 32;
 
-/// A pointwise function over a run of elements.
+/// A pointwise function over contiguous elements.
 #[derive(Clone, Copy, Debug)]
 pub struct PointFn {
-    /// The loop.
+    /// The loop over the elements.
     pub run: unsafe fn(&PointCall<'_>),
-    /// Whether it takes long, and prefetches after each [`BLOCK`].
+    /// Whether the function takes long, so that it prefetches after every [`BLOCK`] elements.
     pub asks: bool,
 }
 
 impl PointFn {
-    /// Returns a loop that needs no scratch memory.
+    /// Returns a function that does not prefetch.
     pub fn plain(run: unsafe fn(&PointCall<'_>)) -> PointFn {
         PointFn { run, asks: false }
     }
@@ -46,22 +47,22 @@ impl PointFn {
 
 /// A function of one element.
 pub trait Unary {
-    /// Argument.
+    /// The type of the argument.
     type In: Copy;
-    /// Result.
+    /// The type of the result.
     type Out: Copy;
-    /// Whether the function is long enough to prefetch memory during its evaluation.
+    /// Whether the function takes long enough that prefetching memory during its evaluation pays off.
     const LONG: bool = false;
-    /// Whether there are elements for which `eval` does not hold.
+    /// Whether there are arguments for which `eval` is not valid.
     const PARTIAL: bool = false;
-    /// Returns one element; `k` are attributes of the op.
+    /// Computes the result for one element. `k` has the numeric attributes of the op.
     fn eval<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out;
-    /// Returns whether `eval` holds for an element.
+    /// Returns whether `eval` is valid for an element.
     #[inline(always)]
     fn holds(_: Self::In) -> bool {
         true
     }
-    /// Computes any element; where `eval` holds, with the same bits.
+    /// Computes the result for any element. If `eval` is valid for the element, the bits are equal to those of `eval`.
     #[inline(always)]
     fn eval_any<L: Level>(x: Self::In, k: [f64; 2]) -> Self::Out {
         Self::eval::<L>(x, k)
@@ -70,30 +71,30 @@ pub trait Unary {
 
 /// A function of two elements.
 pub trait Binary {
-    /// Arguments.
+    /// The type of the arguments.
     type In: Copy;
-    /// Result.
+    /// The type of the result.
     type Out: Copy;
-    /// Like [`Unary::LONG`].
+    /// Whether the function takes long, as [`Unary::LONG`].
     const LONG: bool = false;
-    /// Like [`Unary::PARTIAL`].
+    /// Whether there are arguments for which `eval` is not valid.
     const PARTIAL: bool = false;
-    /// Returns one element.
+    /// Computes the result for one pair of elements.
     fn eval<L: Level>(a: Self::In, b: Self::In) -> Self::Out;
-    /// Returns whether [`Binary::eval`] holds, like [`Unary::holds`].
+    /// Returns whether [`Binary::eval`] is valid for a pair of elements.
     #[inline(always)]
     fn holds<L: Level>(_: Self::In, _: Self::In) -> bool {
         true
     }
-    /// Computes any element, like [`Unary::eval_any`].
+    /// Computes the result for any pair of elements, with the bits of `eval` if `eval` is valid for the pair.
     #[inline(always)]
     fn eval_any<L: Level>(a: Self::In, b: Self::In) -> Self::Out {
         Self::eval::<L>(a, b)
     }
 }
 
-/// Computes the elements in ranges; the body computes one. A `long` function prefetches after each block. A closure in
-/// place of the macro would be compiled for the baseline where it is too long to be inlined.
+/// Computes all elements in ranges, where `$body` computes one range. If `$long` is set, it prefetches after each
+/// block. This is a macro, because a closure that is too long to be inlined would be compiled for the portable level.
 macro_rules! in_blocks {
     ($long:expr, $n:expr, $prefetch:expr, |$range:ident| $body:block) => {
         let whole = if $long { $n / BLOCK * BLOCK } else { 0 };
@@ -107,18 +108,21 @@ macro_rules! in_blocks {
     };
 }
 
+/// Computes a function of one argument for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn unary_run<O: Unary, L: Level>(c: &PointCall<'_>) {
-    // SAFETY: `PointCall` promises lengths and that nothing overlaps.
+    // SAFETY: `PointCall` has pointers to `n` elements each, which do not overlap.
     let (out, x) = unsafe {
         (std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n), std::slice::from_raw_parts(c.args[0].cast(), c.n))
     };
     let k = c.k;
     in_blocks!(O::LONG, c.n, c.prefetch, |range| {
         let (out, x) = (&mut out[range.clone()], &x[range]);
-        // Asked of all at once: the loop that takes longer is rarely needed, and vectors have no branches.
+        // One check for the block decides, because a vectorised loop cannot branch for each element. The longer loop of
+        // `eval_any` is rarely needed.
         if !O::PARTIAL || x.iter().fold(true, |all, &x| all & O::holds(x)) {
             for (o, &x) in out.iter_mut().zip(x) {
                 *o = O::eval::<L>(x, k);
@@ -131,11 +135,13 @@ unsafe fn unary_run<O: Unary, L: Level>(c: &PointCall<'_>) {
     });
 }
 
+/// Computes a function of two arguments for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn binary_run<O: Binary, L: Level>(c: &PointCall<'_>) {
-    // SAFETY: as in `unary_run`; a scalar argument has one element.
+    // SAFETY: `PointCall` has pointers to `n` elements each, or to one for a scalar argument, which do not overlap.
     unsafe {
         let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Out>(), c.n);
         let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
@@ -195,9 +201,9 @@ pub struct Pair<F, G>(PhantomData<(F, G)>);
 
 /// A function of three elements.
 pub trait Ternary {
-    /// Arguments and result.
+    /// The type of the arguments and of the result.
     type Of: Copy;
-    /// Returns one element.
+    /// Computes the result for three elements.
     fn eval<L: Level>(args: [Self::Of; 3]) -> Self::Of;
 }
 
@@ -231,15 +237,17 @@ impl<T: Copy, F: Binary<In = T, Out = T>, G: Unary<In = T, Out = T>> Binary for 
     }
 }
 
+/// Computes a function of three arguments for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn ternary_run<O: Ternary, L: Level>(c: &PointCall<'_>) {
-    /// There is a loop for each set of scalar arguments, which keeps these in registers.
+    /// Computes all elements for one set of scalar arguments, so that the compiler keeps these in registers.
     #[inline(always)]
     unsafe fn run<O: Ternary, L: Level, const SCALAR: u8>(c: &PointCall<'_>) {
         let args = c.args.map(|a| a.cast::<O::Of>());
-        // SAFETY: as in `unary_run`; each argument has at least one element, unless there are no results.
+        // SAFETY: `PointCall` has pointers to `n` elements each, or to one for a scalar argument, which do not overlap.
         unsafe {
             let out = std::slice::from_raw_parts_mut(c.out.cast::<O::Of>(), c.n);
             if out.is_empty() {
@@ -253,7 +261,7 @@ unsafe fn ternary_run<O: Ternary, L: Level>(c: &PointCall<'_>) {
             }
         }
     }
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         match c.scalar & 7 {
             0 => run::<O, L, 0>(c),
@@ -269,35 +277,35 @@ unsafe fn ternary_run<O: Ternary, L: Level>(c: &PointCall<'_>) {
 }
 
 per_level! {
-    /// The loop of a function of three arguments.
+    /// Returns the loop of a function of three arguments.
     ternary_loop<O: Ternary>(call: &PointCall<'_>) = ternary_run
 }
 per_level! {
-    /// The loop of a function of one argument.
+    /// Returns the loop of a function of one argument.
     unary_loop<O: Unary>(call: &PointCall<'_>) = unary_run
 }
 per_level! {
-    /// The loop of a function of two arguments.
+    /// Returns the loop of a function of two arguments.
     binary_loop<O: Binary>(call: &PointCall<'_>) = binary_run
 }
 
-/// Returns a function of three arguments.
+/// Returns a function of three arguments, compiled for a level.
 pub fn ternary<O: Ternary>(isa: Isa) -> PointFn {
     PointFn::plain(ternary_loop::<O>(isa))
 }
 
-/// Returns a function of one argument.
+/// Returns a function of one argument, compiled for a level.
 pub fn unary<O: Unary>(isa: Isa) -> PointFn {
     PointFn { run: unary_loop::<O>(isa), asks: O::LONG }
 }
 
-/// Returns a function of two arguments.
+/// Returns a function of two arguments, compiled for a level.
 pub fn binary<O: Binary>(isa: Isa) -> PointFn {
     PointFn { run: binary_loop::<O>(isa), asks: O::LONG }
 }
 
-/// Returns the function like [`unary`], for the target's baseline only: for types and functions that are rare in hot
-/// loops.
+/// Returns a function of one argument, compiled only for the portable level. It is for types and functions that are
+/// rare in hot loops, and saves compile time.
 pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
     unsafe fn run<O: Unary>(call: &PointCall<'_>) {
         // SAFETY: the caller keeps the contract.
@@ -306,7 +314,7 @@ pub fn unary_baseline<O: Unary>(_: Isa) -> PointFn {
     PointFn { run: run::<O>, asks: O::LONG }
 }
 
-/// Returns the function like [`binary`], for the target's baseline only.
+/// Returns a function of two arguments, compiled only for the portable level.
 pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
     unsafe fn run<O: Binary>(call: &PointCall<'_>) {
         // SAFETY: the caller keeps the contract.
@@ -315,13 +323,14 @@ pub fn binary_baseline<O: Binary>(_: Isa) -> PointFn {
     PointFn { run: run::<O>, asks: O::LONG }
 }
 
-/// Returns the same in one loop for dense and scalar arguments, for functions that are not vectorised.
+/// Returns a function of two arguments, compiled only for the portable level and with one loop for arrays and scalars.
+/// The loop is not vectorised.
 pub fn binary_scalar<O: Binary>(_: Isa) -> PointFn {
     unsafe fn run<O: Binary>(c: &PointCall<'_>) {
         let [a, b] = [c.args[0].cast::<O::In>(), c.args[1].cast::<O::In>()];
         let [sa, sb] = [0, 1].map(|i| usize::from(c.scalar >> i & 1 == 0));
         for i in 0..c.n {
-            // SAFETY: `PointCall` promises lengths.
+            // SAFETY: `PointCall` has pointers to `n` elements each, or to one for a scalar argument.
             unsafe {
                 c.out.cast::<O::Out>().add(i).write(O::eval_any::<Baseline>(a.add(i * sa).read(), b.add(i * sb).read()))
             };

@@ -1,31 +1,33 @@
-//! Software prefetch: a few lines at a time during computations, at most as many as a core has line-fill buffers.
+//! Software prefetch during computations. It requests a few cache lines at a time, at most as many as a core has
+//! line-fill buffers.
 
 use std::cell::Cell;
 
 use super::stream::{LINE, prefetch};
 
-/// The maximal number of prefetched streams; others miss the cache when they are read.
+/// The maximal number of prefetched streams. Further streams are not prefetched.
 const MOST: usize = 8;
 
-/// Streams of memory to prefetch.
+/// The streams of memory to prefetch.
 ///
-/// They take turns, so that each advances as slowly as it is read. The hardware prefetcher then follows each stream
-/// too, with more outstanding lines than software prefetches may have.
+/// A round prefetches one line of each stream, so that each stream advances at the pace at which it is read. The
+/// hardware prefetcher then follows each stream too. It can have more outstanding lines than software prefetches.
 #[derive(Default)]
 pub struct Prefetch {
     streams: [PrefetchStream; MOST],
     count: usize,
     /// The number of remaining rounds.
     left: Cell<usize>,
-    /// The number of rounds per call.
+    /// The number of rounds per call of [`Prefetch::issue`].
     each: usize,
 }
 
-/// A stretch of memory.
+/// A range of memory to prefetch.
 struct PrefetchStream {
     /// The next address.
     at: Cell<*const u8>,
-    /// The distance of two addresses: a line, or less in a range that is shorter than others.
+    /// The distance of consecutive addresses in bytes: a cache line, or less if the range has fewer lines than there
+    /// are rounds.
     step: usize,
 }
 
@@ -36,12 +38,14 @@ impl Default for PrefetchStream {
 }
 
 impl Prefetch {
-    /// Returns a prefetch without streams, for `turns` rounds, `each` at a time.
+    /// Returns a prefetch without streams, for `turns` rounds in total and `each` rounds per call of
+    /// [`Prefetch::issue`].
     pub fn new(turns: usize, each: usize) -> Prefetch {
         Prefetch { left: Cell::new(turns), each, ..Prefetch::default() }
     }
 
-    /// Adds a range, which need not be valid. At most one line per round is prefetched.
+    /// Adds a range of memory. It need not be valid. Each round prefetches at most one line of it, so the end of a long
+    /// range is not prefetched.
     pub fn add(&mut self, at: *const u8, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(self.count) {
             *stream = PrefetchStream { at: Cell::new(at), step: bytes.div_ceil(self.left.get().max(1)).min(LINE) };
@@ -49,7 +53,7 @@ impl Prefetch {
         }
     }
 
-    /// Prefetches some lines.
+    /// Executes the next rounds: prefetches a line of each stream per round.
     #[inline(always)]
     pub fn issue(&self) {
         let turns = self.each.min(self.left.get());

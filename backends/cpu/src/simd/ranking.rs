@@ -1,19 +1,21 @@
-//! The order of the elements of a row, by sorting numbers that hold an element's key and its place.
+//! Ranks of the elements of a row. They are found by sorting integers that have an element's key in the upper bits and
+//! its position in the row in the lower bits.
 
 use eutectic_ir::DType;
 
 use super::register::with_register;
 
-/// Writes the rank of each of `n` elements, up to a maximum, given room for `n` keys.
+/// A function that writes the rank of each element of a row. Its arguments are the row, the number of elements, the
+/// maximal rank (which all further elements get), scratch memory for as many keys, and the target.
 pub type RankFn = unsafe fn(*const u8, usize, usize, *mut u8, *mut i32);
 
-/// An element that has a key: keys are ordered as elements are, and NaN is the largest.
+/// An element with an integer key. Keys have the order of the elements, and NaN has the largest key.
 trait Keyed: Copy {
-    /// The key, and below it the place.
+    /// An integer with the key in the upper bits, and a position in the lower 32 bits.
     type Packed: Copy + Ord;
-    /// Packs the key with a position. If `descending`, larger elements come first.
+    /// Packs the key with a position. If `descending` is set, larger elements come first.
     fn packed(self, place: u32, descending: bool) -> Self::Packed;
-    /// Returns the place.
+    /// Returns the position.
     fn place(packed: Self::Packed) -> u32;
 }
 
@@ -35,12 +37,12 @@ macro_rules! keyed {
     )*};
 }
 
-/// Returns the key of a float from its bits. Negative numbers are in the opposite order of their bits, below all
-/// others.
+/// Computes the key of a float from its bits. For negative numbers all bits are inverted, because their order is
+/// opposite to that of their bits. For other numbers, the sign bit is set.
 macro_rules! key_of_float {
     ($x:ident, $bits:ty) => {{
         const SIGN: $bits = !(<$bits>::MAX >> 1);
-        // Adding 0 makes both zeros equal.
+        // Adding 0 turns −0 into 0, so both have one key.
         let bits = ($x + 0.0).to_bits();
         match () {
             () if $x.is_nan() => <$bits>::MAX,
@@ -62,10 +64,13 @@ keyed! {
     i64, u64, u128, x => (x as u64) ^ (1 << 63);
 }
 
+/// Implements [`RankFn`] for elements of a type.
+///
 /// # Safety
-/// As [`RankFn`], of elements of that type; `keys` must be aligned to 16 bytes.
+/// The row and the target must have `n` elements. `keys` must have room for `n` packed keys, and be aligned to 16
+/// bytes.
 unsafe fn rank<T: Keyed, const DESCENDING: bool>(row: *const u8, n: usize, most: usize, keys: *mut u8, to: *mut i32) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     let (row, keys, to) = unsafe {
         let keys = keys.cast::<T::Packed>();
         let row = std::slice::from_raw_parts(row.cast::<T>(), n);
@@ -82,7 +87,7 @@ unsafe fn rank<T: Keyed, const DESCENDING: bool>(row: *const u8, n: usize, most:
     (0..).zip(first).for_each(|(rank, packed)| to[T::place(*packed) as usize] = rank);
 }
 
-/// Returns the function for the register form of an element type, and the bytes of a key.
+/// Returns the function for the register type of an element type, and the bytes of a packed key.
 pub fn find(dtype: DType, descending: bool) -> (RankFn, usize) {
     fn of<T: Keyed>(descending: bool) -> (RankFn, usize) {
         (if descending { rank::<T, true> } else { rank::<T, false> }, size_of::<T::Packed>())
@@ -98,7 +103,7 @@ mod tests {
         let (function, bytes) = find(DType::F32, descending);
         assert_eq!(bytes, 8);
         let (mut keys, mut ranks) = (vec![0_u64; row.len()], vec![-1; row.len()]);
-        // SAFETY: there is room for these keys and numbers.
+        // SAFETY: the arrays have as many elements as the row.
         unsafe {
             function(row.as_ptr().cast(), row.len(), most, keys.as_mut_ptr().cast(), ranks.as_mut_ptr());
         }

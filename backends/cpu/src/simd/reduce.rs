@@ -1,7 +1,7 @@
-//! Reductions of dense rows, a part of a row at a time.
+//! Reductions of contiguous rows, one part of a row after the other.
 //!
-//! A part of floats has many accumulators (a fixed number, so that results do not depend on the machine's vector
-//! length). Parts are combined in `f64`. Integers wrap, and are combined in `i64`.
+//! For floats, a part is reduced with many accumulators. Their number is fixed, so that results do not depend on the
+//! machine's vector length. The results of parts are combined in `f64`. Integers wrap, and are combined in `i64`.
 
 use std::marker::PhantomData;
 
@@ -14,22 +14,23 @@ use super::{
     vector::Vector,
 };
 
-/// Reduces `n` elements at the first pointer into the 8-byte accumulator; `true` resets it first.
+/// A function that reduces elements into an 8-byte accumulator. Its arguments are the first element, the number of
+/// elements, the accumulator, and whether the accumulator is reset before.
 pub type Accumulate = unsafe fn(*const u8, usize, *mut u8, bool);
-/// Writes an accumulator as an element.
+/// A function that converts an accumulator to an element and writes it.
 pub type FinishFn = unsafe fn(*const u8, *mut u8);
 
-/// The accumulation of a type.
+/// An element type with its accumulator type.
 pub trait Wide: Arithmetic {
-    /// The accumulator.
+    /// The accumulator type.
     type Acc: Arithmetic;
-    /// Into the accumulator.
+    /// Converts an element to the accumulator type.
     fn wide(self) -> Self::Acc;
-    /// Out of the accumulator.
+    /// Converts an accumulator to the element type.
     fn narrow(acc: Self::Acc) -> Self;
     /// Returns the identity of a reduction.
     fn identity(how: Reduction) -> Self::Acc;
-    /// Reduces a dense row.
+    /// Reduces contiguous elements.
     fn reduce<C: Combine, L: Level>(row: &[Self]) -> Self::Acc;
 }
 
@@ -69,7 +70,8 @@ macro_rules! wide_integers {
             i64,
             i64::from,
             i64::from,
-            // Wrapping reductions give the same result in their own type, which has more lanes per vector.
+            // Integers are reduced in their own type, which has more lanes per vector than `i64`. Because they wrap,
+            // the result is equal.
             (C, L, row) row.iter().fold(Self::narrow(Self::identity(C::HOW)), |acc, &x| C::combine(acc, x)).wide(),
             $($t),*
         );
@@ -77,20 +79,21 @@ macro_rules! wide_integers {
 }
 integer_types!(wide_integers);
 
-/// A way to combine.
+/// The operation of a reduction.
 pub trait Combine {
-    /// The operation.
+    /// The reduction.
     const HOW: Reduction;
-    /// Whether NaN must be searched for separately, because comparisons that propagate NaN take several instructions.
+    /// Whether loops must search for NaN separately, because the operation is a comparison and ignores NaN. A
+    /// comparison that propagates NaN would take several instructions.
     const COMPARES: bool;
-    /// Combines two elements. A comparison ignores a NaN `b`.
+    /// Combines two elements. A comparison ignores `b` if it is NaN.
     fn lane<T: Arithmetic>(a: T, b: T) -> T;
-    /// Returns the same for each lane.
+    /// Combines two vectors lane by lane, like [`Combine::lane`].
     ///
     /// # Safety
     /// As the functions of [`Vector`].
     unsafe fn vector<V: Vector>(a: V, b: V) -> V;
-    /// Returns two into one.
+    /// Combines two elements. The result is NaN if one of them is NaN.
     #[inline(always)]
     fn combine<T: Arithmetic>(a: T, b: T) -> T {
         if Self::COMPARES && b.is_nan() { b } else { Self::lane(a, b) }
@@ -99,7 +102,7 @@ pub trait Combine {
 
 macro_rules! combine {
     ($($name:ident, $compares:literal, ($a:ident, $b:ident) { $lane:expr, $vector:expr })*) => {$(
-        /// See [`Reduction`].
+        /// The operation of the [`Reduction`] of this name.
         pub struct $name;
         impl Combine for $name {
             const HOW: Reduction = Reduction::$name;
@@ -110,7 +113,7 @@ macro_rules! combine {
             }
             #[inline(always)]
             unsafe fn vector<V: Vector>($a: V, $b: V) -> V {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { $vector }
             }
         }
@@ -123,15 +126,16 @@ combine! {
     Min, true, (a, b) { if b < a { b } else { a }, a.at_most(b) }
 }
 
-/// Accumulators side by side, and how many vectors they are at most.
+/// The number of accumulators.
 const LANES: usize = 64;
+/// The number of vectors of accumulators for the narrowest vectors, of two lanes.
 const VECTORS: usize = 32;
 
-/// Returns the reduction of a row of floats, by vectors of a level that the machine has.
+/// Reduces a row of floats with vectors of a level. The machine must have the level.
 #[inline(always)]
 fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
     let (chunks, rest) = row.as_chunks::<LANES>();
-    // SAFETY: this is inlined into functions of the level; vectors are read from within the row.
+    // SAFETY: this function is inlined into functions of the level, and vectors are read from within the row.
     unsafe {
         let identity = V::splat(T::narrow(T::identity(C::HOW)));
         let (mut acc, mut nan) = ([identity; VECTORS], V::zero());
@@ -164,8 +168,8 @@ fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
     }
 }
 
-/// Combines the second `COUNT` vectors with the first ones, if there are as many. `COUNT` is a constant, so that the
-/// vectors stay in registers.
+/// Combines the second `COUNT` vectors of accumulators with the first `COUNT`, if there are as many. `COUNT` is a
+/// constant, so that the vectors stay in registers.
 ///
 /// # Safety
 /// The machine must have the instruction set.
@@ -173,7 +177,7 @@ fn side_by_side<T: Wide, V: Vector<Element = T>, C: Combine>(row: &[T]) -> T {
 unsafe fn halve<V: Vector, C: Combine, const COUNT: usize>(acc: &mut [V; VECTORS]) {
     if 2 * COUNT * V::LANES <= LANES {
         for i in 0..COUNT {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             acc[i] = unsafe { C::vector(acc[i], acc[i + COUNT]) };
         }
     }
@@ -181,12 +185,12 @@ unsafe fn halve<V: Vector, C: Combine, const COUNT: usize>(acc: &mut [V; VECTORS
 
 struct Of<T, C>(PhantomData<(T, C)>);
 
-/// A reduction of a type.
+/// A reduction of elements of one type.
 pub trait Accumulator {
-    /// Reduces a part of a row.
+    /// Reduces a part of a row into the accumulator.
     ///
     /// # Safety
-    /// As [`Accumulate`].
+    /// The row must have `n` elements, and `acc` must point to an accumulator of eight bytes.
     unsafe fn accumulate<L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool);
 }
 
@@ -202,8 +206,10 @@ impl<T: Wide, C: Combine> Accumulator for Of<T, C> {
     }
 }
 
+/// Reduces a part of a row into an accumulator.
+///
 /// # Safety
-/// The row must have `n` elements, and `acc` room for an accumulator; the machine must have the instruction set.
+/// The row must have `n` elements, `acc` must point to an accumulator, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<A: Accumulator, L: Level>(row: *const u8, n: usize, acc: *mut u8, first: bool) {
     // SAFETY: the caller keeps the contract.
@@ -211,18 +217,20 @@ unsafe fn run<A: Accumulator, L: Level>(row: *const u8, n: usize, acc: *mut u8, 
 }
 
 per_level! {
-    /// The loop of a reduction.
+    /// Returns the function that reduces a part of a row.
     accumulate<A: Accumulator>(row: *const u8, n: usize, acc: *mut u8, first: bool) = run
 }
 
+/// Converts an accumulator to an element.
+///
 /// # Safety
-/// `acc` must be an accumulator of this type, and `out` have room for an element.
+/// `acc` must point to an accumulator of this type, and `out` to memory for an element.
 unsafe fn finish<T: Wide>(acc: *const u8, out: *mut u8) {
-    // SAFETY: both are aligned and of their type.
+    // SAFETY: both pointers are aligned and point to their types.
     unsafe { out.cast::<T>().write(T::narrow(acc.cast::<T::Acc>().read())) }
 }
 
-/// Returns the functions of a reduction over the register form of an element type.
+/// Returns the functions of a reduction of elements of the register type of an element type.
 pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
     fn of<T: Wide>(how: Reduction) -> (Accumulate, FinishFn) {
         let accumulate: Accumulate = match how {
@@ -246,29 +254,32 @@ pub fn find(how: Reduction, dtype: DType, isa: Isa) -> (Accumulate, FinishFn) {
     }
 }
 
-/// Combines stored values with the buffer's contents, in order.
+/// The functions of a store that combines values with a buffer's contents, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Combining {
     /// Combines strided elements with strided elements: `(dst, dst_stride, src, src_stride, len)`, strides in elements.
     pub line: unsafe fn(*mut u8, isize, *const u8, isize, usize),
-    /// See [`ScatterFn`].
+    /// Combines strided elements with elements at given positions of a buffer.
     pub each: ScatterFn,
 }
 
-/// Stores strided elements, each at its position in a buffer. Negative positions store nothing.
+/// A function that stores strided elements, each at its own position in a buffer. Its arguments are the buffer, the
+/// positions, the first element and the stride. Elements with a negative position are not stored.
 pub type ScatterFn = unsafe fn(*mut u8, &[i64], *const u8, isize);
 
+/// Combines strided elements with strided elements.
+///
 /// # Safety
-/// Both ranges must have `n` elements, and must not overlap; the first one may be one element with stride 0.
+/// Both ranges must have `n` elements, and must not overlap. With stride 0, the target may be one element.
 unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *const u8, from_stride: isize, n: usize) {
     let (to, from) = (to.cast::<T>(), from.cast::<T>());
     if [step, from_stride] == [1, 1] {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         let (to, from) = unsafe { (std::slice::from_raw_parts_mut(to, n), std::slice::from_raw_parts(from, n)) };
         return to.iter_mut().zip(from).for_each(|(to, &from)| *to = C::combine(*to, from));
     }
     for j in 0..n as isize {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let to = to.offset(j * step);
             to.write(C::combine(to.read(), from.offset(j * from_stride).read()));
@@ -276,12 +287,14 @@ unsafe fn combine_line<T: Wide, C: Combine>(to: *mut u8, step: isize, from: *con
     }
 }
 
+/// Combines strided elements with elements at given positions of a buffer.
+///
 /// # Safety
-/// The buffer must have the places, and there must be an element for each.
+/// The buffer must have elements at the positions, and the source must have an element for each position.
 unsafe fn combine_each<T: Wide, C: Combine>(buffer: *mut u8, places: &[i64], from: *const u8, from_stride: isize) {
     let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
     for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let to = buffer.offset(place as isize);
             to.write(C::combine(to.read(), from.offset(j * from_stride).read()));
@@ -289,8 +302,8 @@ unsafe fn combine_each<T: Wide, C: Combine>(buffer: *mut u8, places: &[i64], fro
     }
 }
 
-/// Returns the functions that combine stored values with a buffer's contents; `None` for element types with too few
-/// digits.
+/// Returns the functions that combine stored values with a buffer's contents. Returns `None` for `bool` and for types
+/// that have another register type, such as 16-bit floats, because every combination would be rounded.
 pub fn combining(how: Reduction, dtype: DType) -> Option<Combining> {
     fn with<T: Wide, C: Combine>() -> Combining {
         Combining { line: combine_line::<T, C>, each: combine_each::<T, C> }

@@ -2,16 +2,16 @@
 
 use eutectic_ir::DType;
 
-/// The Rust type that holds elements of some element types in registers.
+/// The Rust type of an element in a register of a tile program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Register {
-    /// `f32`, of shorter floats too.
+    /// `f32`, also for narrower floats.
     F32,
     /// `f64`.
     F64,
     /// `i8`.
     I8,
-    /// `u8`, of truth values too.
+    /// `u8`, also for truth values.
     U8,
     /// `i16`.
     I16,
@@ -26,7 +26,7 @@ pub enum Register {
 }
 
 impl Register {
-    /// Returns the type for an element type.
+    /// Returns the register type of an element type.
     pub const fn of(dtype: DType) -> Register {
         match dtype.register() {
             DType::F32 | DType::F16 | DType::Bf16 | DType::F8E5M2 | DType::F8E4M3 => Register::F32,
@@ -42,7 +42,7 @@ impl Register {
     }
 }
 
-/// Evaluates an expression with a name for the Rust type of the integers or truth values of an element type.
+/// Evaluates an expression in which `$name` is the register type of an element type, which is an integer or `bool`.
 macro_rules! with_integer {
     ($dtype:expr, $name:ident => $body:expr) => {{
         use $crate::simd::register::Register;
@@ -60,12 +60,12 @@ macro_rules! with_integer {
             Register::I32 => with!(i32),
             Register::I64 => with!(i64),
             Register::U32 => with!(u32),
-            Register::F32 | Register::F64 => unreachable!("elements that places are counted with are integers"),
+            Register::F32 | Register::F64 => unreachable!("the element type is an integer or `bool`"),
         }
     }};
 }
 
-/// Evaluates an expression with a name for the Rust type that holds elements of an element type.
+/// Evaluates an expression in which `$name` is the register type of an element type.
 macro_rules! with_register {
     ($dtype:expr, $name:ident => $body:expr) => {{
         use $crate::simd::register::{Register, with_integer};
@@ -83,7 +83,7 @@ macro_rules! with_register {
     }};
 }
 
-/// Calls a macro with the Rust types that hold integers.
+/// Calls a macro with all integer register types.
 macro_rules! integer_types {
     ($macro:ident) => {
         $macro!(i8, u8, i16, u16, i32, i64, u32);

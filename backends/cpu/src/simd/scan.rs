@@ -1,8 +1,8 @@
-//! Scans of dense rows, a part of a row at a time.
+//! Scans (prefix reductions) of contiguous rows, one part of a row after the other.
 //!
-//! The elements of a vector are scanned within it and then combined with the state of the row before them. States are
-//! `f64` for floats and `i64` for integers, as for sums of rows. Interleaved rows, whose elements of one number are
-//! neighbours, are scanned at the same time.
+//! The elements of a vector are scanned within the vector, and then combined with the state: the result of all elements
+//! before the vector. States are `f64` for floats and `i64` for integers, as in reductions. In interleaved rows,
+//! elements of different rows at one position are contiguous. Such rows are scanned at the same time, one in each lane.
 
 mod line;
 #[cfg(test)]
@@ -21,13 +21,13 @@ use super::{
     register::{Register, with_register},
 };
 
-/// Scans rows.
+/// A function that scans a part of rows.
 pub type ScanFn = unsafe fn(&ScanRows);
 
-/// A part of several rows, in dense groups of interleaved rows.
+/// A part of several rows. Rows form contiguous groups of interleaved rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRows {
-    /// The operands. With one operand, both are equal.
+    /// The operands: for a recurrence, the factors and the elements; otherwise the elements twice.
     pub args: [*const u8; 2],
     /// The results, in the layout of the elements.
     pub out: *mut u8,
@@ -37,24 +37,24 @@ pub struct ScanRows {
     pub lanes: usize,
     /// The number of elements of each row.
     pub count: usize,
-    /// The state of each row after the part before, of eight bytes.
+    /// The state of each row after the previous part, eight bytes each.
     pub states: *mut u8,
-    /// Whether this is the first part.
+    /// Whether this is the first part, so that states are reset before.
     pub first: bool,
-    /// The positions of the results.
+    /// The direction of the scan, and whether it is exclusive.
     pub order: Order,
 }
 
-/// A scan of elements of a type.
+/// A scan of elements of one type.
 pub trait Scan {
-    /// Scans rows.
+    /// Scans a part of rows.
     ///
     /// # Safety
-    /// As [`ScanFn`]; the machine must have the level.
+    /// The rows must be as [`ScanRows`] states, and the machine must have the level.
     unsafe fn run<L: Level>(rows: &ScanRows);
 }
 
-/// Returns the lines of rows of a type: those of group `row` from row `lane` on, and their states.
+/// Returns the line of the rows of group `row` from row `lane` on, and the pointer to their states.
 #[inline(always)]
 fn line<T: Wide>(rows: &ScanRows, row: usize, lane: usize) -> (Line<T>, *mut T::Acc) {
     let &ScanRows { args: [_, from], out, count, lanes, order, .. } = rows;
@@ -120,20 +120,23 @@ impl<T: ScanElement> Scan for Recurrence<T> {
     }
 }
 
+/// Scans a part of rows.
+///
 /// # Safety
-/// As [`ScanFn`]; the machine must have the instruction set.
+/// The rows must be as [`ScanRows`] states, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<S: Scan, L: Level>(rows: &ScanRows) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { S::run::<L>(rows) }
 }
 
 per_level! {
-    /// The loop of a scan.
+    /// Returns the function that scans a part of rows.
     scan<S: Scan>(rows: &ScanRows) = run
 }
 
-/// Returns the function of a monoid's scan for an element type, or of the recurrence without a monoid.
+/// Returns the function that scans elements of an element type with a reduction; for `None`, the function of the linear
+/// recurrence h ← a·h + b.
 pub fn find(how: Option<Reduction>, dtype: DType, isa: Isa) -> ScanFn {
     fn of<T: ScanElement>(how: Option<Reduction>) -> ScanFn {
         match how {

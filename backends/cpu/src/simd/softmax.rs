@@ -1,4 +1,4 @@
-//! The running softmax of attention, a row of scores at a time.
+//! The online softmax of attention. It processes a block of a row of scores at a time, with a running maximum and sum.
 
 use eutectic_ir::ops::Reduction;
 
@@ -10,13 +10,13 @@ use super::{
     vector::Vector,
 };
 
-/// A type in which attention is computed.
+/// An element type in which attention is computed.
 pub trait AttentionElement: Arithmetic + Wide + Send + Sync {
-    /// Rounded from `f64`.
+    /// Rounds a number to the type.
     fn of(x: f64) -> Self;
-    /// eˣ for x ≤ 0; subnormal results may be 0.
+    /// Returns eˣ for x ≤ 0. Subnormal results may be 0.
     fn weight<L: Level>(self) -> Self;
-    /// tanh x.
+    /// Returns tanh x.
     fn tanh<L: Level>(self) -> Self;
 }
 
@@ -50,6 +50,8 @@ impl AttentionElement for f64 {
     }
 }
 
+/// Implements [`Softmax::step`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -59,7 +61,7 @@ unsafe fn step_run<T: AttentionElement, L: Level>(row: &mut [T], largest: &mut T
     let block = T::narrow(T::reduce::<Largest, L>(row));
     let now = if block > before { block } else { before };
     *largest = now;
-    // While every score is −∞, terms are 0, not e^(−∞+∞).
+    // If every score so far is −∞, the shift is 0, so that weights are e^−∞ = 0 and not NaN.
     let shift = if now == infinite { T::of(0.0) } else { now };
     for x in row.iter_mut() {
         *x = x.minus(shift).weight::<L>();
@@ -69,7 +71,7 @@ unsafe fn step_run<T: AttentionElement, L: Level>(row: &mut [T], largest: &mut T
     correction
 }
 
-/// The maximum. NaN is skipped, because it makes the sum NaN.
+/// The maximum of scores, which skips NaN. A NaN score makes the sum of weights NaN anyway.
 struct Largest;
 
 impl Combine for Largest {
@@ -81,11 +83,13 @@ impl Combine for Largest {
     }
     #[inline(always)]
     unsafe fn vector<V: Vector>(a: V, b: V) -> V {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { a.at_least(b) }
     }
 }
 
+/// Implements [`Softmax::cap`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -95,6 +99,8 @@ unsafe fn cap_run<T: AttentionElement, L: Level>(row: &mut [T], cap: T) {
     }
 }
 
+/// Implements [`Softmax::scale`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -104,6 +110,8 @@ unsafe fn scale_run<T: AttentionElement, L: Level>(row: &mut [T], by: T) {
     }
 }
 
+/// Implements [`Softmax::add`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -113,6 +121,8 @@ unsafe fn add_run<T: AttentionElement, L: Level>(row: &mut [T], bias: &[T], hidi
     }
 }
 
+/// Implements [`Softmax::finish`].
+///
 /// # Safety
 /// The machine must have the level's instruction set.
 #[inline(always)]
@@ -126,32 +136,32 @@ unsafe fn finish_run<T: AttentionElement, L: Level>(row: &mut [T], by: T) -> boo
 }
 
 per_level! {
-    /// See [`Softmax::step`].
+    /// Returns the function of [`Softmax::step`].
     step<T: AttentionElement>(row: &mut [T], largest: &mut T, sum: &mut T) -> T = step_run
 }
 per_level! {
-    /// See [`Softmax::cap`].
+    /// Returns the function of [`Softmax::cap`].
     cap<T: AttentionElement>(row: &mut [T], cap: T) = cap_run
 }
 per_level! {
-    /// See [`Softmax::scale`].
+    /// Returns the function of [`Softmax::scale`].
     scale<T: AttentionElement>(row: &mut [T], by: T) = scale_run
 }
 per_level! {
-    /// See [`Softmax::add`].
+    /// Returns the function of [`Softmax::add`].
     add<T: AttentionElement>(row: &mut [T], bias: &[T], hiding: T) = add_run
 }
 per_level! {
-    /// See [`Softmax::finish`].
+    /// Returns the function of [`Softmax::finish`].
     finish<T: AttentionElement>(row: &mut [T], by: T) -> bool = finish_run
 }
 
-/// The steps of a running softmax, resolved for an instruction-set level.
+/// The operations of an online softmax, compiled for an instruction-set level.
 #[derive(Clone, Copy)]
 pub struct Softmax<T> {
     bound: T,
     capped: bool,
-    /// A bias up to this number replaces the score; none does where it is NaN.
+    /// A bias up to this number replaces the score. If this number is NaN, no bias does.
     hiding: T,
     step: unsafe fn(&mut [T], &mut T, &mut T) -> T,
     cap: unsafe fn(&mut [T], T),
@@ -161,8 +171,8 @@ pub struct Softmax<T> {
 }
 
 impl<T: AttentionElement> Softmax<T> {
-    /// Returns the softmax with scores bounded by `softcap`, unless that is 0. A bias up to `hiding` replaces the
-    /// score. The machine must have `isa`.
+    /// Returns the softmax of scores x that are capped as softcap·tanh(x/softcap), unless `softcap` is 0. A bias up to
+    /// `hiding` replaces the score. The machine must have the level `isa`.
     pub fn new(softcap: f64, hiding: f64, isa: Isa) -> Softmax<T> {
         Softmax {
             bound: T::of(softcap),
@@ -176,47 +186,47 @@ impl<T: AttentionElement> Softmax<T> {
         }
     }
 
-    /// Turns scores into unnormalised weights e^(x − largest), and updates the running maximum and sum. Returns the
-    /// factor for earlier results.
+    /// Replaces a block of scores x by the unnormalised weights e^(x − largest), and updates the running maximum and
+    /// sum. Returns the factor by which the results of earlier blocks must be multiplied.
     pub fn step(&self, row: &mut [T], largest: &mut T, sum: &mut T) -> T {
         // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.step)(row, largest, sum) }
     }
 
-    /// cap·tanh(x / cap), if there is a cap.
+    /// Replaces scores x by cap·tanh(x/cap), if there is a cap.
     pub fn cap(&self, scores: &mut [T]) {
         if self.capped {
-            // SAFETY: as above.
+            // SAFETY: the machine has the level; the function takes safe arguments.
             unsafe { (self.cap)(scores, self.bound) }
         }
     }
 
     /// Multiplies a row by a number.
     pub fn scale(&self, row: &mut [T], by: T) {
-        // SAFETY: as above.
+        // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.scale)(row, by) }
     }
 
-    /// Multiplies a row by a number; returns whether one of the products is NaN.
+    /// Multiplies a row by a number. Returns whether one of the products is NaN.
     pub fn finish(&self, row: &mut [T], by: T) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.finish)(row, by) }
     }
 
-    /// Adds a bias to a row of scores: a bias that hides a score replaces it.
+    /// Adds biases to a row of scores, one to each. A bias up to the hiding number replaces the score.
     pub fn add(&self, scores: &mut [T], bias: &[T]) {
-        // SAFETY: as above.
+        // SAFETY: the machine has the level; the function takes safe arguments.
         unsafe { (self.add)(scores, bias, self.hiding) }
     }
 
-    /// Adds the same bias to a row of scores.
+    /// Adds one bias to all scores of a row. A bias up to the hiding number replaces the scores.
     pub fn add_same(&self, scores: &mut [T], bias: T) {
         for score in scores {
             *score = if self.hides(bias) { bias } else { score.plus(bias) };
         }
     }
 
-    /// Returns whether a bias replaces the score.
+    /// Returns whether a bias replaces the score instead of being added.
     pub fn hides(&self, bias: T) -> bool {
         bias <= self.hiding
     }

@@ -1,4 +1,5 @@
-//! Sources of vectors: elements of their own type, or of a shorter type that is widened on the way.
+//! Loads of vectors from elements in memory, which have the vector's element type, or a narrower type that the load
+//! widens.
 
 use std::mem::MaybeUninit;
 
@@ -6,20 +7,21 @@ use half::{bf16, f16};
 
 use super::vector::{Lanes, Vector};
 
-/// An element in memory.
+/// An element type in memory from which vectors can be loaded.
 ///
-/// # Safety of its function
-/// As those of [`Vector`].
+/// # Safety of its functions
+/// As the functions of [`Vector`].
 #[allow(clippy::missing_safety_doc)]
 pub trait Stored<V: Vector>: Copy {
-    /// `LANES` elements.
+    /// Loads `LANES` elements.
     unsafe fn load(at: *const Self) -> V;
 
-    /// Loads the first `n` of `LANES` elements, followed by zeros. The other elements are not read.
+    /// Loads `n` elements into the first lanes, and zeros into the others. No further elements are read.
     #[inline(always)]
     unsafe fn load_part(at: *const Self, n: usize) -> V {
         let mut lanes = [MaybeUninit::<Self>::zeroed(); 16];
-        // SAFETY: the caller promises the elements. Vectors have 16 lanes at most, and zeros are numbers of each type.
+        // SAFETY: the caller promises the elements. Vectors have at most 16 lanes, and zero bytes are valid for each
+        // type.
         unsafe {
             lanes.as_mut_ptr().cast::<Self>().copy_from_nonoverlapping(at, n.min(V::LANES));
             Self::load(lanes.as_ptr().cast())
@@ -32,12 +34,12 @@ macro_rules! as_they_are {
         impl<V: Vector<Element = $t>> Stored<V> for $t {
             #[inline(always)]
             unsafe fn load(at: *const $t) -> V {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { V::load(at) }
             }
             #[inline(always)]
             unsafe fn load_part(at: *const $t, n: usize) -> V {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { V::load_part(at, n) }
             }
         }
@@ -53,7 +55,7 @@ macro_rules! widened_one_by_one {
                 let mut lanes = [0.0; N];
                 // SAFETY: the caller promises the elements.
                 lanes.iter_mut().enumerate().for_each(|(i, x)| *x = f32::from(unsafe { at.add(i).read_unaligned() }));
-                // SAFETY: there are as many numbers.
+                // SAFETY: the array has `N` elements.
                 unsafe { Lanes::load(lanes.as_ptr()) }
             }
         }
@@ -81,7 +83,7 @@ mod x86 {
             }
         )*};
     }
-    // A bf16 is the upper half of an f32.
+    // A bf16 is the upper half of an f32, so a shift converts it.
     widened! {
         f16 => __m512: at _mm512_cvtph_ps(_mm256_loadu_si256(at));
         f16 => __m256: at _mm256_cvtph_ps(_mm_loadu_si128(at));
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
     use crate::simd::Isa;
 
-    /// Loads every number of up to 16 bits.
+    /// Checks that every bit pattern of up to 16 bits is widened correctly.
     #[inline(always)]
     unsafe fn exercise<V: Vector<Element = f32>, S: Stored<V>>(of_bits: fn(u16) -> S, widen: fn(S) -> f32) {
         let numbers: Vec<S> = (0..=u16::MAX).map(of_bits).collect();
@@ -122,7 +124,7 @@ mod tests {
     fn every_number_of_a_shorter_type_is_widened() {
         #[target_feature(enable = "avx2,fma,f16c")]
         unsafe fn avx2() {
-            // SAFETY: as below.
+            // SAFETY: the caller has checked that the machine has the instruction set.
             unsafe {
                 exercise::<__m256, f16>(f16::from_bits, f16::to_f32);
                 exercise::<__m256, bf16>(bf16::from_bits, bf16::to_f32);
@@ -132,7 +134,7 @@ mod tests {
         }
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
         unsafe fn avx512() {
-            // SAFETY: as below.
+            // SAFETY: the caller has checked that the machine has the instruction set.
             unsafe {
                 exercise::<__m512, f16>(f16::from_bits, f16::to_f32);
                 exercise::<__m512, bf16>(bf16::from_bits, bf16::to_f32);
@@ -140,7 +142,7 @@ mod tests {
                 exercise::<__m512, u8>(|bits| bits as u8, f32::from);
             }
         }
-        // SAFETY: each is called where the machine has the instruction set.
+        // SAFETY: each function is called only if the machine has its instruction set.
         unsafe {
             if Isa::detect() >= Isa::Avx2 {
                 avx2();

@@ -1,12 +1,12 @@
-//! Prefetches of cache lines, and streaming stores, which write lines without fetching them. Miri, which lacks these,
-//! runs plain copies.
+//! Prefetches of cache lines, and copies with streaming stores, which write cache lines without reading them first.
+//! Under Miri, which lacks streaming stores, copies are plain.
 
 use super::level::Isa;
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Prefetches the line of an address, which need not be valid.
+/// Prefetches the cache line of an address. The address need not be valid.
 #[inline(always)]
 pub fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -19,17 +19,19 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Copies bytes between ranges that do not overlap.
+/// A function that copies bytes between ranges that do not overlap, given the target, the source and the number of
+/// bytes.
 ///
 /// # Safety
-/// The ranges must be valid for writing and reading this number of bytes; and the machine must have the instructions of
-/// the level that [`copy`] was asked for.
+/// The target must be valid for writing this number of bytes, and the source for reading as many. The machine must have
+/// the level that was given to [`copy`].
 pub type Copy = unsafe fn(*mut u8, *const u8, usize);
 
-/// Returns a copy by streaming stores, if the machine has them. Call [`fence`] before another thread may read the
-/// target.
+/// Returns a function that copies with streaming stores, or with normal stores on machines other than x86-64. Call
+/// [`fence`] before another thread reads the target.
 pub fn copy(isa: Isa) -> Copy {
-    /// Copies whole lines of the target by `line`. A partial line would be fetched and merged.
+    /// Copies whole cache lines of the target with `line`, and the rest with normal stores: a streaming store to a part
+    /// of a line would need a read of the line.
     ///
     /// # Safety
     /// As [`Copy`].
@@ -53,13 +55,13 @@ pub fn copy(isa: Isa) -> Copy {
         use std::arch::x86_64::*;
         #[target_feature(enable = "avx512f")]
         unsafe fn avx512(to: *mut u8, from: *const u8, bytes: usize) {
-            // SAFETY: passed on from the caller; `lines` gives valid, aligned targets.
+            // SAFETY: the caller keeps this function's contract; `lines` gives valid, aligned targets.
             unsafe {
                 lines(to, from, bytes, |to, from| _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast())))
             }
         }
         unsafe fn sse2(to: *mut u8, from: *const u8, bytes: usize) {
-            // SAFETY: as above; every x86-64 processor has the instructions.
+            // SAFETY: `lines` gives valid, aligned targets, and every x86-64 processor has the instructions.
             unsafe {
                 lines(to, from, bytes, |to, from| {
                     let (to, from) = (to.cast::<__m128i>(), from.cast::<__m128i>());
@@ -73,7 +75,7 @@ pub fn copy(isa: Isa) -> Copy {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         unsafe fn plain(to: *mut u8, from: *const u8, bytes: usize) {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { to.copy_from_nonoverlapping(from, bytes) }
         }
         let _ = isa;

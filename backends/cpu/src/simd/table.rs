@@ -12,24 +12,23 @@ use super::{
     },
 };
 
-/// Instantiates for an instruction-set level.
+/// A function that returns a pointwise function, compiled for an instruction-set level.
 type Make = fn(Isa) -> PointFn;
 type NamedKernel = (&'static str, Make);
 
-/// A pointwise op, resolved.
+/// A pointwise op, as a function and the attributes that it uses.
 #[derive(Clone, Copy)]
 pub struct Point {
     /// The function.
     pub function: PointFn,
-    /// Attributes that it reads.
+    /// The numeric attributes of the op.
     pub k: [f64; 2],
 }
 
-/// Returns the function of an op on element types, or why there is none. `args` and `result` may be 16-bit floats:
-/// registers hold them as `f32`.
+/// Returns the function of an op for the element types of its arguments and result.
 ///
 /// # Errors
-/// Names the op and the element type.
+/// If there is no such function. The error names the op and the element types.
 pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> Result<Point, String> {
     let missing = || format!("`{op}` on {}", args.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "));
     let number = |name: &str| op.attr(name).and_then(|at| attrs.get(at)).and_then(Attr::float);
@@ -38,7 +37,7 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
     let function = match (op.name(), args) {
         ("cast", [from]) => cast(*from, result, isa),
         (name, [.., last]) => {
-            // The first argument of `where` is the condition.
+            // The last argument decides, because the first argument of `where` is the condition.
             let name = word("kind").unwrap_or(name);
             let make = entries(last.register()).into_iter().find(|e| e.0 == name).ok_or_else(missing)?.1;
             make(isa)
@@ -48,8 +47,8 @@ pub fn find(op: Op, attrs: &[Attr], args: &[DType], result: DType, isa: Isa) -> 
     Ok(Point { function, k })
 }
 
-/// Returns the function `outer(inner(a, b), c)` on `f32`, or `outer(inner(a, b))`, if it exists. It saves a pass over
-/// memory. Either argument of `outer` may come first.
+/// Returns the function `outer(inner(a, b), c)` or `outer(inner(a, b))` on `f32`, if it exists. It saves a pass over
+/// the elements. All binary `outer` are commutative, so the inner result may be either of its arguments.
 pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
     fn of<F: Binary<In = f32, Out = f32>>(outer: &str, isa: Isa) -> Option<PointFn> {
         match outer {
@@ -71,7 +70,7 @@ pub fn pair(inner: Op, outer: Op, isa: Isa) -> Option<PointFn> {
     }
 }
 
-/// Returns the names of the functions on an element type: of ops, and of kinds of activation.
+/// Returns the names of the functions for an element type: names of ops, and of kinds of activations.
 pub fn names(dtype: DType) -> impl Iterator<Item = &'static str> {
     entries(dtype.register()).into_iter().map(|e| e.0).chain(["cast"])
 }
@@ -90,24 +89,24 @@ fn entries(dtype: DType) -> Vec<NamedKernel> {
         DType::I64 => [any::<i64, Lowest>(), numbers::<i64, Lowest>(), bits::<i64>()].concat(),
         DType::U32 => [any::<u32, Rare>(), numbers::<u32, Rare>(), bits::<u32>()].concat(),
         DType::Bool => [any::<u8, Lowest>(), logic()].concat(),
-        // Registers hold these as `f32`.
+        // Their register type is `f32`.
         DType::F16 | DType::Bf16 | DType::F8E5M2 | DType::F8E4M3 => Vec::new(),
     }
 }
 
-/// The levels for which functions are instantiated.
+/// The instruction-set levels for which functions are compiled.
 trait Levels {
     fn one<O: Unary>(name: &'static str) -> NamedKernel;
     fn two<O: Binary>(name: &'static str) -> NamedKernel;
-    /// Returns the function at the baseline, or a lower level.
+    /// Returns a function that is rare in hot loops, compiled for fewer levels than `two` if there are fewer.
     fn low<O: Binary>(name: &'static str) -> NamedKernel;
 }
 
-/// All: `f32`, which hot loops are made of.
+/// All levels, for `f32`, the type of most hot loops.
 struct Every;
-/// The baseline, for other types and functions outside of hot loops. This keeps builds short.
+/// Only the portable level, for other types, and for functions outside of hot loops. This keeps builds short.
 struct Lowest;
-/// The baseline, and functions of two arguments one element at a time: types that are rare.
+/// Only the portable level, for rare types. Functions of two arguments are not vectorised.
 struct Rare;
 
 impl Levels for Every {
@@ -233,7 +232,7 @@ fn logic() -> Vec<NamedKernel> {
     vec![Lowest::one::<Not>("not"), Lowest::two::<And>("and"), Lowest::two::<Or>("or"), Lowest::two::<Xor>("xor")]
 }
 
-/// Returns the function that selects one of two elements, whatever numbers they are.
+/// Returns the function that selects one of two elements by a condition. It depends only on the size of elements.
 fn select<T>(_: Isa) -> PointFn {
     PointFn::plain(match size_of::<T>() {
         1 => select_run::<u8>,
@@ -243,14 +242,17 @@ fn select<T>(_: Isa) -> PointFn {
     })
 }
 
+/// Selects one of two elements by a condition, for all elements.
+///
 /// # Safety
-/// As [`PointFn::run`].
+/// The arguments must be as [`PointCall`] states, and the machine must have the instruction set.
 unsafe fn select_run<T: Copy>(c: &PointCall<'_>) {
-    /// There is a loop for each set of scalar arguments. It has no branch, because branches would be mispredicted.
+    /// Computes all elements for one set of scalar arguments. The loop has no branches, because they would be
+    /// mispredicted.
     unsafe fn run<T: Copy, const SCALAR: u8>(c: &PointCall<'_>) {
         let args = [c.args[1], c.args[2]].map(|a| a.cast::<T>());
-        // SAFETY: `PointCall` guarantees lengths and that nothing overlaps; each argument has an element, because there
-        // is a result.
+        // SAFETY: `PointCall` has pointers to `n` elements each, or to one for a scalar argument, which do not overlap.
+        // Each argument has an element, because there is a result.
         unsafe {
             let which = std::slice::from_raw_parts(c.args[0], c.n);
             let out = std::slice::from_raw_parts_mut(c.out.cast::<T>(), c.n);
@@ -264,7 +266,8 @@ unsafe fn select_run<T: Copy>(c: &PointCall<'_>) {
     if c.n == 0 {
         return;
     }
-    // SAFETY: passed on from the caller; where one element decides, all are one argument's.
+    // SAFETY: the caller keeps this function's contract. If the condition is a scalar, all results are elements of one
+    // argument.
     unsafe {
         if c.scalar & 1 == 1 {
             let n = if c.args[0].read() != 0 { 1 } else { 2 };
@@ -293,7 +296,7 @@ mod tests {
         [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= Isa::detect())
     }
 
-    /// Calls a function of one or two arguments. An argument of one element counts for all results.
+    /// Calls a function of one or two arguments. An argument with one element is a scalar.
     fn call(function: PointFn, args: [&[f32]; 2], out: &mut [f32]) {
         let prefetch = Prefetch::default();
         let scalar = (0..2).filter(|&i| args[i].len() == 1).map(|i| 1 << i).sum();
@@ -306,13 +309,14 @@ mod tests {
             k: [0.0; 2],
             prefetch: &prefetch,
         };
-        // SAFETY: the function reads as many elements as are written, or one.
+        // SAFETY: each argument has as many elements as the results, or one.
         unsafe { (function.run)(&call) };
     }
 
     #[test]
     fn an_element_does_not_depend_on_the_others_of_its_block() {
-        // Blocks of moderate numbers only, blocks with one other number at each position, and a partial block.
+        // The blocks of 32 elements have only moderate numbers, or one other number at each of the positions. The last
+        // block is partial.
         let odd = [-88.0, -95.0, -1e9, f32::NEG_INFINITY, f32::INFINITY, f32::NAN, 120.0, -12.0];
         let mut x: Vec<f32> = (0..2_075_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0).collect();
         for (n, x) in x[32..].chunks_mut(32).enumerate() {
@@ -371,7 +375,7 @@ mod tests {
                         k: point.k,
                         prefetch: &prefetch,
                     };
-                    // SAFETY: the function reads as many elements as are written.
+                    // SAFETY: the argument has as many elements as the results.
                     unsafe { (point.function.run)(&call) };
                     for (&x, &y) in x.iter().zip(&out) {
                         let want = exact(f64::from(x)) as f32;

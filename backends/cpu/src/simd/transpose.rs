@@ -1,29 +1,28 @@
-//! Planes whose source is dense along one axis and whose target is dense along the other, copied in squares that stay
-//! in registers.
+//! Copies of planes whose source is contiguous along one axis and whose target is contiguous along the other. Squares
+//! of a plane are transposed in registers.
 
 use super::{
     level::Isa,
     vector::{Lanes, Square, Vector, transpose},
 };
 
-/// Elements (r, c), for each of `rows` and `columns`, from r + c·`stride_from` in the source to r·`stride_to` + c in
-/// the target.
+/// A plane to copy. Element (r, c) is at r + c·`stride_from` in the source, and at r·`stride_to` + c in the target.
 pub struct Plane {
     /// The first element of the target.
     pub to: *mut u8,
-    /// In elements.
+    /// The distance of neighbouring rows in the target, in elements.
     pub stride_to: isize,
     /// The first element of the source.
     pub from: *const u8,
-    /// In elements.
+    /// The distance of neighbouring columns in the source, in elements.
     pub stride_from: isize,
-    /// Along the axis that the source is dense along.
+    /// The number of rows. The source is contiguous along this axis.
     pub rows: usize,
-    /// Along the axis that the target is dense along.
+    /// The number of columns. The target is contiguous along this axis.
     pub columns: usize,
 }
 
-/// Copies a plane; its places must be valid.
+/// A function that copies a plane. All elements of source and target must be valid.
 pub type Transpose = unsafe fn(&Plane);
 
 /// Returns the function for elements of `size` bytes.
@@ -31,18 +30,22 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+        /// Transposes a plane with the instructions of AVX-512.
+        ///
         /// # Safety
         /// As [`run`].
         #[target_feature(enable = "avx512f")]
         unsafe fn avx512<V: Vector>(plane: &Plane) {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { run::<V>(plane) }
         }
+        /// Transposes a plane with the instructions of AVX2.
+        ///
         /// # Safety
         /// As [`run`].
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2<V: Vector>(plane: &Plane) {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { run::<V>(plane) }
         }
         match (size, isa) {
@@ -62,14 +65,15 @@ pub fn find(size: usize, isa: Isa) -> Transpose {
     }
 }
 
-/// Transposes by vectors, which only move bits.
+/// Transposes a plane in squares with vectors. Elements are only moved, so vectors of floats serve for all types of
+/// their size.
 ///
 /// # Safety
-/// As the plane states: both sides must be valid; the machine must have the instruction set.
+/// All elements of source and target must be valid, and the machine must have the instruction set.
 #[inline(always)]
 unsafe fn run<V: Vector>(p: &Plane) {
     let (to, from) = (p.to.cast::<V::Element>(), p.from.cast::<V::Element>());
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         match (p.columns, p.rows) {
             (2, _) if p.stride_to == 2 => return interleave::<V::Element, 2>(p),
@@ -103,11 +107,12 @@ unsafe fn run<V: Vector>(p: &Plane) {
     }
 }
 
-/// Interleaves few lines, such as the colours of an image; squares would be mostly empty. The compiler can interleave a
-/// fixed number of lines.
+/// Interleaves a few lines, such as the colours of an image, for which squares would be mostly empty. `COLUMNS` is a
+/// constant, so that the compiler vectorises the interleaving.
 ///
 /// # Safety
-/// As the plane states: both sides must be valid; it has `COLUMNS` columns, and the rows of its target are contiguous.
+/// All elements of source and target must be valid. The plane must have `COLUMNS` columns, and neighbouring rows of its
+/// target must be contiguous.
 #[inline(always)]
 unsafe fn interleave<T: Copy, const COLUMNS: usize>(p: &Plane) {
     let from = p.from.cast::<T>();
@@ -126,10 +131,10 @@ unsafe fn interleave<T: Copy, const COLUMNS: usize>(p: &Plane) {
     }
 }
 
-/// Transposes by squares that fit into the first-level cache.
+/// Transposes a plane element by element, in squares that fit into the first-level cache.
 ///
 /// # Safety
-/// As the plane states: both sides must be valid.
+/// All elements of source and target must be valid.
 unsafe fn one_by_one<T: Copy>(p: &Plane) {
     const SQUARE: usize = 32;
     let (to, from) = (p.to.cast::<T>(), p.from.cast::<T>());
@@ -166,7 +171,7 @@ mod tests {
                 rows,
                 columns,
             };
-            // SAFETY: both buffers hold the plane; the machine has the level.
+            // SAFETY: both buffers have room for the plane, and the machine has the level.
             unsafe { find(size_of::<T>(), isa)(&plane) };
             for (at, &x) in to.iter().enumerate() {
                 let (r, c) = (at / stride_to, at % stride_to);

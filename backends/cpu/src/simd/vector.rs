@@ -1,4 +1,4 @@
-//! Vectors of floats, one register each, for the micro-kernels of products.
+//! Vectors of floats, of the size of one vector register, for hand-written loops such as micro-kernels.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -6,59 +6,59 @@ mod x86;
 /// Whether the target guarantees a fused multiply-add instruction.
 pub const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
 
-/// A register's worth of floats.
+/// A vector of as many floats as a vector register has.
 ///
 /// # Safety of its functions
-/// The machine must have the instruction set; pointers must be valid for the elements that are read or written, at any
-/// alignment. Code that uses them must be inlined into a function with the target feature.
+/// The machine must have the instruction set. Pointers must be valid for the elements that are read or written, at any
+/// alignment. Code that calls these functions must be inlined into a function with the target feature.
 #[allow(clippy::missing_safety_doc)]
 pub trait Vector: Copy {
     /// The element type.
     type Element: Copy;
     /// The number of elements.
     const LANES: usize;
-    /// Zeros.
+    /// Returns zeros.
     unsafe fn zero() -> Self;
-    /// Returns the same number in every lane.
+    /// Returns one number in every lane.
     unsafe fn splat(x: Self::Element) -> Self;
-    /// `LANES` elements.
+    /// Loads `LANES` elements.
     unsafe fn load(at: *const Self::Element) -> Self;
-    /// Loads the first `n` of `LANES` elements, followed by zeros. The other elements are not read.
+    /// Loads `n` elements into the first lanes, and zeros into the others. No further elements are read.
     unsafe fn load_part(at: *const Self::Element, n: usize) -> Self;
-    /// Loads like `load_part`, with lanes of `self` instead of zeros.
+    /// Loads `n` elements into the first lanes, and keeps the other lanes of `self`. No further elements are read.
     unsafe fn load_over(self, at: *const Self::Element, n: usize) -> Self;
-    /// Writes `LANES` elements.
+    /// Stores all lanes.
     unsafe fn store(self, at: *mut Self::Element);
-    /// Writes the first `n` lanes.
+    /// Stores the first `n` lanes.
     unsafe fn store_part(self, at: *mut Self::Element, n: usize);
-    /// `self`·b + c, fused where that is one instruction.
+    /// Returns `self`·b + c, with one rounding if the level has fused multiply-add.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
-    /// `self` + b.
+    /// Returns `self` + b.
     unsafe fn add(self, b: Self) -> Self;
-    /// `self`·b.
+    /// Returns `self`·b.
     unsafe fn mul(self, b: Self) -> Self;
-    /// Returns the larger of both; `self` where either is NaN.
+    /// Returns the larger element in each lane; the element of `self` if one of the two is NaN.
     unsafe fn at_least(self, b: Self) -> Self;
-    /// Returns the smaller of both; `self` where either is NaN.
+    /// Returns the smaller element in each lane; the element of `self` if one of the two is NaN.
     unsafe fn at_most(self, b: Self) -> Self;
-    /// `self`, or b where that is NaN.
+    /// Returns the element of b in lanes in which it is NaN, and otherwise the element of `self`.
     unsafe fn or_nan(self, b: Self) -> Self;
-    /// Returns the lanes of both in turn: the lower halves, then the upper halves.
+    /// Interleaves the lanes of two vectors: the first result has the lower halves, and the second the upper halves.
     unsafe fn zip(self, b: Self) -> (Self, Self);
     /// Returns a vector whose first lanes are the lanes from number `N` on; `N` is 1, 2, 4 or 8.
     unsafe fn upper<const N: usize>(self) -> Self;
-    /// Returns the lanes moved up by `N`, with the last lanes of `other` below them. `N` is 1, 2, 4 or 8, and less than
-    /// the number of lanes.
+    /// Returns the lanes moved to positions higher by `N`. The first `N` lanes are the last lanes of `other`. `N` is 1,
+    /// 2, 4 or 8, and less than the number of lanes.
     unsafe fn behind<const N: usize>(self, other: Self) -> Self;
     /// Returns the lanes in the opposite order.
     unsafe fn turned(self) -> Self;
     /// Returns the first lane.
     unsafe fn first(self) -> Self::Element;
-    /// Combines all lanes: the upper half with the lower half, and so on.
+    /// Combines all lanes into one element, in a tree: each step combines the upper half with the lower half.
     #[inline(always)]
     unsafe fn fold(self, combine: impl Fn(Self, Self) -> Self) -> Self::Element {
         let mut all = self;
-        // SAFETY: passed on from the caller. No loop, so that all stays in registers.
+        // SAFETY: the caller keeps this function's contract. Steps are written out so that vectors stay in registers.
         unsafe {
             if Self::LANES > 8 {
                 all = combine(all, all.upper::<8>());
@@ -72,21 +72,21 @@ pub trait Vector: Copy {
             combine(all, all.upper::<1>()).first()
         }
     }
-    /// Returns all lanes together.
+    /// Returns the sum of all lanes.
     #[inline(always)]
     unsafe fn sum(self) -> Self::Element {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.fold(|a, b| a.add(b)) }
     }
-    /// Asks for the cache line of an address, which need not be valid.
+    /// Prefetches the cache line of an address into all cache levels. The address need not be valid.
     #[inline(always)]
     unsafe fn prefetch(_: *const Self::Element) {}
-    /// Prefetches like `prefetch`, into the second-level cache only.
+    /// Prefetches the cache line of an address into the second-level cache. The address need not be valid.
     #[inline(always)]
     unsafe fn prefetch_outer(_: *const Self::Element) {}
 }
 
-/// A vector for any machine, which the compiler maps to as many registers as necessary.
+/// A vector for any machine. The compiler maps it to as many registers as necessary.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Lanes<T, const N: usize>(pub(super) [T; N]);
@@ -111,24 +111,24 @@ macro_rules! portable {
             }
             #[inline(always)]
             unsafe fn load_part(at: *const $t, n: usize) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 unsafe { Self::zero().load_over(at, n) }
             }
             #[inline(always)]
             unsafe fn load_over(self, at: *const $t, n: usize) -> Self {
                 let mut x = self.0;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 (0..n.min(N)).for_each(|i| x[i] = unsafe { at.add(i).read() });
                 Lanes(x)
             }
             #[inline(always)]
             unsafe fn store(self, at: *mut $t) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 unsafe { at.cast::<[$t; N]>().write_unaligned(self.0) }
             }
             #[inline(always)]
             unsafe fn store_part(self, at: *mut $t, n: usize) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the elements.
                 (0..n.min(N)).for_each(|i| unsafe { at.add(i).write(self.0[i]) });
             }
             #[inline(always)]
@@ -183,19 +183,19 @@ macro_rules! portable {
 }
 portable!(f32, f64);
 
-/// The vectors of the largest square. Smaller squares use the first `LANES` ones.
+/// A square of elements: `LANES` rows, each of them a vector. Further vectors are unused.
 pub type Square<V> = [V; 16];
 
-/// Turns the rows of a square into its columns.
+/// Transposes a square.
 ///
 /// # Safety
 /// As the functions of [`Vector`].
 #[inline(always)]
 pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
-    // Each step interleaves the upper half of the vectors with the lower half. There is no loop, so that all stay in
-    // registers.
+    // Each step interleaves the lower half of the rows with the upper half. Steps are written out so that the vectors
+    // stay in registers.
     let mut square = square;
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         square = interleave(square);
         if V::LANES > 2 {
@@ -211,13 +211,15 @@ pub unsafe fn transpose<V: Vector>(square: Square<V>) -> Square<V> {
     square
 }
 
+/// Interleaves the first half of the rows of a square with the second half.
+///
 /// # Safety
 /// The machine must have the instruction set.
 #[inline(always)]
 unsafe fn interleave<V: Vector>(square: Square<V>) -> Square<V> {
     let mut next = square;
     for i in 0..V::LANES / 2 {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         (next[2 * i], next[2 * i + 1]) = unsafe { square[i].zip(square[i + V::LANES / 2]) };
     }
     next
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
     use crate::simd::level::at_every_level;
 
-    /// Checks moves of lanes to higher positions, if there are enough lanes.
+    /// Checks [`Vector::behind`] for one `N`, if the vector has more lanes.
     #[inline(always)]
     unsafe fn exercise_moves<V: Vector<Element = f32>, const N: usize>(numbers: *const f32) {
         let n = V::LANES;
@@ -236,18 +238,18 @@ mod tests {
             return;
         }
         let mut got = vec![0.0; n];
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { V::load(numbers.add(n)).behind::<N>(V::load(numbers)).store(got.as_mut_ptr()) };
         assert!((0..n).all(|i| got[i] == (n - N + i) as f32), "{N} of {n}: {got:?}");
     }
 
-    /// Loads, stores, sums, zips and transposes numbers that equal their positions.
+    /// Checks the functions of a vector type with numbers that are equal to their positions.
     #[inline(always)]
     unsafe fn exercise<V: Vector<Element = f32>>() {
         let n = V::LANES;
         let numbers: Vec<f32> = (0..n * n).map(|i| i as f32).collect();
         let at = |i: usize| numbers[i..].as_ptr();
-        // SAFETY: the caller checked for the instruction set; the buffers hold as many elements.
+        // SAFETY: the caller checked for the instruction set, and the buffers have as many elements.
         unsafe {
             let square = std::array::from_fn(|i| if i < n { V::load(at(i * n)) } else { V::zero() });
             for (j, column) in transpose::<V>(square).iter().enumerate().take(n) {
@@ -268,7 +270,7 @@ mod tests {
             assert_eq!([five.at_least(nan), five.at_most(nan), five.or_nan(all)].map(|v| v.first()), [5.0; 3]);
             assert!([nan.at_least(five), nan.at_most(five), five.or_nan(nan)].iter().all(|v| v.first().is_nan()));
             for part in 0..=n {
-                // The last element that may be touched is the last of the allocation.
+                // The last element that is read is the last of the allocation, so Miri reports any read beyond it.
                 let loaded = V::load_part(numbers[n * n - part..].as_ptr(), part);
                 let mut got = vec![-1.0; n];
                 loaded.store(got.as_mut_ptr());

@@ -1,4 +1,5 @@
-//! Index maps, compiled: evaluated at a point together with how far along an axis they stay affine.
+//! Compiled index maps. They are evaluated at a point, together with the number of points along an axis over which they
+//! are affine.
 
 use eutectic_ir::index::{Atom, Index};
 
@@ -19,22 +20,23 @@ enum Cut {
     Value(usize),
 }
 
-/// A map along an axis: `value + slope·j` for `j` in `0..len`.
+/// The values of a map along an axis from a point on: `value + slope·j` for `j` in `0..len`.
 #[derive(Clone, Copy, Debug)]
 pub struct AffineRun {
-    /// The value at the point.
+    /// The value of the map at the point.
     pub value: i64,
-    /// A step further.
+    /// The difference of the values at neighbouring points.
     pub slope: i64,
-    /// The number of steps for which this holds; at least 1.
+    /// The number of points; at least 1.
     pub len: usize,
 }
 
-/// Reads the values that indirect maps mention: at the point, and whether they change along the axis.
+/// A function that returns an integer of the body that a map mentions, at the point, and whether it may differ along
+/// the axis.
 pub type ReadIndex<'a> = &'a dyn Fn(usize) -> (i64, bool);
 
 impl CompiledAccess {
-    /// Compiles a map; `None` for more than [`MAX_RANK`] axes, or if it mentions an extent at run time.
+    /// Compiles a map. Returns `None` if the map has more than [`MAX_RANK`] axes, or mentions an extent at run time.
     pub fn new(index: &Index) -> Option<CompiledAccess> {
         let mut access = CompiledAccess { constant: index.constant, ..CompiledAccess::default() };
         for (atom, c) in &index.terms {
@@ -49,12 +51,12 @@ impl CompiledAccess {
         Some(access)
     }
 
-    /// Constant and strides, if the map is affine.
+    /// Returns the constant and the strides, if the map is affine.
     pub fn affine(&self) -> Option<(i64, [i64; MAX_RANK])> {
         self.cuts.is_empty().then_some((self.constant, self.strides))
     }
 
-    /// Returns the axes that it mentions.
+    /// Returns the axes whose coordinates the map mentions.
     pub fn mask(&self) -> AxisMask {
         let own = (0..MAX_RANK).filter(|&d| self.strides[d] != 0).fold(0, |m, d| m | 1 << d);
         self.cuts.iter().fold(own, |m, (cut, _)| match cut {
@@ -63,23 +65,25 @@ impl CompiledAccess {
         })
     }
 
-    /// Returns the axes on which it depends; `of_value` gives the axes of an integer that is read.
+    /// Returns the axes on which the map depends. `of_value` returns the axes on which an integer of the body depends.
     pub fn depends_on(&self, of_value: &dyn Fn(usize) -> AxisMask) -> AxisMask {
         self.mask() | self.cut_by(of_value)
     }
 
-    /// Returns the axes along which the map is not affine.
+    /// Returns the axes along which the map may not be affine: those on which its quotients, remainders and integers of
+    /// the body depend.
     pub fn cut_by(&self, of_value: &dyn Fn(usize) -> AxisMask) -> AxisMask {
         self.cuts.iter().fold(0, |mask, (cut, _)| mask | cut.depends_on(of_value))
     }
 
-    /// Returns the slope along each axis, without the contributions of quotients, remainders and integers.
+    /// Returns the coefficient of each coordinate, without quotients, remainders and integers of the body.
     pub fn strides(&self) -> &[i64; MAX_RANK] {
         &self.strides
     }
 
-    /// Splits the map into a part that is constant along an axis, a part that depends on that axis alone, and integers
-    /// that vary along it. Returns `None` if it is no such sum. `of_value` gives the axes on which an integer depends.
+    /// Splits the map into a part that is constant along an axis, a part that depends only on that axis, and integers
+    /// of the body that vary along it. Returns `None` if the map is not such a sum. `of_value` returns the axes on
+    /// which an integer depends.
     pub fn split(&self, axis: usize, of_value: &dyn Fn(usize) -> AxisMask) -> Option<SplitAccess> {
         let mut outer = CompiledAccess { constant: self.constant, strides: self.strides, cuts: Vec::new() };
         let mut inner = CompiledAccess::default();
@@ -97,7 +101,8 @@ impl CompiledAccess {
         Some(SplitAccess { outer, inner, read })
     }
 
-    /// Returns the fewest steps along an axis for which it stays affine, away from where axes end.
+    /// Returns the minimal number of consecutive points along an axis over which the map is affine, if the ends of the
+    /// axis do not limit it.
     pub fn shortest_run(&self, axis: usize, of_value: &dyn Fn(usize) -> AxisMask) -> usize {
         let of = |(cut, _): &(Cut, i64)| match cut {
             Cut::Value(v) if of_value(*v) >> axis & 1 == 1 => 1,
@@ -111,18 +116,18 @@ impl CompiledAccess {
         self.cuts.iter().map(of).min().unwrap_or(usize::MAX)
     }
 
-    /// Returns whether it is 0 everywhere.
+    /// Returns whether the map is 0 at all points.
     pub fn is_zero(&self) -> bool {
         self.constant == 0 && self.cuts.is_empty() && self.strides.iter().all(|&stride| stride == 0)
     }
 
-    /// Evaluates at a point, along `axis`.
+    /// Evaluates the map from a point on along `axis`.
     pub fn at(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> AffineRun {
         let value = (0..MAX_RANK).fold(self.constant, |sum, d| sum + self.strides[d] * point[d] as i64);
         let mut run = AffineRun { value, slope: self.strides[axis], len: usize::MAX };
         for (cut, c) in &self.cuts {
             let part = cut.at(point, axis, read);
-            // An integer that was read may have any value where its check does not count.
+            // An integer of the body may have any value at points where its check does not count, so sums wrap.
             run.value = run.value.wrapping_add(c.wrapping_mul(part.value));
             run.slope += c * part.slope;
             run.len = run.len.min(part.len);
@@ -131,14 +136,14 @@ impl CompiledAccess {
     }
 }
 
-/// A map as the sum of these.
+/// A map as the sum of three parts, with respect to an axis.
 #[derive(Clone, Debug)]
 pub struct SplitAccess {
-    /// The same along the axis.
+    /// The part that is constant along the axis.
     pub outer: CompiledAccess,
-    /// Depends on the axis alone.
+    /// The part that depends only on the axis.
     pub inner: CompiledAccess,
-    /// Integers that are read, each with its factor, and differ along the axis.
+    /// The integers of the body that vary along the axis, each with its factor.
     pub read: Vec<(usize, i64)>,
 }
 
@@ -170,7 +175,7 @@ impl Cut {
     }
 }
 
-/// Returns for how many steps ⌊value / by⌋ stays constant (or changes evenly).
+/// Returns the number of points over which ⌊value / by⌋ is constant, or is affine if `by` divides the slope.
 fn steps_within(r: AffineRun, by: i64) -> usize {
     if r.slope % by == 0 {
         return usize::MAX;
@@ -180,19 +185,19 @@ fn steps_within(r: AffineRun, by: i64) -> usize {
     steps as usize
 }
 
-/// The condition that an index is in a range.
+/// A condition on a point of the domain: the value of a map is in a range.
 #[derive(Clone, Debug)]
 pub struct TileGuard {
-    /// The index.
+    /// The map.
     pub access: CompiledAccess,
-    /// The first valid index.
+    /// The first value of the range.
     pub from: i64,
-    /// The index after the last valid one.
+    /// The value after the last of the range.
     pub to: i64,
 }
 
 impl TileGuard {
-    /// Returns whether it holds at a point, and for how many steps along `axis` that stays so.
+    /// Returns whether the guard holds at a point, and for how many points along `axis` this answer is valid.
     pub fn holds(&self, point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> (bool, usize) {
         let run = self.access.at(point, axis, read);
         let inside = (self.from..self.to).contains(&run.value);
@@ -208,7 +213,7 @@ impl TileGuard {
     }
 }
 
-/// Returns whether all guards hold at a point, and for how many steps this stays so.
+/// Returns whether all guards hold at a point, and for how many points along `axis` this answer is valid.
 pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, read: ReadIndex<'_>) -> (bool, usize) {
     let mut steps = usize::MAX;
     for guard in guards {
@@ -222,7 +227,7 @@ pub fn all_hold(guards: &[TileGuard], point: &[usize; MAX_RANK], axis: usize, re
 }
 
 impl CompiledAccess {
-    /// Renumbers the values.
+    /// Renumbers the integers of the body that the map mentions.
     pub fn with_values(mut self, number: &dyn Fn(usize) -> usize) -> CompiledAccess {
         for (cut, _) in &mut self.cuts {
             *cut = match std::mem::replace(cut, Cut::Value(0)) {
@@ -234,7 +239,7 @@ impl CompiledAccess {
         self
     }
 
-    /// Returns the values that it mentions.
+    /// Returns the integers of the body that the map mentions.
     pub fn values(&self) -> Vec<usize> {
         let of = |cut: &Cut| match cut {
             Cut::Div(inner, _) | Cut::Mod(inner, _) => inner.values(),

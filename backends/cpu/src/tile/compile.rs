@@ -29,26 +29,26 @@ use crate::simd::{
     ranking, reduce, scan, table,
 };
 
-/// Compiles a nest whose innermost `rows` axes form a row. `slots` are the buffers' types and sizes.
-/// [`TileProgram::allocate`] places the registers later.
+/// Compiles a nest whose innermost `rows` axes form a row. `slots` has the element type and number of elements of each
+/// buffer. [`TileProgram::allocate`] places the registers later.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// All reasons why the nest cannot be compiled.
 pub fn compile(nest: &Nest, rows: usize, slots: &[(DType, usize)], isa: Isa) -> Result<TileProgram, Vec<String>> {
     compile_for(nest, innermost(nest, rows), 0, slots, isa)
 }
 
-/// Returns the innermost axes of a nest.
+/// Returns the mask of the innermost `count` axes of a nest.
 pub fn innermost(nest: &Nest, count: usize) -> AxisMask {
     let rank = nest.domain.len().min(MAX_RANK);
     (rank - count.min(rank)..rank).fold(0, |mask, axis| mask | 1 << axis)
 }
 
-/// Compiles a nest with the given row axes, for tiles that have one point along the axes of `single`, where more guards
-/// form boxes.
+/// Compiles a nest with the given row axes. Tiles must have one point along the axes of `single`, so that guards over
+/// these axes and one other form boxes within a tile.
 ///
 /// # Errors
-/// Every reason why it cannot be compiled.
+/// All reasons why the nest cannot be compiled.
 pub fn compile_for(
     nest: &Nest,
     row: AxisMask,
@@ -61,7 +61,8 @@ pub fn compile_for(
     let nest = &nest;
     let rank = nest.domain.len();
     if rank > MAX_RANK {
-        return Err(vec![format!("a domain of {rank} axes that do not merge; at most {MAX_RANK} can be walked")]);
+        let why = format!("cannot compute over {rank} axes that do not merge because kernels have at most {MAX_RANK}");
+        return Err(vec![why]);
     }
     let all = if rank == 0 { 0 } else { u8::MAX >> (8 - rank) };
     let mut builder = TileCompiler {
@@ -110,7 +111,7 @@ pub fn compile_for(
     Ok(program)
 }
 
-/// Finds the loads that selections copy pieces of from their buffers.
+/// Sets [`TileValue::in_pieces`] for loads that only selections use, within the loads' guards.
 fn note_pieces(program: &mut TileProgram) {
     let mut may: Vec<_> =
         program.steps.iter().map(|step| matches!(step, TileStep::Affine { .. } | TileStep::Boxed { .. })).collect();
@@ -135,9 +136,9 @@ struct TileCompiler<'a> {
     program: TileProgram,
     instrs: &'a [Instr],
     pairs: Vec<FusedPair>,
-    /// The step of each value of the body.
+    /// For each value of the body, the step that computes it.
     place: Vec<Option<usize>>,
-    /// The 16-bit form of a step's value, for stores.
+    /// The step that narrows another step's value to an element type for stores.
     narrowed: FxHashMap<(usize, DType), usize>,
     all: AxisMask,
     single: AxisMask,
@@ -153,7 +154,8 @@ impl TileCompiler<'_> {
         self.program.steps.len() - 1
     }
 
-    /// Records a problem. A value of the wanted type takes the place, so that only the cause is reported.
+    /// Records a problem, and returns a placeholder of the given type, so that users of the value cause no further
+    /// problems.
     fn problem(&mut self, what: String, dtype: DType) -> usize {
         self.problems.push(what);
         self.push(TileStep::Ready, dtype.register(), self.all)
@@ -173,7 +175,8 @@ impl TileCompiler<'_> {
         self.place[id] = Some(place);
     }
 
-    /// Returns a value and the argument with which it is a pair in one step, unless the argument depends on fewer axes.
+    /// Compiles a value and the argument with which it is fused to one step. Returns `None`, after compiling the
+    /// argument alone, if another argument adds axes: the fused function would then recompute the inner op along them.
     fn pair(&mut self, id: ValueId) -> Option<usize> {
         let (inner, run) = self.pairs[id]?;
         let others = self.instrs[id].args().into_iter().filter(|&arg| arg != inner);
@@ -212,7 +215,8 @@ impl TileCompiler<'_> {
                 let (guards, of_guards) = self.guards(guards);
                 let mask = self.mask(arg) | of_guards;
                 let Some(extent) = extent.known().filter(|&n| n >= 0) else {
-                    return self.problem(format!("an index into an axis of {extent}"), dtype);
+                    let why = format!("cannot check an index because the extent {extent} of its axis is not known");
+                    return self.problem(why, dtype);
                 };
                 let ids = Ids { extent, from_end: *from_end };
                 self.push(TileStep::Within { arg, ids, check: *check, guards }, dtype, mask)
@@ -222,7 +226,12 @@ impl TileCompiler<'_> {
                 let dtypes: Vec<_> = places.iter().map(|&p| self.program.values[p].dtype).collect();
                 match table::find(*op, attrs, &dtypes, *result, self.isa) {
                     Ok(found) if places.len() <= 3 => self.point(found.function, found.k, places, dtype),
-                    Ok(_) => self.problem(format!("`{op}` of {} arguments", places.len()), dtype),
+                    Ok(_) => {
+                        let count = places.len();
+                        let why =
+                            format!("cannot compute `{op}` of {count} arguments because functions have at most 3");
+                        self.problem(why, dtype)
+                    }
                     Err(why) => self.problem(why, dtype),
                 }
             }
@@ -250,14 +259,14 @@ impl TileCompiler<'_> {
                         let function = scan::find(row.monoid, dtype, self.isa);
                         self.push(TileStep::Scan { args, function, order, offset: 0 }, dtype, all)
                     }
-                    _ => self.problem(format!("`{op}` of rows"), dtype),
+                    _ => self.problem(format!("cannot compute `{op}` over rows because there is no kernel"), dtype),
                 }
             }
             Instr::Select { pieces, fill, .. } => self.select(pieces, number(*fill, instr.dtype()), dtype),
         }
     }
 
-    /// Returns a value, repeated along axes on which it does not depend.
+    /// Returns a step with the value repeated along those of `axes` on which it does not depend.
     fn spread(&mut self, value: ValueId, axes: AxisMask) -> usize {
         let arg = self.at(value);
         match axes & !self.mask(arg) {
@@ -269,27 +278,29 @@ impl TileCompiler<'_> {
         }
     }
 
-    /// Returns a pointwise step.
+    /// Adds a pointwise step, and returns its number.
     fn point(&mut self, function: PointFn, k: [f64; 2], args: Vec<usize>, dtype: DType) -> usize {
         let mask = args.iter().fold(0, |mask, &arg| mask | self.mask(arg));
         self.push(TileStep::Point { function, k, args }, dtype, mask)
     }
 
-    /// Returns a map, and the axes on which it depends.
+    /// Compiles a map, and returns it with the axes on which it depends.
     fn access(&self, index: &eutectic_ir::index::Index) -> Result<(CompiledAccess, AxisMask), String> {
-        let access = CompiledAccess::new(index).ok_or("an index over more axes than supported")?;
+        let access = CompiledAccess::new(index).ok_or_else(|| {
+            format!("cannot compile the index {index} because it has over {MAX_RANK} axes or an unknown extent")
+        })?;
         let mut mask = access.mask();
         for value in index.values() {
             let TileValue { dtype, mask: of_value, .. } = self.program.values[self.at(value)];
             if !dtype.is_int() {
-                return Err(format!("an index of {dtype}"));
+                return Err(format!("cannot use {dtype} as an index because it is not an integer type"));
             }
             mask |= of_value;
         }
         Ok((access.with_values(&|v| self.at(v)), mask))
     }
 
-    /// Returns guards, and the axes on which they depend.
+    /// Compiles guards, and returns them with the axes on which they depend.
     fn guards(&mut self, guards: &[eutectic_backend::Guard]) -> (Vec<TileGuard>, AxisMask) {
         let (mut compiled, mut mask) = (Vec::new(), 0);
         for (index, range) in guards {
@@ -306,13 +317,14 @@ impl TileCompiler<'_> {
 
     fn load(&mut self, load: &Load) -> usize {
         let Some(&(dtype, count)) = self.slots.get(load.slot) else {
-            return self.problem(format!("a load of buffer {}, which does not exist", load.slot), load.dtype);
+            return self
+                .problem(format!("cannot load from buffer {} because it does not exist", load.slot), load.dtype);
         };
         if dtype != load.dtype {
-            return self.problem(format!("a load of {} from a buffer of {dtype}", load.dtype), load.dtype);
+            return self.problem(format!("cannot load {} from a buffer of {dtype}", load.dtype), load.dtype);
         }
         if count == 0 && self.program.domain.contains(&0) {
-            // Without elements, not even a constant value can be read.
+            // The buffer and the domain are empty, so the load is replaced by a constant that nothing uses.
             let step = self.push(TileStep::Ready, dtype.register(), 0);
             self.program.values[step].constant = Some(Word::default());
             return step;
@@ -324,8 +336,8 @@ impl TileCompiler<'_> {
         let raw = match access.affine() {
             Some((base, strides)) if load.guards.is_empty() => {
                 if !self.inside(&load.at, count) {
-                    return self
-                        .problem(format!("a load at {} exceeds a buffer of {count} elements", load.at), load.dtype);
+                    let why = format!("cannot load at {} because the buffer has only {count} elements", load.at);
+                    return self.problem(why, load.dtype);
                 }
                 self.push(TileStep::Affine { slot: load.slot, base, strides }, dtype, mask)
             }
@@ -384,15 +396,15 @@ impl TileCompiler<'_> {
         }
     }
 
-    /// Returns whether the first piece is a load that gives zero where other pieces would be selected, which are zero
-    /// too.
+    /// Returns whether the selection has the value of its only piece at all points. The piece is a load that is zero
+    /// outside of its guards, they hold only within the piece's box, and the fill value is zero too.
     fn is_filled(&self, pieces: &[(Region, usize)], fill: Word, mask: AxisMask) -> bool {
         let [(outer, value)] = pieces else { return false };
         let is_zero = matches!(&self.program.steps[*value], TileStep::Boxed { region, .. } if region.is_within(outer));
         is_zero && fill == Word::default() && self.mask(*value) == mask
     }
 
-    /// Returns whether a map stays within a buffer over the whole domain.
+    /// Returns whether a map is within a buffer of `count` elements at all points of the domain.
     fn inside(&self, index: &eutectic_ir::index::Index, count: usize) -> bool {
         self.program.domain.contains(&0) || is_inside(&index.range(&self.program.domain), count)
     }
@@ -403,7 +415,7 @@ fn is_inside(range: &std::ops::Range<i64>, count: usize) -> bool {
     range.start >= 0 && range.end <= count as i64
 }
 
-/// Returns a number as a register holds it for an element type.
+/// Returns a number in the register type of an element type, rounded to the element type.
 pub fn number(x: Number, dtype: DType) -> Word {
     let tensor = x.tensor(dtype);
     let held = dtype.register();
@@ -413,7 +425,7 @@ pub fn number(x: Number, dtype: DType) -> Word {
     word
 }
 
-/// Returns the steps of each pass over a row that is divided into parts.
+/// Returns the steps of each pass over a row, if the row is divided into parts.
 fn passes(program: &TileProgram) -> Vec<Vec<usize>> {
     let values = RowValues {
         args: program.steps.iter().map(TileStep::args).collect(),

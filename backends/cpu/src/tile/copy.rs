@@ -1,4 +1,4 @@
-//! Copies of boxes between strided layouts.
+//! Copies boxes of elements between strided layouts.
 
 use super::domain::{MAX_RANK, Tile};
 use crate::simd::{
@@ -7,21 +7,21 @@ use crate::simd::{
     transpose::{self, Plane},
 };
 
-/// The longest lines, in bytes, that vectors copy: of longer ones, each is a call.
+/// The maximal bytes of a contiguous line that vector loops copy. A longer line is copied by a call of `memcpy`.
 const LONGEST: usize = 2048;
 
-/// A side of a copy: its first element, and its strides in elements.
+/// The target or the source of a copy.
 pub struct CopySide {
     /// The first element.
     pub at: *mut u8,
-    /// Along each axis.
+    /// The stride along each axis, in elements.
     pub strides: [isize; MAX_RANK],
 }
 
-/// An axis of a copy: its extent, and the strides of target and source.
+/// An axis of a copy: its extent, and the strides of target and source in elements.
 type Axis = (usize, isize, isize);
 
-/// A copy of boxes of one shape: its axes, merged where they are contiguous on both sides.
+/// A copy of boxes of one shape. Its axes are merged if target and source traverse them as one axis.
 pub struct BoxCopy {
     axes: [Axis; MAX_RANK],
     rank: usize,
@@ -30,8 +30,9 @@ pub struct BoxCopy {
 }
 
 impl BoxCopy {
-    /// Prepares copies of boxes of `len` elements of `size` bytes along each axis, between layouts with strides in elements. Either side may have
-    /// stride 0 along an axis: the source is broadcast; of the target only one element counts. `None` if the box is empty.
+    /// Prepares copies of boxes with extents `len`, of elements of `size` bytes. `to` and `from` are the strides of target
+    /// and source in elements. A source with stride 0 is broadcast; a target with stride 0 keeps one of the elements.
+    /// Returns `None` if the box is empty.
     pub fn new(
         to: &[isize; MAX_RANK],
         from: &[isize; MAX_RANK],
@@ -61,17 +62,17 @@ impl BoxCopy {
         Some(BoxCopy { axes, rank, size, isa })
     }
 
-    /// Copies a box, given its first element on either side.
+    /// Copies a box, given its first element in target and source.
     ///
     /// # Safety
-    /// Both sides must be valid for the whole box; they may be the same range with the same strides, but not overlap
-    /// otherwise. The machine must have the instruction set.
+    /// Target and source must be valid for the whole box. They may be the same memory with equal strides, and must not
+    /// overlap otherwise. The machine must have the instruction set.
     pub unsafe fn run(&self, to: *mut u8, from: *const u8) {
         let (axes, bytes) = (&self.axes[..self.rank], self.size as isize);
-        // If the sides are dense along different axes, copy planes of these two axes.
+        // If target and source are contiguous along different axes, planes of these two axes are transposed.
         let dense_to = axes.iter().position(|a| a.1 == 1 && a.2 != 1);
         let dense_from = axes.iter().position(|a| a.2 == 1 && a.1 != 1);
-        // SAFETY: offsets stay within the box.
+        // SAFETY: all offsets are within the box.
         unsafe {
             if let (Some(columns), Some(rows)) = (dense_to, dense_from) {
                 let mut others = (0..self.rank).filter(|&n| n != columns && n != rows).map(|n| axes[n]);
@@ -105,18 +106,18 @@ impl BoxCopy {
     }
 }
 
-/// Copies one box, as [`BoxCopy::new`] says.
+/// Copies one box with the extents of `tile`.
 ///
 /// # Safety
 /// As [`BoxCopy::run`].
 pub unsafe fn copy(to: &CopySide, from: &CopySide, tile: &Tile, size: usize, isa: Isa) {
     if let Some(box_copy) = BoxCopy::new(&to.strides, &from.strides, &tile.len, size, isa) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { box_copy.run(to.at, from.at.cast_const()) };
     }
 }
 
-/// Visits the points of some axes, with their positions in target and source.
+/// Calls `visit` for each point of some axes, with its addresses in target and source.
 ///
 /// # Safety
 /// As [`BoxCopy::run`].
@@ -128,20 +129,20 @@ unsafe fn each(axes: &[Axis], bytes: isize, to: *mut u8, from: *const u8, visit:
     match axes {
         [] => visit(to, from),
         [axis] => (0..axis.0).map(|i| at(axis, i)).for_each(|(to, from)| visit(to, from)),
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         [axis, rest @ ..] => {
             (0..axis.0).map(|i| at(axis, i)).for_each(|(to, from)| unsafe { each(rest, bytes, to, from, visit) })
         }
     }
 }
 
-/// Copies a line.
+/// Copies elements along one axis.
 ///
 /// # Safety
 /// As [`BoxCopy::run`].
 #[inline(always)]
 pub unsafe fn line<T: Copy>(to: *mut u8, from: *const u8, (len, t, f): Axis) {
-    // SAFETY: the caller promises both lines.
+    // SAFETY: the caller promises the elements of both lines.
     unsafe {
         match (t, f) {
             (1, 1) => dense(to, from, len * size_of::<T>()),
@@ -156,15 +157,16 @@ pub unsafe fn line<T: Copy>(to: *mut u8, from: *const u8, (len, t, f): Axis) {
     }
 }
 
-/// Copies bytes between ranges that are equal or do not overlap. Lines are often too short for a call to pay.
+/// Copies bytes between ranges that are equal or do not overlap. Short ranges are copied by inlined vector loads and
+/// stores, because a call of `memcpy` would take longer than the copy.
 ///
 /// # Safety
-/// Both ranges must have this number of bytes, and must not overlap.
+/// Both ranges must have this number of bytes. They must be equal, or not overlap.
 #[inline(always)]
 unsafe fn dense(to: *mut u8, from: *const u8, bytes: usize) {
     type Part = [u8; 16];
     const PART: usize = size_of::<Part>();
-    // SAFETY: parts are within the range that the caller guarantees; the last one overlaps the one before.
+    // SAFETY: all parts are within the range that the caller guarantees. The last part overlaps the part before.
     unsafe {
         if !(PART..=16 * PART).contains(&bytes) {
             return std::ptr::copy(from, to, bytes);

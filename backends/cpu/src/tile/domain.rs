@@ -1,6 +1,6 @@
 //! Boxes of domains, and sets of their axes.
 
-/// The most axes that a domain in normal form may have.
+/// The maximal number of axes of a domain in normal form.
 pub const MAX_RANK: usize = 8;
 
 /// A set of axes.
@@ -9,19 +9,20 @@ pub type AxisMask = u8;
 /// A box of a domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tile {
-    /// Its first point.
+    /// The first point of the box.
     pub start: [usize; MAX_RANK],
-    /// Its extents; 1 beyond the domain's rank.
+    /// The extents of the box; 1 beyond the domain's rank.
     pub len: [usize; MAX_RANK],
 }
 
 impl Tile {
-    /// Number of points along a set of axes.
+    /// Returns the number of points along a set of axes.
     pub fn count(&self, mask: AxisMask) -> usize {
         (0..MAX_RANK).filter(|d| mask >> d & 1 == 1).map(|d| self.len[d]).product()
     }
 
-    /// Returns strides of a dense box over a set of axes; 0 along others.
+    /// Returns the strides in elements of an array that is contiguous over a set of axes of the box; 0 along other
+    /// axes.
     pub fn strides(&self, mask: AxisMask) -> [isize; MAX_RANK] {
         let (mut strides, mut step) = ([0; MAX_RANK], 1);
         for d in (0..MAX_RANK).rev().filter(|d| mask >> d & 1 == 1) {

@@ -1,5 +1,6 @@
-//! Loads whose maps are affine only over a few points. The map's dependence on the innermost axis is tabulated once per
-//! tile. Each element of a line then takes one addition and one read.
+//! Compiles loads and stores whose maps are affine only over a few points, to be done in lines along the innermost
+//! axis. The part of the map that depends only on that axis is tabulated once per tile. Each element of a line then
+//! takes one addition and one memory access.
 
 use eutectic_ir::DType;
 
@@ -12,10 +13,11 @@ use crate::simd::{
     pick::{Permute, PickFn, permute, pick},
 };
 
-/// The number of elements of a line from which on separate affine runs are faster than element by element.
+/// The minimal number of points over which a map must be affine for the load to be read in affine runs. Shorter runs
+/// are slower than reading each element by itself.
 pub const LONG_RUN: usize = 32;
 
-/// Returns the innermost of the axes of `mask`, if runs along it are short.
+/// Returns the innermost of the axes of `mask`, if runs along it are shorter than [`LONG_RUN`].
 fn axis_of_lines(
     access: &CompiledAccess,
     guards: &[TileGuard],
@@ -28,9 +30,9 @@ fn axis_of_lines(
     (shortest < LONG_RUN).then_some(axis)
 }
 
-/// Returns the axes whose coordinates determine a box of a load, within which its map is affine and its guards are
-/// constant: the axes of guards, integers, quotients and remainders. Returns `None` if the innermost axis of `mask` is
-/// one of them.
+/// Returns the axes whose coordinates determine a box of a load in which its map is affine and its guards are constant.
+/// These are the axes on which guards, integers of the body, quotients and remainders depend. Returns `None` if the
+/// innermost axis of `mask` is one of them.
 pub fn axes_of_boxes(
     access: &CompiledAccess,
     guards: &[TileGuard],
@@ -42,26 +44,27 @@ pub fn axes_of_boxes(
     (axes >> mask.checked_ilog2()? & 1 == 0).then_some(axes)
 }
 
-/// The reading of a load in lines along an axis.
+/// A load that is read in lines along an axis.
 #[derive(Clone, Debug)]
 pub struct GatherLines {
     /// The innermost axis on which the load depends.
     pub axis: usize,
-    /// The positions of elements.
+    /// The index map, split at the axis.
     pub at: SplitAccess,
-    /// Guards that say the same of all of a line.
+    /// The guards that are constant along a line.
     pub of_lines: Vec<TileGuard>,
-    /// Guards that say the same of all lines.
+    /// The guards that depend only on the position in a line, and so are equal for all lines.
     pub of_elements: Vec<TileGuard>,
-    /// For loads where one 32-bit integer gives each element's position: that integer's value, and the gather function.
+    /// If one 32-bit integer of the body gives each element's position in a line: its value, and the gather function.
     pub picked: Option<(usize, PickFn)>,
-    /// The functions that permute 32-bit elements, if all lines share their offsets.
+    /// The functions that gather 32-bit elements by permutations, if offsets from the start of a line are equal in all
+    /// lines.
     pub permute: Option<Permute>,
 }
 
 impl GatherLines {
-    /// Compiles a load that depends on the axes of `mask`, if lines are possible and better than runs. `of_value` gives
-    /// the axes on which an integer depends.
+    /// Compiles a load that depends on the axes of `mask`. Returns `None` if lines are not possible, or runs are
+    /// faster. `of_value` returns the axes on which an integer of the body depends.
     pub fn new(
         access: &CompiledAccess,
         guards: &[TileGuard],
@@ -89,7 +92,8 @@ impl GatherLines {
 }
 
 impl GatherLines {
-    /// Gathers elements of `size` bytes of a buffer of `count` elements, if one integer gives each position.
+    /// Chooses the functions that gather elements of `size` bytes from a buffer of `count` elements, if vector
+    /// instructions can do that. `dtype_of` returns the element type of a value.
     pub fn pick(&mut self, (size, count): (usize, usize), dtype_of: &dyn Fn(usize) -> DType, isa: Isa) {
         if size != size_of::<u32>() || i32::try_from(count).is_err() {
             return;
@@ -102,21 +106,22 @@ impl GatherLines {
     }
 }
 
-/// The writing of a store at integers in lines along an axis.
+/// A scatter that is written in lines along an axis.
 #[derive(Clone, Debug)]
 pub struct ScatterLines {
-    /// The innermost axis on which the store depends.
+    /// The innermost axis on which the scatter depends.
     pub axis: usize,
-    /// The positions of elements.
+    /// The index map, split at the axis.
     pub at: SplitAccess,
-    /// Guards that say the same of all of a line.
+    /// The guards that are constant along a line.
     pub of_lines: Vec<TileGuard>,
-    /// Other guards: expressions that must be in ranges.
+    /// The other guards: maps, split at the axis, and the ranges in which they must be.
     pub of_elements: Vec<(SplitAccess, std::ops::Range<i64>)>,
 }
 
 impl ScatterLines {
-    /// Compiles a store that depends on the axes of `mask`, like [`GatherLines::new`].
+    /// Compiles a scatter that depends on the axes of `mask`. Returns `None` if lines are not possible, or runs are
+    /// faster. `of_value` returns the axes on which an integer of the body depends.
     pub fn new(
         access: &CompiledAccess,
         guards: &[TileGuard],

@@ -1,4 +1,4 @@
-//! Divides domains into tiles.
+//! Divides domains into tiles, and chooses the extents of tiles.
 
 use eutectic_backend::RowLimits;
 use eutectic_ir::DType;
@@ -10,53 +10,57 @@ use super::{
     shape::{SHORTEST_LINE, TileLayout, place},
 };
 
-/// The elements of a tile's register. The upper bound makes copied loads run through whole pages, which processors
-/// prefetch. The lower bound, for programs with many loads that are read in place, makes steps longer than their
-/// start-up.
+/// The number of elements of a tile's register. At the upper bound, copied loads read whole pages, which the hardware
+/// prefetches. At the lower bound, for programs with many loads that are read in place, a step still takes longer than
+/// its start-up.
 const REGISTER: std::ops::RangeInclusive<usize> = 256..=MOST_ELEMENTS;
-/// The most elements of a register.
+/// The maximal number of elements of a register.
 pub const MOST_ELEMENTS: usize = 4096;
-/// The multiple of elements at which lines of the innermost axis are divided.
+/// Tiles have a multiple of this number of elements along the innermost axis.
 const ALIGN: usize = 64;
-/// Elements along an axis that is the fastest of some buffer, but not of the domain.
+/// The maximal extent of a tile along an axis along which some buffer is contiguous, if it is not the innermost axis.
 const CROSS: usize = 32;
-/// The maximal number of positions where an axis is divided because guards change there.
+/// The maximal number of positions at which an axis is divided because guards change there.
 const MOST_PLACES: usize = 8;
-/// Nanoseconds, about: of a step of a tile, and of an element that is copied because a box of a step does not cover the
-/// tile.
+/// The approximate nanoseconds to start a step of a tile.
 const STEP: f64 = 60.0;
+/// The approximate nanoseconds of an element that is copied because a box of a step does not cover the tile.
 const COPIED: f64 = 0.05;
-/// Neighbouring rows that are scanned at the same time, and their elements in a tile: memory is read in long runs, and
-/// states are read and written once for several elements.
+/// The maximal number of interleaved rows that a tile scans at the same time, so that memory is read in long contiguous
+/// ranges.
 const BESIDE: usize = 1 << 12;
+/// The maximal number of elements of a tile of interleaved rows. With several elements per row, states are read and
+/// written less often.
 const ELEMENTS_BESIDE: usize = 1 << 14;
-/// The longest row that is kept in registers; longer ones are passed over several times.
+/// The maximal number of elements of a row that stays in registers. Longer rows are read in several passes.
 pub const LONGEST_ROW: usize = 1 << 15;
-/// The longest row that is kept because its elements are ordered: a thread needs 16 to 32 bytes per element.
+/// The maximal number of elements of a row whose elements are ranked. Such a row must stay in registers, of 16 to 32
+/// bytes per element for each thread.
 const LONGEST_ORDERED: usize = 1 << 22;
-/// The row operations that tiles are compiled of.
+/// The row operations for which there are steps, and the maximal rows.
 pub const ROWS: RowLimits = RowLimits::and(&[("ranking", LONGEST_ORDERED), ("scan", usize::MAX)]);
 
-/// A domain cut into tiles, along each axis by itself.
+/// A division of a domain into tiles. Each axis is divided independently.
 #[derive(Clone, Debug)]
 pub struct Grid {
     rank: usize,
-    /// The largest extents.
+    /// The maximal extents of tiles.
     len: [usize; MAX_RANK],
-    /// The starts of tiles, and the end of the last one.
+    /// For each axis, the starts of tiles, and the end of the last one.
     bounds: [Vec<usize>; MAX_RANK],
-    /// Number of tiles, and the first one.
+    /// The number of tiles.
     count: usize,
     first: Tile,
 }
 
 impl Grid {
-    /// Divides the axes in `mask` into even tiles of at most `len`; other axes have one tile of one point.
+    /// Divides the axes in `mask` into tiles of about equal extents of at most `len`. Other axes have one tile of one
+    /// point.
     pub fn new(domain: &[usize], mask: AxisMask, len: &[usize; MAX_RANK]) -> Grid {
         Grid::cut(domain, mask, len, &Default::default())
     }
 
-    /// Divides like [`Grid::new`], and divides axes at additional positions.
+    /// Divides a domain like [`Grid::new`], and also at the given positions of each axis.
     pub fn cut(domain: &[usize], mask: AxisMask, len: &[usize; MAX_RANK], places: &[Vec<usize>; MAX_RANK]) -> Grid {
         Grid::of(domain.len(), |d| {
             let extent = if mask >> d & 1 == 1 { domain[d] } else { 1 };
@@ -64,7 +68,7 @@ impl Grid {
             for &to in places[d].iter().filter(|&&at| at > 0 && at < extent).chain([&extent]) {
                 let from = bounds[bounds.len() - 1];
                 let even = (to - from).div_ceil((to - from).div_ceil(len[d].max(1)).max(1));
-                // Lines that begin where vectors do are read faster.
+                // Aligned starts of lines are read faster, because a vector load then does not span two cache lines.
                 let aligned = if d + 1 == domain.len() && even > ALIGN { even.next_multiple_of(ALIGN) } else { even };
                 bounds.extend((from..to).step_by(aligned.max(1)).skip(1).chain([to]));
             }
@@ -72,7 +76,7 @@ impl Grid {
         })
     }
 
-    /// Divides every axis into tiles of `len`. The last tile may be smaller.
+    /// Divides every axis into tiles of exactly `len`. The last tile of an axis may be smaller.
     pub fn exactly(domain: &[usize], len: &[usize; MAX_RANK]) -> Grid {
         Grid::of(domain.len(), |d| (0..domain[d].max(1)).step_by(len[d].max(1)).chain([domain[d]]).collect())
     }
@@ -85,17 +89,17 @@ impl Grid {
         Grid { rank, len, bounds, count, first }
     }
 
-    /// Number of tiles.
+    /// Returns the number of tiles.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns the largest extents.
+    /// Returns the maximal extents of tiles.
     pub fn len(&self) -> &[usize; MAX_RANK] {
         &self.len
     }
 
-    /// Returns the extents that tiles have, the largest first.
+    /// Returns the distinct extents of tiles, the largest first.
     pub fn extents(&self) -> Vec<[usize; MAX_RANK]> {
         (0..MAX_RANK).fold(vec![self.len], |all, d| {
             let mut lens: Vec<_> = lengths(&self.bounds[d]).collect();
@@ -108,7 +112,7 @@ impl Grid {
         })
     }
 
-    /// Returns the extents of tiles that are divided along an axis every `by` points.
+    /// Returns the distinct extents of tiles after a further division of each tile along an axis, every `by` points.
     pub fn strips(&self, axis: usize, by: usize) -> Vec<[usize; MAX_RANK]> {
         let cut = |mut len: [usize; MAX_RANK]| {
             let whole = len[axis];
@@ -123,13 +127,13 @@ impl Grid {
         self.extents().into_iter().flat_map(cut).collect()
     }
 
-    /// The tile after one; after the last, the first.
+    /// Replaces a tile by the next one; the last tile by the first.
     pub fn next(&self, tile: &mut Tile) {
         for d in (0..self.rank).rev().filter(|&d| self.bounds[d].len() > 2) {
             let (bounds, end) = (&self.bounds[d], tile.start[d] + tile.len[d]);
             let more = end < bounds[bounds.len() - 1];
             tile.start[d] = if more { end } else { 0 };
-            // Mostly tiles are of one length.
+            // Most tiles have the maximal extent, so the index is usually the quotient.
             let n = tile.start[d] / self.len[d].max(1);
             let at = if bounds[n] == tile.start[d] { n + 1 } else { bounds.partition_point(|&b| b <= tile.start[d]) };
             tile.len[d] = bounds[at] - tile.start[d];
@@ -139,7 +143,7 @@ impl Grid {
         }
     }
 
-    /// Tile number `n`; the innermost axis varies fastest.
+    /// Returns tile number `n`. The innermost axis varies fastest.
     pub fn tile(&self, mut n: usize) -> Tile {
         let mut tile = self.first;
         for d in (0..self.rank).rev() {
@@ -156,28 +160,29 @@ impl Grid {
     }
 }
 
-/// Returns the extents between bounds.
+/// Returns the extents of tiles, given their bounds along an axis.
 fn lengths(bounds: &[usize]) -> impl Iterator<Item = usize> {
     bounds.windows(2).map(|pair| pair[1] - pair[0])
 }
 
-/// Returns the extents of a program's tiles: at most `limit`, with whole rows unless these are too long (the flag says
-/// so), and long along axes that are contiguous in buffers. The data that a tile reads, computes and writes should fit
-/// into `cache` bytes.
+/// Returns the extents of a program's tiles, and whether tiles have whole rows. Extents are at most `limit`, and long
+/// along axes that are contiguous in buffers. Tiles have whole rows unless these are too long. The data that a tile
+/// reads, computes and writes should fit into `cache` bytes.
 pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> ([usize; MAX_RANK], bool) {
     let rank = program.domain.len();
     let row: usize = (0..rank).filter(|d| program.row >> d & 1 == 1).map(|d| program.domain[d]).product();
-    // Interleaved rows are kept only if at least as many fit as a cache line has, and only for passes that return to
-    // them.
+    // Interleaved rows stay in registers only if several passes read them, and if at least as many rows fit as a cache
+    // line has elements.
     let across = program.across();
     let line: usize = (0..rank).filter(|d| across >> d & 1 == 1).map(|d| CROSS.min(limit[d])).product();
     let most = if across != 0 && program.passes.len() == 1 { *REGISTER.end() } else { LONGEST_ROW };
-    // Elements of a row are ordered only as a whole row, and parts of a row are visited in one direction.
+    // Ranking needs a whole row. Scans in both directions need one too, because the parts of a row are visited in one
+    // direction.
     let ordered =
         program.steps.iter().any(|step| matches!(step, TileStep::Ranking { .. })) || program.is_reverse().is_none();
     let whole = program.beside() == 0 && (ordered || row.saturating_mul(line) <= most);
     let mut len = [1; MAX_RANK];
-    // Rows are visited repeatedly, so that they get most of the cache.
+    // Several steps read a whole row, so rows get most of the cache.
     let mut left = program.register(if program.row != 0 && whole { cache * 8 / 9 } else { cache * 2 / 3 });
     if whole {
         for d in (0..rank).filter(|d| program.row >> d & 1 == 1) {
@@ -196,7 +201,7 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
         }
     }
     let free = |d: &usize| if program.row == 0 { true } else { (program.row >> d & 1 == 1) != whole };
-    // Keep lines of buffers that are dense along another axis than the innermost.
+    // A tile has several points along an axis along which a buffer is contiguous, so that whole cache lines are used.
     for d in (0..rank.saturating_sub(1)).filter(free) {
         if program.dense_axes() >> d & 1 == 1 {
             len[d] = CROSS.min(limit[d]).min(left).max(1);
@@ -213,8 +218,9 @@ pub fn shape(program: &TileProgram, limit: &[usize; MAX_RANK], cache: usize) -> 
 }
 
 impl TileProgram {
-    /// Returns the positions along each axis where guards of boxes change, for tiles of `len`. A tile on one side of
-    /// all of these is read in place, or not at all. Only axes with lines inside count.
+    /// Returns, for each axis, the ends of the boxes in which guards hold, for tiles with extents `len`. A tile that no
+    /// such end divides is read in place, or not at all. An end counts only if a tile has long contiguous lines inside
+    /// of the axis.
     pub fn places(&self, len: &[usize; MAX_RANK]) -> [Vec<usize>; MAX_RANK] {
         let of_step = |(step, value): (&TileStep, &TileValue)| {
             let regions = match step {
@@ -236,7 +242,8 @@ impl TileProgram {
         })
     }
 
-    /// Returns the positions whose division takes less time than copying the tiles that boxes cover in part.
+    /// Returns the ends of boxes at which to divide axes: the choice for which the start-up of further tiles, and the
+    /// copies of tiles that a box covers in part, take the least time.
     pub fn worthy_places(&self, len: &[usize; MAX_RANK]) -> [Vec<usize>; MAX_RANK] {
         let all = self.places(len);
         let cut: Vec<usize> = (0..MAX_RANK).filter(|&d| !all[d].is_empty()).collect();
@@ -249,7 +256,7 @@ impl TileProgram {
             let along = |d: usize| cut.iter().position(|&axis| axis == d).is_none_or(|n| kept >> n & 1 == 1);
             let places = std::array::from_fn(|d| if along(d) { all[d].clone() } else { Vec::new() });
             let grid = Grid::cut(&self.domain, AxisMask::MAX, len, &places);
-            // Elements of tiles in which a box ends, along any axis.
+            // The number of elements of tiles that a box covers in part.
             let copied = |(region, mask): &(&Region, AxisMask)| {
                 let whole = |d: usize| {
                     let [from, to] = region.bounds(d);
@@ -268,7 +275,7 @@ impl TileProgram {
             let tiles: usize = (0..self.domain.len()).map(|d| grid.bounds[d].len() - 1).product();
             (tiles * self.steps.len()) as f64 * STEP + copied * COPIED
         };
-        // Equally fast choices: the one with the most divisions is taken.
+        // Of equally fast choices, the one with the most divisions is taken.
         let best = (0..1_usize << cut.len()).rev().min_by(|&a, &b| takes(a).total_cmp(&takes(b))).unwrap_or(0);
         let mut places = all.clone();
         for (n, &d) in cut.iter().enumerate() {
@@ -279,7 +286,8 @@ impl TileProgram {
         places
     }
 
-    /// Returns bytes that all tiles together read and write.
+    /// Returns the bytes that all tiles together read and write, where each buffer counts at most once per load or
+    /// store.
     pub fn traffic(&self, slots: &[(DType, usize)]) -> usize {
         let points = |mask: AxisMask| {
             let along = self.domain.iter().enumerate().filter(|(d, _)| mask >> d & 1 == 1);
@@ -298,8 +306,7 @@ impl TileProgram {
         loads.chain(writes).map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Returns the elements of a register such that the data of all steps fits into `cache` bytes, with room for other
-    /// data.
+    /// Returns the number of elements of a register with which the data of all steps fits into `cache` bytes.
     fn register(&self, cache: usize) -> usize {
         let Some(inner) = self.domain.len().checked_sub(1) else { return *REGISTER.end() };
         let along = |id: usize| self.values[id].mask >> inner & 1 == 1;
@@ -328,8 +335,8 @@ impl TileProgram {
             wide.iter().filter(copied).map(size).sum()
         };
         let computed = (0..self.steps.len()).map(alive).max().unwrap_or(0);
-        // Rows are visited repeatedly, so that they remain in the cache when the next tile comes, if its rows are
-        // others. Otherwise new rows replace the ones that were read. Data in lines is streamed.
+        // Loads of rows count twice: several steps read a row, so it is still in the cache when the next tile loads
+        // other rows. Data that is equal for all tiles counts once. Loads in lines are streamed, and do not count.
         let all = (0..self.domain.len()).fold(0, |mask: AxisMask, d| mask | 1 << d);
         let times = |id: &&usize| if self.row != 0 && self.values[**id].mask == all { 2 } else { 1 };
         let dense = wide.iter().filter(|id| place(id) == TileLayout::Dense);
@@ -338,7 +345,8 @@ impl TileProgram {
         (most / ALIGN * ALIGN).clamp(*REGISTER.start(), *REGISTER.end())
     }
 
-    /// Returns the axes that have a row at each point, and along which the data of rows is contiguous.
+    /// Returns the axes outside of rows along which a load of rows is contiguous, so that rows are interleaved in
+    /// memory.
     fn across(&self) -> AxisMask {
         let loads = self.steps.iter().zip(&self.values).filter_map(|(step, value)| match step {
             TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } if value.mask & self.row != 0 => {
@@ -353,8 +361,8 @@ impl TileProgram {
             .fold(0, |mask, d| mask | 1 << d)
     }
 
-    /// Returns the axes along which some buffer is contiguous that varies along an inner axis too. A buffer with one
-    /// element for all inner points, such as a row's id or weight, is read once per tile anyway.
+    /// Returns the axes along which some buffer is contiguous that also varies along an inner axis. A buffer with one
+    /// element for all inner points, such as a row's id or weight, does not count: it is read only once per tile.
     fn dense_axes(&self) -> AxisMask {
         let loads = self.steps.iter().filter_map(|s| match s {
             TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => Some(strides),

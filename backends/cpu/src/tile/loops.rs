@@ -1,28 +1,30 @@
-//! The loops of a pointwise step: runs along the innermost axes, and outer loops around them.
+//! The loop nest of a pointwise step: an innermost loop (a run) that a vectorised function executes, and loops around
+//! it.
 
 use super::domain::{AxisMask, MAX_RANK, Tile};
 
-/// The steps of three arguments and the result, in bytes.
+/// The distances in bytes of neighbouring elements in three arguments and the result.
 pub type SideSteps = [isize; 4];
 
 /// A loop nest whose arguments and result have separate strides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loops {
-    /// Elements of a run.
+    /// The number of elements of a run.
     pub n: usize,
-    /// The distance of two elements of a run.
+    /// The distances of neighbouring elements of a run.
     pub unit: SideSteps,
-    /// The arguments that have one element for the whole run.
+    /// The set of arguments that have one element for a whole run: bit `n` for argument `n`.
     pub scalar: u8,
-    /// The loops around runs, innermost first: the number of iterations, and the steps of each side.
+    /// The loops around runs, innermost first: the number of iterations, and the distances of consecutive iterations.
     outer: [(usize, SideSteps); MAX_RANK],
-    /// The number of these loops.
+    /// The number of loops around runs.
     rank: usize,
 }
 
 impl Loops {
-    /// Returns the loops over the axes of a mask, for sides with these strides in bytes, which are one element or 0
-    /// along the innermost axis. Axes that all sides traverse as one are merged, so that runs are long.
+    /// Returns the loops over the axes of a mask, given the strides in bytes of three arguments and the result
+    /// (`sides`). Along the innermost axis, strides must be one element or 0. Axes that all sides traverse as one axis
+    /// are merged, so that runs are long.
     pub fn new(tile: &Tile, mask: AxisMask, sides: &[[isize; MAX_RANK]; 4]) -> Loops {
         let mut axes: [(usize, SideSteps); MAX_RANK] = Default::default();
         let mut rank = 0_usize;
@@ -45,17 +47,17 @@ impl Loops {
         Loops { n, unit, scalar, outer: axes, rank: rank - 1 }
     }
 
-    /// Returns whether runs are as long and as many.
+    /// Returns whether two loop nests have runs of equal length and equal loops around them.
     pub fn goes_with(&self, other: &Loops) -> bool {
         self.n == other.n && self.outer().iter().map(|o| o.0).eq(other.outer().iter().map(|o| o.0))
     }
 
-    /// Number of runs.
+    /// Returns the number of runs.
     pub fn runs(&self) -> usize {
         self.outer().iter().map(|o| o.0).product()
     }
 
-    /// Returns the loops around runs.
+    /// Returns the loops around runs, innermost first: the number of iterations, and the distances of iterations.
     pub fn outer(&self) -> &[(usize, SideSteps)] {
         &self.outer[..self.rank]
     }

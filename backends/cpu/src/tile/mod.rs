@@ -1,4 +1,5 @@
-//! Tile programs: how every body is evaluated, a cache-sized box of its domain at a time.
+//! Tile programs: compiled bodies of kernels, which are evaluated for one cache-sized box of the domain (a tile) at a
+//! time.
 
 mod access;
 mod compile;

@@ -1,15 +1,15 @@
-//! Pointwise ops that are computed together as one function.
+//! Finds pairs of pointwise ops that one fused function computes.
 
 use eutectic_backend::{Instr, Store, ValueId, axes::Nest, order::needed};
 use eutectic_ir::DType;
 
 use crate::simd::{Isa, PointFn, table};
 
-/// The number of an argument that nothing else reads, with the function of at most three arguments that fuses it with
-/// the op.
+/// The argument with which an op is fused, and the function of at most three arguments that computes both. Nothing else
+/// uses the argument. `None` if the op is not fused.
 pub type FusedPair = Option<(ValueId, PointFn)>;
 
-/// Returns, for each value, the argument that it is fused with.
+/// Returns, for each value of a body, the argument with which it is fused.
 pub fn pairs(nest: &Nest, isa: Isa) -> Vec<FusedPair> {
     let roots = || nest.stores.iter().flat_map(Store::values).chain(nest.results.iter().copied());
     let needed = needed(&nest.instrs, roots());

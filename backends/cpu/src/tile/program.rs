@@ -1,4 +1,4 @@
-//! Defines tile programs.
+//! The data types of tile programs: lists of steps that are executed for each tile.
 
 use eutectic_ir::{DType, ops::Ids};
 
@@ -20,84 +20,87 @@ use crate::{
     },
 };
 
-/// The bytes of an element of any type: the first ones of eight, from which every type can be read.
+/// An element of any type: its bytes are the first of eight, aligned for every type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(8))]
 pub struct Word(pub [u8; 8]);
 
 impl Word {
-    /// Returns where they are.
+    /// Returns the address of the element.
     pub fn at(&self) -> *const u8 {
         self.0.as_ptr()
     }
 }
 
-/// A value of a program: a register that is dense over the axes on which the value depends.
+/// A value of a program. Its register is an array in scratch memory with the value's elements of a tile. Elements are
+/// contiguous over the axes on which the value depends.
 #[derive(Clone, Debug)]
 pub struct TileValue {
     /// The element type of the register.
     pub dtype: DType,
-    /// The axes on which it depends.
+    /// The axes on which the value depends.
     pub mask: AxisMask,
-    /// Byte offset of its register.
+    /// The byte offset of the register in scratch memory.
     pub offset: usize,
-    /// The number, for constants.
+    /// The number, if the value is a constant.
     pub constant: Option<Word>,
-    /// The store that it can be computed into.
+    /// The write whose target can replace the register.
     pub direct: Option<usize>,
-    /// Whether it is a load that only selections read, each where the load's guards hold: they copy pieces of it from
-    /// its buffer.
+    /// Whether the value is a load that only selections use, within the load's guards. Selections then copy its
+    /// elements directly from the buffer.
     pub in_pieces: bool,
 }
 
-/// One step, which computes the value of its number.
+/// A step of a program. Step `n` computes value `n`.
 #[derive(Clone, Debug)]
 pub enum TileStep {
-    /// No work at run time (constants).
+    /// No work at run time, because the value is a constant.
     Ready,
-    /// The anchor's tile.
+    /// The anchor's result for the tile.
     Anchor,
-    /// A load at an affine map: no copy where the box is dense in the buffer.
+    /// A load at an affine map. It copies nothing if the tile is contiguous in the buffer.
     Affine {
         /// The buffer.
         slot: usize,
-        /// Offset of the domain's first point, in elements.
+        /// The index of the domain's first point in the buffer.
         base: i64,
-        /// Along each axis, in elements.
+        /// The stride along each axis, in elements.
         strides: [i64; MAX_RANK],
     },
-    /// A load at an affine map whose guards form a box; it gives zero outside.
+    /// A load at an affine map whose guards hold in a box. Its value is zero outside of the box.
     Boxed {
         /// The buffer.
         slot: usize,
-        /// Offset of the domain's first point, in elements.
+        /// The index of the domain's first point in the buffer.
         base: i64,
-        /// Along each axis, in elements.
+        /// The stride along each axis, in elements.
         strides: [i64; MAX_RANK],
         /// The box.
         region: Region,
     },
-    /// Any other load: in boxes, in lines, or in runs along the innermost axis within which the map is affine.
+    /// Any other load. It is read in boxes, in lines along an axis, or in runs: points along the innermost axis over
+    /// which the map is affine.
     Walk {
         /// The buffer.
         slot: usize,
-        /// Its number of elements.
+        /// The number of elements of the buffer.
         count: usize,
         /// The index map.
         access: CompiledAccess,
         /// The guards of the load.
         guards: Vec<TileGuard>,
-        /// The axes whose coordinates determine a box, within which the map is affine; `None` if the innermost axis is
-        /// one of them.
+        /// The axes whose coordinates determine a box in which the map is affine. `None` if the innermost axis is one
+        /// of these axes, so that the load is not read in boxes.
         boxes: Option<AxisMask>,
-        /// The lines in which it is read, if runs are short.
+        /// The lines in which the load is read, if runs are short.
         lines: Option<Box<GatherLines>>,
     },
-    /// The position that an integer names, which is checked where all guards hold.
+    /// The position for an index that was read from a tensor (a negative index may count from the end). It is checked
+    /// at points where all guards hold.
     Within {
-        /// The integer.
+        /// The value of the index.
         arg: usize,
-        /// The valid integers.
+        /// The valid indices.
         ids: Ids,
         /// The number of the check in the kernel.
         check: usize,
@@ -110,66 +113,66 @@ pub enum TileStep {
     Point {
         /// The function.
         function: PointFn,
-        /// Its attributes.
+        /// The numeric attributes of the op.
         k: [f64; 2],
-        /// Its arguments.
+        /// The arguments.
         args: Vec<usize>,
     },
-    /// The same value with axes on which it does not depend.
+    /// A value, repeated along axes on which it does not depend.
     Spread(usize),
     /// A reduction over the row.
     Reduce {
         /// The operand.
         arg: usize,
-        /// A part of a row.
+        /// The function that reduces a part of a row into an accumulator.
         accumulate: Accumulate,
-        /// The end.
+        /// The function that converts an accumulator to the result.
         finish: FinishFn,
-        /// Byte offset of the accumulators.
+        /// The byte offset of the accumulators in scratch memory.
         offset: usize,
     },
-    /// The order of a row's elements.
+    /// The rank of each element of a row.
     Ranking {
         /// The elements.
         arg: usize,
-        /// The number of first elements with distinct ranks.
+        /// The maximal rank. All elements from this rank on have it.
         most: usize,
-        /// The function, and bytes of a key.
+        /// The function, and the bytes of a key.
         rank: (RankFn, usize),
-        /// Byte offset of the keys.
+        /// The byte offset of the keys in scratch memory.
         offset: usize,
     },
     /// A scan along the row.
     Scan {
-        /// Its operands, one or two.
+        /// The operands, one or two.
         args: Vec<usize>,
-        /// The function of a part of rows.
+        /// The function that scans a part of rows.
         function: ScanFn,
-        /// The positions of the results.
+        /// The direction of the scan, and whether it is exclusive.
         order: Order,
-        /// Byte offset of the states.
+        /// The byte offset of the states in scratch memory.
         offset: usize,
     },
-    /// The first piece whose box contains a point.
+    /// The value of the first piece whose box contains the point.
     Pieces {
-        /// The pieces.
+        /// The boxes and values of the pieces.
         pieces: Vec<(Region, usize)>,
-        /// Elsewhere.
+        /// The value at points outside of all boxes.
         fill: Word,
         /// Whether the pieces' boxes are disjoint.
         disjoint: bool,
     },
-    /// The first piece whose guards hold, where that is no box.
+    /// The value of the first piece whose guards all hold. The guards of some piece do not form a box.
     Select {
-        /// The pieces.
+        /// The guards and values of the pieces.
         pieces: Vec<(Vec<TileGuard>, usize)>,
-        /// Elsewhere.
+        /// The value at points where no piece's guards hold.
         fill: Word,
     },
 }
 
 impl TileStep {
-    /// Returns the steps whose values it reads.
+    /// Returns the values that the step reads.
     pub fn args(&self) -> Vec<usize> {
         match self {
             TileStep::Ready | TileStep::Anchor | TileStep::Affine { .. } | TileStep::Boxed { .. } => Vec::new(),
@@ -191,8 +194,8 @@ fn of_guards(guards: &[TileGuard]) -> Vec<usize> {
 }
 
 impl TileProgram {
-    /// Returns a box outside of which no value varies along some axes, if loads and selections show one: loads give
-    /// zero there, and selections their fill value.
+    /// Returns a box outside of which no value varies along `axes`. Outside of their boxes, loads are zero and
+    /// selections have their fill value. Returns `None` if these boxes do not determine such a box.
     pub fn varying(&self, axes: AxisMask) -> Option<Region> {
         let mut regions = Vec::new();
         for (step, _) in self.steps.iter().zip(&self.values).filter(|(_, value)| value.mask & axes != 0) {
@@ -206,8 +209,8 @@ impl TileProgram {
         Region::outermost(regions.into_iter()).cloned()
     }
 
-    /// Returns whether its scans run from the last element of a row to the first; `None` if they run in both
-    /// directions.
+    /// Returns whether the scans of the program go from the last element of a row to the first; `None` if some go in
+    /// one direction and some in the other.
     pub fn is_reverse(&self) -> Option<bool> {
         let mut orders = self.steps.iter().filter_map(|step| match step {
             TileStep::Scan { order, .. } => Some(order.reverse),
@@ -217,7 +220,8 @@ impl TileProgram {
         orders.all(|reverse| reverse == first).then_some(first)
     }
 
-    /// Returns the axes within those of a row: neighbouring elements along them are of different rows.
+    /// Returns the axes after those of a row (interleaved rows): neighbouring elements along them are of different
+    /// rows.
     pub fn beside(&self) -> AxisMask {
         let last = self.row.checked_ilog2().map_or(0, |last| last + 1);
         if self.row == 0 {
@@ -227,90 +231,91 @@ impl TileProgram {
         }
     }
 
-    /// Returns the steps whose values stores read.
+    /// Returns the values that writes and scatters read.
     pub fn stored(&self) -> Vec<usize> {
         self.writes.iter().map(|w| w.value).chain(self.scattered()).collect()
     }
 
-    /// Returns the integers that scatters use: as values or as positions.
+    /// Returns the values that scatters read: stored values, and integers in index maps and guards.
     pub fn scattered(&self) -> impl Iterator<Item = usize> {
         self.scatters.iter().flat_map(|s| [vec![s.value], s.access.values(), of_guards(&s.guards)].concat())
     }
 }
 
-/// A write to a buffer.
+/// A write to a buffer at an affine map.
 #[derive(Clone, Debug)]
 pub struct Write {
     /// The buffer.
     pub slot: usize,
-    /// Offset of the domain's first point, in elements.
+    /// The index of the domain's first point in the buffer.
     pub base: i64,
-    /// Along each axis, in elements.
+    /// The stride along each axis, in elements.
     pub strides: [i64; MAX_RANK],
-    /// The region that is written; `None` for all.
+    /// The box of the domain that is written; `None` for the whole domain.
     pub region: Option<Region>,
-    /// The value.
+    /// The stored value.
     pub value: usize,
 }
 
-/// A write to a buffer at places that integers of the body say, in runs along the innermost axis.
+/// A write to a buffer at positions that are known only at run time. It is done in lines or in runs along the innermost
+/// axis.
 #[derive(Clone, Debug)]
 pub struct Scatter {
     /// The buffer.
     pub slot: usize,
-    /// Its number of elements.
+    /// The number of elements of the buffer.
     pub count: usize,
     /// The index map.
     pub access: CompiledAccess,
     /// The guards of the store.
     pub guards: Vec<TileGuard>,
-    /// The value.
+    /// The stored value.
     pub value: usize,
-    /// The axes on which any of these depends.
+    /// The axes on which the index map, a guard or the value depends; all axes if the scatter combines.
     pub mask: AxisMask,
-    /// The op that combines it with the buffer's contents; `None` if it replaces them.
+    /// The functions that combine the value with the buffer's contents; `None` if it replaces the contents.
     pub combine: Option<Combining>,
-    /// The lines in which it is written, if runs are short.
+    /// The lines in which the scatter is written, if runs are short.
     pub lines: Option<ScatterLines>,
 }
 
 /// A compiled body.
 #[derive(Clone, Debug)]
 pub struct TileProgram {
-    /// Extents of the domain.
+    /// The extents of the domain.
     pub domain: Vec<usize>,
     /// The axes that form a row.
     pub row: AxisMask,
-    /// The axes along which points may write one element. One thread visits them in order.
+    /// The axes along which several points may write one element. One thread computes all points along them.
     pub together: AxisMask,
-    /// The axes of `together` along which the order matters.
+    /// The axes of `together` along which the last write must remain, so that points are computed in order.
     pub in_order: AxisMask,
     /// The steps.
     pub steps: Vec<TileStep>,
     /// The value of each step.
     pub values: Vec<TileValue>,
-    /// The stores.
+    /// The stores at affine maps.
     pub writes: Vec<Write>,
     /// The stores at positions that are known only at run time.
     pub scatters: Vec<Scatter>,
-    /// The values that go into an anchor.
+    /// The values that an anchor reads.
     pub results: Vec<usize>,
-    /// The steps of each pass over a row that is cut into parts; the last pass stores.
+    /// The steps of each pass over a row that is divided into parts. Only the last pass stores.
     pub passes: Vec<Vec<usize>>,
-    /// Bytes of scratch memory.
+    /// The bytes of scratch memory.
     pub scratch: usize,
-    /// The shapes, for the extents that tiles have.
+    /// The plans for tiles of the extents that the kernel's tiles have.
     pub shapes: Vec<TileShape>,
     /// The instruction-set level.
     pub isa: Isa,
-    /// Whether its data exceeds the second-level cache, so that it is prefetched.
+    /// Whether the program's data exceeds the second-level cache, so that loads are prefetched.
     pub beyond_l2: bool,
-    /// Streaming stores for contiguous results, if these exceed the caches.
+    /// The streaming copy for contiguous results, if they exceed the caches.
     pub streams: Option<stream::Copy>,
 }
 
 impl TileProgram {
-    /// Returns the strides of a load that may be read in place.
+    /// Returns the strides of an affine load; `None` for other values.
     pub fn load(&self, id: usize) -> Option<&[i64; MAX_RANK]> {
         match &self.steps[id] {
             TileStep::Affine { strides, .. } | TileStep::Boxed { strides, .. } => Some(strides),
@@ -322,7 +327,7 @@ impl TileProgram {
 /// A pass over a part of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPart {
-    /// The pass; `None` for all steps at once on whole rows.
+    /// The number of the pass; `None` if all steps are executed at once, on whole rows.
     pub pass: Option<usize>,
     /// Whether this is the first part of the row.
     pub first: bool,
@@ -331,20 +336,20 @@ pub struct RowPart {
 }
 
 impl RowPart {
-    /// All of it at once.
+    /// All steps, on whole rows.
     pub const WHOLE: RowPart = RowPart { pass: None, first: true, last: true };
 }
 
 /// The memory that a program runs on.
 pub struct Frame<'a> {
-    /// The buffers.
+    /// The address of each buffer.
     pub slots: &'a [*mut u8],
-    /// Scratch memory of the program, aligned to 64 bytes.
+    /// The scratch memory of the program, aligned to 64 bytes.
     pub scratch: *mut u8,
-    /// The anchor's result, dense over the tile.
+    /// The anchor's result, contiguous over the tile.
     pub anchor: *const u8,
-    /// Whether a value may be computed into the buffer that it is stored to (no load reads that buffer).
+    /// Whether values may be computed directly into the buffers to which they are stored, because no load reads these.
     pub direct: bool,
-    /// Receives reports of indices out of range.
+    /// The receiver of reports of indices out of range.
     pub fault: &'a IndexFault,
 }

@@ -1,12 +1,12 @@
-//! Boxes of a domain in which guards hold: elements inside are copied, and elements outside are filled.
+//! Boxes of a domain in which guards hold. Elements inside of a box are copied, and elements outside are filled.
 
 use super::{
     access::TileGuard,
     domain::{AxisMask, MAX_RANK, Tile},
 };
 
-/// A box of a domain, which may be empty. It may also depend on the coordinates of some axes, along which tiles have
-/// one point.
+/// The points of a domain at which guards hold. Within a tile they form a box, which may be empty. The box may depend
+/// on the coordinates of axes along which tiles have one point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
     from: [usize; MAX_RANK],
@@ -14,10 +14,10 @@ pub struct Region {
     slanted: Vec<SlantedBound>,
 }
 
-/// A guard over several axes: constant + Σ strides·coordinate is in `from..to`. A tile has several points along at most
-/// one of the axes.
+/// A guard over several axes: constant + Σ strides·coordinate is in `from..to`.
 #[derive(Clone, Debug, PartialEq)]
 struct SlantedBound {
+    /// The only axis of the guard along which a tile may have several points.
     axis: usize,
     constant: i64,
     strides: [i64; MAX_RANK],
@@ -26,8 +26,8 @@ struct SlantedBound {
 }
 
 impl Region {
-    /// Returns the region where all guards hold; `None` if it may not be a box in tiles that have one point along the
-    /// axes of `single`.
+    /// Returns the points at which all guards hold. Returns `None` if they may not form a box in a tile that has one
+    /// point along the axes of `single`.
     pub fn new(guards: &[TileGuard], domain: &[usize], single: AxisMask) -> Option<Region> {
         let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK], slanted: Vec::new() };
         region.to[..domain.len()].copy_from_slice(domain);
@@ -56,11 +56,11 @@ impl Region {
         Some(region)
     }
 
-    /// Returns where it begins and ends along each axis, in a tile.
+    /// Returns the start and the end of the box along each axis, for the coordinates of a tile.
     fn at(&self, tile: &Tile) -> [[usize; MAX_RANK]; 2] {
         let [mut from, mut to] = [self.from, self.to];
         for SlantedBound { axis, constant, strides, from: low, to: high } in &self.slanted {
-            debug_assert!((0..MAX_RANK).all(|d| d == *axis || strides[d] == 0 || tile.len[d] <= 1), "several points");
+            debug_assert!((0..MAX_RANK).all(|d| d == *axis || strides[d] == 0 || tile.len[d] <= 1), "not a box");
             let others =
                 (0..MAX_RANK).filter(|d| d != axis).fold(*constant, |sum, d| sum + strides[d] * tile.start[d] as i64);
             let (low, high) = steps(low - others, high - others, strides[*axis]);
@@ -70,23 +70,24 @@ impl Region {
         [from, to]
     }
 
-    /// Returns whether it is within another.
+    /// Returns whether the region is known to be within another.
     pub fn is_within(&self, other: &Region) -> bool {
         (0..MAX_RANK).all(|d| self.from[d] >= other.from[d] && self.to[d] <= other.to[d])
             && other.slanted.iter().all(|bound| self.slanted.contains(bound))
     }
 
-    /// Returns whether two boxes are known to be disjoint.
+    /// Returns whether two regions are known to be disjoint.
     pub fn is_disjoint(&self, other: &Region) -> bool {
         (0..MAX_RANK).any(|d| self.to[d] <= other.from[d] || other.to[d] <= self.from[d])
     }
 
-    /// Returns the one of some boxes that contains all of them.
+    /// Returns a region that contains all the others, if there is one.
     pub fn outermost<'a>(regions: impl Iterator<Item = &'a Region> + Clone) -> Option<&'a Region> {
         regions.clone().find(|outer| regions.clone().all(|region| region.is_within(outer)))
     }
 
-    /// Returns the box along some axes, with one point along the others; `None` if it depends on the others.
+    /// Returns the region along some axes, with one point along the others. Returns `None` if it depends on the
+    /// coordinates of the others.
     pub fn along(&self, axes: AxisMask) -> Option<Region> {
         let mut region = self.clone();
         for axis in (0..MAX_RANK).filter(|axis| axes >> axis & 1 == 0) {
@@ -98,12 +99,13 @@ impl Region {
         Some(region)
     }
 
-    /// Returns the range of an affine map over it; empty if it is.
+    /// Returns a range that contains the values of an affine map over the region; an empty range if the region is
+    /// empty.
     pub fn range(&self, base: i64, strides: &[i64; MAX_RANK]) -> std::ops::Range<i64> {
         if (0..MAX_RANK).any(|d| self.from[d] >= self.to[d]) {
             return 0..0;
         }
-        // If a map moves like a slanted bound, that bound limits it.
+        // If the map is a multiple of a slanted bound's expression along the bound's axes, the bound limits its values.
         let (mut strides, [mut least, mut most]) = (*strides, [base; 2]);
         for bound in &self.slanted {
             let SlantedBound { axis, constant, strides: of_bound, from, to } = bound;
@@ -120,12 +122,12 @@ impl Region {
         at(true, least)..at(false, most) + 1
     }
 
-    /// Returns where it begins and ends along an axis.
+    /// Returns the start and the end of the region along an axis, without slanted bounds.
     pub fn bounds(&self, axis: usize) -> [usize; 2] {
         [self.from[axis], self.to[axis]]
     }
 
-    /// Returns whether a tile is within the region.
+    /// Returns whether the region contains all points of a tile.
     pub fn covers(&self, tile: &Tile) -> bool {
         let within = |d: usize| self.from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= self.to[d];
         if self.slanted.is_empty() || !(0..MAX_RANK).all(within) {
@@ -135,11 +137,11 @@ impl Region {
         (0..MAX_RANK).all(|d| from[d] <= tile.start[d] && tile.start[d] + tile.len[d] <= to[d])
     }
 
-    /// Returns the part of a tile within the region, if there is one.
+    /// Returns the part of a tile within the region; `None` if it is empty.
     pub fn part(&self, tile: &Tile) -> Option<Tile> {
         let (mut part, [from, to]) = (*tile, self.at(tile));
-        // An axis without points, such as that of empty rows, limits no part: the results of these rows do not depend on
-        // it, and have points. A region that ends before it begins has no part in any tile.
+        // An axis without points, such as the axis of empty rows, does not make the part empty, because the results of
+        // such rows do not depend on it. If the region ends before it starts along an axis, the part is empty.
         for d in (0..MAX_RANK).filter(|&d| tile.len[d] > 0 || from[d] > to[d]) {
             let end = (tile.start[d] + tile.len[d]).min(to[d]);
             part.start[d] = tile.start[d].max(from[d]);
@@ -149,7 +151,7 @@ impl Region {
     }
 }
 
-/// Returns the first x for which `stride`·x is in `from..to`, and the x after the last.
+/// Returns the first x for which `stride`·x is in `from..to`, and the number after the last such x.
 fn steps(from: i64, to: i64, stride: i64) -> (i64, i64) {
     if stride > 0 {
         let up = |x: i64| -(-x).div_euclid(stride);
@@ -162,7 +164,7 @@ fn steps(from: i64, to: i64, stride: i64) -> (i64, i64) {
 
 #[cfg(test)]
 impl Region {
-    /// Returns a box by its extents.
+    /// Returns the region that is a box with this range along each axis.
     pub fn of_box(extents: &[std::ops::Range<usize>]) -> Region {
         let mut region = Region { from: [0; MAX_RANK], to: [1; MAX_RANK], slanted: Vec::new() };
         for (axis, extent) in extents.iter().enumerate() {
@@ -203,7 +205,7 @@ mod tests {
         let part = Region::new(&[guard(1)], &[4, 0], 0).unwrap().part(&tile).unwrap();
         assert_eq!((part.start[0], part.len[0], part.len[1]), (1, 2, 0));
         assert_eq!(Region::new(&[guard(3)], &[4, 0], 0).unwrap().part(&tile), None);
-        // A guard that never holds.
+        // This guard never holds.
         let never = TileGuard { access: CompiledAccess::new(&Index::constant(7)).unwrap(), from: 0, to: 3 };
         let empty = Tile { start: [0; MAX_RANK], len: [0, 4, 1, 1, 1, 1, 1, 1] };
         for (tile, domain) in [(&tile, [4, 0]), (&empty, [0, 4])] {
@@ -228,7 +230,7 @@ mod tests {
                 let part = region.part(&tile).map(|part| part.start[1]..part.start[1] + part.len[1]);
                 assert_eq!(part.map_or(Vec::new(), Iterator::collect), inside);
             }
-            // A map over these axes, and one that moves otherwise.
+            // The first map is a multiple of the guard's expression, and the second one is not.
             for [a, b] in [[3 * outer, 3 * inner], [7, 1]] {
                 let mut strides = [0; MAX_RANK];
                 (strides[0], strides[1]) = (a, b);

@@ -1,4 +1,4 @@
-//! Places registers in scratch memory.
+//! Places the registers of a tile program in scratch memory.
 
 use super::{
     domain::{AxisMask, MAX_RANK, Tile},
@@ -8,9 +8,9 @@ use super::{
 use crate::simd::stream::LINE;
 
 impl TileProgram {
-    /// Places registers for tiles of these extents. A register is free after its last use, and never shared by an
-    /// argument and the result. A value that is constant along a row has a register of its own: passes over the parts
-    /// of a row read it again, after they have recomputed the values before it.
+    /// Places registers for tiles of these extents, and plans these tiles. The memory of a register is reused after the
+    /// last use of its value. An argument and the result of a step do not share memory. A value that is constant along
+    /// a row has memory of its own, because later passes over the row read it after recomputing earlier values.
     pub fn allocate(&mut self, extents: &[[usize; MAX_RANK]]) {
         let mut largest = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         for len in extents {
@@ -26,7 +26,7 @@ impl TileProgram {
         }
         self.stored().into_iter().chain(self.results.iter().copied()).for_each(|v| last_use[v] = n);
         for (id, step) in self.steps.iter().enumerate().rev() {
-            // A piece that covers a tile is not copied.
+            // A piece that covers the tile is not copied, so its register must live as long as the selection's.
             if let TileStep::Pieces { pieces, .. } = step {
                 pieces.iter().for_each(|p| last_use[p.1] = last_use[p.1].max(last_use[id]));
             }
@@ -35,7 +35,8 @@ impl TileProgram {
         let mut places = ScratchPlaces { table, end: table, taken: Vec::new(), read: Vec::new() };
         let is_point: Vec<_> = self.steps.iter().map(|step| matches!(step, TileStep::Point { .. })).collect();
         let keeps: Vec<_> = self.values.iter().map(|value| self.row != 0 && value.mask & self.row == 0).collect();
-        // A streaming store's value is aligned like its target within a cache line: see `points`.
+        // The value of a streaming store is at the same offset within a cache line as its target (`TileRun::job`), so
+        // its register needs an additional line.
         let streams = self.streams.is_some();
         let shift = |value: &TileValue| if streams && value.direct.is_some() { LINE } else { 0 };
         let bytes = |value: &TileValue| largest.count(value.mask) * value.dtype.size() + shift(value);
@@ -67,32 +68,32 @@ impl TileProgram {
     }
 }
 
-/// Determines the layout of elements in a register: the axes, and the size of an element.
+/// The layout of elements in a register: the axes, and the bytes of an element.
 type RegisterKind = (AxisMask, usize);
 
-/// A place in scratch memory.
+/// A range of scratch memory.
 struct ScratchPlace {
     at: usize,
     bytes: usize,
-    /// The layout of its elements, if another value may overwrite it while it is read.
+    /// The layout of the elements. `None` if no value may overwrite the range while it is read.
     kind: Option<RegisterKind>,
-    /// The last step that needs it.
+    /// The last step that needs the range.
     until: usize,
 }
 
-/// The places that are taken at a step.
+/// The state of scratch memory at a step.
 struct ScratchPlaces {
     table: usize,
-    /// The end of the last register.
+    /// The end of all ranges so far.
     end: usize,
     taken: Vec<ScratchPlace>,
-    /// Registers that pointwise steps of the same stage read for the last time. These steps may run strip by strip, so
-    /// that such a register is reused only for a value with the same layout.
+    /// The ranges that preceding pointwise steps read for the last time. Neighbouring pointwise steps may run together,
+    /// strip by strip, so such a range is reused only for a value with the same layout.
     read: Vec<ScratchPlace>,
 }
 
 impl ScratchPlaces {
-    /// Frees the registers that only earlier steps need. `follows` says that the step and the previous step are
+    /// Frees the ranges that only steps before `id` need. `follows` is set if step `id` and the step before are
     /// pointwise.
     fn release(&mut self, id: usize, follows: bool) {
         let free: Vec<_> = self.taken.extract_if(.., |p| p.until < id).collect();
@@ -114,7 +115,7 @@ impl ScratchPlaces {
         at
     }
 
-    /// Returns the first gap of `bytes` bytes.
+    /// Returns the start of the first free range of `bytes` bytes.
     fn gap(&self, bytes: usize) -> usize {
         let mut others: Vec<_> = self.taken.iter().chain(&self.read).map(|p| (p.at, p.bytes)).collect();
         others.sort_unstable();
@@ -137,8 +138,9 @@ mod tests {
     use super::*;
     use crate::{simd::Isa, tile};
 
-    /// The variance of a row that is read in one order for its sums and in another for stores, such as a group norm
-    /// with channels last. The values that the last pass loads again precede the second sum.
+    /// Tests the variance of rows that are read in one order for sums and in another for stores, as in a group norm
+    /// with channels last. The last pass recomputes values that precede the second sum, and must not overwrite the
+    /// sums.
     #[test]
     fn nothing_lies_where_passes_over_a_row_keep_something() {
         let at = |strides: [i64; 3]| {

@@ -1,4 +1,4 @@
-//! Running a tile program on one tile.
+//! Executes a tile program on one tile.
 
 mod gather;
 mod ids;
@@ -20,11 +20,11 @@ use crate::simd::{
     scan::ScanRows,
     stream::{LINE, prefetch},
 };
-/// A check of the integers that a value has.
+/// A check of the indices in a value.
 struct IdCheck<'a> {
     /// The value.
     arg: usize,
-    /// The valid integers.
+    /// The valid indices.
     ids: Ids,
     /// The number of the check in the kernel.
     check: usize,
@@ -32,7 +32,7 @@ struct IdCheck<'a> {
     guards: &'a [TileGuard],
 }
 
-/// A program at work on a tile.
+/// The execution of a program on a tile.
 struct TileRun<'a> {
     program: &'a TileProgram,
     frame: &'a Frame<'a>,
@@ -41,11 +41,11 @@ struct TileRun<'a> {
     part: RowPart,
 }
 
-/// A load at a map that is affine in runs only.
+/// A load at a map that is affine only over runs of points.
 struct Gather<'a> {
     /// The buffer.
     slot: usize,
-    /// Its number of elements.
+    /// The number of elements of the buffer.
     count: usize,
     /// The index map.
     access: &'a CompiledAccess,
@@ -54,13 +54,13 @@ struct Gather<'a> {
 }
 
 impl TileProgram {
-    /// Evaluates a tile, a box of the domain with at most the extents for which the registers were placed.
+    /// Evaluates a tile. Its extents must be at most those for which the registers were placed.
     ///
     /// # Safety
     /// Slots and scratch memory must be those that the program was compiled for, and no other thread may access the
     /// scratch memory or the elements that the tile stores.
     pub unsafe fn run(&self, frame: &Frame<'_>, tile: &Tile, part: RowPart) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.run_and_prefetch(frame, tile, part, None) }
     }
 
@@ -89,7 +89,7 @@ impl TileProgram {
         if let Some(next) = next {
             run.prefetch_next(next, &mut prefetch);
         }
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             for stage in &shape.stages[part.pass.map_or(0, |pass| pass + 1)] {
                 match stage {
@@ -106,20 +106,21 @@ impl TileProgram {
 }
 
 impl TileProgram {
-    /// Returns where a value is after a run, and its strides in elements.
+    /// Returns the address of a value after the evaluation of a tile, and its strides in elements.
     ///
     /// # Safety
-    /// As [`TileProgram::run`], which was called last with this frame and tile.
+    /// The last call of [`TileProgram::run`] with this frame must have been for this tile.
     pub unsafe fn result(&self, frame: &Frame<'_>, tile: &Tile, id: usize) -> (*const u8, [isize; MAX_RANK]) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         let at = unsafe { frame.scratch.cast::<*mut u8>().add(id).read() };
         (at.cast_const(), tile.strides(self.values[id].mask))
     }
 }
 
 impl TileRun<'_> {
-    /// Adds the memory that the next tile reads in place to the prefetched streams. The first line of a streaming store
-    /// may be partial, which is fetched and merged: a miss would delay all stores after it.
+    /// Adds the memory that the next tile reads in place to the prefetched streams. Also prefetches the first cache
+    /// line of a streaming store if the store starts within the line. Such a line is read and merged, and a miss would
+    /// delay all later stores.
     fn prefetch_next(&self, next: &Tile, streams: &mut Prefetch) {
         if self.program.streams.is_some() {
             for write in &self.program.writes {
@@ -144,53 +145,57 @@ impl TileRun<'_> {
         }
     }
 
-    /// Returns whether this is the pass that stores.
+    /// Returns whether this execution stores results: it is the last pass over a row, or the only one.
     fn stores(&self) -> bool {
         self.part.pass.is_none_or(|pass| pass + 1 == self.program.passes.len())
     }
 
-    /// Returns where the value of a step is now.
+    /// Returns the address of a value.
     ///
     /// # Safety
-    /// Its step must have been run.
+    /// The value's step must have been executed.
     unsafe fn at(&self, id: usize) -> *mut u8 {
         // SAFETY: the table of pointers is at the start of the scratch memory.
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).read() }
     }
 
-    /// Returns the register of a value.
+    /// Returns the address of a value's register.
     fn register(&self, id: usize) -> *mut u8 {
         self.frame.scratch.wrapping_add(self.program.values[id].offset)
     }
 
-    /// Returns the strides of a loaded value that is in lines of a buffer; `None` for others.
+    /// Returns the strides of a value that is read in place, in lines of a buffer; `None` for other values.
     fn lines(&self, id: usize) -> Option<[isize; MAX_RANK]> {
         let load = self.shape.steps[id].lines?;
-        // SAFETY: values are looked up once they were computed.
+        // SAFETY: callers ask only for values whose steps were executed.
         let [at, of_load] = unsafe { [self.at(id), self.at(load)] };
         let strides = self.program.load(load).filter(|_| at == of_load && at != self.register(load))?;
         Some(strides.map(|s| s as isize))
     }
 
-    /// Returns the strides of a value, in elements.
+    /// Returns the strides of a value in elements, whether it is in a register or in lines of a buffer.
     fn strides(&self, id: usize) -> [isize; MAX_RANK] {
         self.lines(id).unwrap_or_else(|| self.tile.strides(self.program.values[id].mask))
     }
 
+    /// Sets the address of a value.
+    ///
     /// # Safety
     /// The address must be valid for reading the tile's elements until the last step that uses the value.
     unsafe fn point_to(&self, id: usize, at: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the table of pointers is at the start of the scratch memory.
         unsafe { self.frame.scratch.cast::<*mut u8>().add(id).write(at) }
     }
 
+    /// Executes a step.
+    ///
     /// # Safety
-    /// As [`TileProgram::run`]; the steps before must have been run.
+    /// As [`TileProgram::run`]. All steps before must have been executed.
     unsafe fn step(&self, id: usize, prefetch: &Prefetch) {
         let (value, walk) = (&self.program.values[id], &self.shape.steps[id]);
-        // SAFETY: registers are placed within the scratch memory.
+        // SAFETY: all registers are within the scratch memory.
         let register = unsafe { self.frame.scratch.add(value.offset) };
-        // SAFETY: the compiler checked the memory that each step accesses.
+        // SAFETY: the compilation of the program checked the memory that each step accesses.
         unsafe {
             match &self.program.steps[id] {
                 TileStep::Ready => {
@@ -200,7 +205,7 @@ impl TileRun<'_> {
                     self.point_to(id, register);
                 }
                 TileStep::Anchor => self.point_to(id, self.frame.anchor.cast_mut()),
-                // Pieces of it are copied from its buffer, unless it is read there as a whole.
+                // Selections copy the elements of this load from its buffer, so the load itself copies nothing.
                 TileStep::Affine { .. } if value.in_pieces && walk.place == TileLayout::Copied => {
                     self.point_to(id, register);
                 }
@@ -296,14 +301,14 @@ impl TileRun<'_> {
         }
     }
 
-    /// A load that reads all of the tile.
+    /// Executes a load whose guards hold in the whole tile: reads it in place, or copies it into the register.
     ///
     /// # Safety
     /// As [`TileProgram::run`].
     unsafe fn load(&self, id: usize, slot: usize, base: i64, strides: &[i64; MAX_RANK], register: *mut u8) {
         let value = &self.program.values[id];
         let from = self.source(slot, base, strides, value.dtype.size());
-        // SAFETY: the compiler checked that the map stays within the buffer.
+        // SAFETY: the compilation checked that the map is within the buffer.
         unsafe {
             if self.shape.steps[id].place != TileLayout::Copied {
                 return self.point_to(id, from);
@@ -316,31 +321,32 @@ impl TileRun<'_> {
     /// Copies a part of the tile into the register of a value.
     ///
     /// # Safety
-    /// The register must be the value's, and the part be within the tile and valid at the source.
+    /// The register must be that of the value. The part must be within the tile, and valid in the source.
     unsafe fn put(&self, value: &TileValue, register: *mut u8, part: &Tile, from: &CopySide) {
         let (mut along, size) = (*part, value.dtype.size());
         (0..MAX_RANK).filter(|d| value.mask >> d & 1 == 0).for_each(|d| along.len[d] = 1);
         let strides = self.tile.strides(value.mask);
         let at = register.wrapping_offset(self.place(&strides, &part.start) * size as isize);
-        // SAFETY: the register holds the tile; the caller promises the source.
+        // SAFETY: the register has room for the tile, and the caller promises the source.
         unsafe { copy(&CopySide { at, strides }, from, &along, size, self.program.isa) };
     }
 
-    /// Returns a value that was computed before, from the first point of a part of the tile on.
+    /// Returns the memory of a value as the source of a copy, from the first point of a part of the tile on.
     ///
     /// # Safety
-    /// The value's step must have been run.
+    /// The value's step must have been executed.
     unsafe fn side(&self, id: usize, part: &Tile) -> CopySide {
         let strides = self.strides(id);
         let offset = self.place(&strides, &part.start) * self.program.values[id].dtype.size() as isize;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         CopySide { at: unsafe { self.at(id) }.wrapping_offset(offset), strides }
     }
 
-    /// Returns the side like [`TileRun::side`], of a part of the tile within a piece of a selection.
+    /// Returns the memory of a selection's piece as the source of a copy, from the first point of a part of the tile
+    /// on. A load that only selections use is copied directly from its buffer.
     ///
     /// # Safety
-    /// As [`TileRun::side`]; if it is a load, its guards must hold in the part.
+    /// The value's step must have been executed. If the value is a load, its guards must hold in the part.
     unsafe fn piece(&self, id: usize, part: &Tile) -> CopySide {
         let value = &self.program.values[id];
         match &self.program.steps[id] {
@@ -351,16 +357,16 @@ impl TileRun<'_> {
                 let at = self.frame.slots[*slot].wrapping_offset(offset);
                 CopySide { at, strides: strides.map(|s| s as isize) }
             }
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             _ => unsafe { self.side(id, part) },
         }
     }
 
-    /// Selects by boxes, and fills the points in none of them. The boxes may be `disjoint`. Returns the position of the
-    /// value.
+    /// Computes a selection whose pieces apply in boxes, with the fill value outside of all boxes. `disjoint` says
+    /// whether the boxes are disjoint. Returns the address of the value: its register, or a piece that covers the tile.
     ///
     /// # Safety
-    /// As [`TileProgram::run`]; the pieces' steps must have been run.
+    /// As [`TileProgram::run`]. The pieces' steps must have been executed.
     unsafe fn piece_together(
         &self,
         pieces: &[(Region, usize)],
@@ -369,7 +375,7 @@ impl TileRun<'_> {
         register: *mut u8,
         may_be_in_lines: bool,
     ) -> *mut u8 {
-        // SAFETY: the pieces were computed before.
+        // SAFETY: the caller promises that the pieces were computed.
         unsafe {
             let all = pieces.iter().position(|(region, _)| region.covers(self.tile));
             let is_there = |id: usize| !self.program.values[id].in_pieces || self.at(id) != self.register(id);
@@ -378,7 +384,7 @@ impl TileRun<'_> {
                     && self.program.values[id].mask == value.mask
                     && (may_be_in_lines || self.lines(id).is_none())
             };
-            // Only one of disjoint pieces can cover the tile.
+            // The covering piece is the value if no earlier piece applies: it is the first, or pieces are disjoint.
             let covering = all.filter(|&n| n == 0 || disjoint);
             match all {
                 _ if covering.is_some_and(|n| as_it_is(pieces[n].1)) => return self.at(pieces[all.unwrap_or(0)].1),
@@ -394,7 +400,7 @@ impl TileRun<'_> {
                     }
                 }
             }
-            // The first one counts.
+            // Copies the pieces in reverse order, so that an earlier piece overwrites later ones.
             for (region, id) in pieces[..all.unwrap_or(pieces.len())].iter().rev() {
                 if let Some(part) = region.part(self.tile) {
                     self.put(value, register, &part, &self.piece(*id, &part));
@@ -404,31 +410,34 @@ impl TileRun<'_> {
         register
     }
 
-    /// Returns where a map is at the first point of a tile, in elements.
+    /// Returns the value of an affine map at the first point of a tile: an index in elements.
     fn offset(&self, tile: &Tile, base: i64, strides: &[i64; MAX_RANK]) -> isize {
         let rank = self.program.domain.len();
         strides[..rank].iter().zip(&tile.start).fold(base, |sum, (stride, &at)| sum + stride * at as i64) as isize
     }
 
-    /// Returns the start of a load. For an empty tile it may be outside of the buffer.
+    /// Returns the address of a load's element for the tile's first point. For an empty tile, it may be outside of the
+    /// buffer.
     fn source(&self, slot: usize, base: i64, strides: &[i64; MAX_RANK], size: usize) -> *mut u8 {
         self.frame.slots[slot].wrapping_offset(self.offset(self.tile, base, strides) * size as isize)
     }
 
-    /// Returns where a write begins.
+    /// Returns the address to which a write stores the tile's first point.
     fn target(&self, write: usize) -> *mut u8 {
         let write = &self.program.writes[write];
         let size = self.program.values[write.value].dtype.size();
         self.frame.slots[write.slot].wrapping_offset(self.offset(self.tile, write.base, &write.strides) * size as isize)
     }
 
+    /// Executes a write: copies a value to its buffer, unless it was computed there or stored in strips.
+    ///
     /// # Safety
-    /// As [`TileProgram::run`]; the value's step must have been run.
+    /// As [`TileProgram::run`]. The value's step must have been executed.
     unsafe fn write(&self, number: usize) {
         let (write, to) = (&self.program.writes[number], self.target(number));
         let value = &self.program.values[write.value];
         let size = value.dtype.size();
-        // SAFETY: the compiler checked that the map stays within the buffer.
+        // SAFETY: the compilation checked that the map is within the buffer.
         unsafe {
             let from = self.at(write.value);
             if from == to {
@@ -450,18 +459,18 @@ impl TileRun<'_> {
         }
     }
 
-    /// Offset of a point in a value's register, in elements.
+    /// Returns the offset of a point from the tile's first point, in elements, in memory with these strides.
     fn place(&self, strides: &[isize; MAX_RANK], point: &[usize; MAX_RANK]) -> isize {
         (0..MAX_RANK).map(|d| strides[d] * (point[d] - self.tile.start[d]) as isize).sum()
     }
 }
 
-/// Copies `n` elements at distance `stride` to a contiguous range.
+/// Copies `n` elements with distance `stride` to a contiguous range.
 ///
 /// # Safety
 /// Both ranges must be valid for `n` elements, and must not overlap.
 unsafe fn line(to: *mut u8, from: *const u8, stride: isize, n: usize, size: usize) {
-    // SAFETY: the caller promises both.
+    // SAFETY: the caller promises the elements of both ranges.
     unsafe {
         match size {
             1 => copy::line::<u8>(to, from, (n, 1, stride)),

@@ -1,4 +1,4 @@
-//! The order of a domain's axes where rows are scanned.
+//! Chooses the order of a domain's axes for scans of rows.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,10 @@ use eutectic_ir::{DType, index::Index, ops::Writes};
 use super::{MAX_RANK, compile::innermost, domain::AxisMask};
 use crate::simd::scan::Order;
 
-/// Returns a nest whose innermost `rows` axes form a row, and the mask of these axes. If elements of different rows are
-/// more often contiguous in memory than those of a row, the axis that connects them becomes the last. Only scans in one
-/// direction visit rows in that order.
+/// Returns the nest, whose innermost `rows` axes form a row, with its axes in the order for scans, and the mask of the
+/// row axes. Rows are interleaved if neighbouring elements of different rows are contiguous in more buffers than those
+/// of one row. The axis along which they are contiguous then becomes the last. The order stays if scans go in both
+/// directions.
 pub fn scan_order<'n>(nest: &'n Nest, rows: usize, slots: &[(DType, usize)]) -> (Cow<'n, Nest>, AxisMask) {
     let (rank, row) = (nest.domain.len(), innermost(nest, rows));
     match axis_across(nest, rank.saturating_sub(rows), slots).filter(|_| rank <= MAX_RANK) {
@@ -22,7 +23,8 @@ pub fn scan_order<'n>(nest: &'n Nest, rows: usize, slots: &[(DType, usize)]) -> 
     }
 }
 
-/// Returns the axis among the first `outer` along which elements are neighbours more often than along a row.
+/// Returns the axis among the first `outer` along which more bytes of loads and stores are contiguous than along any
+/// axis of a row.
 fn axis_across(nest: &Nest, outer: usize, slots: &[(DType, usize)]) -> Option<usize> {
     let mut reverse = nest.instrs.iter().filter(|instr| instr.row().is_some()).map(|instr| match instr {
         Instr::Row { op, attrs, .. } => Order::of(*op, attrs).map(|order| order.reverse),

@@ -1,56 +1,57 @@
-//! Several axes of a domain treated as one: ranges of their points, in row-major order, as boxes.
+//! Spans: several neighbouring axes of a domain that are treated as one axis. A range of the span's points, in
+//! row-major order, is a sequence of boxes of the domain.
 
 use std::ops::Range;
 
 use super::domain::{AxisMask, MAX_RANK, Tile};
 
-/// Neighbouring axes of a domain.
+/// Neighbouring axes of a domain that are treated as one axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// The first of them.
+    /// The first axis of the span.
     first: usize,
     extents: Vec<usize>,
 }
 
 impl Span {
-    /// Returns the axes of a domain from `first` on, one at least.
+    /// Returns the span of `axes` axes of a domain from `first` on. There must be at least one.
     pub fn new(domain: &[usize], first: usize, axes: usize) -> Span {
         Span { first, extents: domain[first..first + axes].to_vec() }
     }
 
-    /// Returns whether it is one axis.
+    /// Returns whether the span is a single axis.
     pub fn is_axis(&self) -> bool {
         self.extents.len() == 1
     }
 
-    /// Returns its innermost axis.
+    /// Returns the innermost axis of the span.
     pub fn inner(&self) -> usize {
         self.first + self.extents.len() - 1
     }
 
-    /// Returns the extent of that.
+    /// Returns the extent of the span's innermost axis.
     pub fn line(&self) -> usize {
         self.extents[self.extents.len() - 1]
     }
 
-    /// Returns how many points it has.
+    /// Returns the number of points of the span.
     pub fn points(&self) -> usize {
         self.extents.iter().product()
     }
 
-    /// Returns how many points the axes inside of the outermost one have: ranges that begin and end at multiples are
-    /// boxes.
+    /// Returns the number of points of all axes of the span but the outermost. A range that begins and ends at
+    /// multiples of this number is one box.
     pub fn whole(&self) -> usize {
         self.extents[1..].iter().product()
     }
 
-    /// Returns its axes, as a mask.
+    /// Returns the axes of the span as a mask.
     pub fn mask(&self) -> AxisMask {
         (self.first..=self.inner()).fold(0, |mask, d| mask | 1 << d)
     }
 
-    /// Calls `each` for boxes that make up a range, in order: with the part of the range, and the tile with the box in
-    /// it.
+    /// Divides a range of the span's points into boxes, and calls `each` for each box in order. Its arguments are the
+    /// part of the range, and `tile` with the start and extents of the box along the span's axes.
     pub fn boxes(&self, range: Range<usize>, tile: Tile, each: &mut dyn FnMut(Range<usize>, Tile)) {
         let mut at = range.start;
         while at < range.end {
@@ -60,7 +61,7 @@ impl Span {
                 inside /= extent;
                 (tile.start[d], left) = (left / inside, left % inside);
                 tile.len[d] = match taken {
-                    // At the start of an inner axis, take as many whole inner boxes as fit.
+                    // At the start of the inner axes, a box takes as many points of this axis as fit into the range.
                     0 if left == 0 && range.end - at >= inside => {
                         let count = ((range.end - at) / inside).min(extent - tile.start[d]);
                         taken = count * inside;
@@ -75,14 +76,14 @@ impl Span {
         }
     }
 
-    /// Returns a range, divided where the innermost axis restarts.
+    /// Returns the parts of a range of points, divided at each new start of the innermost axis.
     pub fn lines(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let inner = self.line().max(1);
         let lines = range.start / inner..range.end.div_ceil(inner);
         lines.map(move |n| range.start.max(n * inner)..range.end.min((n + 1) * inner))
     }
 
-    /// Returns the extents that boxes of some ranges have.
+    /// Returns the distinct extents of the boxes into which [`Span::boxes`] divides these ranges.
     pub fn lens(&self, ranges: impl Iterator<Item = Range<usize>>) -> Vec<[usize; MAX_RANK]> {
         let mut lens: Vec<[usize; MAX_RANK]> = Vec::new();
         let tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
@@ -96,7 +97,7 @@ impl Span {
         lens
     }
 
-    /// The least box around a range that is not empty, along each axis.
+    /// Sets `bounds` of the span's axes to the smallest box that contains a range. The range must not be empty.
     pub fn hull(&self, range: &Range<usize>, bounds: &mut [Range<usize>]) {
         let (mut inside, mut alike): (usize, bool) = (self.extents.iter().product(), true);
         let (mut from, mut last) = (range.start, range.end - 1);
@@ -109,7 +110,7 @@ impl Span {
     }
 }
 
-/// Returns a range in parts of `len`.
+/// Returns the parts of a range, each of length `len`. The last one may be shorter.
 pub fn parts(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
     range.clone().step_by(len.max(1)).map(move |first| first..range.end.min(first + len))
 }
@@ -123,7 +124,7 @@ mod tests {
         let domain = [9, 3, 4, 5];
         let span = Span::new(&domain, 1, 3);
         let tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
-        // Miri interprets each step, so that it tests some of the ranges only.
+        // Under Miri, which is slow, only some of the ranges are tested.
         let step = if cfg!(miri) { 7 } else { 1 };
         for (from, to) in (0..60).step_by(step).flat_map(|from| (from + 1..=60).step_by(step).map(move |to| (from, to)))
         {

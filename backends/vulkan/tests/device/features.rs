@@ -89,12 +89,12 @@ fn what_is_lacking_is_named() {
     refused("(graph \"g\" (input x f64[6]) (output y (add x x)))", "shaderFloat64");
     for dtype in ["f8e5m2", "f8e4m3", "i16", "u16"] {
         let text = format!("(graph \"g\" (input x {dtype}[6]) (output y (cast x :to f32)))");
-        refused(&text, &format!("{dtype}; the device does not have it"));
+        refused(&text, &format!("cannot use {dtype} because the device does not have it"));
     }
     // 160 MiB in one buffer.
     refused(
         "(graph \"g\" (input x f32[41943040]) (output y (neg x)))",
-        "bytes of one buffer, but the device supports at most 134217728",
+        "bytes of one buffer because the device supports at most 134217728",
     );
 }
 

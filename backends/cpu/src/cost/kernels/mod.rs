@@ -1,4 +1,4 @@
-//! Prices products and attentions by the schedules of their thunks.
+//! Predicts the time of products and attentions, following the steps that their thunks execute.
 
 use std::borrow::Cow;
 
@@ -26,19 +26,20 @@ use crate::{
     },
 };
 
-/// Returns the values of a product's epilogue that registers hold, and the groups of axes that its tiles are over.
+/// Returns the values of a product's epilogue that stay in registers, and the numbers of its batch, row and column
+/// axes. There are no groups for a batch-vectorised contraction (`lanes`) and for other kernels.
 pub(super) fn tiles(kernel: &Kernel, lanes: bool) -> (Vec<ValueId>, Option<[usize; 3]>) {
     let Some(Contraction { axes, .. }) = kernel.contraction() else { return (Vec::new(), None) };
     let groups = (!lanes).then_some([axes.batch, axes.rows, axes.columns]);
     (registers::taken(&kernel.body, lanes), groups)
 }
 
-/// Returns how the results of a body are stored, if the body is computed by `walk`.
+/// Returns the way in which a kernel's results are stored, given the way in which its body is computed.
 pub(super) fn walk_of_stores(kernel: &Kernel, walk: Walk) -> Walk {
     if kernel.attention().is_some() { Walk::Blocks } else { walk }
 }
 
-/// Returns the number of tasks into which an anchor can be divided; `None` without an anchor.
+/// Returns the number of tasks into which a product or attention can be divided; `None` for other kernels.
 pub(super) fn tasks(kernel: &Kernel) -> Option<f64> {
     if let Some(Contraction { axes, .. }) = kernel.contraction() {
         let [batch, rows, columns] = extents(&kernel.body, [axes.batch, axes.rows, axes.columns]);
@@ -51,19 +52,19 @@ pub(super) fn tasks(kernel: &Kernel) -> Option<f64> {
     None
 }
 
-/// Returns how many axes are stored as the columns of a product.
+/// Returns the number of innermost axes that are the columns of a product; 0 for other kernels.
 pub(super) fn columns(kernel: &Kernel) -> usize {
     kernel.contraction().map_or(0, |contraction| contraction.axes.columns)
 }
 
-/// Returns whether elements that are not contiguous are stored from a product's tiles.
+/// Returns whether a kernel stores the tiles of a product.
 pub(super) fn stores_tiles(kernel: &Kernel) -> bool {
     kernel.contraction().is_some()
 }
 
 impl CostModel {
-    /// Adds the work of the anchor and its operands. `form` is the batch-vectorised form of a product, if it has one.
-    /// `taken` are the values of the epilogue that stay in registers.
+    /// Adds the work of the anchor and its operands. `form` is given if a product is computed in batch-vectorised form.
+    /// `taken` is the number of values of the epilogue that stay in registers.
     pub(super) fn anchor(
         &self,
         kernel: &Kernel,
@@ -100,9 +101,9 @@ impl CostModel {
             let integers =
                 self.machine().integers && kept.is_some_and(|kept| kept.coded) && multiplies_integers(kernel);
             match kept {
-                // Packed once, and multiplied as they are.
+                // The operand was packed when parameters were loaded, and its codes are multiplied without decoding.
                 Some(_) if integers => {}
-                // Packed once, and decoded where it is read.
+                // The operand was packed when parameters were loaded, and kernels decode elements when they read them.
                 Some(kept) => {
                     work.seconds += points(&rhs.domain, kept.depends_on) * kept.decoding(&self.costs().product)
                 }
@@ -110,7 +111,7 @@ impl CostModel {
             }
             let of = Multiplied { dtype: dtype(lhs), kept: kept.map(|kept| kept.bytes), integers };
             self.product([batch, rows, columns, depth], of, work);
-            // With a vector on one side, nothing is packed.
+            // If one operand is a vector, nothing is packed, and a matrix costs as much as starting a kernel.
             let matrix = if rows.min(columns) > 1.0 { self.costs().product.matrix } else { self.costs().launch };
             work.seconds += if batch > 1.0 { batch * matrix } else { 0.0 };
         }
@@ -120,7 +121,7 @@ impl CostModel {
         }
     }
 
-    /// Returns a lower bound of the seconds that one thread takes for a batch-vectorised contraction.
+    /// Returns a lower bound of the seconds that one thread takes for a contraction in batch-vectorised form.
     pub(super) fn least_of_lanes(&self, kernel: &Kernel) -> f64 {
         let Some(Contraction { lhs, axes, .. }) = kernel.contraction() else { return f64::INFINITY };
         let terms = points(&lhs.domain[axes.batch + axes.rows..], AxisSet::MAX);
@@ -132,14 +133,15 @@ impl CostModel {
     fn attention(&self, kernel: &Kernel, of: Attention<'_>, work: &mut CostAccumulator) {
         let Attention { query, key, value, bias, axes, .. } = of;
         let [batch, queries, columns] = extents(&kernel.body, [axes.batch, axes.queries, axes.columns]);
-        // Queries without stored results are skipped.
+        // The thunk skips queries whose results are not stored.
         let wanted = queries * stored(kernel);
-        // Queries that differ along axes of the batch on which keys and values do not depend are rows of one matrix.
+        // If keys and values do not depend on the innermost batch axes (heads that share keys), the queries along these
+        // axes are rows of one matrix.
         let heads: Vec<usize> =
             (0..axes.batch).rev().take_while(|&axis| [key, value].iter().all(|of| !mentions(of, axis))).collect();
         let repeated: usize = heads.iter().map(|&axis| kernel.body.domain[axis]).product();
         let (points, rows) = (batch as usize / repeated.max(1), queries as usize * repeated);
-        // If there are more queries, several tasks use a key.
+        // If the queries exceed one block, several tasks use each key, so keys are evaluated before.
         let of_keys = if rows <= attention::query_block(points, rows) { OperandUse::Blocks } else { OperandUse::Whole };
         self.operand(query, [axes.batch, axes.queries, axes.depth], OperandUse::Blocks, work);
         for (of, columns) in [(key, axes.depth), (value, axes.columns)] {
@@ -150,7 +152,8 @@ impl CostModel {
                 self.operand(&once, [axes.batch, axes.keys, columns], of_keys, work);
             }
             if rows > FEW_ROWS {
-                // Keys are packed for each block of queries, and widened on the way.
+                // Each block of queries packs the keys and values again. Narrow types need a second pass, which widens
+                // them.
                 let elements = once.domain.iter().map(|&n| n as f64).product::<f64>();
                 let blocks = (rows as f64 / attention::query_block(points, rows) as f64).ceil();
                 let passes = if short { 2.0 } else { 1.0 };
@@ -178,8 +181,8 @@ impl CostModel {
 }
 
 impl CostModel {
-    /// Adds `count` products `[m k] · [k n]` of attention. Few rows read the right operand in place: for each element that they load, they multiply
-    /// twice as often as a vector does, however many they are.
+    /// Adds `count` products `[m k] · [k n]` of attention. Products of few rows read the right operand in place. Their
+    /// rate is at most twice that of a vector times a matrix, because the loads of the right operand limit them.
     fn attention_product(&self, [count, m, n, k]: [f64; 4], dtype: DType, work: &mut CostAccumulator) {
         let mut product = CostAccumulator::default();
         self.product([count, m, n, k], Multiplied { dtype, kept: None, integers: false }, &mut product);
@@ -195,7 +198,7 @@ fn mentions(body: &Body, axis: usize) -> bool {
     body.instrs.iter().flat_map(Instr::maps).any(|map| map.mentions(axis))
 }
 
-/// Returns whether products read keys or values in place in a narrower type than the accumulator.
+/// Returns whether products can read keys or values in place, in a type narrower than the accumulator.
 fn is_short(body: &Body, acc: Option<DType>) -> bool {
     let load = body.results.first().and_then(|&result| kept(&body.instrs, result));
     load.is_some_and(|load| {
@@ -205,12 +208,12 @@ fn is_short(body: &Body, acc: Option<DType>) -> bool {
     })
 }
 
-/// The packed form of a constant right operand that takes fewer bytes than registers hold.
+/// The packed form of a constant right operand whose elements have fewer bytes in memory than in registers.
 #[derive(Clone, Copy)]
 struct Kept {
-    /// Bytes of an element.
+    /// Bytes per element.
     bytes: f64,
-    /// Whether elements are codes with the scale of their block.
+    /// Whether elements are codes, which kernels decode with the scale of their block.
     coded: bool,
     /// The axes along which elements differ.
     depends_on: AxisSet,
@@ -231,7 +234,7 @@ impl Kept {
         })
     }
 
-    /// Returns seconds of an element that is decoded while it is read.
+    /// Returns the seconds of decoding an element when it is read.
     fn decoding(self, costs: &ProductCosts) -> f64 {
         match self.coded {
             true => costs.code,

@@ -1,11 +1,11 @@
-//! Buffers: on the CPU all memory is the host's.
+//! Buffers that a caller owns and can bind to ports. On the CPU, all of them are host memory.
 
 use eutectic_backend::{BackendError, DeviceBuffer};
 
 use super::check::wrong;
 use crate::runtime::memory::Pages;
 
-/// A block that its holder may bind.
+/// A block of memory that its owner can bind to an input, output or state.
 pub struct CpuBuffer(Pages);
 
 impl CpuBuffer {
@@ -17,7 +17,7 @@ impl CpuBuffer {
         Pages::try_new(bytes).map(CpuBuffer)
     }
 
-    /// Returns its memory.
+    /// Returns the buffer's memory.
     pub fn block(&self) -> &Pages {
         &self.0
     }
@@ -48,7 +48,10 @@ impl DeviceBuffer for CpuBuffer {
     }
 }
 
-/// Returns a range of bytes, if it is within the memory.
+/// Returns `bytes` bytes of a memory from byte `at` on. `what` and `name` name the memory in errors.
+///
+/// # Errors
+/// If the range exceeds the memory.
 pub fn part<'a>(
     memory: &'a [u8],
     what: &'static str,
@@ -58,6 +61,7 @@ pub fn part<'a>(
 ) -> Result<&'a [u8], BackendError> {
     let range = at.checked_add(bytes).and_then(|end| memory.get(at..end));
     range.ok_or_else(|| {
-        wrong(what, name, format!("{bytes} bytes at byte {at} exceed the buffer of {} bytes", memory.len()))
+        let size = memory.len();
+        wrong(what, name, format!("cannot access {bytes} bytes at byte {at} because the buffer has {size} bytes"))
     })
 }

@@ -2,12 +2,13 @@
 
 use eutectic_backend::BackendError;
 
-/// Returns the error for a problem of an input, output, state or parameter.
+/// Returns the error for an input, output, state or parameter that does not fit the program.
 pub fn wrong(what: &'static str, name: &str, problem: String) -> BackendError {
     BackendError::Binding { what, name: name.into(), problem }
 }
 
-/// Checks the number of tensors.
+/// Checks that the number of tensors of a kind is the program's.
 pub fn expect(what: &'static str, got: usize, wanted: usize) -> Result<(), BackendError> {
-    if got == wanted { Ok(()) } else { Err(wrong(what, "*", format!("{got} given, the program has {wanted}"))) }
+    let problem = || format!("cannot take {got} of them because the program has {wanted}; give one for each");
+    if got == wanted { Ok(()) } else { Err(wrong(what, "*", problem())) }
 }

@@ -1,4 +1,5 @@
-//! Compiled programs: thunks, and the sources of their slots, before memory is bound.
+//! Compiled programs: the thunks of all steps, and a description of the memory of each slot, before addresses are
+//! known.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,14 +18,14 @@ use crate::{
     runtime::{memory::ALIGN, threads::Pool, thunk::Thunk},
 };
 
-/// A constant operand, which is packed when parameters arrive; steps that run the same kernel on the same buffers share
+/// A constant operand that is packed when parameters are loaded. Steps that run one kernel on the same buffers share
 /// it.
 pub struct PackedConstant {
-    /// The step of the run program that packs it.
+    /// The step of the run program whose thunk packs the operand.
     pub step: usize,
-    /// Bytes of its packed form.
+    /// The size of the packed operand in bytes.
     pub bytes: usize,
-    /// The step's slots that it is packed from.
+    /// The step's slots from which the operand is packed.
     pub reads: Vec<usize>,
 }
 
@@ -34,38 +35,41 @@ pub struct Code {
     pub run: BoundSteps,
     pub packed: Vec<PackedConstant>,
     pub constants: Vec<Aligned>,
-    /// Bytes of each buffer that the load program computes.
+    /// The size in bytes of each result of the load program.
     pub loaded_bytes: Vec<usize>,
-    /// For each source of a run's slots, whether steps read it themselves. Other sources are only packed.
+    /// For each entry of `run.sources`, whether a step accesses the memory itself. If not, it is only the source of a
+    /// packed operand.
     pub read: Vec<bool>,
     pub params: Vec<(String, Type)>,
     pub inputs: Vec<(String, Type)>,
     pub outputs: Vec<(String, Type)>,
     pub states: Vec<(String, Type)>,
-    /// For each step of a run, the outputs that need it, and whether a state does.
+    /// For each step of a run, whether each output needs it, and last whether a state needs it.
     pub needed: Vec<Vec<bool>>,
     pub arena_bytes: usize,
-    /// Bytes of the thunks' own memory, and of the operands that each run packs.
+    /// Bytes of the buffers that a thunk needs in addition to the kernel's: the maximum over all thunks.
     pub own_bytes: usize,
+    /// Bytes of an operand that each run packs: the maximum over all steps.
     pub passing_bytes: usize,
-    /// Bytes of scratch memory that a thread needs.
+    /// Bytes of scratch memory that each thread needs.
     pub scratch: usize,
     pub pool: Arc<Pool>,
-    /// The data from which runs of other lengths are resolved. The code itself is for the maximal lengths.
+    /// The data from which the code for other lengths is compiled. All other fields are for the maximal lengths.
     pub varying: Varying,
 }
 
-/// The data from which a program's runs are resolved.
+/// The data from which the code for runs of other lengths is compiled.
 pub struct Varying {
-    /// Its kernels and extents.
+    /// A program with only the kernels and extents of the compiled one.
     pub program: Program,
-    /// For each kernel, the places of the extents that it depends on: none, where it does not vary.
+    /// For each kernel, the numbers of the extents that it depends on; empty if it is equal at all lengths.
     pub depends: Vec<Vec<usize>>,
-    /// The way in which each kernel is computed.
+    /// For each kernel, the way in which it is computed.
     pub ways: Vec<Way>,
     pub machine: Machine,
     pub known: Mutex<KnownLengths>,
-    /// Helpers with more scratch memory than the longest run takes, where others need that.
+    /// The last pool that was started for lengths that need more scratch memory than the maximal lengths: the bytes per
+    /// thread, and the pool.
     pub larger: Mutex<Option<(usize, Arc<Pool>)>>,
 }
 
@@ -83,16 +87,16 @@ impl Varying {
         Varying { program, depends, ways, machine, known: Mutex::default(), larger: Mutex::default() }
     }
 
-    /// Returns the program's extents.
+    /// Returns the program of the kernels and extents.
     pub fn program(&self) -> &Program {
         &self.program
     }
 }
 
-/// Compiles a program, each kernel in the given way for its constant slots.
+/// Compiles a program. `way` chooses the way in which to compute a kernel, given its constant slots.
 ///
 /// # Errors
-/// Every kernel that cannot be built, with its place in the model, and each fault of the program.
+/// If a kernel cannot be built, or the program has a fault. The error lists all of them with their places in the model.
 pub fn compile(
     program: &Program,
     way: &dyn Fn(&Kernel, &[Slot]) -> Way,
@@ -147,16 +151,16 @@ pub fn compile(
     })
 }
 
-/// Returns bytes of a thunk's own buffers.
+/// Returns the bytes of the buffers that a thunk needs in addition to the kernel's.
 pub fn own_bytes(thunk: &dyn Thunk) -> usize {
     thunk.buffers().into_iter().map(|bytes| bytes.next_multiple_of(ALIGN)).sum()
 }
 
-/// Finds the sources of steps.
+/// Finds, for each slot of each step, the source of its memory.
 struct Binder<'a> {
     program: &'a Program,
     thunks: &'a [Arc<dyn Thunk>],
-    /// For each buffer, the source of the slots that are bound to it.
+    /// For each buffer of the program, the source of its memory.
     sources: Vec<SlotSource>,
     constants: Vec<Aligned>,
     loaded_bytes: Vec<usize>,
@@ -188,7 +192,8 @@ impl<'a> Binder<'a> {
         Binder { program, thunks, sources, constants, loaded_bytes, packed, read, passing_bytes: 0 }
     }
 
-    /// Returns the steps of the load program, or of a run: these have constant operands packed before.
+    /// Returns the steps of the load program, or of the run program if `run` is set. Constant operands of the run
+    /// program are packed when parameters are loaded.
     fn steps(&mut self, steps: &[Step], run: bool) -> BoundSteps {
         let mut bound = BoundSteps::default();
         let mut known = FxHashMap::default();
@@ -239,7 +244,7 @@ impl<'a> Binder<'a> {
         bound
     }
 
-    /// Adds the exits, where steps of a run are skipped.
+    /// Adds the exits of the run program, at which it may skip steps.
     fn exits(&mut self, run: &mut BoundSteps) {
         for exit in &self.program.exits {
             run.exits.push(BoundExit { before: exit.before, unless: run.sources.len(), to: exit.to });
@@ -249,7 +254,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Element type of an input, output or state.
+/// Returns the element type of an input, output or state.
 pub fn dtype(ty: &Type) -> DType {
     ty.dtype().unwrap_or(DType::U8)
 }

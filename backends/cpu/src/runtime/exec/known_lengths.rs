@@ -1,4 +1,4 @@
-//! The code for runs of certain lengths, and a cache of the code that recent runs had.
+//! The code for runs of given lengths (extents at run time), and a cache of the code of recent runs.
 
 use std::sync::Arc;
 
@@ -7,20 +7,21 @@ use rustc_hash::FxHashMap;
 
 use super::steps::BoundSteps;
 
-/// The maximal number of sets of lengths whose thunks are kept.
+/// The maximal number of sets of lengths whose code is cached.
 const KEPT: usize = 1024;
 
-/// The code of the lengths that runs had.
+/// A cache of code by lengths.
 #[derive(Default)]
 pub struct KnownLengths {
-    /// With the number of the use that was the last.
+    /// For each set of lengths, the value of `uses` at its last use, and the code.
     sets: FxHashMap<Vec<usize>, (u64, Arc<Resolved>)>,
     last: Option<Arc<Resolved>>,
     uses: u64,
 }
 
 impl KnownLengths {
-    /// Returns the code of some lengths. `resolve` makes code for new lengths from the code that was used last.
+    /// Returns the code for these lengths. If it is not cached, `resolve` compiles it, given the code that was used
+    /// last.
     pub fn get(
         &mut self,
         lengths: &[usize],
@@ -43,7 +44,7 @@ impl KnownLengths {
         Ok(resolved)
     }
 
-    /// Forgets the half that was not used for longest, if no more are kept.
+    /// If the cache is full, removes the less recently used half.
     fn forget(&mut self) {
         if self.sets.len() < KEPT {
             return;
@@ -54,14 +55,17 @@ impl KnownLengths {
     }
 }
 
-/// The code of runs of certain lengths.
+/// The code for runs of given lengths.
 pub struct Resolved {
     pub lengths: Vec<usize>,
-    /// Like [`Code::run`], with the same ports, constants, parameters and packed operands.
+    /// The steps of [`Code::run`](super::code::Code::run), with thunks for these lengths. Ports, constants, parameters
+    /// and packed operands are shared with the code for the maximal lengths.
     pub run: BoundSteps,
-    /// Like those of [`Code`].
+    /// [`Code::own_bytes`](super::code::Code::own_bytes), for these lengths.
     pub own_bytes: usize,
+    /// [`Code::passing_bytes`](super::code::Code::passing_bytes), for these lengths.
     pub passing_bytes: usize,
+    /// [`Code::scratch`](super::code::Code::scratch), for these lengths.
     pub scratch: usize,
 }
 
@@ -86,7 +90,7 @@ mod tests {
             assert_eq!(found.unwrap().lengths, [n, 1]);
             made > before
         };
-        // One length is used again and again.
+        // Length 0 is used between all others, so it stays in the cache.
         for n in 0..3 * KEPT {
             assert!(get(&mut known, n + 1));
             assert_eq!(get(&mut known, 0), n == 0);

@@ -1,8 +1,8 @@
 //! Parameters and the results of the load program, which sessions share.
 //!
-//! The load program streams its results: an operand is packed as soon as its source exists, and a result that only
-//! packing or later load steps read is freed after the last of them. A replacement shares unchanged parts with the
-//! program that it starts from.
+//! Loading keeps few intermediate results in memory. An operand is packed as soon as its source is computed. A result
+//! that runs do not read is freed after the last load step or packing that reads it. If parameters are replaced, the
+//! new program shares all unchanged memory with the old one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::runtime::{
     threads::Workers,
 };
 
-/// A shared range of a block.
+/// A range of a block of memory, from byte `from` on. Programs with replaced parameters share the block.
 #[derive(Clone)]
 struct SharedPart {
     block: Arc<Pages>,
@@ -40,7 +40,7 @@ pub struct CpuLoaded {
     values: Values,
 }
 
-/// The current values. Values that runs do not read are freed.
+/// The parameters, results of the load program and packed operands, by number; `None` for memory that was freed.
 #[derive(Clone)]
 struct Values {
     params: Vec<Option<Arc<Aligned>>>,
@@ -48,27 +48,27 @@ struct Values {
     packed: Vec<Option<SharedPart>>,
 }
 
-/// One thing to do when parameters arrive.
+/// A load step, or the packing of an operand, when parameters are loaded.
 struct LoadAction {
     what: What,
-    /// Parameters and results of other actions.
+    /// The parameters and results of earlier actions that the action reads.
     reads: Vec<SlotSource>,
-    /// Results.
+    /// The results of the action.
     writes: Vec<SlotSource>,
 }
 
 #[derive(Clone, Copy)]
 enum What {
-    /// A step of the load program.
+    /// The step of the load program with this number.
     Step(usize),
-    /// Packing a constant operand.
+    /// The packing of the constant operand with this number.
     Pack(usize),
 }
 
-/// Loads a program.
+/// Loads the parameters of a program, and runs the load program.
 ///
 /// # Errors
-/// When a parameter's type is not the program's, or an index is out of range.
+/// If a parameter's type is not the program's, or an index is out of range.
 pub fn load(code: Arc<Code>, params: &[Tensor]) -> Result<CpuLoaded, BackendError> {
     expect("parameter", params.len(), code.params.len())?;
     for (n, param) in params.iter().enumerate() {
@@ -87,15 +87,17 @@ pub fn load(code: Arc<Code>, params: &[Tensor]) -> Result<CpuLoaded, BackendErro
 
 fn fits(code: &Code, n: usize, param: &Tensor) -> Result<(), BackendError> {
     let Some((name, ty)) = code.params.get(n) else {
-        return Err(wrong("parameter", &n.to_string(), format!("the program has {}", code.params.len())));
+        let count = code.params.len();
+        let problem = format!("cannot replace it because the program has only {count} parameters, counted from 0");
+        return Err(wrong("parameter", &n.to_string(), problem));
     };
     match param.ty() == *ty {
         true => Ok(()),
-        false => Err(wrong("parameter", name, format!("{} given, the program takes {ty}", param.ty()))),
+        false => Err(wrong("parameter", name, format!("cannot take {} because the program takes {ty}", param.ty()))),
     }
 }
 
-/// Returns load steps and packing in an order in which intermediate results live briefly.
+/// Returns the load steps and packings in an order that keeps live ranges of intermediate results short.
 fn actions(code: &Code) -> Vec<LoadAction> {
     let mut actions = Vec::new();
     let mut there = vec![false; code.loaded_bytes.len()];
@@ -130,20 +132,20 @@ fn actions(code: &Code) -> Vec<LoadAction> {
 }
 
 impl Code {
-    /// Returns whether runs read a parameter, or a result of the load program, without packing.
+    /// Returns whether a step of a run reads a source of memory itself, instead of a packed operand.
     fn reads(&self, source: SlotSource) -> bool {
         self.run.sources.iter().zip(&self.read).any(|(s, read)| *read && *s == source)
     }
 }
 
-/// Load actions in progress.
+/// The state while parameters are loaded.
 struct Loading<'a> {
     code: &'a Code,
     actions: &'a [LoadAction],
     todo: &'a [bool],
     values: Values,
     given: Vec<Option<Tensor>>,
-    /// For each parameter and each result of a load step, the number of actions that have yet to read it.
+    /// For each parameter, and for each result of a load step, the number of remaining actions that read it.
     uses: (Vec<usize>, Vec<usize>),
 }
 
@@ -186,7 +188,8 @@ impl<'a> Loading<'a> {
         for (action, _) in self.actions.iter().zip(self.todo).filter(|(_, todo)| **todo) {
             for source in action.reads.iter().chain(&action.writes) {
                 match *source {
-                    // A parameter with an unsuitable address is copied while it is read.
+                    // Runs do not read this parameter. If it is misaligned, a copy exists until the last action has
+                    // read it.
                     SlotSource::Param(n) if self.values.params[n].is_none() => {
                         self.values.params[n] = self.given[n].as_ref().map(|t| Arc::new(Aligned::new(t)));
                     }
@@ -199,7 +202,7 @@ impl<'a> Loading<'a> {
             }
             let steps = if let What::Step(_) = action.what { &code.load } else { &code.run };
             let slots = self.slots(steps, self.step(action), &own, &passing);
-            // SAFETY: slots of the step point to memory of their size, and nobody else shares its results yet.
+            // SAFETY: slots of the step point to memory of their size, and no session uses the results yet.
             unsafe {
                 match action.what {
                     What::Step(n) => steps.run_one(n, &slots, &workers, &fault)?,
@@ -227,7 +230,8 @@ impl<'a> Loading<'a> {
         Ok(self.values)
     }
 
-    /// Returns the step of its program that an action runs, or has pack.
+    /// Returns the number of the step whose slots an action uses: of the load program for a step, and of the run
+    /// program for a packing.
     fn step(&self, action: &LoadAction) -> usize {
         match action.what {
             What::Step(n) => n,
@@ -235,7 +239,8 @@ impl<'a> Loading<'a> {
         }
     }
 
-    /// Allocates the kept values, all in one block.
+    /// Allocates one block for all results that stay in memory after loading. `kept` says which results of the load
+    /// program do.
     fn place(&mut self, kept: &[bool]) {
         let mut bytes = 0;
         let mut places = Vec::new();
@@ -243,7 +248,7 @@ impl<'a> Loading<'a> {
         for write in todo.flat_map(|(action, _)| &action.writes) {
             let size = match *write {
                 SlotSource::Loaded(n) => {
-                    // The old value belongs to the program that this one started from.
+                    // The old result belongs to the program whose parameters are replaced.
                     self.values.loaded[n] = None;
                     if !kept[n] {
                         continue;
@@ -262,12 +267,12 @@ impl<'a> Loading<'a> {
             match write {
                 SlotSource::Loaded(n) => self.values.loaded[n] = piece,
                 SlotSource::Packed(n) => self.values.packed[n] = piece,
-                _ => unreachable!("only these were given places"),
+                _ => unreachable!("only loaded and packed values are in the block"),
             }
         }
     }
 
-    /// Returns a table with the slots of one step.
+    /// Returns a table of slots in which the slots of one step have addresses.
     fn slots(&self, steps: &BoundSteps, step: usize, own: &Pages, passing: &Pages) -> Vec<Pointer> {
         let mut slots = vec![NOWHERE; steps.sources.len()];
         for slot in steps.steps[step].slots.clone() {
@@ -281,7 +286,8 @@ impl<'a> Loading<'a> {
 }
 
 impl Values {
-    /// Returns the address of a source that all sessions share, and null for a session's own memory.
+    /// Returns the address of a source that all sessions share; null for memory of a session. `own` is the additional
+    /// memory of thunks.
     fn at(&self, code: &Code, source: SlotSource, own: &Pages) -> Pointer {
         let piece = |piece: &Option<SharedPart>| piece.as_ref().map_or(NOWHERE, |p| Pointer(p.at()));
         match source {
@@ -296,13 +302,14 @@ impl Values {
 }
 
 impl CpuLoaded {
-    /// Returns the address of a source, like [`Values::at`].
+    /// Returns the address of a source that all sessions share; null for memory of a session. `own` is the additional
+    /// memory of thunks.
     pub fn at(&self, source: SlotSource, own: &Pages) -> Pointer {
         self.values.at(&self.code, source, own)
     }
 
-    /// Returns the actions that a replacement of parameters repeats: those that depend on the parameters, and those
-    /// whose freed results these read.
+    /// Returns, for each action, whether a replacement of parameters repeats it. This is so if the action depends on
+    /// the parameters, or if its result was freed and a repeated action reads it.
     fn dependents(&self, actions: &[LoadAction], replaced: &[Option<Tensor>]) -> Vec<bool> {
         let mut changed = vec![false; self.values.loaded.len()];
         let mut todo = vec![false; actions.len()];
@@ -331,10 +338,10 @@ impl CpuLoaded {
         todo
     }
 
-    /// Returns the program with other parameters, by number. It shares everything that depends on none of them.
+    /// Returns the program with some parameters replaced, by number. It shares all values that depend on none of them.
     ///
     /// # Errors
-    /// If a parameter's type is not the program's, one that is needed was freed, or an index is out of range.
+    /// If a parameter's type is not the program's, a needed parameter was freed, or an index is out of range.
     pub fn replace(&self, params: &[(usize, Tensor)]) -> Result<CpuLoaded, BackendError> {
         let code = &self.code;
         let mut given: Vec<Option<Tensor>> = vec![None; code.params.len()];
@@ -364,7 +371,7 @@ impl CpuLoaded {
         Ok(CpuLoaded { code: code.clone(), values })
     }
 
-    /// Returns the bytes of parameters, constants and results of the load program.
+    /// Returns the bytes of parameters, constants, results of the load program and packed operands.
     pub fn bytes(&self) -> usize {
         let params = self.values.params.iter().zip(&self.code.params).filter(|(value, _)| value.is_some());
         let params: usize = params.map(|(_, (_, ty))| ty.bytes()).sum();

@@ -1,10 +1,9 @@
-//! Runs of lengths other than the maximal ones: thunks of kernels that vary are compiled once per set of lengths, and
-//! cached.
+//! Compiles the code for runs whose lengths (extents at run time) are not maximal.
 //!
-//! A thunk has every offset, stride and trip count resolved, so each set of lengths has thunks of its own. They take
-//! some tens of microseconds to compile. Their loops are as efficient as those of a program of fixed lengths. If one
-//! length changes, as that of a cache does with each token, kernels that do not depend on it keep their thunks. All
-//! lengths share packed and loaded values.
+//! In a thunk, every offset, stride and trip count is resolved. So each set of lengths has thunks of its own, which are
+//! compiled once and cached. Compiling a thunk takes some tens of microseconds, and its loops are as fast as those of a
+//! program with fixed extents. If one length changes (as with each token that a cache of keys takes in), kernels that
+//! do not depend on that length keep their thunks. All lengths share packed operands and results of the load program.
 
 use std::sync::{Arc, PoisonError};
 
@@ -25,10 +24,10 @@ use crate::{
 };
 
 impl Code {
-    /// Returns the code for runs of these lengths; `None` for the maximal lengths, whose code this is.
+    /// Returns the code for runs of these lengths; `None` for the maximal lengths, for which `self` is the code.
     ///
     /// # Errors
-    /// If lengths are out of bounds, or a kernel cannot be built for them.
+    /// If lengths are out of bounds, or a kernel cannot be built for these lengths.
     pub fn resolved(&self, lengths: &[usize]) -> Result<Option<Arc<Resolved>>, BackendError> {
         let program = &self.varying.program;
         program.check_lengths(lengths)?;
@@ -42,8 +41,8 @@ impl Code {
         known.get(lengths, |last| self.resolve(lengths, last)).map(Some)
     }
 
-    /// Compiles the thunks for runs of these lengths. Kernels whose extents are those of an earlier run share its
-    /// thunks.
+    /// Compiles the thunks for runs of these lengths. A kernel shares its thunk with `before`, the code that was used
+    /// last, if all lengths on which the kernel depends are equal.
     fn resolve(&self, lengths: &[usize], before: Option<&Resolved>) -> Result<Resolved, BackendError> {
         let Varying { program, depends, ways, machine, .. } = &self.varying;
         let same = |kernel: usize, resolved: &Resolved| {
@@ -104,8 +103,11 @@ impl Code {
                     (Some(_), None) => sources.push(SlotSource::Nowhere),
                     (None, None) => {}
                     (None, Some(_)) => {
-                        let what =
-                            format!("{}: an operand that was packed is not read so: a defect", step.facts.origin);
+                        let what = format!(
+                            "{}: cannot run these lengths because the kernel does not read its packed operand: a \
+                             defect of the backend",
+                            step.facts.origin
+                        );
                         return Err(BackendError::Device(what));
                     }
                 }

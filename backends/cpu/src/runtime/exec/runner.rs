@@ -1,4 +1,4 @@
-//! The thread that executes submitted runs while the caller continues.
+//! The thread that executes submitted runs of a session while the caller continues.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -10,7 +10,7 @@ use eutectic_backend::BackendError;
 
 use super::work::Workspace;
 
-/// A session's thread. It is started by the first run that is submitted.
+/// The thread of a session that executes submitted runs. The first submitted run starts it.
 pub struct Runner {
     shared: Arc<RunShared>,
     thread: Option<JoinHandle<()>>,
@@ -25,14 +25,14 @@ struct RunShared {
 /// The state that the session and the thread exchange.
 #[derive(Default)]
 enum Desk {
-    /// No run; or the thread is executing one.
+    /// There is no run, or the thread is executing one.
     #[default]
     Empty,
-    /// A run to execute.
+    /// A run that the thread must execute.
     Open(Box<Workspace>),
-    /// Done.
+    /// The thread has executed the run.
     Done(Box<Workspace>, Result<(), BackendError>),
-    /// The session is gone.
+    /// The session was dropped, so the thread must end.
     Closed,
 }
 
@@ -46,7 +46,7 @@ impl RunShared {
         self.changed.notify_all();
     }
 
-    /// Waits until `take` takes something.
+    /// Waits for a state that `take` accepts, and takes it. `take` returns the state as an error to keep it.
     fn take<T>(&self, take: impl Fn(Desk) -> Result<T, Desk>) -> T {
         let mut desk = self.desk();
         loop {
@@ -63,16 +63,17 @@ impl Runner {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When there can be none.
+    /// If the system refuses to start a thread.
     pub fn new() -> Result<Runner, BackendError> {
         let shared = Arc::new(RunShared::default());
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("eutectic-runs".into()).spawn(move || serve(&of_thread));
-        let thread = thread.map_err(|e| BackendError::Device(format!("cannot start a thread: {e}")))?;
+        let thread =
+            thread.map_err(|e| BackendError::Device(format!("cannot start the thread for submitted runs: {e}")))?;
         Ok(Runner { shared, thread: Some(thread) })
     }
 
-    /// Has a run done.
+    /// Gives the thread a run to execute.
     pub fn start(&self, work: Box<Workspace>) {
         self.shared.put(Desk::Open(work));
     }
@@ -94,14 +95,16 @@ fn serve(shared: &RunShared) {
             other => Err(other),
         });
         let Some(mut work) = open else { return };
-        let result = catch_unwind(AssertUnwindSafe(|| work.run()))
-            .unwrap_or_else(|_| Err(BackendError::Device("a kernel panicked: a defect of the backend".into())));
+        let result = catch_unwind(AssertUnwindSafe(|| work.run())).unwrap_or_else(|_| {
+            let why = "cannot finish the run because a kernel panicked: a defect of the backend; report it";
+            Err(BackendError::Device(why.into()))
+        });
         shared.put(Desk::Done(work, result));
     }
 }
 
 impl Drop for Runner {
-    /// No run may be under way.
+    /// Ends the thread. No run may be executing.
     fn drop(&mut self) {
         self.shared.put(Desk::Closed);
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,4 @@
-//! Sessions: runs, the locations of their inputs and outputs, and states.
+//! Sessions: they execute runs, bind buffers to inputs and outputs, and keep states.
 
 use std::{any::Any, sync::Arc};
 
@@ -12,12 +12,13 @@ use super::{
     work::Workspace,
 };
 
-/// A session: the state that runs work on. The runner has it while a submitted run lasts.
+/// A session on the CPU. It owns the workspace of its runs; while a submitted run executes, the runner has the
+/// workspace (`work` is then `None`).
 pub struct CpuSession {
     loaded: Arc<CpuLoaded>,
     work: Option<Box<Workspace>>,
     runner: Option<Runner>,
-    /// The error of the last awaited run, until a caller takes it.
+    /// The error of the last submitted run, until a caller takes it.
     failed: Option<BackendError>,
 }
 
@@ -54,8 +55,8 @@ impl Session for CpuSession {
     }
 
     fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
-        let other =
-            "these are parameters of another program; use the result of `replace` on the parameters of this session";
+        let other = "cannot use these parameters because they belong to another program; use the result of `replace` on \
+                     the parameters of this session";
         let loaded = (loaded as Arc<dyn Any + Send + Sync>).downcast::<CpuLoaded>().ok();
         let loaded = loaded.filter(|loaded| Arc::ptr_eq(&loaded.code, &self.loaded.code));
         let loaded = loaded.ok_or_else(|| wrong("parameter", "*", other.into()))?;
@@ -140,7 +141,7 @@ impl Session for CpuSession {
 }
 
 impl Drop for CpuSession {
-    /// A submitted run finishes first, because it uses the workspace.
+    /// Waits for a submitted run, because it uses the workspace.
     fn drop(&mut self) {
         self.idle();
     }

@@ -1,4 +1,4 @@
-//! Steps of a program with the sources of their slots, and running them on a table of slots.
+//! The steps of a program with the sources of their slots, and their execution on a table of slots.
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
@@ -15,54 +15,55 @@ use crate::runtime::{
 /// The source of a slot's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotSource {
-    /// A byte of the session's arena.
+    /// The session's arena, from this byte on.
     Arena(usize),
-    /// The memory of a session's port.
+    /// The memory of an input, output or state of the session.
     Port(Port),
-    /// A constant of the program, by number.
+    /// The constant of the program with this number.
     Const(usize),
-    /// A parameter.
+    /// The parameter with this number.
     Param(usize),
-    /// A result of the load program, by number.
+    /// The result of the load program with this number.
     Loaded(usize),
-    /// A constant operand in packed form, by number.
+    /// The packed constant operand with this number.
     Packed(usize),
-    /// A byte of the thunks' own memory, which steps share.
+    /// The additional memory of thunks, from this byte on. Steps use it one after the other.
     Own(usize),
-    /// Memory for an operand that each run packs.
+    /// Memory for an operand that each run packs. Steps use it one after the other.
     Passing,
-    /// Nowhere: the operand is not packed.
+    /// No memory, because the operand is not packed.
     Nowhere,
 }
 
-/// A step whose slots are known.
+/// A step of a program, with its slots.
 #[derive(Clone)]
 pub struct BoundStep {
     pub thunk: Arc<dyn Thunk>,
-    /// Its part of [`BoundSteps::sources`].
+    /// The range of the step's slots in [`BoundSteps::sources`].
     pub slots: Range<usize>,
-    /// Whether an operand is packed first in each run.
+    /// Whether each run packs an operand before the step.
     pub packs: bool,
     pub facts: Arc<StepFacts>,
 }
 
-/// The properties of a step that are the same for all lengths.
+/// The properties of a step that are equal for all lengths of a run (extents at run time).
 pub struct StepFacts {
-    /// The number of its kernel, and how many slots that has: those of the thunk's own buffers follow.
+    /// The number of the kernel.
     pub kernel: usize,
+    /// The number of the kernel's slots. The slots of the thunk's additional buffers follow them.
     pub given: usize,
-    /// The slots that it writes.
+    /// The slots that the step writes.
     pub stores: Vec<usize>,
     pub in_place: bool,
     pub origin: Origin,
-    /// Its model part of each check of ids.
+    /// The model part of each check of an index, by the number of the check.
     pub checks: Vec<Origin>,
 }
 
 /// A position where a run may skip steps.
 pub struct BoundExit {
     pub before: usize,
-    /// The slot of the truth value without which steps are passed over.
+    /// The slot of a truth value. If it is false, the run skips steps.
     pub unless: usize,
     pub to: usize,
 }
@@ -71,7 +72,7 @@ pub struct BoundExit {
 #[derive(Default)]
 pub struct BoundSteps {
     pub steps: Vec<BoundStep>,
-    /// In the order of the steps that they precede.
+    /// The exits, in the order of the steps that they precede.
     pub exits: Vec<BoundExit>,
     pub sources: Vec<SlotSource>,
 }
@@ -80,11 +81,12 @@ impl BoundStep {
     /// Runs the step with a table of slots.
     ///
     /// # Safety
-    /// The table must have the step's slots. Its pointers must be those that the sources name, to memory of the sizes
-    /// that the program states, which nobody else writes meanwhile.
+    /// The table must have the step's slots. Its pointers must point to the memory that the sources name, with the
+    /// sizes that the program states. Nobody else may write the memory during the call.
     unsafe fn run(&self, slots: &[Pointer], workers: &Workers, fault: &IndexFault) -> Result<(), BackendError> {
         let launch = self.launch(slots, workers, fault);
-        // SAFETY: `check` compared buffers with the kernel's; there is room for packed operands.
+        // SAFETY: `Program::problems` has checked that the buffers fit the kernel, and packed operands have memory of
+        // their size.
         unsafe {
             if self.packs {
                 self.thunk.pack(&launch);
@@ -94,19 +96,19 @@ impl BoundStep {
         self.report(fault)
     }
 
-    /// Packs its constant operand.
+    /// Packs the constant operand of the step.
     ///
     /// # Safety
-    /// As [`BoundStep::run`], for the slots from which the operand is packed, and its own.
+    /// As [`BoundStep::run`], for the slots from which the operand is packed, and for the slot of the packed operand.
     pub unsafe fn pack(&self, slots: &[Pointer], workers: &Workers, fault: &IndexFault) -> Result<(), BackendError> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.thunk.pack(&self.launch(slots, workers, fault)) };
         self.report(fault)
     }
 
     fn launch<'a>(&self, slots: &'a [Pointer], workers: &'a Workers, fault: &'a IndexFault) -> ThunkContext<'a> {
         let slots = &slots[self.slots.clone()];
-        // SAFETY: `Pointer` is transparent.
+        // SAFETY: `Pointer` has the layout of `*mut u8`, because it is `repr(transparent)`.
         let slots = unsafe { std::slice::from_raw_parts(slots.as_ptr().cast::<*mut u8>(), slots.len()) };
         ThunkContext { slots, workers, in_place: self.facts.in_place, fault }
     }
@@ -124,7 +126,7 @@ impl BoundStep {
 }
 
 impl BoundSteps {
-    /// Passes over the steps that runs of other lengths pass over.
+    /// Adds the exits of `other`, the steps of the same program for other lengths.
     pub fn exit_as(&mut self, other: &BoundSteps) {
         for &BoundExit { before, unless, to } in &other.exits {
             self.exits.push(BoundExit { before, unless: self.sources.len(), to });
@@ -132,7 +134,8 @@ impl BoundSteps {
         }
     }
 
-    /// Runs the steps that are `wanted`, by number.
+    /// Runs the steps that are `wanted`, by number, and skips steps at exits. `times` receives the seconds of each
+    /// step.
     ///
     /// # Safety
     /// As [`BoundStep::run`].
@@ -146,14 +149,14 @@ impl BoundSteps {
         let (mut exits, mut next) = (self.exits.iter().peekable(), 0);
         for (n, step) in self.steps.iter().enumerate() {
             while let Some(exit) = exits.next_if(|exit| exit.before <= n) {
-                // SAFETY: the slot points to a byte of the arena, and no step is under way.
+                // SAFETY: the slot points to a byte of the arena, and no step is executing.
                 if exit.before >= next && unsafe { *slots[exit.unless].0 } == 0 {
                     next = exit.to;
                 }
             }
             let start = times.is_some().then(Instant::now);
             if n >= next && wanted(n) {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { step.run(slots, workers, fault)? };
             }
             if let (Some(times), Some(start)) = (&mut times, start) {
@@ -174,7 +177,7 @@ impl BoundSteps {
         workers: &Workers,
         fault: &IndexFault,
     ) -> Result<(), BackendError> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.steps[n].run(slots, workers, fault) }
     }
 }

@@ -1,4 +1,4 @@
-//! The workspace of runs: arena, states, the memory of ports, and the table of slots.
+//! The workspace of a session's runs: arena, the memory of inputs, outputs and states (ports), and the table of slots.
 
 use std::{any::Any, sync::Arc};
 
@@ -19,38 +19,39 @@ use super::{
 };
 use crate::runtime::{fault::IndexFault, memory::Pages, threads::Workers};
 
-/// The memory of an input, output or state. Its own takes in bytes whose address kernels cannot take, too.
+/// The memory of an input, output or state. Host bytes that kernels cannot use directly are copied into its own memory.
 pub struct PortMemory {
     pub what: &'static str,
     pub name: String,
     ty: Type,
-    /// Bytes of the longest tensor.
+    /// The size in bytes of the tensor with maximal extents.
     bytes: usize,
-    /// The placement of a dense tensor of a run's lengths in it.
+    /// The positions of a tensor with the lengths of the run in this memory.
     placement: Placement,
     pub own: Pages,
     pub bound: Option<Box<CpuBuffer>>,
 }
 
-/// The data that runs work on.
+/// The memory and the threads of a session's runs.
 pub struct Workspace {
     code: Arc<Code>,
     arena: Pages,
     thunks_own: Pages,
     passing: Pages,
-    /// The memory of inputs, outputs and states.
+    /// The memory of the inputs, of the outputs and of the states.
     pub places: [Vec<PortMemory>; 3],
     slots: Vec<Pointer>,
-    /// The slots of ports, which may be elsewhere in each run.
+    /// The slots of inputs, outputs and states. Each run sets their addresses.
     late: Vec<(usize, Port)>,
-    /// The outputs that a run wants, and as the last one the states.
+    /// For each output, whether the run computes it. The last entry stands for the states, which are always computed.
     pub wanted: Vec<bool>,
-    /// Threads with enough scratch memory.
+    /// The threads, each with `scratch` bytes of scratch memory.
     workers: Workers,
     scratch: usize,
     fault: IndexFault,
-    /// The lengths of runs, and the code for them, if they are not the longest.
+    /// The extents of runs.
     pub lengths: Vec<usize>,
+    /// The code for `lengths`; `None` if they are maximal.
     resolved: Option<Arc<Resolved>>,
 }
 
@@ -60,12 +61,12 @@ impl PortMemory {
         Ok(PortMemory { what, name, ty: ty.clone(), bytes, placement, own: Pages::try_new(bytes)?, bound: None })
     }
 
-    /// Returns where it is now.
+    /// Returns the memory that is in use: the bound buffer, or else the own memory.
     pub fn memory(&self) -> &Pages {
         self.bound.as_ref().map_or(&self.own, |b| b.block())
     }
 
-    /// Returns the scratch destination of outputs that the caller did not request.
+    /// Returns the address to which runs write an output that the caller does not want.
     fn unwanted(&self) -> *mut u8 {
         self.own.at()
     }
@@ -74,16 +75,18 @@ impl PortMemory {
         wrong(self.what, &self.name, problem)
     }
 
-    /// Checks that a host buffer has the size of the tensor at the lengths of runs.
+    /// Checks that host bytes have the size of the tensor with the lengths of the run.
     fn check(&self, got: usize) -> Result<(), BackendError> {
         self.expect(got, self.placement.bytes())
     }
 
     fn expect(&self, got: usize, bytes: usize) -> Result<(), BackendError> {
-        if got == bytes { Ok(()) } else { Err(self.wrong(format!("{got} bytes given, {} is {bytes} bytes", self.ty))) }
+        let problem = || format!("cannot take {got} bytes because {} has {bytes} bytes", self.ty);
+        if got == bytes { Ok(()) } else { Err(self.wrong(problem())) }
     }
 
-    /// Returns whether kernels can use bytes directly: they are aligned, and laid out as the maximal tensor.
+    /// Returns whether kernels can use host bytes directly: they are aligned, and have the size of the tensor with
+    /// maximal extents.
     fn suits(&self, bytes: &[u8]) -> bool {
         bytes.len() == self.bytes && bytes.as_ptr().addr().is_multiple_of(dtype(&self.ty).size())
     }
@@ -120,7 +123,7 @@ impl Workspace {
         Ok(work)
     }
 
-    /// Fills the table of slots, ports aside.
+    /// Fills the table of slots, except for the slots of inputs, outputs and states.
     pub fn bind_constants(&mut self, loaded: &CpuLoaded) {
         let sources = &self.resolved.as_ref().map_or(&self.code.run, |resolved| &resolved.run).sources;
         let at = |source: &SlotSource| match *source {
@@ -138,15 +141,16 @@ impl Workspace {
         self.late.extend(sources.iter().enumerate().filter_map(port));
     }
 
-    /// Sets the lengths of later runs. After an error the workspace is as it was.
+    /// Sets the lengths of later runs. An error leaves the workspace unchanged.
     ///
     /// # Errors
-    /// If they are out of bounds, a kernel cannot be built for them, there is too little memory, or threads cannot be
-    /// started.
+    /// If lengths are out of bounds, a kernel cannot be built for these lengths, there is too little memory, or threads
+    /// cannot be started.
     pub fn set_lengths(&mut self, loaded: &CpuLoaded, lengths: &[usize]) -> Result<(), BackendError> {
         let resolved = self.code.resolved(lengths)?;
         if let Some(resolved) = &resolved {
-            // Slots point into the blocks, so that none is freed before all others are allocated.
+            // Slots point into the old blocks. So these are freed only after all new ones were allocated without an
+            // error.
             let grown = |block: &Pages, bytes| (block.bytes() < bytes).then(|| Pages::try_new(bytes)).transpose();
             let thunks_own = grown(&self.thunks_own, resolved.own_bytes)?;
             let passing = grown(&self.passing, resolved.passing_bytes)?;
@@ -182,15 +186,16 @@ impl Workspace {
             Port::State(n) => (2, "state", n),
         };
         let count = self.places[kind].len();
-        self.places[kind]
-            .get_mut(n)
-            .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
+        self.places[kind].get_mut(n).ok_or_else(|| {
+            let problem = format!("cannot access it because the program has {count} {what}s, counted from 0");
+            wrong(what, &n.to_string(), problem)
+        })
     }
 
-    /// Binds a buffer to a port, or restores the port's own memory. Returns the buffer that was bound.
+    /// Binds a buffer to a port; with `None`, restores the port's own memory. Returns the buffer that was bound before.
     ///
     /// # Errors
-    /// If a buffer does not fit.
+    /// If there is no such port, or the buffer has another size or is on another device.
     pub fn bind(
         &mut self,
         port: Port,
@@ -202,7 +207,8 @@ impl Workspace {
                 place.expect(buffer.bytes(), place.bytes)?;
                 let buffer = (buffer as Box<dyn Any>).downcast::<CpuBuffer>();
                 Some(buffer.map_err(|_| {
-                    place.wrong("the buffer is on another device; allocate one from this session".into())
+                    let why = "cannot bind the buffer because it is on another device; allocate one from this session";
+                    place.wrong(why.into())
                 })?)
             }
             None => None,
@@ -214,7 +220,8 @@ impl Workspace {
         Ok(bound.map(|b| b as Box<dyn DeviceBuffer>))
     }
 
-    /// Runs from and into the memory of the ports. Unwanted outputs are not stored there.
+    /// Executes a run that reads and writes the memory of the ports. The memory of unwanted outputs stays unchanged if
+    /// a buffer is bound.
     pub fn run(&mut self) -> Result<(), BackendError> {
         let wanted = |n: usize| self.wanted[n];
         for &(slot, port) in &self.late {
@@ -228,10 +235,10 @@ impl Workspace {
         self.go(None)
     }
 
-    /// Runs from and into the given buffers.
+    /// Executes a run that reads the given inputs and writes the given outputs.
     ///
     /// # Errors
-    /// If a buffer does not fit the program, or an index is out of range.
+    /// If an input or output does not fit the program, or an index is out of range.
     pub fn execute(
         &mut self,
         inputs: &[Input<'_>],
@@ -287,8 +294,8 @@ impl Workspace {
         let all = wanted.iter().all(|wanted| *wanted);
         let wanted = |step: usize| all || needed[step].iter().zip(wanted).any(|(needed, wanted)| *needed && *wanted);
         let run = self.resolved.as_ref().map_or(&self.code.run, |resolved| &resolved.run);
-        // SAFETY: the table was filled from the sources; sizes of ports were checked, and they are this session's or
-        // lent to it.
+        // SAFETY: the table was filled from the sources. The sizes of ports were checked, and their memory belongs to
+        // this session or is borrowed for the run.
         unsafe { run.run(&self.slots, (&self.workers, &self.fault), wanted, times) }
     }
 }
@@ -316,7 +323,7 @@ mod tests {
         BoundSteps { sources, ..BoundSteps::default() }
     }
 
-    /// Returns a program without steps and with one extent, whose code for a length of 1 takes these bytes of memory.
+    /// Returns a program without steps and with one extent. Its code for a length of 1 needs these bytes of memory.
     fn loaded(own_bytes: usize, passing_bytes: usize, scratch: usize) -> CpuLoaded {
         let extents = vec![Symbol { name: "n".into(), bounds: Some((1, 8)) }];
         let program = Program { extents, ..Program::default() };
@@ -329,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "its allocator ends the process instead of failing")]
+    #[cfg_attr(miri, ignore = "Miri's allocator ends the process instead of failing")]
     fn lengths_for_which_memory_is_missing_leave_the_workspace_as_it_was() {
         let enough = 1 << 16;
         for (own, passing, scratch) in

@@ -1,27 +1,27 @@
-//! Angles: sine, cosine, tangent and their inverses, in `f64`.
+//! Sine, cosine, tangent and their inverses for arguments in `f32`, computed in `f64`.
 
 use super::polynomial::{ROUND_F64, polynomial_f64};
 
-/// π/2 = `QUARTER_HIGH + QUARTER_LOW`. The high part has few enough bits that its product with a number of quarter
-/// turns is exact.
+/// The high part of π/2 = `QUARTER_HIGH + QUARTER_LOW`. It has few enough bits that its product with a number of
+/// quarter turns is exact.
 const QUARTER_HIGH: f64 = 1.570_796_310_901_641_8;
 const QUARTER_LOW: f64 = 1.589_325_477_352_819_7e-8;
-/// The largest angle whose quarter turns are counted without loss.
+/// The largest angle in radians for which the product of [`QUARTER_HIGH`] and the number of quarter turns is exact.
 pub const FEW_TURNS: f32 = 1_048_576.0;
 
-/// Returns whether the functions of angles below hold for an argument.
+/// Returns whether [`sin`], [`cos`] and [`tan`] are valid for an argument.
 #[inline(always)]
 pub fn is_few_turns(x: f32) -> bool {
     x.abs() <= FEW_TURNS
 }
 
-/// Returns a function of any angle: `few` for angles of few turns, and `many`, in `f64`, for others.
+/// Computes a function of any angle: by `few` for angles of few turns, and by `many`, in `f64`, for larger ones.
 #[inline(always)]
 pub fn any_angle(x: f32, few: impl Fn(f32) -> f32, many: impl Fn(f64) -> f64) -> f32 {
     if is_few_turns(x) { few(x) } else { many(f64::from(x)) as f32 }
 }
 
-/// sin r, cos r and n with x = n·π/2 + r, |r| ≤ π/4, for |x| up to [`FEW_TURNS`].
+/// Returns sin r, cos r and n, where x = n·π/2 + r and |r| ≤ π/4, for |x| up to [`FEW_TURNS`].
 #[inline(always)]
 fn quarter_turns(x: f32) -> (f64, f64, u32) {
     let x = f64::from(x);
@@ -35,7 +35,7 @@ fn quarter_turns(x: f32) -> (f64, f64, u32) {
     (r * (1.0 + z * polynomial_f64(z, sine)), polynomial_f64(z, cosine), shifted.to_bits() as u32)
 }
 
-/// Returns the sine of an angle plus a number of quarter turns.
+/// Returns the sine of x + `more`·π/2.
 #[inline(always)]
 fn turned(x: f32, more: u32) -> f32 {
     let (sine, cosine, n) = quarter_turns(x);
@@ -64,7 +64,8 @@ pub fn tan(x: f32) -> f32 {
     (above / below) as f32
 }
 
-/// Returns the arc tangent of a ≥ 0: that of (a − 1)/(a + 1) or −1/a is π/4 or π/2 less.
+/// Returns the arc tangent of a ≥ 0. For a > tan π/8, it is π/4 + atan((a − 1)/(a + 1)); for a > 1/tan π/8, it is
+/// π/2 + atan(−1/a).
 #[inline(always)]
 fn atan_of(a: f64) -> f64 {
     use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
@@ -109,14 +110,14 @@ pub fn atan(x: f32) -> f32 {
     (atan_of(f64::from(x.abs())) as f32).copysign(x)
 }
 
-/// Returns the arc sine, within 1 ulp: atan(x/√(1 − x²)). The difference is exact in `f64` where x² is near 1.
+/// Returns the arc sine, within 1 ulp, as atan(x/√(1 − x²)). For x² near 1, the difference is exact in `f64`.
 #[inline(always)]
 pub fn asin(x: f32) -> f32 {
     let a = f64::from(x.abs());
     (atan_of(a / (1.0 - a * a).sqrt()) as f32).copysign(x)
 }
 
-/// Returns the arc cosine, within 1 ulp: 2·atan √((1 − x)/(1 + x)), which does not cancel near 1.
+/// Returns the arc cosine, within 1 ulp, as 2·atan √((1 − x)/(1 + x)), which has no cancellation near 1.
 #[inline(always)]
 pub fn acos(x: f32) -> f32 {
     let x = f64::from(x);

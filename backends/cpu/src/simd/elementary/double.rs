@@ -1,8 +1,9 @@
-//! Activations of `f64`, whose lower tails are a product of parts that do not vanish before it.
+//! Activations of `f64`. For large negative arguments, the result is a product of factors that do not underflow unless
+//! the result does.
 
 use eutectic_ir::functions::sigmoid;
 
-/// x·e^(v + rest)/(1 + eᵛ) for a small `rest`.
+/// Returns x·sigmoid(v + rest) for a small `rest`.
 fn gated(x: f64, v: f64, rest: f64) -> f64 {
     if v > -700.0 {
         let odds = sigmoid(v);
@@ -12,17 +13,19 @@ fn gated(x: f64, v: f64, rest: f64) -> f64 {
     (x * half) * (half * (1.0 + rest))
 }
 
-/// x·sigmoid(x).
+/// Returns x·sigmoid(x).
 pub fn silu_f64(x: f64) -> f64 {
     gated(x, x, 0.0)
 }
 
-/// Computes x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³). u has two parts, because its error is multiplied by |u|.
+/// Returns x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³). u is computed as a sum of two numbers, because the relative
+/// error of the result is about |u| times that of u.
 pub fn gelu_tanh_f64(x: f64) -> f64 {
-    /// 2√(2/π) and 0.044715 times it, each in two parts.
+    /// 2√(2/π) as a sum of two numbers.
     const SLOPE: [f64; 2] = [1.5957691216057308, -9.96930880911092e-17];
+    /// 0.044715·2√(2/π) as a sum of two numbers.
     const CUBE: [f64; 2] = [0.07135481627260025, -6.175149918155315e-19];
-    // Beyond, the result is x, or x·0.
+    // For |x| ≥ 30, the sigmoid rounds to 1 or underflows to 0.
     if !(-30.0..30.0).contains(&x) {
         return if x < 0.0 { x * 0.0 } else { x };
     }

@@ -1,4 +1,4 @@
-//! The error function, and the activation that is made of it.
+//! The error function, and the activation gelu, which uses it.
 
 use super::{
     exponential::{exp_with, least, moderate, power, reduced},
@@ -6,14 +6,14 @@ use super::{
 };
 use crate::simd::level::Level;
 
-/// Computes erfc z for z ≥ 0, within 6 ulp up to z = 9.15. Larger z, where erfc is almost subnormal, give 0.
+/// Computes erfc z for z ≥ 0, within 6 ulp up to z = 9.15. For larger z, erfc is almost subnormal, and the result is 0.
 ///
 /// erfc z = e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3). The rounding error of z² is the tail of the exponent.
 #[inline(always)]
 fn erfc_positive<L: Level>(z: f32) -> f32 {
     const LIMIT: f32 = 9.15;
     let vanishes = z > LIMIT;
-    // NaN stays.
+    // The comparison is false for NaN, so NaN stays.
     let z = if vanishes { LIMIT } else { z };
     let t = 1.0 / (z + 3.0);
     let p = polynomial::<L, 10>(
@@ -38,13 +38,13 @@ fn erfc_positive<L: Level>(z: f32) -> f32 {
     if vanishes { 0.0 } else { y }
 }
 
-/// a·b − `product`, which is a·b rounded.
+/// Returns the rounding error a·b − `product`, where `product` is a·b rounded.
 #[inline(always)]
 fn product_rest<L: Level>(a: f32, b: f32, product: f32) -> f32 {
     if L::FMA {
         return a.mul_add(b, -product);
     }
-    // Halves with 12 bits each, whose products are exact.
+    // Splits a number into two with 12 bits each, whose products are exact.
     let halves = |x: f32| {
         let high = f32::from_bits(x.to_bits() & 0xffff_f000);
         (high, x - high)
@@ -53,7 +53,7 @@ fn product_rest<L: Level>(a: f32, b: f32, product: f32) -> f32 {
     (a * b - product) + a * more_b + more_a * b + more_a * more_b
 }
 
-/// a·b + c without the rounding error of the product, where that and c nearly cancel.
+/// Returns a·b + c without the rounding error of the product, even if a·b and c nearly cancel.
 #[inline(always)]
 fn fused<L: Level>(a: f32, b: f32, c: f32) -> f32 {
     if L::FMA {
@@ -68,7 +68,7 @@ fn fused<L: Level>(a: f32, b: f32, c: f32) -> f32 {
 pub fn erf<L: Level>(x: f32) -> f32 {
     let a = x.abs();
     let z = x * x;
-    // The part of the slope below 1 is a small summand next to x.
+    // erf x = x + x·slope. The second summand is small, so its error matters little.
     let slope = polynomial::<L, 7>(
         z,
         [0.128_379_17, -0.376_126_35, 0.112_837_195, -0.026_860_753, 0.005_204_437_8, -0.000_818_196, 0.000_085_390_1],
@@ -79,16 +79,16 @@ pub fn erf<L: Level>(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
-/// The number c of [`TailParts`].
+/// The constant c of [`TailParts`].
 const OFFSET: f32 = 3.781_25;
-/// Down to its negative, x·Φ(x) is a normal number.
+/// For x down to the negative of this number, x·Φ(x) is a normal number (not subnormal).
 const NORMAL: f32 = 13.1;
 
 /// The terms of a·Φ(−a) = a·(g + rest)·e^(exponent + tail) for a ≥ 0, where Φ is the normal distribution function.
 ///
-/// Φ(−a) = e^(−a²/2)·g with g = t·P(t), t = 1/(a + c). P was fitted with weight 1/P for a up to 13.3, beyond which the
-/// result is subnormal. `rest` has the rounding errors of t, P(t) and g to first order. Without it, the result would be
-/// off by 8 ulp.
+/// Φ(−a) = e^(−a²/2)·g with g = t·P(t), t = 1/(a + c). P was fitted with weight 1/P for a up to 13.3; for larger a, the
+/// result is subnormal. `rest` has the rounding errors of t, P(t) and g to first order. Without `rest`, the result
+/// would be off by 8 ulp.
 struct TailParts {
     a: f32,
     g: f32,
@@ -107,21 +107,21 @@ impl TailParts {
         let excess = fused::<L>(t, a, product_rest::<L>(t, OFFSET, 1.0));
         let u = t - CENTRE;
         let square = u * u;
-        // The last two steps are sequential, because their rounding errors matter. The others use powers of u², which
-        // is faster.
+        // The last two steps are by Horner's rule, because their rounding errors matter. The other steps use powers of
+        // u², which makes the chain of dependent operations shorter.
         let high = L::fma(square, L::fma(u, 4_941.485, -901.283_75), L::fma(u, -792.317_4, -10.928_813));
         let high = L::fma(square, high, L::fma(u, 131.527_7, 67.881_41));
         let slope = L::fma(u, L::fma(u, high, 20.609_022), 4.502_170_6);
         let p = L::fma(u, slope, FIRST);
         let g = t * p;
         let rest = L::fma(t, fused::<L>(u, slope, FIRST - p), product_rest::<L>(t, p, g));
-        // The relative error of t counts as often as log g grows with log t.
+        // The relative error of g is that of t times d log g / d log t, which is about 8.45·t + 0.74.
         let rest = L::fma(-(g * excess), L::fma(t, 8.45, 0.74), rest);
         let exponent = -0.5 * a * a;
         TailParts { a, g, rest, exponent, tail: product_rest::<L>(-0.5 * a, a, exponent) }
     }
 
-    /// a·(g + rest)·(1 + e).
+    /// Returns a·(g + rest)·(1 + e).
     #[inline(always)]
     fn times<L: Level>(&self, e: f32) -> f32 {
         let y = self.a * self.g;
@@ -130,31 +130,31 @@ impl TailParts {
     }
 }
 
-/// Returns whether [`gelu_erf_moderate`] holds for an argument.
+/// Returns whether [`gelu_erf_moderate`] is valid for an argument.
 #[inline(always)]
 pub fn is_moderate_gelu_erf(x: f32) -> bool {
     x >= -NORMAL
 }
 
-/// x·Φ(x), within 2 ulp, for x from −13.1 on: max(x, 0) − |x|·Φ(−|x|).
+/// Returns x·Φ(x), within 2 ulp, for x ≥ −13.1, as max(x, 0) − |x|·Φ(−|x|).
 #[inline(always)]
 pub fn gelu_erf_moderate<L: Level>(x: f32) -> f32 {
     let a = x.abs();
     let parts = TailParts::new::<L>(if a > NORMAL { NORMAL } else { a });
     let (t, s) = moderate::<L>(parts.exponent, Some(parts.tail));
-    // Zeros have their sign.
+    // A zero keeps its sign.
     L::fma(-s, parts.times::<L>(t), if x < -0.0 { -0.0 } else { x })
 }
 
-/// x·Φ(x), Φ the normal distribution function, within 2 ulp: no cancellation for negative x.
+/// Returns x·Φ(x), where Φ is the normal distribution function, within 2 ulp, even for negative x.
 #[inline(always)]
 pub fn gelu_erf<L: Level>(x: f32) -> f32 {
-    // At this number, the power vanishes.
+    // For x below −19, the power underflows to 0.
     const NOTHING: f32 = 19.0;
     let a = -x;
     let parts = TailParts::new::<L>(if a > NOTHING { NOTHING } else { a });
     let far = exp_with::<L>(parts.exponent, Some(parts.tail), |t, s| parts.times::<L>(t) * s, least(x < -13.151));
     let near = gelu_erf_moderate::<L>(x);
-    // As a product, −∞·0 would be NaN.
+    // For x = −∞, the exact product −∞·0 is NaN; adding x·0 gives NaN too.
     if x < -NORMAL { (-far).copysign(x) + x * 0.0 } else { near }
 }

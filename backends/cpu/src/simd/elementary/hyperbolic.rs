@@ -4,7 +4,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
 use super::polynomial::{ROUND_F64, polynomial_f64};
 
-/// eᵃ − 1 for a ≥ 0, up to 100, beyond which e¹⁰⁰ − 1; of relative error 2⁻³⁵.
+/// Returns eᵃ − 1 for a ≥ 0, with relative error 2⁻³⁵. For a > 100, the result is e¹⁰⁰ − 1.
 #[inline(always)]
 fn expm1_of(a: f64) -> f64 {
     let a = if a > 100.0 { 100.0 } else { a };
@@ -24,14 +24,14 @@ fn expm1_of(a: f64) -> f64 {
     rest * s + (s - 1.0)
 }
 
-/// log(1 + w) for w ≥ 0, of relative error 2⁻³⁵.
+/// Returns log(1 + w) for w ≥ 0, with relative error 2⁻³⁵.
 #[inline(always)]
 fn log1p_of(w: f64) -> f64 {
     let u = 1.0 + w;
     let offset = FRAC_1_SQRT_2.to_bits();
     let bits = u.to_bits().wrapping_sub(offset);
     let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(offset));
-    // The exponent as the low bits of a number whose last bit counts 1.
+    // Converts the exponent to a float: it becomes the low bits of a number whose last bit has the value 1.
     let e = f64::from_bits((bits >> 52).wrapping_add(ROUND_F64.to_bits())) - ROUND_F64;
     let lost = w - (u - 1.0);
     let f = (m - 1.0) + lost * f64::from_bits(1023_u64.wrapping_sub(bits >> 52) << 52);
@@ -56,7 +56,7 @@ pub fn cosh(x: f32) -> f32 {
     (0.5 * (power + 1.0 / power)) as f32
 }
 
-/// Returns the inverse of the hyperbolic sine, within 1 ulp: log(1 + a + a²/(1 + √(a² + 1))).
+/// Returns the inverse of the hyperbolic sine, within 1 ulp, as log(1 + a + a²/(1 + √(a² + 1))) for a = |x|.
 #[inline(always)]
 pub fn asinh(x: f32) -> f32 {
     let a = f64::from(x.abs());
@@ -65,7 +65,8 @@ pub fn asinh(x: f32) -> f32 {
     if x.is_infinite() { x } else { y }
 }
 
-/// Returns the inverse of the hyperbolic cosine, within 1 ulp: log(1 + d + √(d·(x + 1))) with d = x − 1. NaN below 1.
+/// Returns the inverse of the hyperbolic cosine, within 1 ulp, as log(1 + d + √(d·(x + 1))) with d = x − 1. The result
+/// is NaN for x < 1.
 #[inline(always)]
 pub fn acosh(x: f32) -> f32 {
     let d = f64::from(x) - 1.0;
@@ -73,7 +74,8 @@ pub fn acosh(x: f32) -> f32 {
     if x < 1.0 { f32::NAN } else { y }
 }
 
-/// Returns the inverse of the hyperbolic tangent, within 1 ulp: log(1 + 2a/(1 − a))/2. NaN beyond 1.
+/// Returns the inverse of the hyperbolic tangent, within 1 ulp, as log(1 + 2a/(1 − a))/2 for a = |x|. The result is NaN
+/// for a > 1.
 #[inline(always)]
 pub fn atanh(x: f32) -> f32 {
     let a = f64::from(x.abs());

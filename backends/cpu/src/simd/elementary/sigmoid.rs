@@ -1,4 +1,4 @@
-//! Functions of 1 + eˣ: sigmoid, tanh, softplus, and activations that use them.
+//! Functions that are computed from 1 + eˣ: sigmoid, tanh, softplus, and activations that use them.
 
 use super::{
     exponential::{MODERATE, exp, exp_with, least, moderate, power, reduced, scaled},
@@ -6,16 +6,16 @@ use super::{
 };
 use crate::simd::level::Level;
 
-/// 1 + eˣ, within 1 ulp, for x from −87 to 88.
+/// Returns 1 + eˣ, within 1 ulp, for x from −87 to 88.
 #[inline(always)]
 fn one_plus_exp<L: Level>(x: f32) -> f32 {
     let (t, n) = reduced::<L>(x);
     let s = power(n);
-    // This form has one rounding less than 1 + t has.
+    // This form rounds once less than a product of 1 + t and s would.
     L::fma(t, s, 1.0 + s)
 }
 
-/// tanh x, within 2 ulp.
+/// Returns tanh x, within 2 ulp.
 #[inline(always)]
 pub fn tanh<L: Level>(x: f32) -> f32 {
     let a = x.abs();
@@ -25,46 +25,46 @@ pub fn tanh<L: Level>(x: f32) -> f32 {
     let twice = 2.0 * a;
     let large = 1.0 - 2.0 / one_plus_exp::<L>(if twice > 40.0 { 40.0 } else { twice });
     let y = if a < 0.6 { small } else { large };
-    // Zeros have their sign, and NaN stays.
+    // A zero keeps its sign, and NaN stays NaN.
     if x.is_nan() { x } else { y.copysign(x) }
 }
 
-/// x/(1 + e^(v + tail)), within 2 ulp, for |v| up to [`MODERATE`].
+/// Returns x/(1 + e^(v + tail)), within 2 ulp, for |v| up to [`MODERATE`].
 #[inline(always)]
 fn gated<L: Level>(x: f32, v: f32, tail: Option<f32>) -> f32 {
     let (t, s) = moderate::<L>(v, tail);
-    // The rounding error of 1 + s is 0 between 2⁻²⁴ and 2²⁴, so that the sum with t·s is rounded once. Elsewhere the
-    // error is added.
+    // For s between 2⁻²⁴ and 2²⁴, the sum 1 + s is exact, so the sum with t·s is rounded once. For other s, the
+    // rounding error of 1 + s is added.
     let sum = 1.0 + s;
     x / (L::fma(t, s, 1.0 - (sum - s)) + sum)
 }
 
-/// Returns the smaller one of x and [`MODERATE`], above which 1 + e⁻ˣ rounds to 1. NaN stays.
+/// Returns the smaller one of x and [`MODERATE`], or NaN for NaN. For larger x, 1 + e⁻ˣ rounds to 1.
 #[inline(always)]
 fn up_to_moderate(x: f32) -> f32 {
     if x > MODERATE { MODERATE } else { x }
 }
 
-/// 1/(1 + e⁻ˣ), within 2 ulp, for |x| up to [`MODERATE`].
+/// Returns 1/(1 + e⁻ˣ), within 2 ulp, for |x| up to [`MODERATE`].
 #[inline(always)]
 pub fn sigmoid_moderate<L: Level>(x: f32) -> f32 {
     gated::<L>(1.0, -x, None)
 }
 
-/// 1/(1 + e⁻ˣ), within 2 ulp.
+/// Returns 1/(1 + e⁻ˣ), within 2 ulp.
 #[inline(always)]
 pub fn sigmoid<L: Level>(x: f32) -> f32 {
     let (near, far) = (gated::<L>(1.0, -up_to_moderate(x), None), exp::<L>(x));
     if x < -MODERATE { far } else { near }
 }
 
-/// x·sigmoid(x), within 2 ulp, for |x| up to [`MODERATE`].
+/// Returns x·sigmoid(x), within 2 ulp, for |x| up to [`MODERATE`].
 #[inline(always)]
 pub fn silu_moderate<L: Level>(x: f32) -> f32 {
     gated::<L>(x, -x, None)
 }
 
-/// x·sigmoid(x), within 2 ulp.
+/// Returns x·sigmoid(x), within 2 ulp.
 #[inline(always)]
 pub fn silu<L: Level>(x: f32) -> f32 {
     let far = exp_with::<L>(x, None, |t, s| scaled::<L>(t, s) * x, -least(x < -91.857)).copysign(x);
@@ -72,7 +72,7 @@ pub fn silu<L: Level>(x: f32) -> f32 {
     if x < -MODERATE { far } else { near }
 }
 
-/// log(1 + eˣ), within 2 ulp: max(x, 0) + log(1 + e) with e = e^−|x|.
+/// Returns log(1 + eˣ), within 2 ulp, as max(x, 0) + log(1 + e) with e = e^−|x|.
 ///
 /// With s = e/(2 + e): log(1 + e) = 2s + s³·P(s²) = e − s·(e − s²·P(s²)).
 #[inline(always)]
@@ -85,19 +85,19 @@ pub fn softplus<L: Level>(x: f32) -> f32 {
     (if x < 0.0 { 0.0 } else { x }) + rest
 }
 
-/// Returns whether [`gelu_tanh_moderate`] holds for an argument.
+/// Returns whether [`gelu_tanh_moderate`] is valid for an argument.
 #[inline(always)]
 pub fn is_moderate_gelu_tanh(x: f32) -> bool {
     x >= -GELU_MODERATE
 }
 
-/// For x down to the negative of this number, e^(−2u) is at most e^[`MODERATE`].
+/// For x down to the negative of this number, the exponent −2u of [`gelu_tanh`] is at most [`MODERATE`].
 const GELU_MODERATE: f32 = 9.9;
 
-/// Computes [`gelu_tanh`] for x from −[`GELU_MODERATE`] on.
+/// Computes [`gelu_tanh`] for x ≥ −[`GELU_MODERATE`].
 #[inline(always)]
 pub fn gelu_tanh_moderate<L: Level>(x: f32) -> f32 {
-    // Above, 1 + e^(−2u) rounds to 1.
+    // For x > 6, 1 + e^(−2u) rounds to 1.
     let (v, low) = gelu_angle::<L>(if x > 6.0 { 6.0 } else { x });
     gated::<L>(x, -v, Some(-low))
 }
@@ -105,17 +105,17 @@ pub fn gelu_tanh_moderate<L: Level>(x: f32) -> f32 {
 /// Computes x·sigmoid(2u) with u = √(2/π)·(x + 0.044715·x³), within 2 ulp. This is x·(1 + tanh u)/2 without
 /// cancellation.
 ///
-/// u has two parts, because its error is multiplied by |u|.
+/// u is computed as a sum of two numbers, because the relative error of the result is about |u| times that of u.
 #[inline(always)]
 pub fn gelu_tanh<L: Level>(x: f32) -> f32 {
-    // At −14, the power vanishes.
+    // For x ≤ −14, the power underflows to 0.
     let (v, low) = gelu_angle::<L>(if x < -14.0 { -14.0 } else { x });
     let far = exp_with::<L>(v, Some(low), |t, s| scaled::<L>(t, s) * x, -least(x < -10.1007)).copysign(x);
     let near = gelu_tanh_moderate::<L>(x);
     if x < -GELU_MODERATE { far } else { near }
 }
 
-/// 2√(2/π)·(x + 0.044715·x³) in two parts.
+/// Returns 2√(2/π)·(x + 0.044715·x³) as a sum of two numbers: the rounded value, and the rounding error.
 #[inline(always)]
 fn gelu_angle<L: Level>(x: f32) -> (f32, f32) {
     const SLOPE: f64 = 1.595_769_121_605_730_7;
@@ -125,7 +125,7 @@ fn gelu_angle<L: Level>(x: f32) -> (f32, f32) {
         let v = x * (x * x * CUBE + SLOPE);
         return (v as f32, (v - f64::from(v as f32)) as f32);
     }
-    // It has few bits, so that the difference from the sum is exact.
+    // The high part of `SLOPE` has few bits, so that the difference `HIGH - w` is exact.
     const HIGH: f32 = 1.595_703_1;
     let (high, low) = (CUBE as f32, (CUBE - CUBE as f32 as f64) as f32);
     let square = x * x;

@@ -1,4 +1,4 @@
-//! Compares each function with `f64` over all exponents and signs.
+//! Compares each function with its computation in `f64`, over arguments with all exponents and signs.
 
 use eutectic_ir::functions;
 
@@ -11,17 +11,19 @@ use crate::simd::{
 type Fused = FusedLevel<Lanes<f32, 8>, Lanes<f64, 4>>;
 type Function = fn(f32) -> f32;
 type Exact = fn(f64) -> f64;
-/// A name, the function with and without fused multiply-add, the exact function, and the maximal error in ulps.
+/// A test of a function: its name, its versions with and without fused multiply-add, the exact function, and the
+/// maximal error in ulp.
 type Row<'a> = (&'a str, [Function; 2], Exact, f64);
 
-/// Returns the distance in units in the last place of the exact result, subnormal ones included.
+/// Returns the distance of a result from the exact one, in units in the last place of the exact result, which may be
+/// subnormal.
 fn ulps(got: f32, exact: f64) -> f64 {
     let rounded = exact as f32;
     if got.is_nan() || rounded.is_nan() {
         return if got.is_nan() && rounded.is_nan() { 0.0 } else { f64::INFINITY };
     }
     if got == rounded {
-        // Zeros have a sign.
+        // A zero with the wrong sign counts as an infinite error.
         return if got != 0.0 || got.is_sign_negative() == exact.is_sign_negative() { 0.0 } else { f64::INFINITY };
     }
     // An infinity counts as the next number beyond the range.
@@ -31,22 +33,22 @@ fn ulps(got: f32, exact: f64) -> f64 {
     (number(got) - exact).abs() / 2f64.powf(exponent - 23.0)
 }
 
-/// Returns every exponent with many mantissas, the ends of each exponent, and special values.
+/// Returns arguments: every exponent with many mantissas, the ends of the range of each exponent, and special values.
 fn inputs() -> impl Iterator<Item = f32> {
     let special = [0.0, 1.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE, f32::MAX, f32::EPSILON, 1e-45, 0.5, 2.0];
     let ends = (0..=255_u32).flat_map(|e| [0, 1, 0x3f_ffff, 0x40_0000, 0x7f_ffff].map(|m| f32::from_bits(e << 23 | m)));
     let wide = (0..=u32::MAX / 2).step_by(4_099).map(f32::from_bits);
-    // The range where most functions bend.
+    // In this range, most functions change their shape.
     let near = (0..200_000).map(|n| n as f32 * (110.0 / 200_000.0));
     special.into_iter().chain(ends).chain(wide).chain(near).flat_map(|x| [x, -x])
 }
 
-/// Returns the worst distance, and where.
+/// Returns the largest error in ulp, and the argument that has it.
 fn worst(f: Function, exact: fn(f64) -> f64) -> (f64, f32) {
     inputs().map(|x| (ulps(f(x), exact(f64::from(x))), x)).fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
 }
 
-/// Checks functions with fused multiply-add and without.
+/// Checks the error bounds of functions, with and without fused multiply-add.
 fn check(table: &[Row<'_>]) {
     for (name, levels, exact, bound) in table {
         for (f, level) in levels.iter().zip(["fused", "plain"]) {
@@ -93,7 +95,7 @@ fn sigmoids() {
     ]);
 }
 
-/// Runs the tests above over every float, which takes minutes with optimization.
+/// Checks the error bounds of activations for every `f32`. This takes minutes with optimization.
 #[test]
 #[ignore = "takes minutes"]
 fn activations_of_every_float() {
@@ -156,7 +158,7 @@ fn weights_of_attention() {
     }
 }
 
-/// A function, a variant that holds for some numbers only, and the predicate of these numbers.
+/// A function, a variant that is valid for some numbers only, and the predicate that accepts these numbers.
 type Partial = (Function, Function, fn(f32) -> bool);
 
 #[test]
@@ -191,7 +193,7 @@ fn ends_of_activations() {
             assert!(levels!(tanh)[level](x).abs() <= 1.0 && (0.0..=1.0).contains(&levels!(sigmoid)[level](x)));
             for f in [levels!(silu), levels!(gelu_erf), levels!(gelu_tanh)].map(|f| f[level]) {
                 let y = f(x);
-                // As a product, −∞·0 would be NaN.
+                // For −∞, the exact result is a product −∞·0, which is NaN.
                 assert!(
                     if x == f32::NEG_INFINITY { y.is_nan() } else { y.abs() <= x.abs() && y * x >= 0.0 },
                     "{x}: {y}"
@@ -204,7 +206,7 @@ fn ends_of_activations() {
 
 #[test]
 fn activations_of_doubles() {
-    // Values in forty digits.
+    // The expected values were computed with forty digits.
     let table: [(Exact, &[(f64, f64)]); 2] = [
         (
             silu_f64,

@@ -1,4 +1,4 @@
-//! Register blocks of batch-vectorised sums, with their epilogue.
+//! Register blocks of batch-vectorised contractions, with their epilogue.
 
 use super::sums::{LaneElement, LaneSums};
 use crate::simd::{
@@ -6,15 +6,15 @@ use crate::simd::{
     vector::Vector,
 };
 
-/// Consecutive blocks of points in each row: the first point, and the number of blocks.
+/// Consecutive blocks of points in a row: the first point, and the number of blocks.
 #[derive(Clone, Copy)]
 pub struct Blocks {
     pub first: usize,
     pub count: usize,
 }
 
-/// Computes the sums of some blocks of points for some vectors, from a lane on. The last argument is the number of
-/// remaining lanes.
+/// A function that computes blocks of points in each row, for as many vectors as a block has. The last two arguments
+/// are the first lane, and the number of lanes from there to the end.
 pub type Strip<T> = unsafe fn(&LaneSums<T>, Blocks, usize, usize);
 
 /// The position of a block: its row, first point and first lane, and the number of remaining lanes.
@@ -27,7 +27,8 @@ struct BlockPlace {
 }
 
 impl BlockPlace {
-    /// Returns the block's first element in an array with contiguous elements per lane.
+    /// Returns the address of the block's first element in an operand whose lanes are contiguous. `rows` and `points`
+    /// are the operand's strides.
     #[inline(always)]
     fn in_lines<T>(self, from: *const T, rows: isize, points: isize) -> *const T {
         from.wrapping_offset(self.row as isize * rows + self.point as isize * points).wrapping_add(self.lane)
@@ -35,13 +36,14 @@ impl BlockPlace {
 }
 
 per_level! {
-    /// Computes blocks of `COUNT` points and `VECTORS` vectors. The last vector is partial unless all are `WHOLE`. The
-    /// fixed operand has a number for `EACH` lane, or one for all.
+    /// Returns the function for blocks of `COUNT` points and `VECTORS` vectors per point. If `WHOLE` is not set, the
+    /// last vector is partial. If `EACH` is set, the fixed operand has an element for each lane, otherwise one for all
+    /// lanes.
     strip<T: LaneElement; EACH: bool, COUNT: usize, VECTORS: usize, WHOLE: bool>(call: &LaneSums<T>, blocks: Blocks, lane: usize, left: usize) = over_rows
 }
 per_level! {
-    /// Computes blocks of `COUNT` points and one whole vector, whose terms are sliding runs of length `RUN`: see
-    /// [`LaneSums::run`].
+    /// Returns the function for blocks of `COUNT` points and one whole vector per point, whose terms form runs of
+    /// length `RUN` (see [`LaneSums::run`]).
     sliding<T: LaneElement; RUN: usize, COUNT: usize>(call: &LaneSums<T>, blocks: Blocks, lane: usize, left: usize) = slide_over_rows
 }
 
@@ -66,7 +68,7 @@ unsafe fn over_rows<
     for row in 0..call.rows {
         for n in 0..blocks.count {
             let at = BlockPlace { row, point: blocks.first + n * COUNT, lane, left };
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { block::<T::Vector<L>, EACH, COUNT, VECTORS, WHOLE>(call, at) };
         }
     }
@@ -75,7 +77,7 @@ unsafe fn over_rows<
 /// The body of [`sliding`].
 ///
 /// # Safety
-/// As [`over_rows`], and terms must slide so.
+/// As [`over_rows`], and terms must form runs of length `RUN`.
 #[inline(always)]
 unsafe fn slide_over_rows<T: LaneElement, L: Level, const RUN: usize, const COUNT: usize>(
     call: &LaneSums<T>,
@@ -86,13 +88,13 @@ unsafe fn slide_over_rows<T: LaneElement, L: Level, const RUN: usize, const COUN
     for row in 0..call.rows {
         for n in 0..blocks.count {
             let at = BlockPlace { row, point: blocks.first + n * COUNT, lane, left };
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { slide::<T::Vector<L>, RUN, COUNT>(call, at) };
         }
     }
 }
 
-/// Loads consecutive vectors. The last one is partial unless all are `WHOLE`.
+/// Loads consecutive vectors. If `WHOLE` is not set, the last one is partial and has `part` elements.
 ///
 /// # Safety
 /// The elements must be valid, and the machine must have the instruction set.
@@ -101,7 +103,8 @@ unsafe fn vectors<V: Vector, const VECTORS: usize, const WHOLE: bool>(
     at: *const V::Element,
     part: usize,
 ) -> [V; VECTORS] {
-    // SAFETY: passed on from the caller. No closure: it would be a function without the instruction set.
+    // SAFETY: the caller keeps this function's contract. A closure instead of the loop would be a function that is
+    // compiled without the instruction set.
     unsafe {
         let mut all = [V::zero(); VECTORS];
         for (j, v) in all.iter_mut().enumerate() {
@@ -112,7 +115,7 @@ unsafe fn vectors<V: Vector, const VECTORS: usize, const WHOLE: bool>(
     }
 }
 
-/// Computes a block of sums. The last vector of a point is partial unless all are `WHOLE`.
+/// Computes a block of sums. If `WHOLE` is not set, the last vector of a point is partial.
 ///
 /// # Safety
 /// As [`super::LaneKernels::run`], for these points and lanes; the machine must have the instruction set.
@@ -143,12 +146,12 @@ unsafe fn block<V: Vector, const EACH: bool, const COUNT: usize, const VECTORS: 
         finish::<V, COUNT, VECTORS, WHOLE>(call, at, sums);
     }
 }
-/// Computes a block like [`block`], for one whole vector and sliding runs of terms: a point reads with one term the
-/// element that the point before it reads with the next term, so that both share one load. Sums keep the order of their
-/// terms.
+/// Computes a block of sums like [`block`], for one whole vector per point and runs of terms (see [`LaneSums::run`]).
+/// In a run, a point's element of one term is the element of the next term of the point before it, so both share one
+/// load. The order of the terms of a sum stays.
 ///
 /// # Safety
-/// As [`block`], and the terms must slide.
+/// As [`block`], and terms must form runs of length `RUN`.
 #[inline(always)]
 unsafe fn slide<V: Vector, const RUN: usize, const COUNT: usize>(call: &LaneSums<V::Element>, at: BlockPlace) {
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
@@ -176,7 +179,7 @@ unsafe fn slide<V: Vector, const RUN: usize, const COUNT: usize>(call: &LaneSums
     }
 }
 
-/// Stores sums after all that is done to them.
+/// Applies the epilogue (an addition and bounds) to the sums of a block, and stores them.
 ///
 /// # Safety
 /// As [`block`].
@@ -191,7 +194,7 @@ unsafe fn finish<V: Vector, const COUNT: usize, const VECTORS: usize, const WHOL
     // SAFETY: the caller promises the operands, and that the machine has the instruction set.
     unsafe {
         if !call.added.is_null() {
-            // Two loops keep the sums in registers.
+            // With one loop for both cases, the compiler would not keep the sums in registers.
             if call.added_lanes {
                 let added = at.in_lines(call.added, call.added_rows, call.added_points);
                 for (i, sums) in sums.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The arguments of batch-vectorised sums, and their element types.
+//! The arguments of the kernels of batch-vectorised contractions, and their element types.
 
 #[cfg(target_arch = "x86_64")]
 use crate::simd::level::{Avx2, Avx512};
@@ -7,8 +7,8 @@ use crate::simd::{
     vector::Vector,
 };
 
-/// Sums over `terms` of products of two operands, for `rows` rows of `points` points of `lanes` lanes each. Offsets are
-/// in elements.
+/// Sums of products of two operands, for `rows` rows of `points` points of `lanes` lanes each. A sum has `terms` terms.
+/// All offsets and distances are in elements.
 pub struct LaneSums<T> {
     /// The number of lanes.
     pub lanes: usize,
@@ -18,47 +18,49 @@ pub struct LaneSums<T> {
     pub rows: usize,
     /// The number of products per sum.
     pub terms: usize,
-    /// The operand that has an element for each lane, side by side: at the first point.
+    /// The operand that differs between points, at the first point. Its elements for the lanes are contiguous.
     pub moving: *const T,
-    /// The offsets of its terms.
+    /// The offset of each term in `moving`.
     pub moving_terms: *const isize,
-    /// The distance of two points.
+    /// The distance of neighbouring points in `moving`.
     pub moving_points: isize,
-    /// The distance of two rows.
+    /// The distance of neighbouring rows in `moving`.
     pub moving_rows: isize,
-    /// The operand that is the same for all points.
+    /// The operand that is equal for all points.
     pub fixed: *const T,
-    /// The offsets of its terms.
+    /// The offset of each term in `fixed`.
     pub fixed_terms: *const isize,
-    /// Whether it has contiguous elements per lane, or one element for all lanes.
+    /// Whether `fixed` has contiguous elements for the lanes, instead of one element for all lanes.
     pub fixed_lanes: bool,
-    /// If not null: a value that is added to each sum after its terms, which are thus rounded at their own magnitude.
+    /// The operand that is added to each sum; null for none. It is added after the terms, so that a large number does
+    /// not make their sum less accurate.
     pub added: *const T,
-    /// The distance of two points.
+    /// The distance of neighbouring points in `added`.
     pub added_points: isize,
-    /// The distance of two rows.
+    /// The distance of neighbouring rows in `added`.
     pub added_rows: isize,
-    /// Whether it has contiguous elements per lane, or one element for all lanes.
+    /// Whether `added` has contiguous elements for the lanes, instead of one element for all lanes.
     pub added_lanes: bool,
-    /// The least and the most that a result is.
+    /// The minimum and the maximum to which results are clamped.
     pub bounds: [Option<T>; 2],
     /// The destination of the first point's sums.
     pub sums: *mut T,
-    /// The distance of two points.
+    /// The distance of neighbouring points in `sums`.
     pub sums_points: isize,
-    /// The distance of two rows.
+    /// The distance of neighbouring rows in `sums`.
     pub sums_rows: isize,
 }
 
-/// Fewer points share too little.
+/// The minimal number of points for runs of terms. With fewer points, too few loads are shared.
 pub const SLIDES: usize = 3;
 
 impl<T> LaneSums<T> {
-    /// Returns the length of sliding runs of terms: a point reads with one term the element that the next point reads
-    /// with the term before, as windows along a line do. Returns 1 if there are none.
+    /// Returns the length of the runs that the terms form; 1 if they form none. In a run, neighbouring terms have the
+    /// distance of neighbouring points in `moving`, as in windows at stride 1. So a point's element of one term is the
+    /// next point's element of the term before.
     pub fn run(&self) -> usize {
         let from = |term: usize| {
-            // SAFETY: the creator of the call guarantees this number of terms.
+            // SAFETY: the table has `terms` offsets.
             unsafe { self.moving_terms.add(term).read() }
         };
         let slides = |term: usize| from(term) - from(term - 1) == self.moving_points;
@@ -71,14 +73,14 @@ impl<T> LaneSums<T> {
     }
 }
 
-/// A type of sums side by side.
+/// An element type of batch-vectorised contractions.
 pub trait LaneElement: Copy + Send + Sync + 'static {
-    /// Its vectors at a level.
+    /// The vector type at a level.
     type Vector<L: Level>: Vector<Element = Self>;
-    /// Returns the nearest number of this type.
+    /// Rounds a number to this type.
     fn nearest(x: f64) -> Self;
 
-    /// Lanes of a vector.
+    /// Returns the number of lanes of a vector at a level.
     fn lanes(isa: Isa) -> usize {
         match isa {
             #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! The lines of a scan: the elements of one row, or one element of each of several neighbouring rows, and their
-//! traversal by vectors.
+//! The loops of scans, with vectors and without. A vector has consecutive elements of one row, or elements of several
+//! interleaved rows at one position.
 
 use eutectic_ir::{Attr, Op, ops::Reduction};
 
@@ -13,14 +13,14 @@ use crate::simd::{
 /// The attributes of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Whether it goes from the last element to the first.
+    /// Whether the scan goes from the last element to the first.
     pub reverse: bool,
-    /// Whether a result leaves out its own element.
+    /// Whether the result at an element excludes that element.
     pub exclusive: bool,
 }
 
 impl Order {
-    /// Returns those of a row operation; none if it is no scan.
+    /// Returns the attributes of a row operation; `None` if it is not a scan.
     pub fn of(op: Op, attrs: &[Attr]) -> Option<Order> {
         op.row().filter(|row| row.is_scan())?;
         let flag = |name| attrs.get(op.attr(name)?)?.bool();
@@ -28,7 +28,7 @@ impl Order {
     }
 }
 
-/// Elements and results, with the direction of the scan.
+/// The elements and results of a row (or of interleaved rows), with the attributes of the scan.
 #[derive(Clone, Copy)]
 pub struct Line<T> {
     /// The elements.
@@ -37,12 +37,13 @@ pub struct Line<T> {
     pub to: *mut T,
     /// The number of elements per row.
     pub count: usize,
-    /// The positions of the results.
+    /// The attributes of the scan.
     pub order: Order,
 }
 
 impl<T> Line<T> {
-    /// Returns the number of the first of `width` neighbours that are number `n` on in the order of the scan.
+    /// Returns the position of the first of `width` contiguous elements that the scan visits from step `n` on. In a
+    /// reverse scan, these are counted from the end of the row.
     #[inline(always)]
     fn place(&self, n: usize, width: usize) -> usize {
         if self.order.reverse { self.count - n - width } else { n }
@@ -50,7 +51,7 @@ impl<T> Line<T> {
 }
 
 impl<T: Wide> Line<T> {
-    /// Scans a dense row from element `from` on, given the state before it, and returns the state after it.
+    /// Scans a contiguous row from step `from` on, given the state before this step. Returns the state after the row.
     ///
     /// # Safety
     /// The row must have `count` elements and results.
@@ -58,7 +59,7 @@ impl<T: Wide> Line<T> {
     unsafe fn scan<C: Combine>(&self, from: usize, mut before: T::Acc) -> T::Acc {
         for n in from..self.count {
             let at = self.place(n, 1);
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe {
                 let next = C::combine(before, self.from.add(at).read().wide());
                 self.to.add(at).write(T::narrow(if self.order.exclusive { before } else { next }));
@@ -68,8 +69,8 @@ impl<T: Wide> Line<T> {
         before
     }
 
-    /// Scans a whole dense row by vectors. Each step doubles the number of elements that a lane has combined (Hillis
-    /// and Steele, 1986).
+    /// Scans a contiguous row with vectors. Within a vector, each step doubles the number of elements that a lane has
+    /// combined (Hillis and Steele, 1986).
     ///
     /// # Safety
     /// As [`Line::scan`].
@@ -103,14 +104,15 @@ impl<T: Wide> Line<T> {
         }
     }
 
-    /// Scans one vector of interleaved rows; `lanes` is the distance of two elements of a row. The state is combined
-    /// with each result at the end, so that long rows are rounded once per part.
+    /// Scans as many interleaved rows as a vector has lanes. `lanes` is the distance of neighbouring elements of a row.
+    /// The scan starts at the identity, and each result is combined with the row's state. The state in `f64` is
+    /// combined only once per part, so rounding errors of parts do not add up in the element type.
     ///
     /// # Safety
     /// Each row must have `count` elements and results, and a state.
     #[inline(always)]
     unsafe fn scan_across<C: Combine, V: Vector<Element = T>>(&self, lanes: usize, states: *mut T::Acc) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let mut before = [T::narrow(T::identity(C::HOW)); WIDEST];
             before.iter_mut().take(V::LANES).enumerate().for_each(|(n, x)| *x = T::narrow(states.add(n).read()));
@@ -132,31 +134,31 @@ impl<T: Wide> Line<T> {
     }
 }
 
-/// The most lanes of a vector.
+/// The maximal number of lanes of a vector.
 const WIDEST: usize = 16;
 
-/// Combines two vectors. Comparisons give NaN where one is NaN.
+/// Combines two vectors lane by lane. A comparison gives NaN if an element is NaN.
 ///
 /// # Safety
 /// As the functions of [`Vector`].
 #[inline(always)]
 unsafe fn both<C: Combine, V: Vector>(a: V, b: V) -> V {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let both = C::vector(a, b);
         if C::COMPARES { both.or_nan(b) } else { both }
     }
 }
 
-/// Scans elements of a type at a level.
+/// An element type of scans.
 pub trait ScanElement: Wide {
-    /// Scans all elements, like [`Line::scan`].
+    /// Scans a contiguous row, given the state before it. Returns the state after it.
     ///
     /// # Safety
     /// As [`Line::scan`].
     unsafe fn scan<C: Combine, L: Level>(line: &Line<Self>, before: Self::Acc) -> Self::Acc;
 
-    /// Scans the first of `left` interleaved rows, a vector of them or one, and returns their number.
+    /// Scans the first rows of `left` interleaved rows: as many as a vector has lanes, or one. Returns their number.
     ///
     /// # Safety
     /// As [`Line::scan_across`].
@@ -167,13 +169,15 @@ pub trait ScanElement: Wide {
         states: *mut Self::Acc,
     ) -> usize;
 
-    /// Runs a recurrence with these factors over all elements of a dense row, from a state on.
+    /// Computes the recurrence h ← a·h + b over a contiguous row with these factors a, from a state on. Updates the
+    /// state.
     ///
     /// # Safety
     /// As [`Line::scan`].
     unsafe fn recur<L: Level>(line: &Line<Self>, factors: *const Self, state: *mut Self);
 
-    /// Computes recurrences with these factors, like [`ScanElement::scan_across`].
+    /// Computes the recurrence h ← a·h + b of the first rows of `left` interleaved rows: as many as a vector has lanes,
+    /// or one. Returns their number.
     ///
     /// # Safety
     /// As [`Line::scan_across`].
@@ -186,13 +190,13 @@ pub trait ScanElement: Wide {
     ) -> usize;
 }
 
-/// Scans one row, like [`Line::scan_across`].
+/// Scans one of several interleaved rows. `lanes` is the distance of neighbouring elements of the row.
 ///
 /// # Safety
 /// As [`Line::scan_across`].
 #[inline(always)]
 unsafe fn scan_alone<T: Wide, C: Combine>(line: &Line<T>, lanes: usize, state: *mut T::Acc) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let mut before = state.read();
         for n in 0..line.count {
@@ -205,10 +209,11 @@ unsafe fn scan_alone<T: Wide, C: Combine>(line: &Line<T>, lanes: usize, state: *
     }
 }
 
-/// Runs a recurrence over a range of a row's elements, whose distance is `apart`, and updates the state.
+/// Computes the recurrence h ← a·h + b for a range of a row's steps, and updates the state. `apart` is the distance of
+/// neighbouring elements of the row.
 ///
 /// # Safety
-/// The row must have factors, elements and results at these numbers.
+/// The row must have factors, elements and results for these steps.
 #[inline(always)]
 unsafe fn recur_part<T: Wide>(
     line: &Line<T>,
@@ -216,7 +221,7 @@ unsafe fn recur_part<T: Wide>(
     (from, to, apart): (usize, usize, usize),
     state: *mut T,
 ) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let mut h = state.read();
         for n in from..to {
@@ -229,8 +234,9 @@ unsafe fn recur_part<T: Wide>(
     }
 }
 
-/// Runs a recurrence over a whole dense row by vectors, as `scan_vectors` does for monoids. A vector whose product of
-/// factors overflows is taken element by element, since the product meets a state that may be 0.
+/// Computes the recurrence h ← a·h + b over a contiguous row with vectors, and updates the state. Within a vector, each
+/// step doubles the number of elements that a lane has combined. If the product of a vector's factors overflows, its
+/// elements are computed one by one: the state may be 0, and ∞·0 would be NaN.
 ///
 /// # Safety
 /// As [`recur_part`].
@@ -256,7 +262,7 @@ unsafe fn recur_vectors<T: Wide + PartialEq, V: Vector<Element = T>>(line: &Line
             if V::LANES > 8 {
                 (a, b) = (a.mul(a.behind::<8>(one)), a.mul_add(b.behind::<8>(none), b));
             }
-            // Zero times a number is NaN unless the number is finite.
+            // The product of all factors times zero is zero only if the product is finite.
             if a.turned().first().times(zero) != zero {
                 recur_part(line, factors, (n, n + V::LANES, 1), state);
                 continue;
@@ -276,7 +282,7 @@ macro_rules! by_vectors {
         impl ScanElement for $t {
             #[inline(always)]
             unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: f64) -> f64 {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { line.scan_vectors::<C, L::$vector>(before) }
             }
             #[inline(always)]
@@ -286,7 +292,7 @@ macro_rules! by_vectors {
                 left: usize,
                 states: *mut f64,
             ) -> usize {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe {
                     if left < L::$vector::LANES {
                         scan_alone::<$t, C>(line, lanes, states);
@@ -298,7 +304,7 @@ macro_rules! by_vectors {
             }
             #[inline(always)]
             unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { recur_vectors::<$t, L::$vector>(line, factors, state) }
             }
             #[inline(always)]
@@ -309,7 +315,7 @@ macro_rules! by_vectors {
                 left: usize,
                 states: *mut f64,
             ) -> usize {
-                // SAFETY: passed on from the caller; states have eight bytes each.
+                // SAFETY: the caller keeps this function's contract; states have eight bytes each.
                 unsafe {
                     if left < L::$vector::LANES {
                         recur_part(line, factors, (0, line.count, lanes), states.cast());
@@ -346,23 +352,23 @@ macro_rules! one_by_one {
         impl ScanElement for $t {
             #[inline(always)]
             unsafe fn scan<C: Combine, L: Level>(line: &Line<$t>, before: i64) -> i64 {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { line.scan::<C>(0, before) }
             }
             #[inline(always)]
             unsafe fn scan_across<C: Combine, L: Level>(line: &Line<$t>, lanes: usize, _: usize, states: *mut i64) -> usize {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { scan_alone::<$t, C>(line, lanes, states) };
                 1
             }
             #[inline(always)]
             unsafe fn recur<L: Level>(line: &Line<$t>, factors: *const $t, state: *mut $t) {
-                // SAFETY: passed on from the caller.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { recur_part(line, factors, (0, line.count, 1), state) }
             }
             #[inline(always)]
             unsafe fn recur_across<L: Level>(line: &Line<$t>, factors: *const $t, lanes: usize, _: usize, states: *mut i64) -> usize {
-                // SAFETY: passed on from the caller; states have eight bytes each.
+                // SAFETY: the caller keeps this function's contract; states have eight bytes each.
                 unsafe { recur_part(line, factors, (0, line.count, lanes), states.cast()) };
                 1
             }

@@ -1,8 +1,8 @@
-//! Scans against loops over rows.
+//! Compares scans with simple loops over rows.
 
 use super::*;
 
-/// Scans rows of `count` elements in parts.
+/// Returns the scans of rows of `count` elements, each computed in `parts` parts.
 fn scanned<T: Copy + Default>(
     how: Option<Reduction>,
     dtype: DType,

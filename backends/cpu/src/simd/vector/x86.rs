@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 use super::Vector;
 
-/// Minus ones followed by zeros. A load at an offset by the number of lanes gives a mask for AVX2.
+/// Minus ones followed by zeros, from which AVX2 masks are loaded. The offset of the load decides the number of minus
+/// ones.
 const MASKS: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
 macro_rules! vector {
@@ -27,77 +28,78 @@ macro_rules! vector {
             }
             #[inline(always)]
             unsafe fn splat(x: $t) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $splat(x) }
             }
             #[inline(always)]
             unsafe fn load(at: *const $t) -> Self {
-                // SAFETY: as above; and the elements.
+                // SAFETY: the caller promises the instruction set and the elements.
                 unsafe { $load(at) }
             }
             #[inline(always)]
             unsafe fn load_part($at: *const $t, $n: usize) -> Self {
-                // SAFETY: as above; lanes that are masked out are not read.
+                // SAFETY: the caller promises the instruction set; masked lanes are not read.
                 unsafe { $load_part }
             }
             #[inline(always)]
             unsafe fn load_over(self, $at: *const $t, $n: usize) -> Self {
                 let $old = self;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $load_over }
             }
             #[inline(always)]
             unsafe fn store(self, at: *mut $t) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $store(at, self) }
             }
             #[inline(always)]
             unsafe fn store_part(self, $to: *mut $t, $m: usize) {
                 let $x = self;
-                // SAFETY: as above; lanes that are masked out are not written.
+                // SAFETY: the caller promises the instruction set; masked lanes are not written.
                 unsafe { $store_part }
             }
             #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $fma(self, b, c) }
             }
             #[inline(always)]
             unsafe fn add(self, b: Self) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $add(self, b) }
             }
             #[inline(always)]
             unsafe fn mul(self, b: Self) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $mul(self, b) }
             }
             #[inline(always)]
             unsafe fn at_least(self, b: Self) -> Self {
-                // SAFETY: as above. If one operand is NaN, the result is the second one.
+                // SAFETY: the caller promises the instruction set. If an operand is NaN, the instruction returns the
+                // second one, which is `self`.
                 unsafe { $max(b, self) }
             }
             #[inline(always)]
             unsafe fn at_most(self, b: Self) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $min(b, self) }
             }
             #[inline(always)]
             unsafe fn or_nan(self, $b: Self) -> Self {
                 let $a = self;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $or_nan }
             }
             #[inline(always)]
             unsafe fn zip(self, $b: Self) -> (Self, Self) {
                 let $a = self;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $zip }
             }
             #[inline(always)]
             unsafe fn upper<const N: usize>(self) -> Self {
                 let $s = self;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe {
                     match N {
                         $($lane => $from,)*
@@ -108,7 +110,7 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn behind<const N: usize>(self, $o: Self) -> Self {
                 let $u = self;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe {
                     match N {
                         $($by => $moved,)*
@@ -119,22 +121,22 @@ macro_rules! vector {
             #[inline(always)]
             unsafe fn turned(self) -> Self {
                 let $u = self;
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $turned }
             }
             #[inline(always)]
             unsafe fn first(self) -> $t {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { $first(self) }
             }
             #[inline(always)]
             unsafe fn prefetch(at: *const $t) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
             }
             #[inline(always)]
             unsafe fn prefetch_outer(at: *const $t) {
-                // SAFETY: as above.
+                // SAFETY: the caller promises the instruction set.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
             }
         }
@@ -220,26 +222,26 @@ vector!(
     turned _mm256_permute_pd::<0b01_01>(_mm256_permute2f128_pd::<1>(x, x)),
 );
 
-/// Returns the words of two vectors behind each other, from number `FROM` of the second one on.
+/// Concatenates the 32-bit words of `other` and `x`, and returns 16 words from word `FROM` on.
 ///
 /// # Safety
 /// The machine must have AVX-512.
 #[inline(always)]
 unsafe fn words_behind<const FROM: i32>(x: __m512, other: __m512) -> __m512 {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let words = _mm512_alignr_epi32::<FROM>(_mm512_castps_si512(x), _mm512_castps_si512(other));
         _mm512_castsi512_ps(words)
     }
 }
 
-/// Concatenates the halves of two vectors, and returns the bytes of each pair from number `FROM` of the second one on.
+/// Concatenates the bytes of `other` and `x` in each 128-bit half, and returns 16 bytes per half from byte `FROM` on.
 ///
 /// # Safety
 /// The machine must have AVX2.
 #[inline(always)]
 unsafe fn bytes_behind<const FROM: i32>(x: __m256, other: __m256) -> __m256 {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let bytes = _mm256_alignr_epi8::<FROM>(_mm256_castps_si256(x), _mm256_castps_si256(other));
         _mm256_castsi256_ps(bytes)
@@ -252,13 +254,14 @@ fn mask(n: usize) -> u32 {
     ((1_u64 << n) - 1) as u32
 }
 
-/// Writes the first `n` of 8 words of 32 bits, in parts: a masked store takes some 40 operations on AMD's processors.
+/// Stores the first `n` of 8 words of 32 bits, with up to three stores. A masked store takes some 40 micro-operations
+/// on AMD's processors.
 ///
 /// # Safety
 /// The machine must have AVX; `n` words must be valid.
 #[inline(always)]
 unsafe fn store_words(to: *mut f32, x: __m256, n: usize) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         if n >= 8 {
             return _mm256_storeu_ps(to, x);
@@ -278,17 +281,17 @@ unsafe fn store_words(to: *mut f32, x: __m256, n: usize) {
     }
 }
 
-/// Returns the first `n` of 4 doubles.
+/// Returns a mask of the first `n` of 4 doubles.
 ///
 /// # Safety
 /// The machine must have AVX.
 #[inline(always)]
 unsafe fn mask_of_doubles(n: usize) -> __m256i {
-    // SAFETY: for n up to 4, the 32 bytes from number 4 − n on are within the table.
+    // SAFETY: for n up to 4, the 32 bytes from entry 4 − n on are within the table.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(4 - n.min(4)).cast()) }
 }
 
-/// Returns the first `n` of 8 words of 32 bits.
+/// Returns a mask of the first `n` of 8 words of 32 bits.
 ///
 /// # Safety
 /// The machine must have AVX.

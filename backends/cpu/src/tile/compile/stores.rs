@@ -22,19 +22,22 @@ impl TileCompiler<'_> {
     /// Compiles a store of the body.
     pub(super) fn store(&mut self, store: &Store) {
         let Some(&(dtype, count)) = self.slots.get(store.slot) else {
-            self.problems.push(format!("a store to buffer {}, which does not exist", store.slot));
+            self.problems.push(format!("cannot store to buffer {} because it does not exist", store.slot));
             return;
         };
         let mut value = self.at(store.value);
         let held = self.program.values[value].dtype;
         if held != dtype.register() {
-            self.problems.push(format!("a store of {held} to a buffer of {dtype}"));
+            self.problems.push(format!("cannot store {held} to a buffer of {dtype}"));
             return;
         }
         let combine = match store.writes {
             Writes::Apart | Writes::InOrder => None,
             Writes::Combined(how) => match reduce::combining(how, dtype) {
-                None => return self.problems.push(format!("a store that combines by {how:?} in {dtype}")),
+                None => {
+                    let why = format!("cannot combine stores by {how:?} in {dtype} because there is no kernel");
+                    return self.problems.push(why);
+                }
                 combine => combine,
             },
         };
@@ -49,11 +52,11 @@ impl TileCompiler<'_> {
             };
         }
         if count == 0 && self.program.row != 0 && self.program.domain.contains(&0) {
-            // Row operations visit rows even if these have no elements.
+            // Rows without elements have results too, but here the buffer has no room for any.
             return;
         }
-        // A store of a value that is constant along the row does not move along it. Such a store also runs for rows
-        // without elements.
+        // The index of a value that is constant along the row does not depend on the row's axes. Such a store also runs
+        // for rows without elements, so an empty row counts as one point.
         let of_row = |d: usize| self.program.row >> d & 1 == 1;
         let reached: Vec<_> =
             self.program.domain.iter().enumerate().map(|(d, &n)| if of_row(d) { n.max(1) } else { n }).collect();
@@ -79,7 +82,8 @@ impl TileCompiler<'_> {
         let range = store.at.range(&reached);
         match affine {
             Some(_) if !reached.contains(&0) && (range.start < 0 || range.end > count as i64) => {
-                self.problems.push(format!("a store at {} exceeds a buffer of {count} elements", store.at));
+                let why = format!("cannot store at {} because the buffer has only {count} elements", store.at);
+                self.problems.push(why);
             }
             Some((base, strides)) => {
                 let write = self.program.writes.len();
@@ -89,16 +93,17 @@ impl TileCompiler<'_> {
                 }
                 self.program.writes.push(Write { slot: store.slot, base, strides, region: None, value });
             }
-            None => self.problems.push(format!("a store at the index {}, which is not affine", store.at)),
+            None => self.problems.push(format!("cannot store at the index {} because it is not affine", store.at)),
         }
     }
 
-    /// Compiles a store at indices that are known only at run time, and are checked then.
+    /// Compiles a store at indices that are known only at run time. They are checked at run time too.
     fn scatter(&mut self, store: &Store, value: usize, count: usize, combine: Option<Combining>) {
         match self.access(&store.at) {
             Ok((access, of_access)) => {
                 let (guards, of_guards) = self.guards(&store.guards);
-                // Each point is combined with the buffer's contents, even if all points do the same.
+                // Each point of the domain is combined with the buffer's contents, even along axes on which nothing
+                // depends.
                 let all = if combine.is_some() { self.all } else { 0 };
                 let mask = self.mask(value) | of_access | of_guards | all;
                 let lines = ScatterLines::new(&access, &guards, mask, &|v| self.mask(v));

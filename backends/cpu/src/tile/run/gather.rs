@@ -1,5 +1,5 @@
-//! Loads that are read element by element, in lines along the innermost axis. A table that all lines share has each
-//! element's offset from the start of its line.
+//! Executes loads and scatters element by element, in lines along the innermost axis. All lines share a table of the
+//! elements' offsets from the start of a line.
 
 use super::{Gather, TileRun};
 use crate::simd::{
@@ -13,33 +13,34 @@ use crate::tile::{
     program::Scatter,
 };
 
-/// Elements of a line that are read at once.
+/// The maximal number of elements of a line that are handled at a time.
 pub(super) const CHUNK: usize = 256;
 
-/// The position of elements that are not stored.
+/// The position that marks elements which are not stored.
 const NOWHERE: i64 = i64::MIN;
 
-/// The table that lines share: the offsets of elements from the start of the line, and the elements that guards
-/// exclude.
+/// The table that all lines of a load share.
 struct LineTable {
+    /// The offset of each element from the start of the line.
     at: [i64; CHUNK],
+    /// For each element, whether a guard excludes it.
     hidden: [bool; CHUNK],
     any_hidden: bool,
-    /// The least and the greatest of the places.
+    /// The least and the greatest offset.
     ends: std::ops::RangeInclusive<i64>,
-    /// The places in windows, if elements are permuted.
+    /// The offsets in windows, if elements are gathered by permutations.
     windows: [Window; CHUNK / LANES],
 }
 
 impl LineTable {
-    /// Finds the ends of the first `n` places.
+    /// Finds the least and the greatest of the first `n` offsets.
     fn find_ends(&mut self, n: usize) {
         let at = &self.at[..n];
         let [least, greatest] = at.iter().fold([i64::MAX, i64::MIN], |[a, b], &at| [a.min(at), b.max(at)]);
         self.ends = least..=greatest;
     }
 
-    /// Returns whether all positions of a line that starts at `base` are in a buffer of `count` elements.
+    /// Returns whether all elements of a line that starts at `base` are in a buffer of `count` elements.
     fn is_within(&self, base: i64, count: usize) -> bool {
         let [least, greatest] = [self.ends.start(), self.ends.end()].map(|end| base.checked_add(*end));
         least.is_some_and(|at| at >= 0) && greatest.is_some_and(|at| (at as u64) < count as u64)
@@ -47,10 +48,11 @@ impl LineTable {
 }
 
 impl TileRun<'_> {
-    /// Adds the integers of a value from a point on along an axis, each times `factor`.
+    /// Adds the integers of a value, each times `factor`, to `to`. The integers are those from a point on along an
+    /// axis.
     ///
     /// # Safety
-    /// The value's step must have been run, and the points be within the tile.
+    /// The value's step must have been executed, and the points must be within the tile.
     pub(super) unsafe fn add_integers(
         &self,
         id: usize,
@@ -62,18 +64,18 @@ impl TileRun<'_> {
         let value = &self.program.values[id];
         let strides = self.tile.strides(value.mask);
         let (at, step) = (self.place(&strides, point), strides[axis]);
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe {
             let register = self.at(id);
             with_integer!(value.dtype, Int => add(register.cast::<Int>().offset(at), step, factor, to));
         }
     }
 
-    /// Reads a load in lines.
+    /// Executes a load in lines.
     ///
     /// # Safety
-    /// As [`crate::tile::TileProgram::run`]; the register must be the step's, and elements of the buffer have the size
-    /// of `T`.
+    /// As [`crate::tile::TileProgram::run`]. The register must be the step's own, and elements of the buffer must have
+    /// the size of `T`.
     pub(super) unsafe fn gather<T: Copy + Default>(
         &self,
         gather: &Gather<'_>,
@@ -81,7 +83,8 @@ impl TileRun<'_> {
         mask: AxisMask,
         register: *mut T,
     ) {
-        // SAFETY: passed on from the caller; elements that are picked have the size of `u32`.
+        // SAFETY: the caller keeps this function's contract. `lines.picked` is set only for elements of the size of
+        // `u32`.
         if unsafe { self.picked(gather, lines, mask, register.cast()) } {
             return;
         }
@@ -103,21 +106,21 @@ impl TileRun<'_> {
             let mut start = self.tile.start;
             start[axis] += first;
             for &(value, factor) in &of_all {
-                // SAFETY: the value's step has been run, and the points are within the tile.
+                // SAFETY: the value's step has been executed, and the points are within the tile.
                 unsafe { self.add_integers(value, &start, axis, factor, &mut table.at[..n]) };
             }
             table.find_ends(n);
             let near = lines.permute.filter(|_| of_each.is_empty() && !table.any_hidden).filter(|permute| {
-                // SAFETY: the function is of the machine's level. Differences are used only for lines that are in one
-                // buffer, where they fit.
+                // SAFETY: the machine has the function's level. The windows are used only for lines within a buffer,
+                // and the offsets of such lines differ by less than 2³¹.
                 unsafe { (permute.divide)(&table.at[..n], &mut table.windows) }
             });
             self.walk_points(mask & !(1 << axis), |point, _, _| {
                 let mut point = *point;
                 point[axis] = start[axis];
                 let read = self.reader(&point, axis);
-                // SAFETY: the register is dense over the mask, and each place is compared with the buffer's extent.
-                // Windows cover the line, and `divide` returned that two registers hold each.
+                // SAFETY: the register is contiguous over the mask, and each position is compared with the buffer's
+                // size. Windows cover the line, and `divide` returned that each fits into two registers.
                 unsafe {
                     let to = std::slice::from_raw_parts_mut(register.offset(self.place(&strides, &point)), n);
                     if !all_hold(&lines.of_lines, &point, axis, &read).0 {
@@ -152,8 +155,8 @@ impl TileRun<'_> {
         }
     }
 
-    /// Reads a load in lines whose elements are gathered by one integer each. Returns whether all elements are in the
-    /// buffer.
+    /// Executes a load in lines in which one integer gives the position of each element. Returns `false` if there is no
+    /// function for it, or if an element is not in the buffer; the register is then incomplete.
     ///
     /// # Safety
     /// As [`TileRun::gather`].
@@ -170,7 +173,7 @@ impl TileRun<'_> {
             let mut point = *point;
             point[axis] = self.tile.start[axis];
             let read = self.reader(&point, axis);
-            // SAFETY: registers are dense over their masks, and each place is compared with the buffer's extent.
+            // SAFETY: registers are contiguous over their masks, and each position is compared with the buffer's size.
             unsafe {
                 let to = register.offset(self.place(&strides, &point));
                 if !all_hold(&lines.of_lines, &point, axis, &read).0 {
@@ -190,7 +193,7 @@ impl TileRun<'_> {
         all
     }
 
-    /// Writes a store in lines.
+    /// Executes a scatter in lines.
     ///
     /// # Safety
     /// As [`TileRun::scatter`].
@@ -213,7 +216,8 @@ impl TileRun<'_> {
                 let n = CHUNK.min(self.tile.len[axis] - first);
                 let mut point = *point;
                 point[axis] += first;
-                // SAFETY: the values' registers hold the tile, and each place is compared with the buffer's extent.
+                // SAFETY: the values' registers have the tile's elements, and each position is compared with the
+                // buffer's size.
                 unsafe {
                     let (places, guarded) = (&mut places[..n], &mut guarded[..n]);
                     self.line_of(&lines.at, point, axis, places);
@@ -238,10 +242,10 @@ impl TileRun<'_> {
         });
     }
 
-    /// Evaluates a map from a point on along an axis.
+    /// Evaluates a map at the points from a given point on along an axis.
     ///
     /// # Safety
-    /// The steps of the values that it mentions must have been run, and the points be within the tile.
+    /// The steps of the values that the map mentions must have been executed, and the points must be within the tile.
     unsafe fn line_of(&self, at: &SplitAccess, mut point: [usize; MAX_RANK], axis: usize, to: &mut [i64]) {
         let base = at.outer.at(&point, axis, &self.reader(&point, axis)).value;
         let mut done = 0;
@@ -255,12 +259,12 @@ impl TileRun<'_> {
         }
         point[axis] -= done;
         for &(value, factor) in &at.read {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { self.add_integers(value, &point, axis, factor, to) };
         }
     }
 
-    /// Fills the table that lines share, from an element on.
+    /// Fills the table that all lines share with `n` elements, from element `first` of a line on.
     fn fill_table(&self, lines: &GatherLines, first: usize, n: usize, table: &mut LineTable) {
         let (axis, mut point, mut done) = (lines.axis, self.tile.start, 0);
         table.any_hidden = false;
@@ -279,9 +283,11 @@ impl TileRun<'_> {
         }
     }
 
-    /// Reads elements that guards do not exclude. Elements outside of the buffer are reported.
+    /// Reads elements at the given positions, one by one. Elements that guards exclude are zero. Elements outside of
+    /// the buffer are reported, and are zero too.
     ///
-    /// # Safety As [`TileRun::gather`].
+    /// # Safety
+    /// As [`TileRun::gather`].
     unsafe fn read_checked<T: Copy + Default>(
         &self,
         gather: &Gather<'_>,
@@ -304,34 +310,38 @@ impl TileRun<'_> {
     }
 }
 
+/// Stores elements at positions, as a [`ScatterFn`](crate::simd::reduce::ScatterFn).
+///
 /// # Safety
-/// As [`ScatterFn`](crate::simd::reduce::ScatterFn), of elements of the size of `T`.
+/// The buffer must have elements of the size of `T` at all positions, and the source an element for each.
 unsafe fn put_each<T: Copy>(buffer: *mut u8, places: &[i64], from: *const u8, from_stride: isize) {
     let (buffer, from) = (buffer.cast::<T>(), from.cast::<T>());
     for (j, &place) in (0..).zip(places).filter(|(_, place)| **place >= 0) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { buffer.offset(place as isize).write(from.offset(j * from_stride).read()) };
     }
 }
 
+/// Adds strided integers, each times `factor`, to `to`.
+///
 /// # Safety
 /// There must be an integer for each element of `to`.
 unsafe fn add<I: Copy + Into<i64>>(from: *const I, step: isize, factor: i64, to: &mut [i64]) {
-    // An integer that was read may have any value where its check does not count.
+    // An integer of the body may have any value at points where its check does not count, so sums wrap.
     let add = |(to, index): (&mut i64, I)| *to = to.wrapping_add(factor.wrapping_mul(index.into()));
     if step == 1 {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         let from = unsafe { std::slice::from_raw_parts(from, to.len()) };
         return to.iter_mut().zip(from.iter().copied()).for_each(add);
     }
     for (j, to) in to.iter_mut().enumerate() {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller keeps this function's contract.
         add((to, unsafe { from.offset(j as isize * step).read() }));
     }
 }
 
 /// Returns whether all positions are in a buffer of `count` elements.
 fn all_below(places: &[i64], count: usize) -> bool {
-    // Without an end in between, which vectors cannot have.
+    // The loop does not stop at the first position outside, so that the compiler vectorises it.
     places.iter().fold(true, |all, &at| all & ((at as u64) < count as u64))
 }

@@ -1,5 +1,5 @@
-//! Ids that kernels read by. Each is checked and brought into the range of the axis. An id out of range is reported
-//! with its original value.
+//! Checks of indices that were read from tensors (ids). A valid id is converted to a position in its axis. An id out of
+//! range is reported with its original value.
 
 use eutectic_ir::ops::{Ids, OutOfRange};
 
@@ -10,10 +10,10 @@ use crate::tile::{
     domain::{AxisMask, MAX_RANK},
 };
 
-/// An integer as registers have it.
+/// An integer register type.
 trait Id: Copy + Default {
     fn wide(self) -> i64;
-    /// Converts a valid id, or its position, to the type.
+    /// Converts the position of a valid id to the type.
     fn narrow(wide: i64) -> Self;
 }
 
@@ -34,10 +34,13 @@ macro_rules! ids {
 integer_types!(ids);
 
 impl TileRun<'_> {
+    /// Executes a step that checks ids.
+    ///
     /// # Safety
-    /// As [`crate::tile::TileProgram::run`]; the argument's step must have been run, and the register must be the step's.
+    /// As [`crate::tile::TileProgram::run`]. The argument's step must have been executed, and the register must be the
+    /// step's own.
     pub(super) unsafe fn check(&self, check: &IdCheck<'_>, mask: AxisMask, register: *mut u8) {
-        // SAFETY: passed on from the caller; registers hold elements of the value's type.
+        // SAFETY: the caller keeps this function's contract; registers hold elements of the value's type.
         unsafe {
             with_integer!(self.program.values[check.arg].dtype, Int => self.check_as::<Int>(check, mask, register.cast()));
         }
@@ -49,7 +52,7 @@ impl TileRun<'_> {
         self.walk_points(mask, |point: &[usize; MAX_RANK], axis, left| {
             let (holds, ahead) = all_hold(check.guards, point, axis, &self.reader(point, axis));
             let n = left.min(ahead);
-            // SAFETY: the argument's register holds the tile, and this one is dense over the mask.
+            // SAFETY: the argument's register has the tile's elements, and this register is contiguous over the mask.
             unsafe {
                 let from = self.at(check.arg).cast::<I>().cast_const().offset(self.place(&strides, point));
                 let line = std::slice::from_raw_parts_mut(to, n);
@@ -64,11 +67,11 @@ impl TileRun<'_> {
         });
     }
 
-    /// Computes the positions that ids name. An id out of range is reported, and gives 0.
+    /// Computes the positions of ids. An id out of range is reported, and has the position 0.
     fn places<I: Id>(&self, check: &IdCheck<'_>, to: &mut [I], given: impl Iterator<Item = I> + Clone) {
         let Ids { extent, from_end } = check.ids;
         let back = if from_end { extent } else { 0 };
-        // Without an end in between, which vectors cannot have.
+        // The loop does not stop at the first id out of range, so that the compiler vectorises it.
         let all = to.iter_mut().zip(given.clone()).fold(true, |all, (to, given)| {
             let id = given.wide();
             let at = id.wrapping_add((id >> 63) & back);

@@ -1,4 +1,5 @@
-//! Values that are computed point by point, in runs along the innermost axis: gathered loads, indices, selections.
+//! Executes steps point by point, in runs of points along the innermost axis: gathered loads, scatters, indices and
+//! selections.
 
 use super::{Gather, TileRun, line};
 use crate::simd::register::with_integer;
@@ -10,8 +11,8 @@ use crate::tile::{
 };
 
 impl TileRun<'_> {
-    /// Visits the points of the tile along the axes of a mask in order. `visit(point, axis, left)` handles up to `left`
-    /// points along the innermost axis, and returns their number.
+    /// Visits the tile's points along the axes of a mask in order. `visit(point, axis, left)` handles at most `left`
+    /// points along the innermost axis, from `point` on, and returns their number.
     pub(super) fn walk_points(&self, mask: AxisMask, mut visit: impl FnMut(&[usize; MAX_RANK], usize, usize) -> usize) {
         if self.tile.count(mask) == 0 {
             return;
@@ -47,31 +48,34 @@ impl TileRun<'_> {
     /// Returns the integer that a value has at a point.
     ///
     /// # Safety
-    /// The value's step must have been run.
+    /// The value's step must have been executed, and the point must be within the tile.
     unsafe fn integer(&self, id: usize, point: &[usize; MAX_RANK]) -> i64 {
         let value = &self.program.values[id];
         let at = self.place(&self.tile.strides(value.mask), point);
-        // SAFETY: the point is within the tile.
+        // SAFETY: the caller promises the value and the point.
         unsafe {
             let register = self.at(id);
             with_integer!(value.dtype, Int => i64::from(register.cast::<Int>().offset(at).read()))
         }
     }
 
-    /// Reads the integers that maps mention, at a point: the value, and whether it changes along the axis.
+    /// Returns a function for evaluating maps at a point. For an integer that a map mentions, it returns the integer at
+    /// the point, and whether it may differ along the axis.
     pub(super) fn reader<'r>(
         &'r self,
         point: &'r [usize; MAX_RANK],
         axis: usize,
     ) -> impl Fn(usize) -> (i64, bool) + 'r {
         move |v| {
-            // SAFETY: the value was computed before; the point is within the tile.
+            // SAFETY: the value was computed before, and the point is within the tile.
             (unsafe { self.integer(v, point) }, self.program.values[v].mask >> axis & 1 == 1)
         }
     }
 
+    /// Executes a load in runs of points over which its map is affine and its guards are constant.
+    ///
     /// # Safety
-    /// As [`TileProgram::run`]; the register must be the step's.
+    /// As [`TileProgram::run`](crate::tile::TileProgram::run). The register must be the step's own.
     pub(super) unsafe fn walk(&self, gather: &Gather<'_>, mask: AxisMask, size: usize, register: *mut u8) {
         let mut to = register;
         self.walk_points(mask, |point, axis, left| {
@@ -82,7 +86,7 @@ impl TileRun<'_> {
             if holds {
                 let run = gather.access.at(point, axis, &read);
                 n = n.min(run.len);
-                // Integers in maps were checked. The resulting positions are checked again, for memory safety.
+                // The integers in the map were checked. The resulting positions are checked too, for memory safety.
                 let last = run.value.wrapping_add(run.slope.wrapping_mul(n as i64 - 1));
                 let range = 0..gather.count as i64;
                 let inside = range.contains(&run.value) && range.contains(&last);
@@ -107,10 +111,11 @@ impl TileRun<'_> {
         });
     }
 
-    /// Reads a load in boxes, each at a point of the axes that fix one.
+    /// Executes a load in boxes in which its map is affine and its guards are constant. There is one box for each point
+    /// along `axes`.
     ///
     /// # Safety
-    /// As [`TileProgram::run`]; the register must be the value's.
+    /// As [`TileProgram::run`](crate::tile::TileProgram::run). The register must be the value's own.
     pub(super) unsafe fn boxes(&self, gather: &Gather<'_>, axes: AxisMask, value: &TileValue, register: *mut u8) {
         let (size, strides) = (value.dtype.size(), gather.access.strides());
         let of_register = self.tile.strides(value.mask);
@@ -118,11 +123,11 @@ impl TileRun<'_> {
         (0..MAX_RANK).filter(|d| axes >> d & 1 == 1 || value.mask >> d & 1 == 0).for_each(|d| len[d] = 1);
         let from_strides = strides.map(|s| s as isize);
         let Some(box_copy) = BoxCopy::new(&of_register, &from_strides, &len, size, self.program.isa) else { return };
-        // The distances of the minimal and the maximal position from the first one of a box.
+        // The distances of the minimal and of the maximal position in a box from its first position.
         let steps = |d: usize| strides[d] * (len[d] - 1) as i64;
         let [least, greatest] = [i64::min, i64::max].map(|end| (0..MAX_RANK).map(|d| end(steps(d), 0)).sum::<i64>());
         if !gather.guards.is_empty() {
-            // SAFETY: the register holds the tile.
+            // SAFETY: the register has room for the tile.
             unsafe { register.write_bytes(0, self.tile.count(value.mask) * size) };
         }
         self.walk_points(value.mask & axes, |point, axis, _| {
@@ -131,7 +136,7 @@ impl TileRun<'_> {
                 return 1;
             }
             let first = gather.access.at(point, axis, &read).value;
-            // Integers in maps were checked. The resulting positions are checked again, for memory safety.
+            // The integers in the map were checked. The resulting positions are checked too, for memory safety.
             let ends = [first.wrapping_add(least), first.wrapping_add(greatest)];
             if let Some(outside) = ends.into_iter().find(|end| !(0..gather.count as i64).contains(end)) {
                 self.frame.fault.report_access(outside, gather.count);
@@ -145,11 +150,13 @@ impl TileRun<'_> {
         });
     }
 
+    /// Executes a scatter, in lines or in runs of points over which its map is affine.
+    ///
     /// # Safety
-    /// As [`TileProgram::run`]; all steps must have been run.
+    /// As [`TileProgram::run`](crate::tile::TileProgram::run). All steps must have been executed.
     pub(super) unsafe fn scatter(&self, scatter: &Scatter) {
         if let Some(lines) = &scatter.lines {
-            // SAFETY: passed on from the caller.
+            // SAFETY: the caller keeps this function's contract.
             return unsafe { self.scatter_lines(scatter, lines) };
         }
         let value = &self.program.values[scatter.value];
@@ -170,7 +177,7 @@ impl TileRun<'_> {
                 self.frame.fault.report_access(at, scatter.count);
                 return n;
             }
-            // SAFETY: the run was checked against the buffer; the value's register holds the tile.
+            // SAFETY: the run was checked against the buffer, and the value's register has the tile's elements.
             unsafe {
                 let mut from = self.at(scatter.value).offset(self.place(&strides, point) * size as isize);
                 let mut to = self.frame.slots[scatter.slot].offset(run.value as isize * size as isize);
@@ -192,13 +199,15 @@ impl TileRun<'_> {
         });
     }
 
+    /// Computes the integers of a map of coordinates, for the points along the axes of a mask.
+    ///
     /// # Safety
-    /// There must be room for an integer for each point along the mask's axes.
+    /// There must be room for an integer for each of these points.
     pub(super) unsafe fn coordinate(&self, access: &CompiledAccess, mask: AxisMask, mut to: *mut i64) {
         self.walk_points(mask, |point, axis, left| {
             let run = access.at(point, axis, &self.reader(point, axis));
             let n = left.min(run.len);
-            // SAFETY: the register is dense over the mask.
+            // SAFETY: the register is contiguous over the mask.
             unsafe {
                 (0..n).for_each(|j| to.add(j).write(run.value + run.slope * j as i64));
                 to = to.add(n);
@@ -207,8 +216,11 @@ impl TileRun<'_> {
         });
     }
 
+    /// Executes a selection in runs of points over which its guards are constant.
+    ///
     /// # Safety
-    /// As [`TileProgram::run`]; the pieces' steps must have been run, and the register must be the step's.
+    /// As [`TileProgram::run`](crate::tile::TileProgram::run). The pieces' steps must have been executed, and the
+    /// register must be the step's own.
     pub(super) unsafe fn select(
         &self,
         pieces: &[(Vec<TileGuard>, usize)],
@@ -230,7 +242,7 @@ impl TileRun<'_> {
                     break;
                 }
             }
-            // SAFETY: the values' registers hold the tile.
+            // SAFETY: the values' registers have the tile's elements.
             unsafe {
                 match chosen {
                     Some(id) => {

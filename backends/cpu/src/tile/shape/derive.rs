@@ -1,4 +1,4 @@
-//! Works shapes out, from a program and the extents of tiles.
+//! Derives the execution plan of tiles from a program and the extents of the tiles.
 
 use super::{Stage, TOGETHER, TileLayout, TileShape, TileWalk, place};
 use crate::{
@@ -10,13 +10,13 @@ use crate::{
     },
 };
 
-/// The number of cache lines per prefetch: fewer than a core has line-fill buffers.
+/// The maximal number of cache lines per prefetch. A core has more line-fill buffers than this.
 const LINES: usize = 10;
-/// The shortest strips, in elements. Computing fewer takes less time than starting a strip.
+/// The minimal number of elements of a strip. Computing fewer elements takes less time than starting the loop.
 const SHORTEST: usize = 256;
 
 impl TileShape {
-    /// Derives the shape of a program for tiles of `len`.
+    /// Derives the execution plan of a program for tiles with extents `len`.
     pub fn new(program: &TileProgram, len: &[usize; MAX_RANK]) -> TileShape {
         let tile = Tile { start: [0; MAX_RANK], len: *len };
         let free = Free::new(program);
@@ -26,7 +26,8 @@ impl TileShape {
         }
         let loads: Vec<_> =
             (0..steps.len()).filter(|&id| program.load(id).is_some() && steps[id].place == TileLayout::Dense).collect();
-        // Data that differs from tile to tile, and exceeds the second-level cache.
+        // The loads to prefetch: their data differs from tile to tile, and the program's data exceeds the second-level
+        // cache.
         let every = (0..program.domain.len()).fold(0, |mask: AxisMask, d| mask | 1 << d);
         let moving = loads.iter().filter(|&&id| program.beyond_l2 && program.values[id].mask == every);
         let lines: Vec<_> =
@@ -42,7 +43,7 @@ impl TileShape {
             };
             program.steps.iter().zip(&steps).map(of_step).sum()
         };
-        // Pieces are as long as that allows.
+        // Strips are as long as possible, but so short that there are enough prefetches for all lines.
         let mut piece = tile.len.iter().product::<usize>().max(1);
         while piece > SHORTEST && turns(piece) * LINES < all {
             piece = (piece / 2).next_multiple_of(LINE);
@@ -70,8 +71,8 @@ fn asks(step: &TileStep) -> bool {
 }
 
 impl TileProgram {
-    /// Returns the loops of a pointwise step over a tile, whose result has this layout; `in_lines` says which arguments
-    /// are in lines.
+    /// Returns the loops of a pointwise step over a tile. `place` is the layout of the result. `in_lines` returns
+    /// whether an argument is read in place, in lines of a buffer.
     pub fn loops(
         &self,
         tile: &Tile,
@@ -96,7 +97,8 @@ impl TileProgram {
     }
 }
 
-/// Returns some steps in order. Pointwise steps with equal runs are grouped, if runs are longer than a strip.
+/// Returns the stages of some steps in order. Consecutive pointwise steps with equal loops form a stage, if their runs
+/// are longer than a strip.
 fn stages(program: &TileProgram, walks: &[TileWalk], strip: usize, ids: impl Iterator<Item = usize>) -> Vec<Stage> {
     let alike = |a: usize, b: usize| {
         program.values[a].mask == program.values[b].mask
@@ -121,11 +123,11 @@ fn stages(program: &TileProgram, walks: &[TileWalk], strip: usize, ids: impl Ite
     stages
 }
 
-/// For each value, whether it may be in lines.
+/// Whether values may be in lines of a buffer instead of a register.
 struct Free {
-    /// Whoever reads it can.
+    /// For each value, whether all steps that use it can read it in lines.
     to_read: Vec<bool>,
-    /// For each value, whether it is stored once, and not read.
+    /// For each value, whether it can be computed into lines of a buffer, because it is stored once and not read.
     to_store: Vec<bool>,
 }
 
@@ -140,7 +142,7 @@ impl Free {
         program.writes.iter().for_each(|w| stores[w.value] += 1);
         let in_registers = program.results.iter().copied().chain(program.scattered());
         in_registers.for_each(|r| (reads[r], to_read[r]) = (reads[r] + 1, false));
-        // Contiguous results bypass the caches.
+        // With streaming stores, results are computed into registers and copied from there.
         let may = program.streams.is_none();
         let to_store = (0..n).map(|id| may && stores[id] == 1 && reads[id] == 0).collect();
         Free { to_read, to_store }
@@ -179,7 +181,7 @@ fn walk(program: &TileProgram, tile: &Tile, id: usize, before: &[TileWalk], free
         TileStep::Point { args, .. } => {
             let place = value.direct.map_or(TileLayout::Copied, |write| {
                 let strides = &program.writes[write].strides;
-                // A value that is stored at several places is copied to them.
+                // A value that is stored at several positions is computed into a register, and copied to each of them.
                 let once = (0..MAX_RANK).all(|d| tile.len[d] <= 1 || (value.mask >> d & 1 == 1) == (strides[d] != 0));
                 place(tile, strides, value.mask, once && free.to_store[id])
             });
