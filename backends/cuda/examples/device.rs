@@ -93,7 +93,7 @@ fn check_ways(prefix: &str) {
         let graph = cases::graph(*case);
         let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
         for way in program.kernels.iter().flat_map(|kernel| kernels::ways(&shape, kernel)) {
-            // The costs choose among the schedules of one family of attention.
+            // Costs choose among the schedules of one attention family, so one schedule of each family is checked.
             let family = way.name.split(',').next().unwrap_or_default().to_string();
             if !family.starts_with(prefix) {
                 continue;
