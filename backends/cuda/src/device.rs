@@ -155,7 +155,7 @@ impl Cuda {
     /// Returns the bytes of free memory.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     pub fn free(&self) -> Result<usize, BackendError> {
         self.enter()?;
         result::mem_get_info().map(|(free, _)| free).map_err(failed("querying free memory"))

@@ -8,11 +8,12 @@ use eutectic_ir::index::Index;
 pub fn outside(kernel: &Kernel) -> Vec<String> {
     let mut problems = Vec::new();
     let mut check = |what: &str, slot: usize, at: &Index, domain: &[usize]| match kernel.slots.get(slot) {
-        None => problems.push(format!("a {what} buffer {slot}, which does not exist")),
+        None => problems.push(format!("cannot {what} buffer {slot} because it does not exist")),
         Some(&(_, count)) if at.affine(domain.len()).is_some() && !domain.contains(&0) => {
             let range = at.range(domain);
             if range.start < 0 || range.end > i64::try_from(count).unwrap_or(i64::MAX) {
-                problems.push(format!("a {what} buffer {slot} of {count} elements at {at}"));
+                problems
+                    .push(format!("cannot {what} buffer {slot} at index {at} because it has only {count} elements"));
             }
         }
         Some(_) => {}

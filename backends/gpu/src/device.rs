@@ -92,7 +92,7 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Prints a kernel. Returns its launches, in order.
     ///
     /// # Errors
-    /// The reasons why the kernel cannot be printed.
+    /// Returns the reasons why the kernel cannot be printed.
     fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>;
 
     /// Returns the price of a kernel, as for [`eutectic_backend::Backend::cost`].
@@ -122,13 +122,13 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Allocates memory filled with zeros.
     ///
     /// # Errors
-    /// If the device has too little free memory.
+    /// Returns an error if the device has too little free memory.
     fn allocate(&self, bytes: usize, memory: Memory) -> Result<Self::Block, BackendError>;
 
     /// Creates a new queue of commands.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn stream(&self) -> Result<Self::Stream, BackendError>;
 }
 
@@ -163,25 +163,25 @@ pub trait Stream: Send {
     /// Waits for all enqueued work, and copies bytes from the device.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn download(&mut self, from: u64, to: &mut [u8]) -> Result<(), BackendError>;
 
     /// Copies bytes from one address of the device to another.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), BackendError>;
 
     /// Launches a kernel.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn launch(&mut self, module: &Self::Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError>;
 
     /// Makes later launches wait for all earlier ones. Streams that always do so need not implement it.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn barrier(&mut self) -> Result<(), BackendError> {
         Ok(())
     }
@@ -189,7 +189,7 @@ pub trait Stream: Send {
     /// Announces a download at the end of the enqueued work, so that the bytes can be copied together with it.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn announce(&mut self, _from: u64, _bytes: usize) -> Result<(), BackendError> {
         Ok(())
     }
@@ -197,7 +197,7 @@ pub trait Stream: Send {
     /// Starts the enqueued work, if the stream defers it.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn start(&mut self) -> Result<(), BackendError> {
         Ok(())
     }
@@ -211,38 +211,38 @@ pub trait Stream: Send {
     /// Starts recording: later launches are recorded and do not run.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn begin(&mut self) -> Result<(), BackendError>;
 
     /// Ends recording, and returns the launches since [`Stream::begin`].
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn end(&mut self) -> Result<Self::Graph, BackendError>;
 
     /// Runs recorded commands.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn replay(&mut self, graph: &Self::Graph) -> Result<(), BackendError>;
 
     /// Waits until all enqueued work is done.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn wait(&mut self) -> Result<(), BackendError>;
 
     /// Enqueues a timestamp with the number `n`. After the work has finished, [`Stream::seconds`] returns the time
     /// between two timestamps.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn note(&mut self, n: usize) -> Result<(), BackendError>;
 
     /// Returns the seconds between the timestamps `from` and `to`, which [`Stream::note`] enqueued. The work must have
     /// finished.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError>;
 }

@@ -26,7 +26,7 @@ cost_table! {
         digits: Count,
         /// Waits of any ranking, for writing keys and for reading results.
         ranking_waits: Count,
-        /// Waits of a sort besides those of its merges.
+        /// Waits of a sort before its merges.
         sort_waits: Count,
         /// Waits of one merge.
         merge_waits: Count,

@@ -27,7 +27,7 @@ enum BufferView {
     Elements,
     /// Vectors of 16 bytes.
     Quads,
-    /// Words of which several threads write parts, by atomics.
+    /// Words that several threads write in parts, by atomics.
     Atomics,
     /// Words that several threads combine with values, by atomics.
     Combined,

@@ -102,11 +102,11 @@ pub struct Vulkan {
 /// The commands enqueued since the device was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Submissions.
+    /// Submissions to the queue.
     pub submits: usize,
-    /// Dispatches in these submissions.
+    /// Submitted dispatches.
     pub dispatches: usize,
-    /// Barriers between dispatches in these submissions.
+    /// Barriers between submitted dispatches.
     pub barriers: usize,
     /// Barriers around copies.
     pub around_copies: usize,
@@ -180,7 +180,7 @@ impl Vulkan {
 
     fn module(&self, launch: &Launch) -> Result<Module, String> {
         let Work::Printed(text) = &launch.work else {
-            return Err("cannot run a product by a library because Vulkan has none".into());
+            return Err("cannot multiply by a library because Vulkan has none".into());
         };
         let found = &self.shared.found;
         let code = spirv::cached(self.cache.as_ref(), text, &found.kept)?;

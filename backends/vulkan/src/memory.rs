@@ -33,9 +33,9 @@ const APART: u64 = 256;
 pub struct Counts {
     /// Submissions to the queue.
     pub submits: AtomicUsize,
-    /// Dispatches in these submissions.
+    /// Submitted dispatches.
     pub dispatches: AtomicUsize,
-    /// Barriers between dispatches in these submissions.
+    /// Barriers between submitted dispatches.
     pub barriers: AtomicUsize,
     /// Barriers around copies.
     pub around_copies: AtomicUsize,

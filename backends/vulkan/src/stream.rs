@@ -236,7 +236,7 @@ impl Queue {
     /// Fills a region with zeros, and waits.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     pub fn clear(&mut self, region: &Region) -> Result<(), BackendError> {
         let buffer = self.open()?;
         // SAFETY: the region's buffer is alive.

@@ -24,13 +24,13 @@ use crate::dialect::{BlockShape, CudaC, arguments, entry, entry_with, method, sh
 /// Registers of a processor, and the maximal number per thread.
 pub const REGISTERS: usize = 65536;
 const MOST_REGISTERS: usize = 248;
-/// Registers per thread of warp-level matrix units besides those of sums and scores, and registers of a bias.
+/// Registers per thread of warp-level matrix units in addition to those of sums and scores, and registers of a bias.
 const OTHER_REGISTERS: usize = 40;
 const BIAS_REGISTERS: usize = 25;
 /// Threads of a block that joins splits of the keys.
 const JOIN: usize = 128;
-/// Sizes of the kernel for few queries, which reads keys and values once: the maximal number of queries, keys per tile,
-/// threads per block, and the maximal bytes of a key or a value that fit into the block's registers.
+/// Sizes of the kernel for few queries, which reads keys and values once. They are the maximal number of queries, keys
+/// per tile, threads per block, and the maximal bytes of a key or a value. These bytes must fit into registers.
 const MAX_FEW_QUERIES: usize = 16;
 const FEW_KEYS: usize = 64;
 const FEW_THREADS: usize = 128;
@@ -177,7 +177,7 @@ impl<'a> AttentionProblem<'a> {
     /// Prints a schedule.
     ///
     /// # Errors
-    /// The reasons why it cannot be printed.
+    /// Returns the reasons why it cannot be printed.
     pub fn print(&self, way: &AttentionWay) -> Result<Vec<Launch>, Vec<String>> {
         let [b, s, d, _, e] = self.extents;
         let (sum, bytes, units) = (self.sum, self.bytes(), way.units);

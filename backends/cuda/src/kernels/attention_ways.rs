@@ -20,7 +20,7 @@ const GROUPS: [Groups; 4] = [
 ];
 /// Keys per tile of warpgroups.
 const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
-/// Registers per thread besides those of tiles, and besides those of one instruction's operands.
+/// Registers per thread in addition to those of tiles, and in addition to those of one instruction's operands.
 const OTHER_REGISTERS: [usize; 2] = [32, 30];
 /// Additional registers of a bias.
 const BIAS_REGISTERS: usize = 25;
@@ -245,7 +245,7 @@ impl UnitSchedules<'_> {
 /// Prints a kernel's attention with the fastest predicted schedule.
 ///
 /// # Errors
-/// The reasons why it cannot be printed.
+/// Returns the reasons why it cannot be printed.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let problem = AttentionProblem::of(shape, kernel)
         .ok_or_else(|| vec!["cannot print attention because the kernel has none".to_string()])?;

@@ -14,7 +14,7 @@ const THREADS: usize = 256;
 /// Columns per block if neighbouring columns are contiguous, each with the fraction of the read rate that it reaches.
 const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
 /// Columns per block if neighbouring terms are contiguous, each with its fraction of the read rate. The first list is
-/// for 16-bit elements, the second one for wider elements, of which a thread reads half as many at once.
+/// for 16-bit elements. The second one is for wider elements; a thread reads half as many of them at once.
 const ALONG: [[(usize, f64); 4]; 2] =
     [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
 /// Columns per block for operands that threads decode, each with its fraction of the read rate. Buffers of these

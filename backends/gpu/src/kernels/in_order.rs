@@ -31,7 +31,7 @@ pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Optio
     if buffers.workspace() > shape.workspace {
         let (bytes, most) = (buffers.workspace(), shape.workspace);
         return Err(vec![format!(
-            "the order of stores needs {bytes} bytes, but a kernel has at most {most} bytes of scratch memory"
+            "cannot order stores because this needs {bytes} bytes, and a kernel has at most {most} bytes of scratch memory"
         )]);
     }
     let mut stages = Vec::new();
@@ -84,7 +84,9 @@ impl<'a> Ordered<'a> {
             return Ok(None);
         }
         if i32::try_from(points).is_err() {
-            return Err(format!("{points} points may store to one element in order, but point numbers have 31 bits"));
+            return Err(format!(
+                "cannot order stores of {points} points to one element because point numbers have 31 bits"
+            ));
         }
         let coords: Vec<Index> = (0..domain.len())
             .map(|axis| if has(axes, axis) { Index::coord(axis) } else { Index::constant(0) })
@@ -191,7 +193,9 @@ mod tests {
         let why = split_stores(&scatter([2, 7, 30], false), &shape).unwrap_err();
         assert_eq!(
             why,
-            ["the order of stores needs 24004 bytes, but a kernel has at most 1000 bytes of scratch memory"]
+            [
+                "cannot order stores because this needs 24004 bytes, and a kernel has at most 1000 bytes of scratch memory"
+            ]
         );
     }
 }

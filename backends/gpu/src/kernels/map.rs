@@ -47,7 +47,7 @@ pub(crate) fn shares(shape: &DeviceShape, kernel: &Kernel) -> Vec<f64> {
 /// Prints one launch of a kernel without ordered stores.
 ///
 /// # Errors
-/// The reasons why the kernel cannot be printed.
+/// Returns the reasons why the kernel cannot be printed.
 pub fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let points = nest.domain[0];

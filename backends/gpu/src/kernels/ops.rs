@@ -191,7 +191,10 @@ fn template(
 
 /// Returns a reason that names an op without an expression, and the types of its arguments.
 fn lacking(op: Op, args: &mut dyn Iterator<Item = DType>) -> String {
-    format!("no expression for `{op}` on {}", args.map(DType::name).collect::<Vec<_>>().join(", "))
+    format!(
+        "cannot compute `{op}` on {} because the dialect has no expression for it",
+        args.map(DType::name).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Returns a template with the dialect's names of its functions for a type; `None` if the dialect lacks one.

@@ -94,7 +94,7 @@ impl Barriers {
     /// Puts a barrier into a stream if `step`, which is launched next, depends on a step after the last barrier.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     pub fn before<S: Stream>(&mut self, stream: &mut S, step: usize, waits: &[Vec<usize>]) -> Result<(), BackendError> {
         let mut stands = false;
         let mut todo: Vec<usize> = waits[step].clone();
@@ -226,7 +226,7 @@ impl<B: DeviceMemory> Sources<B> {
     /// Finds the sources, and uploads constants.
     ///
     /// # Errors
-    /// If there is too little memory, or the device failed.
+    /// Returns an error if there is too little memory, or if the device failed.
     fn new<D: Device<Block = B>>(device: &D, program: &Program) -> Result<Sources<B>, BackendError> {
         let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
         let mut stream = device.stream()?;
@@ -297,7 +297,7 @@ impl<D: Device> Code<D> {
     /// Puts the launches of step `n` into a stream.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     pub fn launch(
         &self,
         stream: &mut D::Stream,
@@ -363,14 +363,16 @@ impl<D: Device> Code<D> {
         stream.upload(fault.address(), &[0; FAULT_BYTES])?;
         let (id, check) = (word(2), usize::try_from(word(3)).unwrap_or(usize::MAX));
         let Some(step) = steps.get(word(1) as usize) else {
-            return Err(BackendError::Device(format!("id {id} is out of range in a step that does not exist")));
+            return Err(BackendError::Device(format!("cannot find the step of id {id}, which is out of range")));
         };
         let origin = step.checks.get(check).unwrap_or(&step.origin).clone();
         let problem = match self.ids(step, check, lengths) {
             // Kernels add `FAR` to ids beyond the length of an extent that varies.
             Some((ids, true)) if id >= FAR => OutOfRange { id: id - FAR, ids },
             Some((ids, _)) => OutOfRange { id, ids },
-            None => return Err(BackendError::Device(format!("id {id} is out of range at {origin}"))),
+            None => {
+                return Err(BackendError::Device(format!("cannot find the extent that id {id} exceeds at {origin}")));
+            }
         };
         Err(BackendError::IndexOutOfRange { problem, origin })
     }

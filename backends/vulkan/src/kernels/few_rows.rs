@@ -23,7 +23,7 @@ const STEPS: usize = 2;
 /// Prints a product of few rows whose operands are contiguous along the depth; `None` for other products.
 ///
 /// # Errors
-/// The reasons why it cannot be printed.
+/// Returns the reasons why it cannot be printed.
 pub fn print(product: &Product<'_>, shape: &DeviceShape) -> Option<Result<Launch, Vec<String>>> {
     let [b, m, n, k] = product.extents;
     let size = product.dialect.subgroup?;

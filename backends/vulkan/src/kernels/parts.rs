@@ -58,7 +58,7 @@ impl PrintedOperand {
     /// `place` is an expression that replaces the outer coordinate `o`. Outer neighbours are then not contiguous.
     ///
     /// # Errors
-    /// The reasons why it cannot be printed.
+    /// Returns the reasons why it cannot be printed.
     pub fn print(
         dialect: &Wgsl,
         (nest, result): (&Nest, usize),
@@ -124,7 +124,7 @@ impl PrintedOperand {
         self.each(tile, threads, |x| format!("{x} = vec4<{ty}>();\n{}", self.evaluate(x, tile, first, ty)))
     }
 
-    /// Returns statements that store these registers in shared memory.
+    /// Returns statements that store the registers of [`PrintedOperand::read`] in shared memory.
     pub fn write(&self, tile: &OperandTile<'_>, threads: usize) -> String {
         self.each(tile, threads, |x| self.leave(x, tile))
     }
@@ -196,7 +196,7 @@ impl Epilogue {
     /// Prints the epilogue of a kernel, with at most `most` columns at once. `row` is the expression of its row.
     ///
     /// # Errors
-    /// The reasons why it cannot be printed.
+    /// Returns the reasons why it cannot be printed.
     pub fn print(
         dialect: &Wgsl,
         nest: &Nest,

@@ -13,7 +13,7 @@ use crate::device::DeviceShape;
 const ON_THE_WAY: f64 = 32.0;
 /// Seconds from a load to the arrival of its value.
 const LATENCY: f64 = 3.5e-7;
-/// Registers per processor, registers of a thread besides its sums, and the maximal number of threads per processor.
+/// Registers per processor, registers of a thread without its sums, and the maximal number of threads per processor.
 const REGISTERS: f64 = 65536.0;
 const OWN: f64 = 56.0;
 const RESIDENT: f64 = 1536.0;

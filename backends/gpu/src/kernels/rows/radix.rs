@@ -187,7 +187,7 @@ impl Printer<'_> {
             Source::Keyed(Keyed { keys, .. }) => self.dialect.load(keys, at),
             Source::Values(slot) => {
                 let function = self.dialect.function("order_key", ranking.of, ranking.of);
-                let function = function.expect("types without an order are refused before");
+                let function = function.expect("types without an order were refused");
                 let sign = if ranking.order.descending { "~" } else { "" };
                 format!("{sign}{function}({})", self.dialect.load(slot, at))
             }

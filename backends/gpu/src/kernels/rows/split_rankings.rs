@@ -44,7 +44,7 @@ pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Opt
     if long.buffers.workspace() > shape.workspace {
         let (bytes, most) = (long.buffers.workspace(), shape.workspace);
         return Err(vec![format!(
-            "ranking rows of {points} elements needs {bytes} bytes, but a kernel has at most {most} bytes of scratch memory"
+            "cannot rank rows of {points} elements because this needs {bytes} bytes, and a kernel has at most {most} bytes of scratch memory"
         )]);
     }
     let mut stages = Vec::new();
@@ -153,7 +153,7 @@ impl LongRows<'_> {
         let mut body = BodyWriter::default();
         let value = self.value_of_part(&mut body, (ranking, tables), (&point, &domain), &within);
         let mut attrs = attrs.clone();
-        attrs[op.attr("most").expect("rankings have it")] = (part as i64).into();
+        attrs[op.attr("most").expect("rankings have the attribute `most`")] = (part as i64).into();
         let rank = body.push(Instr::Row { op: *op, attrs, args: vec![value], dtype: DType::I32 });
         let place = body.coordinate(point, DType::I32);
         let to = self.at(0, &of_part.times(part as i64).plus(&Index::atom(Atom::Value(rank))));
