@@ -142,7 +142,7 @@ impl Costs {
         costs.over(text)
     }
 
-    /// Returns these costs, except for the coefficients that a file states.
+    /// Returns these costs, in which the coefficients that a file states replace their own.
     ///
     /// # Errors
     /// Lists all names that are not coefficients, and all numbers that are not valid costs.

@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Bias where(key ≤ query and key > query − 300, 0, −∞).
+    /// Returns the bias where(key ≤ query and key > query − 300, 0, −∞).
     fn window(queries: usize, keys: usize) -> Nest {
         let int = |axis| Instr::Coordinate { index: Index::coord(axis), dtype: DType::I32 };
         let constant = |value: f64, dtype| Instr::Constant { value: value.into(), dtype };

@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Updates of a table of `elements`.
+    /// Returns a kernel of `points` updates of a table with `elements` elements.
     fn histogram(points: usize, elements: usize, dtype: DType) -> Kernel {
         let load = |slot, dtype| Instr::Load(Load { slot, at: Index::coord(0), guards: Vec::new(), dtype });
         let at = Index::atom(Atom::Value(0));

@@ -12,7 +12,7 @@ const ALIGNMENT: usize = 256;
 /// One launch of a kernel that takes several.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stage {
-    /// The computation; for a pass of a radix sort, its buffers too.
+    /// The computation. For a radix-sort pass, it describes the buffers and accesses only.
     pub kernel: Kernel,
     /// The radix-sort pass, if the launch is one.
     pub pass: Option<DigitPass>,

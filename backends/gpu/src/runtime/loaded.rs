@@ -74,7 +74,7 @@ impl<D: Device> GpuLoaded<D> {
             if !is_new {
                 let block = device.allocate(code.loaded_bytes[n], Memory::Device)?;
                 if let Some(old) = old {
-                    // Copy old contents that no step overwrites.
+                    // Steps may keep a part of the old contents, so these are copied.
                     stream.copy(old.address(), block.address(), old.bytes())?;
                 }
                 new.loaded[n] = Some(Arc::new(block));

@@ -186,8 +186,8 @@ impl RankedRows {
             true => ranking.order.most * DType::I32.size(),
             false => ranking.order.most * (ranking.key().size() + DType::I32.size()) + COUNTS * DType::I32.size(),
         };
-        // Threads of a selection exchange sums, and keys if they draw. Threads of reductions and scans exchange values
-        // of their types.
+        // Threads of a selection exchange sums, and keys if they draw. Threads of a reduction or scan exchange values of
+        // its type.
         let exchanged = |ranking: &&Ranking| DType::I32.size() + if draws(ranking) { ranking.key().size() } else { 0 };
         let counts = if selections.is_empty() { 0 } else { DType::I32.size() };
         let exchange = |instr: &&Instr| instr.reduction().is_some() || Scan::of(instr).is_some();

@@ -137,7 +137,7 @@ impl LongRows<'_> {
 
     /// Returns the number of elements that a block sorts, a power of two.
     fn part(&self, ranking: &Ranking) -> usize {
-        // Rankings of rows with one element are always sorts, whose limit is wanted here.
+        // Parts are sorted, so the limit of sorts counts. Rankings of rows with one element are always sorts.
         let one = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape, 1).map_or(1, |rows| rows.longest());
         1 << one.min(self.points - 1).max(1).ilog2()
     }
