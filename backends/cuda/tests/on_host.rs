@@ -86,7 +86,7 @@ fn epilogues_of_the_library() {
         ("none", "(output y s)", true),
         ("gelu-tanh", "(output y s)", true),
         ("none", "(output y (add r s))", true),
-        // The library is not used here: its relu turns NaN into 0, its gelu uses tanh, and it adds nothing after an
+        // The library lacks these epilogues: its relu turns NaN into 0, its gelu uses tanh, and it adds nothing after an
         // activation.
         ("relu", "(output y s)", false),
         ("gelu-erf", "(output y s)", false),

@@ -287,14 +287,14 @@ impl Costs {
         self.expressions_of(body, stores, &[])
     }
 
-    /// Returns the same operations if each value is computed at its share of the points only. Values without a share
-    /// are computed at all points.
+    /// Returns the operations of a body's expressions and stores if each value is computed at its share of the points
+    /// only. Values without a share are computed at all points.
     fn expressions_of(&self, body: &Body, stores: &[Store], shares: &[f64]) -> f64 {
         let inner = body.domain.len().saturating_sub(1);
         let whole = body.domain.last().map_or(1.0, |extent| f64::from(extent.trailing_zeros()).exp2());
         let share = 1.0 / whole.min(self.lanes).max(1.0);
-        // A thread computes the address of several neighbours once, unless it depends on data or divides their
-        // coordinate.
+        // A thread computes the address of several neighbours once. The exceptions are addresses that depend on data
+        // or divide the coordinate of neighbours.
         let at = |index: &Index| {
             let parts = |(atom, _): &(Atom, i64)| match atom {
                 Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),

@@ -337,7 +337,7 @@ impl Device for Vulkan {
             alignment: features.alignment.max(64),
             binding: binding(&self.shared.found),
             capacity: features.memory,
-            // One binding per buffer, in addition to the workspace, the lengths of a run and the fault report.
+            // Each buffer takes a binding. Three more are for the workspace, the lengths of a run and the fault report.
             arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
             dtypes: features.lacks().into_iter().fold(library::dtypes(), |all, (dtype, _)| all.without(dtype)),
@@ -391,7 +391,7 @@ impl Device for Vulkan {
 }
 
 impl Drop for Vulkan {
-    /// Stores the pipelines that the driver compiled in the cache.
+    /// Writes the driver's compiled pipelines to the cache.
     fn drop(&mut self) {
         let Some(cache) = &self.cache else { return };
         // SAFETY: the pipeline cache lives as long as the device.

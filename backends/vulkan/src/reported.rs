@@ -192,8 +192,7 @@ impl Reported {
     /// Returns, for each width of floats, the special values that the device can preserve.
     pub fn kept_of_floats(&self) -> Vec<(u32, FloatControl)> {
         let has = &self.floats;
-        // Some devices preserve the subnormals of either all widths or none. They are not asked for those of 32 bits
-        // alone.
+        // Some devices preserve the subnormals of either all widths or none. On these, 32 bits alone cannot be requested.
         let independent = has.denorm_behavior_independence != vk::ShaderFloatControlsIndependence::NONE;
         let special = FloatControl::SIGNED_ZEROS_INFINITIES_NAN;
         let all = [

@@ -168,7 +168,7 @@ impl<'a> AttentionProblem<'a> {
         let chunks = e.div_ceil(column_chunk(e, columns)).max(1);
         let few = s <= MAX_FEW_QUERIES || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
         let queries = if few { 16 } else { 64 };
-        // For few queries, split the keys, down to one tile per block.
+        // The keys of few queries are split, down to one tile per block.
         let tiles = if s <= MAX_FEW_QUERIES { 2 * t / FEW_KEYS } else { t / keys };
         let splits = parts_of_keys(self.shape, b * s.div_ceil(queries) * chunks, tiles);
         AttentionWay { units: Units::Threads, queries, keys, splits, seconds: 0.0 }

@@ -184,7 +184,7 @@ fn over(kernel: &Kernel, sum: DType) -> Kernel {
     let flat = eutectic_ir::index::flatten(&at, &domain);
     for instr in &mut own.body.instrs {
         if matches!(instr, Instr::Anchor { .. }) {
-            // Registers hold sums in the accumulator type, except for 64-bit floats.
+            // The product is stored in the type of its sums: f32, or f64 if operands have 64 bits.
             *instr = Instr::Load(Load { slot: kernel.slots.len(), at: flat.clone(), guards: Vec::new(), dtype: sum });
         }
     }

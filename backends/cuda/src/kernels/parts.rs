@@ -11,7 +11,7 @@ pub fn flat(nest: &Nest, [first, second, third]: [usize; 3]) -> Nest {
     nest.flat(first + second, third).flat(first, second).flat(0, first)
 }
 
-/// Returns whether a kernel sums in 64 bits, which it does if a value of a body has 64 bits.
+/// Returns whether a kernel sums in 64 bits, which it does if a body has a value of `f64`.
 pub fn wide(bodies: &[&Body]) -> bool {
     let is_wide = |body: &&Body| body.instrs.iter().any(|i| i.dtype() == DType::F64);
     bodies.iter().any(is_wide)

@@ -59,12 +59,12 @@ impl DeviceMemory for Words {
     }
 
     fn host(&self) -> Option<&[u8]> {
-        // SAFETY: the words are there, and bytes may be anything.
+        // SAFETY: the vector owns these bytes, and every byte is valid.
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) })
     }
 
     fn host_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: as above.
+        // SAFETY: the vector owns these bytes, and every byte is valid.
         Some(unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.1) })
     }
 }
@@ -112,7 +112,7 @@ fn build(source: &str) -> Result<Module, String> {
         fs::rename(&to, &library).map_err(|e| e.to_string())?;
         fs::remove_file(&from).map_err(|e| e.to_string())?;
     }
-    // SAFETY: the library was made above; it has no code that runs when it is loaded.
+    // SAFETY: g++ made the library above, and loading it runs no code.
     unsafe {
         let library = Library::new(&library).map_err(|e| e.to_string())?;
         let run = *library.get::<Run>(b"shim_run").map_err(|e| e.to_string())?;

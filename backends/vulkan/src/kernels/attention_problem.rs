@@ -54,11 +54,11 @@ pub struct AttentionTile {
 /// The schedule of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionWay {
-    /// [`super::few_queries`].
+    /// The schedule of [`super::few_queries`].
     FewQueries,
-    /// [`super::matrix_attention`].
+    /// The schedule of [`super::matrix_attention`].
     Units,
-    /// [`super::fma_attention`].
+    /// The schedule of [`super::fma_attention`].
     Fma,
 }
 
@@ -205,7 +205,7 @@ impl<'a> AttentionProblem<'a> {
         let Some((bias, result)) = self.bias.as_ref().filter(|_| self.hides_keys()) else { return Ok(String::new()) };
         let (ty, nothing, [.., t, d, _]) = (register(self.sum), self.nothing(), self.extents);
         let (max, exp) = (self.function("max_of")?, self.function("exp")?);
-        // Statements that assign an element to a variable.
+        // Returns statements that assign an element to a variable.
         let element = |nest: &Nest, result: usize, names: [&str; 3], variable: &str| {
             let lanes = SplitAxis { axis: 2, count: 1 };
             let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &names, lanes, "v");

@@ -36,7 +36,7 @@ const USUAL: Waits = Waits { step: 80_000.0, joining: 800_000.0, byte: 14.0 };
 const ALONG: Waits = Waits { step: 27_000.0, joining: 720_000.0, byte: 20.0 };
 /// Seconds per multiply-add of a processor. In 14 of them, its share of an H200's 4 TB/s stores and reads a byte.
 const UNIT: f64 = 4.7e-12;
-/// The rates of direct convolution on an H200. Operations are slower than those of products in tiles.
+/// The rates of direct convolution on an H200 under Vulkan.
 const RATES: Rates = Rates { operations: 1.6e13, ..Rates::USUAL };
 /// Blocks per processor. One of them works while another one waits.
 const RESIDENT: usize = 2;

@@ -113,7 +113,7 @@ pub fn print(
     Ok(AttentionText { before, body })
 }
 
-/// Prints statements that combine a thread's sums with other ones.
+/// Prints statements that combine a thread's sums with those of other keys.
 struct Join<'a> {
     /// The number of vectors of sums.
     vectors: usize,

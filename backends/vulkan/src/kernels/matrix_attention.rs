@@ -193,7 +193,7 @@ impl UnitAttention<'_> {
         body
     }
 
-    /// Prints the scores of half a row, their maximum, and the factor by which it changes the sums.
+    /// Prints the scores of half a row, their maximum, and the factor by which the sums are rescaled.
     ///
     /// # Errors
     /// Names the parts of the kernel that cannot be printed.

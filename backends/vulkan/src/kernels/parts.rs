@@ -14,7 +14,7 @@ pub fn matrix(nest: &Nest, groups: [usize; 3]) -> Nest {
     (0..3).rev().fold(nest.clone(), |nest, n| nest.flat(groups[..n].iter().sum(), groups[n]))
 }
 
-/// Returns the type that a kernel sums in: 64 bits if any operand has 64 bits.
+/// Returns the type that a kernel sums in: `f64` if a body has a value of this type, and otherwise `f32`.
 pub fn sums(bodies: &[&Body]) -> DType {
     let mut instrs = bodies.iter().flat_map(|body| &body.instrs);
     if instrs.any(|instr| instr.dtype() == DType::F64) { DType::F64 } else { DType::F32 }

@@ -416,7 +416,7 @@ fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(32); }
 fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(64); }
 
 //# i8 u8 i32 u32 i64
-// Shifts by a count that is too large give 0, or −1 for negative values shifted right.
+// Shifts by an invalid count give 0, or −1 for a negative value that is shifted right.
 fn shift_left_$D(a: $T, by: $T) -> $T {
     if (is_shift_$D(by)) { return wrap_$D(a << u32(by)); }
     return $T(0);
