@@ -14,7 +14,7 @@ use crate::library::register;
 pub const WORKSPACE: usize = 0;
 /// The binding of the fault report.
 pub const FAULT: usize = 1;
-/// The binding of the first slot. Those of the other slots follow.
+/// The binding of the first slot. The bindings of the other slots follow.
 pub const SLOTS: usize = 2;
 
 /// Atomics of integers, by the op that combines two of them.

@@ -1,4 +1,4 @@
-//! Features and limits of devices on which kernels and memory depend. Tests lower them to those of other devices.
+//! Features and limits of devices on which kernels and memory depend. Tests lower them to the limits of other devices.
 
 use eutectic_ir::DType;
 

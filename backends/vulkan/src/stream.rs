@@ -408,7 +408,7 @@ impl Stream for Queue {
         }
         let buffer = self.open()?;
         let at = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
-        // SAFETY: the pool has such a timestamp, and no work in flight writes it.
+        // SAFETY: the pool has a timestamp `n`, and no work in flight writes it.
         unsafe {
             shared.device.cmd_reset_query_pool(buffer, self.notes[pool], n, 1);
             shared.device.cmd_write_timestamp(buffer, at, self.notes[pool], n);

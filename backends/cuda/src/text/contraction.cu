@@ -12,7 +12,7 @@ template <int SPLITS, int LANES, class T> FN void put(const Slots& s, int b, int
     }
 }
 
-// Stores one thread's part of a result, unless its tile reaches beyond the result there.
+// Stores one thread's part of a result, unless the part is beyond the end of the result, which tiles may exceed.
 template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, int m, int n, const T* sums) {
     if (m < M && n < N) put<SPLITS, LANES>(s, b, m, n, sums);
 }

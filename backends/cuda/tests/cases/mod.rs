@@ -288,7 +288,7 @@ pub const ATTENTIONS: &[Case] = &[
     ),
 ];
 
-/// Batch, queries, keys and depth of measured attentions. Those with many queries, and equally many keys, are also
+/// Batch, queries, keys and depth of measured attentions. If queries are many, and keys equally many, they are also
 /// measured with a causal mask.
 const HEADS: &[[usize; 4]] = &[
     [12, 128, 128, 32],

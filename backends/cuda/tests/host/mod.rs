@@ -278,7 +278,7 @@ impl Stream for Queue {
     fn replay(&mut self, graph: &Vec<Recorded>) -> Result<(), BackendError> {
         for Recorded(called, args) in graph {
             match called {
-                // SAFETY: arguments are those of the struct that the kernel's text declares, and more.
+                // SAFETY: the arguments include all fields of the struct that the kernel's text declares.
                 Called::Kernel(run, grid, block, boxes) => unsafe {
                     run(args.as_ptr(), grid.as_ptr(), *block, boxes.as_ptr());
                 },

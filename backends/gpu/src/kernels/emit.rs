@@ -90,7 +90,7 @@ impl<'a> Emitter<'a> {
         self.in_block = stores.to_vec();
     }
 
-    /// Returns the shared-memory table of a store that combines there. The table has all copies of the store's buffer.
+    /// Returns the table of a store that combines in shared memory. The table has all copies of the store's buffer.
     fn table(&self, copied: &Copied) -> (usize, DType, usize) {
         let (dtype, count) = self.slots[self.nest.stores[copied.store].slot];
         (copied.store, dtype, copied.copies * count)

@@ -51,7 +51,7 @@ impl Selection<'_> {
     }
 }
 
-/// Returns the statement that makes an element the best one if it comes first among those that `may` admits.
+/// Returns the statement that makes an element the best one if it comes first among the elements that `may` admits.
 fn better(may: &str) -> String {
     format!("if (({may}) && ((key < best) || ((key == best) && (n < at)))) {{ best = key; at = n; }}")
 }

@@ -21,7 +21,7 @@ pub(super) const BITS: usize = 8;
 /// The number of digit values, and the number of sums over neighbouring counts.
 pub(super) const DIGITS: usize = 1 << BITS;
 pub(super) const SUMS: usize = 16;
-/// Counts per row: those of this digit, those of the next one, and the number of selected elements.
+/// Counts per row: the counts of this digit and of the next one, and the number of selected elements.
 pub(super) const COUNTS: usize = 2 * (DIGITS + SUMS) + 1;
 /// Banks of shared memory, each of 32 bits.
 const BANKS: usize = 32;
