@@ -110,8 +110,7 @@ pub struct DeviceCosts {
 }
 
 impl DeviceCosts {
-    /// Returns the coefficients that the setup has for a device. The embedded ones replace those that the setup does
-    /// not state.
+    /// Returns the coefficients that the setup has for a device. Embedded coefficients take the place of missing ones.
     ///
     /// # Errors
     /// Returns the errors of [`Setup::costs_for`] and [`Costs::over`].
