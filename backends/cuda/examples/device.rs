@@ -1,8 +1,8 @@
 //! Checks and measures kernels on a CUDA device.
 //!
 //! - `device check FIRST LAST`: random programs, by their seeds, and the cases, against the reference.
-//! - `device products`, `convolutions` and `attention`: times of the schedules that are expected to be among the
-//!   fastest. A number selects how many, and a word those whose name contains it.
+//! - `device products`, `convolutions` and `attention`: times of the schedules with the least expected times. A number
+//!   says how many, and a word selects those whose name contains it.
 //! - `device models`: encoders, against the reference and timed.
 //! - `device cycles COUNT`: loads and drops programs, and exhausts the memory.
 
@@ -51,7 +51,7 @@ fn compiler() -> Compiler {
     Compiler::new(gpu).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Returns whether a program computes the right results. Prints the differences if not.
+/// Returns whether a program computes the right results. Prints the first difference if not.
 fn judge(compiler: &Compiler, name: &str, graph: &Graph, seed: u64) -> bool {
     let what = match check(compiler, graph, seed) {
         Ok(Ok(())) => return true,
@@ -93,7 +93,7 @@ fn check_ways(prefix: &str) {
         let graph = cases::graph(*case);
         let program = compiler().plan(&graph).unwrap_or_else(|e| panic!("{e}")).lowered.program;
         for way in program.kernels.iter().flat_map(|kernel| kernels::ways(&shape, kernel)) {
-            // The costs choose among the schedules of one family of attention.
+            // Costs choose among the schedules of one attention family, so one schedule of each family is checked.
             let family = way.name.split(',').next().unwrap_or_default().to_string();
             if !family.starts_with(prefix) {
                 continue;
@@ -106,8 +106,11 @@ fn check_ways(prefix: &str) {
     }
     let check = |(name, graphs): (&String, &Vec<(&str, Graph)>)| {
         let device = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
-        let only =
-            cases::only::Only { device: device.into_device().expect("nobody else has it"), shape, name: name.clone() };
+        let only = cases::only::Only {
+            device: device.into_device().expect("no compiled code uses the device"),
+            shape,
+            name: name.clone(),
+        };
         let compiler = Compiler::new(Gpu::new(only)).unwrap_or_else(|e| panic!("{e}"));
         let right =
             graphs.iter().filter(|(case, graph)| judge(&compiler, &format!("{name}: {case}"), graph, 1)).count();
@@ -134,7 +137,7 @@ fn measured(list: Vec<(String, String)>, word: &str, count: u64) {
             todo.extend(ways.into_iter().enumerate().map(|(n, way)| (name.clone(), kernel.clone(), n, way)));
         }
     }
-    // Compile in parallel, and store the results for the measurements.
+    // Compiles in parallel, and caches the results for the measurements.
     let launches: Vec<_> = todo.iter().flat_map(|(.., way)| way.printed.clone().unwrap_or_default()).collect();
     gpu.device().build(&launches);
     for (name, kernel, n, way) in todo {
@@ -148,14 +151,14 @@ fn measured(list: Vec<(String, String)>, word: &str, count: u64) {
     }
 }
 
-/// Memory of the process that stems from no file, in KiB.
+/// Returns the memory of this process that is not mapped from files, in KiB.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Compiles, loads, runs and drops programs, and exhausts the memory once. Neither may leak.
+/// Compiles, loads, runs and drops programs, and exhausts the memory once. No memory may leak.
 fn cycles(count: u64) {
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let (graph, values) =
@@ -173,7 +176,7 @@ fn cycles(count: u64) {
     let free = || gpu.device().free().unwrap_or_else(|e| panic!("{e}"));
     let mut before = (0, 0);
     for round in 0..count {
-        // The first rounds fill pools that stay.
+        // The first rounds fill memory pools that stay.
         if round == count / 10 {
             before = (free(), resident());
         }
@@ -191,7 +194,7 @@ fn cycles(count: u64) {
             let mut outputs: Vec<Vec<u8>> = program.outputs.iter().map(|(_, ty)| vec![0; ty.bytes()]).collect();
             let mut slices: Vec<_> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
             kept.run(&inputs, &mut slices).unwrap_or_else(|e| panic!("a session that has its memory: {e}"));
-            assert!(outputs == want, "a session beside memory that ran out");
+            assert!(outputs == want, "a session while the memory is exhausted");
         }
         assert!(run().unwrap_or_else(|e| panic!("{e}")) == want, "round {round}");
     }
@@ -204,7 +207,7 @@ fn cycles(count: u64) {
 /// Inputs and parameters by name.
 type Values = BTreeMap<String, Tensor>;
 
-/// Returns an encoder on texts of some length, with random weights.
+/// Returns an encoder for texts of some length, with random weights and inputs.
 fn encoder(config: &BertConfig, batch: usize, sequence: usize) -> (Graph, Values) {
     let graph = bert::graph("encoder", config, Form::Composite, &[BertOutput::LastHiddenState]).expect("a graph");
     let dims = [(bert::BATCH, batch), (bert::SEQUENCE, sequence)].map(|(name, n)| (name.to_string(), n as i64));

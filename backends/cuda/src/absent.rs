@@ -1,4 +1,4 @@
-//! An H200 that is not here: plans are searched and priced as on the device, and nothing is built.
+//! Plans for an H200 on a machine without one. Plans are searched and priced as on the device, and no kernel is built.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use crate::{
     kernels,
 };
 
-/// Bytes of its memory.
+/// Bytes of the device's memory.
 const BYTES: usize = 140 << 30;
 
-/// Plans for an H200 on a machine without one, so that plans and kernels can be inspected on any machine.
+/// A backend that plans for an H200 on a machine without one, so that plans and kernels can be inspected on any
+/// machine.
 pub struct Absent {
     shape: DeviceShape,
     costs: Costs,
@@ -43,7 +44,7 @@ impl Backend for Absent {
     }
 
     fn describe(&self) -> String {
-        "an H200 that is not here".into()
+        "an H200 for planning only, which is not on this machine".into()
     }
 
     fn limits(&self) -> Limits {

@@ -26,22 +26,22 @@ use crate::{
 
 /// The name of the backend.
 const NAME: &str = "cuda";
-/// Operations from which on a product of its own launch is worth asking the library.
+/// The number of operations from which on a product is worth a separate launch of the library.
 pub(crate) const WORTH_THE_LIBRARY: f64 = 5e7;
-/// The first version of the driver whose recorded graphs let a kernel start before the previous one has ended.
+/// The first driver version whose recorded graphs let a kernel start before the previous one has ended.
 const GRAPHS_OVERLAP: i32 = 12_030;
 
-/// Returns the costs of an H200.
+/// Returns the embedded costs of an H200.
 ///
 /// # Panics
-/// Never: the file is embedded, and a test reads it.
+/// This function never panics, because the file is embedded and a test reads it.
 pub fn costs() -> Costs {
     Costs::read(include_str!("../costs/h200.toml")).expect("the embedded file is valid")
 }
 
 /// Returns the limits of a device with `capacity` bytes of memory.
 pub(crate) fn limits(capacity: usize) -> Limits {
-    // Kernel parameters take 4 KiB; three of them are the runtime's own.
+    // Kernel parameters take at most 4 KiB. The rest is for the runtime's three arguments.
     Limits {
         alignment: 256,
         capacity,
@@ -61,13 +61,13 @@ pub struct CudaOptions {
     pub ordinal: usize,
     /// The folder that caches compiled kernels between processes; without one, each process compiles them.
     pub cache: Option<PathBuf>,
-    /// The costs, and whether launches are serialized. That works around compute-sanitizer, under which one of every 64
-    /// recorded runs fails.
+    /// The costs, and whether launches are serialized. Serialization works around compute-sanitizer, under which one of
+    /// every 64 recorded runs fails.
     pub setup: Setup,
 }
 
 impl Default for CudaOptions {
-    /// Returns the first device, a cache in the user's folder, the embedded costs.
+    /// Returns options for the first device, with a cache in the user's folder and the embedded costs.
     fn default() -> CudaOptions {
         let cache = std::env::home_dir().map(|home| home.join(".cache").join("eutectic").join("cuda"));
         CudaOptions { ordinal: 0, cache, setup: Setup::default() }
@@ -78,7 +78,7 @@ impl Default for CudaOptions {
 pub struct Cuda {
     context: Arc<CudaContext>,
     compiler: nvrtc::Nvrtc,
-    /// The library, or the reason why it is missing.
+    /// cuBLASLt, or the reason why it is missing.
     library: Result<Arc<Library>, String>,
     shape: DeviceShape,
     costs: DeviceCosts,
@@ -92,7 +92,8 @@ impl Cuda {
     /// Opens a device.
     ///
     /// # Errors
-    /// If there is no such device, or a library is missing; the error says where it was searched.
+    /// Returns an error if there is no such device, or if a library is missing. The error says where the library was
+    /// searched.
     pub fn new(options: &CudaOptions) -> Result<Cuda, BackendError> {
         // SAFETY: loading the driver runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
@@ -100,16 +101,16 @@ impl Cuda {
             return Err(BackendError::Missing { what, places: nvrtc::places("cuda") });
         }
         let context = CudaContext::new(options.ordinal)
-            .map_err(|e| BackendError::Device(format!("CUDA has no device {}: {e}", options.ordinal)))?;
-        // SAFETY: nothing here relies on events that cudarc records: each session orders its own stream. Capturing
-        // fails with them.
+            .map_err(|e| BackendError::Device(format!("cannot open CUDA device {}: {e}", options.ordinal)))?;
+        // SAFETY: no code relies on the events that cudarc records, because each session orders its own stream.
+        // Capturing a stream fails with them.
         unsafe { context.disable_event_tracking() };
-        let attribute = |which| context.attribute(which).map_err(failed("asking the device"));
+        let attribute = |which| context.attribute(which).map_err(failed("querying the device"));
         let library = Library::new().map(Arc::new);
-        let name = context.name().map_err(failed("asking the device"))?;
+        let name = context.name().map_err(failed("querying the device"))?;
         let costs = DeviceCosts::choose(&options.setup, NAME, &name, costs())?;
         use sys::CUdevice_attribute as Attribute;
-        let (major, minor) = context.compute_capability().map_err(failed("asking the device"))?;
+        let (major, minor) = context.compute_capability().map_err(failed("querying the device"))?;
         let shape = DeviceShape {
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
             threads: 1024,
@@ -118,22 +119,25 @@ impl Cuda {
             column_threads: 512,
             shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
             workspace: usize::MAX,
-            // Hopper's instructions. Later processors have others.
+            // Kernels for clusters use instructions of Hopper (9.x), which later architectures lack.
             cluster: if major == 9 { 8 } else { 0 },
             library: library.is_ok().then_some(WORTH_THE_LIBRARY),
             rankings: costs.of.rankings,
         };
         if major < 8 {
-            let why = format!("device {} is of compute capability {major}.{minor}; kernels need 8.0", options.ordinal);
+            let why = format!(
+                "cannot use CUDA device {} of compute capability {major}.{minor}; kernels need 8.0",
+                options.ordinal
+            );
             return Err(BackendError::Device(why));
         }
         let mut version = 0;
-        // SAFETY: the number is there.
+        // SAFETY: the pointer refers to a live integer.
         unsafe { sys::cuDriverGetVersion(&mut version) };
         let architecture = format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" });
         let compiler = nvrtc::Nvrtc::new(&architecture, options.cache.as_deref(), version)?;
         let described = format!("{name} ({architecture})");
-        let bytes = context.total_mem().map_err(failed("asking the device"))?;
+        let bytes = context.total_mem().map_err(failed("querying the device"))?;
         // If the processor supports it and the driver can record it, printed kernels wait for each other on the device.
         let launching = match () {
             () if options.setup.serialize_launches => Launching::Serialized,
@@ -151,10 +155,10 @@ impl Cuda {
     /// Returns the bytes of free memory.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     pub fn free(&self) -> Result<usize, BackendError> {
         self.enter()?;
-        result::mem_get_info().map(|(free, _)| free).map_err(failed("asking for free memory"))
+        result::mem_get_info().map(|(free, _)| free).map_err(failed("querying free memory"))
     }
 
     fn enter(&self) -> Result<(), BackendError> {
@@ -215,14 +219,14 @@ impl Device for Cuda {
         self.enter()?;
         let size = bytes.max(16).next_multiple_of(16);
         let full = |e: result::DriverError| {
-            BackendError::Memory(format!("no {size} bytes of memory are left on the device: {e}"))
+            BackendError::Memory(format!("cannot allocate {size} bytes of memory on the device: {e}"))
         };
-        // SAFETY: the size is not zero; memory is zeroed before anybody has it.
+        // SAFETY: the size is not zero, and memory is zeroed before it is returned.
         let at = unsafe {
             match memory {
                 Memory::Device => {
                     let at = result::malloc_sync(size).map_err(full)?;
-                    // Clearing is asynchronous to the host, and not ordered with other streams.
+                    // Clearing does not block the host, and is not ordered with other streams, so it is waited for.
                     let cleared = result::memset_d8_sync(at, 0, size);
                     cleared
                         .and_then(|()| result::stream::synchronize(result::stream::null()))

@@ -7,15 +7,16 @@ use eutectic_ir::{
     ops::{Ids, Reduction},
 };
 
-/// The dialect.
+/// The dialect of CUDA C++.
 pub struct CudaC;
 
-/// Returns the head of a kernel's text: functions, and the struct of its arguments, whose methods see them by name.
+/// Returns the head of a kernel's text: functions, and the struct of its arguments. The methods of the struct use the
+/// arguments by name.
 pub fn arguments(slots: &[(DType, usize)], before: &str, methods: &str) -> String {
     arguments_of(slots, &|_| true, before, methods)
 }
 
-/// Returns the same of a kernel that writes some of its buffers only.
+/// Returns the head of the text of a kernel that writes only some of its buffers. All others are constant.
 pub fn arguments_of(
     slots: &[(DType, usize)],
     is_written: &dyn Fn(usize) -> bool,
@@ -51,19 +52,20 @@ pub struct BlockShape {
     pub resident: usize,
 }
 
-/// Returns the kernel function.
+/// Returns a kernel function whose body runs after all earlier kernels have ended.
 pub fn entry(blocks: BlockShape, body: &str) -> String {
     entry_with(blocks, "", "", &format!("slots.follow(); {body}"))
 }
 
-/// Returns a kernel function of short kernels: with few blocks, the next kernel starts while it waits.
+/// Returns the function of a short kernel. If the kernel has few blocks, the next kernel starts while this one waits.
 pub fn short_entry(block: usize, body: &str) -> String {
     let blocks = BlockShape { threads: block, resident: 1 };
     entry_with(blocks, "", "", &format!("slots.follow<true>(); {body}"))
 }
 
-/// Returns one of clusters of blocks, or with another parameter. It may start before the kernels before it have ended:
-/// before it reads or writes, `follow` of the arguments waits for them.
+/// Returns a kernel function with an attribute for clusters or a further parameter. The kernel may start before earlier
+/// kernels have ended. Its body must therefore call `follow` of the arguments, which waits for them, before it reads or
+/// writes.
 pub fn entry_with(blocks: BlockShape, together: &str, parameter: &str, body: &str) -> String {
     let BlockShape { threads, resident } = blocks;
     format!(
@@ -77,7 +79,7 @@ pub fn clusters(blocks: usize) -> String {
     if blocks > 1 { format!("CLUSTER({blocks}) ") } else { String::new() }
 }
 
-/// The names of element types in memory. Kernels of others are refused.
+/// The names of element types in memory. Kernels with other types are refused.
 const TYPES: [(DType, &str); 10] = [
     (DType::F32, "float"),
     (DType::F64, "double"),
@@ -101,7 +103,7 @@ pub fn combined() -> DTypes {
     [DType::F16, DType::Bf16, DType::Bool].into_iter().fold(dtypes(), DTypes::without)
 }
 
-/// Activations of 16-bit floats.
+/// The templates of activations for 16-bit floats, whose functions are cheaper.
 const HALF_TEMPLATES: &[(&str, &str)] = &[
     ("gelu-erf", "quick_gelu_erf($0)"),
     ("gelu-tanh", "quick_gelu_tanh($0)"),
@@ -158,9 +160,9 @@ impl Dialect for CudaC {
 
     fn function(&self, name: &str, dtype: DType, _: DType) -> Option<String> {
         Some(match name {
-            // Functions whose result's type follows from no argument's.
+            // The type of the result does not follow from the arguments.
             "saturate" => format!("saturate<{}>", self.register(dtype)),
-            // Narrow types wrap by themselves.
+            // Conversions to narrow types wrap around.
             "wrap" => self.conversion(self.register(dtype)),
             _ => name.into(),
         })

@@ -30,15 +30,16 @@ pub use dialect::combined;
 /// Returns the backend on a device.
 ///
 /// # Errors
-/// If there is no such device, or a library is missing; the error says where it was searched.
+/// Returns an error if there is no such device, or if a library is missing. The error says where the library was
+/// searched.
 pub fn on(options: &CudaOptions) -> Result<Gpu<Cuda>, BackendError> {
     Cuda::new(options).map(Gpu::new)
 }
 
-/// Returns the backend on the first device, as lists of backends have it.
+/// Returns the backend on the first device, as the list of backends opens it.
 ///
 /// # Errors
-/// As for [`on`], or when the costs cannot be read.
+/// Returns the errors of [`on`], or an error if the costs cannot be read.
 pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
     Ok(Arc::new(on(&CudaOptions { setup: setup.clone(), ..CudaOptions::default() })?))
 }

@@ -15,40 +15,40 @@ use eutectic_ir::DType;
 
 use crate::{kernels::LIBRARY_BYTES, nvrtc};
 
-/// The library.
+/// A handle of cuBLASLt.
 pub struct Library(sys::cublasLtHandle_t);
 
 // SAFETY: cuBLASLt's handles may be used from any thread.
 unsafe impl Send for Library {}
-// SAFETY: as above.
+// SAFETY: cuBLASLt's handles may be used from any thread.
 unsafe impl Sync for Library {}
 
-/// A product that the library has chosen an algorithm for.
+/// A product with the algorithm that the library has chosen for it.
 pub struct PlannedProduct {
     library: std::sync::Arc<Library>,
     product: Product,
     /// Locked while a product with a bias is enqueued, because the description holds the bias's address.
     description: Mutex<sys::cublasLtMatmulDesc_t>,
-    /// The layouts of the right operand, the left one, the added matrix and the result. All are transposed, because the
-    /// library's matrices are column-major.
+    /// The layouts of the right operand, the left operand, the added matrix and the result. All are transposed, because
+    /// the library's matrices are column-major.
     layouts: [sys::cublasLtMatrixLayout_t; 4],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-// SAFETY: descriptions are only read once they are made.
+// SAFETY: layouts are only read after their creation, and the description is behind a mutex.
 unsafe impl Send for PlannedProduct {}
-// SAFETY: as above.
+// SAFETY: layouts are only read after their creation, and the description is behind a mutex.
 unsafe impl Sync for PlannedProduct {}
 
 impl Library {
-    /// Opens it, in the context of this thread.
+    /// Opens the library in the context of this thread.
     ///
     /// # Errors
-    /// When it is not there, and where it was looked for.
+    /// Returns an error if the library is missing, with the names that were searched, or if it cannot be initialised.
     pub fn new() -> Result<Library, String> {
         // SAFETY: loading the library runs no code of ours.
         if !unsafe { sys::is_culib_present() } {
-            return Err(format!("cuBLASLt was not found; searched for {}", nvrtc::places("cublasLt").concat()));
+            return Err(format!("cuBLASLt is missing; searched for {}", nvrtc::places("cublasLt").concat()));
         }
         result::create_handle().map(Library).map_err(|e| format!("cannot initialise cuBLASLt: {e:?}"))
     }
@@ -56,7 +56,7 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: the handle was created above, and its last user is gone.
+        // SAFETY: `new` created the handle, and its last user is gone.
         unsafe { _ = result::destroy_handle(self.0) };
     }
 }
@@ -67,12 +67,12 @@ fn element(dtype: DType) -> Result<sys::cudaDataType, String> {
         DType::Bf16 => Ok(sys::cudaDataType::CUDA_R_16BF),
         DType::F32 => Ok(sys::cudaDataType::CUDA_R_32F),
         DType::F64 => Ok(sys::cudaDataType::CUDA_R_64F),
-        other => Err(format!("cuBLASLt does not multiply matrices of {other}")),
+        other => Err(format!("cuBLASLt cannot multiply matrices of {other}")),
     }
 }
 
 fn failed(error: result::CublasError) -> String {
-    format!("cuBLASLt: {error:?}")
+    format!("cuBLASLt failed: {error:?}")
 }
 
 /// Returns the library's epilogue for an activation, given by its key in the op table, and a bias.
@@ -91,7 +91,7 @@ impl PlannedProduct {
     /// Plans a product.
     ///
     /// # Errors
-    /// When the library has no algorithm for it.
+    /// Returns an error if the library has no algorithm for the product.
     pub fn new(library: &std::sync::Arc<Library>, product: &Product) -> Result<PlannedProduct, String> {
         let sum = if product.operands == DType::F64 { DType::F64 } else { DType::F32 };
         // Products of 32-bit operands are exact in 32 bits; TF32 must be requested.
@@ -106,7 +106,7 @@ impl PlannedProduct {
             (product.lhs, rows, depth, product.operands),
             (product.out, rows, columns, product.result),
         ];
-        // SAFETY: the values set below outlive the calls and have the stated sizes.
+        // SAFETY: the values below outlive the calls and have the stated sizes.
         unsafe {
             let description = result::create_matmul_desc(how, element(sum)?).map_err(failed)?;
             let mut layouts = [std::ptr::null_mut(); 3];
@@ -128,7 +128,7 @@ impl PlannedProduct {
             let at = (&raw const bytes).cast::<c_void>();
             result::set_matmul_pref_attribute(preference, most, at, size_of::<usize>()).map_err(failed)?;
             use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
-            // Splits of the depth are added in the type of the sums, in order, and never in that of the result.
+            // Splits of the depth are added in order, in the type of the sums and never in that of the result.
             let reduction = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
             let at = (&raw const reduction).cast::<c_void>();
             let which = Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
@@ -144,8 +144,9 @@ impl PlannedProduct {
                 result::set_matmul_pref_attribute(preference, which, at, size_of::<u32>()).map_err(failed)?;
             }
             let finish = &product.finish;
-            let epilogue = epilogue(finish.activation, finish.bias.is_some())
-                .ok_or_else(|| format!("cuBLASLt has no epilogue {:?}", finish.activation))?;
+            let epilogue = epilogue(finish.activation, finish.bias.is_some()).ok_or_else(|| {
+                format!("cannot plan a product because cuBLASLt has no epilogue {:?}", finish.activation)
+            })?;
             let at = (&raw const epilogue).cast::<c_void>();
             let which = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE;
             result::set_matmul_desc_attribute(description, which, at, size_of_val(&epilogue)).map_err(failed)?;
@@ -166,13 +167,13 @@ impl PlannedProduct {
         }
     }
 
-    /// Puts it into a stream.
+    /// Puts the product into a stream.
     ///
     /// # Safety
-    /// Arguments are addresses of buffers of the sizes that the product states.
+    /// `args` must be addresses of buffers with the sizes that the product states.
     ///
     /// # Errors
-    /// When the library refuses.
+    /// Returns an error if the library refuses the product.
     pub unsafe fn run(&self, launch: &Launch, args: &[u64], stream: driver::sys::CUstream) -> Result<(), BackendError> {
         let Product { operands, result, lhs, rhs, out, finish, .. } = &self.product;
         let at = |matrix: &MatrixLayout, dtype: &DType| {
@@ -187,9 +188,9 @@ impl PlannedProduct {
         let [a, b, c, d] = self.layouts;
         let added = finish.residual.as_ref().unwrap_or(out);
         let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
-        // Its own memory comes after the product, if that is in the workspace.
+        // The library's memory is at the end of the workspace, after the product if that is in the workspace.
         let own = args[0] + (launch.workspace - LIBRARY_BYTES) as u64;
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees the addresses.
         unsafe {
             if let Some((slot, offset)) = finish.bias {
                 let bias = args[BEFORE_SLOTS + slot] + (offset * result.size()) as u64;
@@ -220,21 +221,23 @@ impl PlannedProduct {
     }
 }
 
+/// Returns the library's description of a batch of matrices.
+///
 /// # Safety
-/// None: the values have the stated sizes.
+/// cuBLASLt must be open.
 unsafe fn layout(
     matrix: &MatrixLayout,
     [batch, rows, columns]: [usize; 3],
     dtype: DType,
 ) -> Result<sys::cublasLtMatrixLayout_t, String> {
     let [step, row, column] = matrix.strides;
-    // Neighbours first, as the library has it.
+    // The contiguous axis comes first, because the library's matrices are column-major.
     let (near, far, stride) = if column == 1 { (columns, rows, row) } else { (rows, columns, column) };
     let layout =
         result::create_matrix_layout(element(dtype)?, near as u64, far as u64, stride as i64).map_err(failed)?;
     let (count, step) = (batch as i32, step as i64);
     use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
-    // SAFETY: see above.
+    // SAFETY: the values outlive the calls and have the stated sizes.
     unsafe {
         let at = (&raw const count).cast::<c_void>();
         let which = Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
@@ -248,7 +251,7 @@ unsafe fn layout(
 
 impl Drop for PlannedProduct {
     fn drop(&mut self) {
-        // SAFETY: they were made above and are destroyed nowhere else.
+        // SAFETY: `new` made these descriptions, and nothing else destroys them.
         unsafe {
             self.layouts.iter().for_each(|&layout| _ = result::destroy_matrix_layout(layout));
             let description = self.description.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -8,11 +8,11 @@ use eutectic_gpu::device::DeviceMemory;
 
 use crate::library::PlannedProduct;
 
-/// Returns a function that converts a driver error of an action.
+/// Returns a function that converts a driver error to an error that names the failed action.
 pub fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendError {
     move |error| {
         let why = error.error_string().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-        BackendError::Device(format!("CUDA: {what}: {error:?} {why}"))
+        BackendError::Device(format!("CUDA failed while {what}: {error:?} {why}"))
     }
 }
 
@@ -20,7 +20,7 @@ pub fn failed(what: &'static str) -> impl Fn(result::DriverError) -> BackendErro
 pub enum Module {
     /// A compiled kernel.
     Kernel(CudaFunction),
-    /// A product of the library's.
+    /// A product by the library.
     Product(Box<PlannedProduct>),
 }
 
@@ -33,18 +33,18 @@ pub struct CudaFunction {
 
 // SAFETY: the driver's functions on modules may be called from any thread.
 unsafe impl Send for CudaFunction {}
-// SAFETY: as above.
+// SAFETY: the driver's functions on modules may be called from any thread.
 unsafe impl Sync for CudaFunction {}
 
 impl CudaFunction {
-    /// Loads machine code whose kernels take `shared` bytes of dynamic shared memory.
+    /// Loads machine code with a kernel that takes `shared` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// The driver's message.
+    /// Returns the driver's message.
     pub fn load(context: &Arc<CudaContext>, code: &[u8], shared: usize) -> Result<CudaFunction, String> {
         let driver = |e: result::DriverError| format!("the driver cannot load a compiled kernel: {e}");
         context.bind_to_thread().map_err(driver)?;
-        // SAFETY: the code is NVRTC's, or was when it was put into the cache; the driver checks its form.
+        // SAFETY: the code is NVRTC's, directly or from the cache, and the driver checks its form.
         unsafe {
             let module = result::module::load_data(code.as_ptr().cast()).map_err(driver)?;
             let function = result::module::get_function(module, c"kernel".into()).map_err(driver)?;
@@ -57,7 +57,7 @@ impl CudaFunction {
         }
     }
 
-    /// Returns its entry.
+    /// Returns the handle of the kernel, for launches.
     pub fn function(&self) -> sys::CUfunction {
         self.function
     }
@@ -66,7 +66,8 @@ impl CudaFunction {
 impl Drop for CudaFunction {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
-        // SAFETY: nothing runs it any more: sessions wait for their streams, and they hold the code.
+        // SAFETY: no launch uses the module any more. Sessions hold the code, and wait for their streams before they
+        // drop it.
         unsafe { _ = result::module::unload(self.module) };
     }
 }
@@ -96,13 +97,13 @@ impl DeviceMemory for Region {
     }
 
     fn host(&self) -> Option<&[u8]> {
-        // SAFETY: this is pinned memory of that size, with one address on host and device, and nobody else writes it
+        // SAFETY: this is pinned memory of `bytes` bytes, with one address on host and device. Nobody else writes it
         // while it is borrowed.
         (self.memory == Memory::Host).then(|| unsafe { std::slice::from_raw_parts(self.at as *const u8, self.bytes) })
     }
 
     fn host_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: as above.
+        // SAFETY: this is pinned memory of `bytes` bytes, and `self` is borrowed exclusively.
         (self.memory == Memory::Host).then(|| unsafe { std::slice::from_raw_parts_mut(self.at as *mut u8, self.bytes) })
     }
 }
@@ -110,7 +111,7 @@ impl DeviceMemory for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
-        // SAFETY: the memory was allocated this way, and its users have finished.
+        // SAFETY: the driver allocated this kind of memory, and its users have finished.
         unsafe {
             match self.memory {
                 Memory::Device => _ = result::free_sync(self.at),

@@ -18,20 +18,20 @@ use crate::resources::{Module, failed};
 /// The ways to launch kernels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Launching {
-    /// One by one, in each run: a kernel starts after all earlier kernels of the process have ended, whichever thread
-    /// launched them. Sanitizers then see one kernel at a time.
+    /// Each run launches its kernels one by one. A kernel starts after all earlier kernels of the process have ended,
+    /// whichever thread launched them. Sanitizers then see one kernel at a time.
     Serialized,
-    /// As a recorded graph.
+    /// Each run replays a recorded graph.
     Recorded,
-    /// As a recorded graph whose kernels may start before earlier ones have ended. Each kernel waits for these on the
-    /// device.
+    /// Each run replays a recorded graph whose kernels may start before earlier ones have ended. A kernel waits for the
+    /// earlier ones on the device.
     Overlapping,
 }
 
-/// Locked while a kernel runs that was launched one by one.
+/// A lock that is held while a serialized kernel runs.
 static SERIALIZED: Mutex<()> = Mutex::new(());
 
-/// A stream.
+/// A stream with its events.
 pub struct Queue {
     stream: sys::CUstream,
     events: Vec<sys::CUevent>,
@@ -40,7 +40,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Returns one that does not wait for the legacy default stream.
+    /// Returns a stream that does not wait for the legacy default stream.
     pub fn new(context: &Arc<CudaContext>, launching: Launching) -> Result<Queue, BackendError> {
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("making a stream"))?;
@@ -48,7 +48,7 @@ impl Queue {
     }
 }
 
-// SAFETY: streams and events may be used from any thread, by one at a time.
+// SAFETY: streams and events may be used from any thread, by one thread at a time.
 unsafe impl Send for Queue {}
 
 /// A recorded graph.
@@ -57,13 +57,13 @@ pub struct Recording {
     context: Arc<CudaContext>,
 }
 
-// SAFETY: as for streams.
+// SAFETY: graphs may be used from any thread, by one thread at a time.
 unsafe impl Send for Recording {}
 
 impl Drop for Recording {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
-        // SAFETY: it was instantiated, and destroyed nowhere else.
+        // SAFETY: the graph was instantiated, and nothing else destroys it.
         unsafe { _ = result::graph::exec_destroy(self.exec) };
     }
 }
@@ -77,14 +77,14 @@ impl Queue {
         self.enter()?;
         let kernel = match module {
             Module::Kernel(kernel) => kernel,
-            // SAFETY: see below.
+            // SAFETY: `args` are addresses of live memory, as stated at `impl Stream for Queue`.
             Module::Product(product) => return unsafe { product.run(launch, args, self.stream) },
         };
         let [x, y, z] = launch.grid.map(|n| n as u32);
         let boxes = launch.boxes.iter().map(|boxes| map(boxes, args)).collect::<Result<Vec<_>, _>>()?;
-        // Two parameters: the struct of all arguments, and that of boxes, if the kernel has any.
+        // The kernel has two parameters: the struct of all arguments, and the struct of boxes if it has any.
         let mut parameters = [args.as_ptr().cast_mut().cast::<c_void>(), boxes.as_ptr().cast_mut().cast()];
-        // SAFETY: see below.
+        // SAFETY: `args` are addresses of live memory, as stated at `impl Stream for Queue`.
         unsafe {
             if self.launching == Launching::Overlapping {
                 start_early(kernel.function(), [x, y, z], launch, self.stream, &mut parameters)
@@ -97,20 +97,20 @@ impl Queue {
     }
 }
 
-/// Returns the descriptor by which the copy engine finds boxes. Their rows of 128 bytes are swizzled, as matrix units
-/// read them.
+/// Returns the descriptor by which the copy engine finds boxes. Rows of 128 bytes are swizzled into the layout that
+/// matrix units read.
 fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
     let mut map = sys::CUtensorMap { opaque: [0; 16] };
     let size = boxes.dtype.size();
     let dtype = match boxes.dtype {
         DType::Bf16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         DType::F16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        other => return Err(BackendError::Device(format!("the copy engine does not copy boxes of {other}"))),
+        other => return Err(BackendError::Device(format!("the copy engine cannot load boxes of {other}"))),
     };
     let at = args[BEFORE_SLOTS + boxes.slot] + (boxes.offset * size) as u64;
     let (extents, lengths) = (boxes.extents.map(|n| n as u64), boxes.lengths.map(|n| n as u32));
     let (strides, steps) = (boxes.strides.map(|n| (n * size) as u64), [1_u32; 3]);
-    // SAFETY: all arrays have three elements, strides two, and outlive the call.
+    // SAFETY: all arrays have three elements, strides have two, and all outlive the call.
     unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut map,
@@ -135,7 +135,9 @@ fn map(boxes: &Boxes, args: &[u64]) -> Result<sys::CUtensorMap, BackendError> {
 /// Launches a kernel that may start before the previous kernel of the stream has ended (programmatic dependent launch).
 /// The kernel itself waits for the end.
 ///
-/// # Safety As for any launch; and the kernel must wait before it reads or writes.
+/// # Safety
+/// Addresses must be those of live memory, as for any launch. The kernel must wait for earlier kernels before it reads
+/// or writes.
 unsafe fn start_early(
     function: sys::CUfunction,
     [x, y, z]: [u32; 3],
@@ -160,7 +162,7 @@ unsafe fn start_early(
         attrs: &mut early,
         numAttrs: 1,
     };
-    // SAFETY: see above; the attribute outlives the call.
+    // SAFETY: the caller guarantees the addresses, and the attribute outlives the call.
     unsafe { sys::cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), std::ptr::null_mut()) }.result()
 }
 
@@ -175,9 +177,9 @@ impl Stream for Queue {
             return Ok(());
         }
         self.enter()?;
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe { result::memcpy_htod_async(to, from, self.stream) }.map_err(failed("copying to the device"))?;
-        // The driver has staged pageable memory when it returns; pinned memory it may still read.
+        // When the call returns, the driver has copied pageable memory, but it may still read pinned memory.
         self.wait()
     }
 
@@ -186,7 +188,7 @@ impl Stream for Queue {
             return self.wait();
         }
         self.enter()?;
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe { result::memcpy_dtoh_async(to, from, self.stream) }.map_err(failed("copying from the device"))?;
         self.wait()
     }
@@ -196,7 +198,7 @@ impl Stream for Queue {
             return Ok(());
         }
         self.enter()?;
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }.map_err(failed("copying on the device"))
     }
 
@@ -216,13 +218,13 @@ impl Stream for Queue {
     fn begin(&mut self) -> Result<(), BackendError> {
         self.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(failed("recording launches"))
     }
 
     fn end(&mut self) -> Result<Recording, BackendError> {
         self.enter()?;
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe {
             let graph = result::stream::end_capture(self.stream).map_err(failed("recording launches"))?;
             let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -234,13 +236,13 @@ impl Stream for Queue {
 
     fn replay(&mut self, graph: &Recording) -> Result<(), BackendError> {
         self.enter()?;
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe { result::graph::launch(graph.exec, self.stream) }.map_err(failed("running recorded launches"))
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {
         self.enter()?;
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe { result::stream::synchronize(self.stream) }.map_err(failed("waiting for the device"))
     }
 
@@ -251,12 +253,12 @@ impl Stream for Queue {
                 result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed("creating an event"))?;
             self.events.push(event);
         }
-        // SAFETY: see above.
+        // SAFETY: as stated at `impl Stream for Queue`.
         unsafe { result::event::record(self.events[n], self.stream) }.map_err(failed("recording the time"))
     }
 
     fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError> {
-        // SAFETY: both were recorded.
+        // SAFETY: `note` recorded both events.
         let milliseconds = unsafe { result::event::elapsed(self.events[from], self.events[to]) };
         milliseconds.map(|ms| f64::from(ms) * 1e-3).map_err(failed("reading the time"))
     }
@@ -265,7 +267,7 @@ impl Stream for Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.wait().is_ok() {
-            // SAFETY: nothing is in the stream.
+            // SAFETY: the stream has no work left.
             unsafe {
                 self.events.iter().for_each(|&event| _ = result::event::destroy(event));
                 _ = result::stream::destroy(self.stream);

@@ -16,7 +16,7 @@ use eutectic_cuda::{kernels, nvrtc, open};
 use eutectic_gpu::{Gpu, device::DeviceShape, launch::Launch};
 use rayon::prelude::*;
 
-/// An H100's.
+/// The shape of an H100.
 static SHAPE: LazyLock<DeviceShape> = LazyLock::new(|| DeviceShape {
     processors: 132,
     threads: 1024,
@@ -40,7 +40,7 @@ fn compile_launches(name: &str, launches: impl Iterator<Item = Launch>) {
     };
     let distinct: BTreeSet<_> =
         launches.filter(|l| !l.is_empty()).filter_map(|l| Some((l.source()?.to_string(), l.shared))).collect();
-    // Write the texts to target/tmp/printed for inspection.
+    // The texts are also written to target/tmp/printed, for inspection.
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("printed").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     for (n, (text, _)) in distinct.iter().enumerate() {
@@ -56,7 +56,7 @@ fn compile_launches(name: &str, launches: impl Iterator<Item = Launch>) {
     assert!(wrong.is_empty(), "{} kernels: {}", wrong.len(), wrong[0]);
 }
 
-/// Large kernels.
+/// Programs with large kernels.
 const LARGE: &[cases::Case] = &[
     (
         "chain 4096×4096 f32",
@@ -163,7 +163,7 @@ fn ways_of_products_compile() {
     let plan = |case: &cases::Case| compiler.plan(&cases::graph(*case)).unwrap().lowered.program;
     let kernels = cases::PRODUCTS.iter().flat_map(|case| plan(case).kernels);
     let ways = kernels.flat_map(|kernel| kernels::products(&SHAPE, &kernel));
-    // The others compile in the tests of cases and programs.
+    // Schedules of other families compile in the tests of cases and programs.
     let families = ["warpgroups", "few"];
     let whole = ways.filter(|way| way.name.ends_with("in 1") && families.iter().any(|f| way.name.starts_with(f)));
     compile_launches("products", whole.flat_map(|way| way.printed.unwrap_or_else(|why| panic!("{why:?}"))));
@@ -186,7 +186,7 @@ fn what_is_missing_is_named() {
         Ok(gpu) => assert!(gpu.describe().contains("processors"), "{}", gpu.describe()),
         Err(error) => {
             let error = error.to_string();
-            let named = ["libcuda", "libnvrtc", "no device"].iter().any(|name| error.contains(name));
+            let named = ["libcuda", "libnvrtc", "CUDA device"].iter().any(|name| error.contains(name));
             assert!(named, "it should name a library or the device: {error}");
         }
     }

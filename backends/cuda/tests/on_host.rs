@@ -86,7 +86,8 @@ fn epilogues_of_the_library() {
         ("none", "(output y s)", true),
         ("gelu-tanh", "(output y s)", true),
         ("none", "(output y (add r s))", true),
-        // The library's relu turns NaN into 0, its gelu uses tanh, and it adds nothing after an activation.
+        // The library lacks these epilogues: its relu turns NaN into 0, its gelu uses tanh, and it adds nothing after an
+        // activation.
         ("relu", "(output y s)", false),
         ("gelu-erf", "(output y s)", false),
         ("gelu-tanh", "(output y (add r s))", false),
@@ -99,7 +100,8 @@ fn epilogues_of_the_library() {
     }
 }
 
-/// Few rows are multiplied with weights that are contiguous along the sums: the load program transposes a parameter.
+/// Products of few rows read weights that are contiguous along the depth. The load program transposes a parameter for
+/// this.
 #[test]
 fn weights_of_few_rows_lie_along_the_sums() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
@@ -135,7 +137,7 @@ fn decoded_weights_of_few_rows_lie_along_the_depth() {
     }
 }
 
-/// The first candidate is the one that is printed, and its price is the kernel's.
+/// The first candidate is the schedule that is printed, and its price is the kernel's price.
 #[test]
 fn the_first_candidate_is_printed() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
@@ -155,8 +157,8 @@ fn the_first_candidate_is_printed() {
     assert!(several > 20, "{several}");
 }
 
-/// A kernel may start before earlier kernels have ended, when its operands may be incomplete. Each waits, once, before
-/// it does anything.
+/// A kernel may start before earlier kernels have ended, when its operands may be incomplete. Each kernel therefore
+/// waits once, before it reads or writes.
 #[test]
 fn every_printed_kernel_waits() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
@@ -170,7 +172,7 @@ fn every_printed_kernel_waits() {
                 for source in launches.iter().filter_map(|launch| launch.source()) {
                     let (_, entry) = source.rsplit_once("Slots slots = arguments;").unwrap();
                     let first = entry.trim_start().split(['(', '<']).next().unwrap_or_default();
-                    // Kernels that take the plain arguments wait themselves.
+                    // A kernel that takes the plain arguments calls `follow` itself.
                     let waits = |text: &str| text.contains("slots.follow();");
                     let body = || source.split_once(&format!(" {first}(Slots& slots")).map_or("", |(_, body)| body);
                     assert!(first == "slots.follow" || waits(body()), "{} {name}: {entry}", case.0);
@@ -182,7 +184,7 @@ fn every_printed_kernel_waits() {
     assert!(count > 1000, "{count}");
 }
 
-/// A mask that hides tiles of scores is no stored tensor, which would have them computed.
+/// A mask that hides tiles of scores is not stored as a tensor, because all of its elements would then be computed.
 #[test]
 fn hidden_tiles_are_left_out() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();
@@ -198,8 +200,8 @@ fn hidden_tiles_are_left_out() {
     }
 }
 
-/// The prefixes of the schedules that are tried on the host: for each family, the largest and the smallest tiles, whole
-/// and split.
+/// Prefixes of the names of the schedules that are tried on the host: for each family, the largest and the smallest
+/// tiles, with and without a split depth.
 const WAYS: &[&str] = &[
     "library",
     "few, 16 columns in 1",
@@ -249,7 +251,7 @@ fn sessions() {
     cases::sessions::check(|| Gpu::new(host::Host));
 }
 
-/// Runs suites of all backends whose programs are small enough for the shim.
+/// Runs suites that all backends share. Their programs are small enough for the shim.
 fn suites(names: &[&str]) {
     let device = Device::new(vec![Arc::new(Gpu::new(host::Host))]).unwrap_or_else(|e| panic!("{e}"));
     for name in names {
@@ -267,8 +269,8 @@ fn one_program_serves_every_length() {
     suites(&["extents"]);
 }
 
-/// Rows that a block sorts, and rows that several launches merge, with other operations; ordered stores, and atomics of
-/// each size.
+/// Checks rankings in one block and by several launches, together with other operations; also ordered stores, and
+/// atomics of each size.
 #[test]
 fn rankings_and_stores_of_several_points() {
     suites(&["rankings/several_rankings", "rankings/ranked_rows", "rankings/first_elements", "scatters/many_updates"]);
@@ -276,7 +278,7 @@ fn rankings_and_stores_of_several_points() {
     let ranked = |dtype: &str, shape: &str, order: &str| {
         format!("(input x {dtype}[{shape}]) (output y (ranking x :most 40 :descending {order}))")
     };
-    // Large, so that no plan compares each element with each update.
+    // The programs are so large that no plan compares each element with each update.
     let scattered = |dtype: &str, op: &str| {
         format!(
             "(input x {dtype}[1 3000 3]) (input u {dtype}[1 9000 3]) (input i i32[1 9000 3]) (output y ({op} x u i))"
@@ -317,14 +319,14 @@ fn few_elements_are_combined_in_shared_memory() {
     }
 }
 
-/// The same bits as everywhere.
+/// Random numbers have the same bits on all backends.
 #[test]
 fn random_numbers() {
     suites(&["random"]);
 }
 
-/// Scans whose threads exchange values within warps and across them, along rows and across rows, with iterations that
-/// not all threads have elements for.
+/// Threads exchange values of scans within warps and across warps, along rows and across rows. In some iterations,
+/// threads have no elements.
 #[test]
 fn scans() {
     let compiler = Compiler::new(Gpu::new(host::Host)).unwrap();

@@ -24,7 +24,7 @@ impl<D: Device> Gpu<D> {
         Arc::into_inner(self.0)
     }
 
-    /// Returns its device.
+    /// Returns the device.
     pub fn device(&self) -> &D {
         &self.0
     }
@@ -60,7 +60,8 @@ impl<D: Device> Backend for Gpu<D> {
         if outside(kernel).is_empty() { self.0.cost(&from_memory(kernel).0) } else { Cost::IMPOSSIBLE }
     }
 
-    /// Returns the ways' own estimates decide their differences. The device's coefficients price the work that all ways share.
+    /// Returns the schedules of the device. The cost coefficients price the fastest one. Each other schedule costs more
+    /// by the difference between its own estimate and the fastest one's.
     fn candidates(&self, kernel: &Kernel, constants: &[usize]) -> Result<Vec<Candidate>, Vec<String>> {
         self.supports(kernel)?;
         let cost = self.cost_among(kernel, constants);

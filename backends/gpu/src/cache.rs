@@ -79,7 +79,7 @@ mod tests {
             assert_eq!(cache.read(&name), None);
         }
         fs::remove_dir_all(folder).unwrap();
-        // A folder that cannot be made.
+        // A folder that cannot be created has no effect.
         Cache::new(Path::new("/proc/nowhere")).write(&name, b"compiled");
     }
 }

@@ -38,8 +38,8 @@ cost_table! {
         launch: SecondsOrNone,
         /// Minimal seconds from the start of a kernel to its end.
         latency: SecondsOrNone,
-        /// Seconds of one step of a scan: the threads of a row exchange a value, and each scans one point or a few
-        /// neighbours, before the next points can start.
+        /// Seconds of one step of a scan. In each step, the threads of a row scan a few points each and exchange a
+        /// value, before the next points can start.
         turn: SecondsOrNone,
         /// Seconds of one step of a ranking: each thread of a block accesses a few elements in shared memory and waits at a
         /// barrier.
@@ -47,7 +47,8 @@ cost_table! {
         /// Seconds of an atomic on an element that all other atomics of the kernel update. For n elements, the time is
         /// divided by √n.
         contended: SecondsOrNone,
-        /// Bytes whose access near the processor takes as long as an atomic of a block on its copy of an element.
+        /// The cost of one atomic on shared memory: the number of bytes that first-level caches deliver in the same
+        /// time.
         combined: Bytes,
         /// Bytes a second, from memory.
         bandwidth: BytesPerSecond,
@@ -55,64 +56,64 @@ cost_table! {
         cached: BytesPerSecond,
         /// Bytes per second that all processors together read through their first-level caches or shared memory.
         near: BytesPerSecond,
-        /// Bytes of the cache that are there for a kernel.
+        /// Bytes of the second-level cache that the data of a kernel can occupy.
         cache: Bytes,
         /// Operations a second of pointwise expressions.
         pointwise: OpsPerSecond,
-        /// The maximal number of neighbouring points for which a thread computes addresses once. It is used as far as it
-        /// divides the innermost extent.
+        /// The maximal number of neighbouring points for which a thread computes addresses once. The actual number is
+        /// limited to the largest power of two that divides the innermost extent.
         lanes: Count,
-        /// Multiplications and additions a second, in 32 bits.
+        /// Multiplications and additions per second, in 32 bits.
         fma: OpsPerSecond,
-        /// The same in 64 bits.
+        /// Multiplications and additions per second, in 64 bits.
         wide: OpsPerSecond,
-        /// The same of 16-bit operands, on matrix units.
+        /// Multiplications and additions per second of 16-bit operands, on matrix units.
         matrix: OpsPerSecond,
         /// Multiplications and additions per second of 32-bit operands rounded to TF32 (eleven significant bits), on matrix
         /// units.
         tf32: OpsPerSecond,
-        /// Additional seconds per 64 terms of the depth, or per 64 keys, for each operand of matrix units that threads
-        /// evaluate first.
+        /// Additional seconds per 64 terms of a product's depth, or per 64 keys of an attention. They apply to each
+        /// operand that threads evaluate instead of copying it to the matrix units.
         evaluated: SecondsOrNone,
-        /// Seconds that one read adds to a tiled product whose operand is no strided matrix, such as windows of an image.
-        /// One read takes several neighbours.
+        /// Seconds of each read of an operand that is not a strided matrix, such as windows of an image, in a tiled
+        /// product. One read takes several neighbours.
         gathered: SecondsOrNone,
-        /// Seconds of a product before its first terms arrive and after its last ones. Products of few rows or columns do
-        /// not have them.
+        /// Seconds of a tiled product before its first terms arrive and after its last ones. Products of few rows or
+        /// columns are not tiled, and do not have them.
         product: SecondsOrNone,
         /// Additional seconds of a product of few rows if the right operand is not contiguous along the depth.
         across: SecondsOrNone,
-        /// Seconds of a block of an attention before its first keys and after its last.
+        /// Seconds that a block of an attention takes before its first keys arrive and after its last ones.
         attention_block: SecondsOrNone,
-        /// Operations that reading an element of a bias takes.
+        /// Operations that it takes to read one element of an attention's bias.
         score_bias: CountOrNone,
-        /// Operations a second of attention, in 32 bits.
+        /// Operations per second of attention, in 32 bits.
         attention: OpsPerSecond,
-        /// The same of 16-bit operands, on matrix units.
+        /// Operations per second of attention with 16-bit operands, on matrix units.
         matrix_attention: OpsPerSecond,
         /// Operations per second of attention with 32-bit operands rounded to TF32, on matrix units.
         tf32_attention: OpsPerSecond,
     }
     flattened {
-        /// The costs of the ways of ranking.
+        /// The cost coefficients of rankings.
         rankings: RankingCosts,
     }
 }
 
-/// The coefficients by which a device predicts.
+/// The cost coefficients of a device, with their origin.
 #[derive(Clone, Debug)]
 pub struct DeviceCosts {
     /// The coefficients.
     pub of: Costs,
-    /// The measurement that they stem from; `None` for those that the backend embeds.
+    /// The measurement from which they were fitted; `None` for coefficients that the backend embeds.
     pub provenance: Option<Provenance>,
 }
 
 impl DeviceCosts {
-    /// Returns the coefficients that the setup has for a device, over those that the backend embeds.
+    /// Returns the coefficients that the setup has for a device. Embedded coefficients take the place of missing ones.
     ///
     /// # Errors
-    /// As of [`Setup::costs_for`] and [`Costs::over`].
+    /// Returns the errors of [`Setup::costs_for`] and [`Costs::over`].
     pub fn choose(setup: &Setup, backend: &str, device: &str, embedded: Costs) -> Result<DeviceCosts, BackendError> {
         let Some(file) = setup.costs_for(backend, device)? else {
             return Ok(DeviceCosts { of: embedded, provenance: None });
@@ -131,19 +132,19 @@ impl DeviceCosts {
 const SHORT_AXIS: usize = 16;
 
 impl Costs {
-    /// Reads a complete file, as those that the backends embed.
+    /// Reads a complete file of coefficients, such as those that the backends embed.
     ///
     /// # Errors
-    /// Coefficients that are missing, and numbers that no cost is.
+    /// Returns an error if a coefficient is missing, or if a number is not a valid cost.
     pub fn read(text: &str) -> Result<Costs, String> {
         let costs: Costs = toml::from_str(text).map_err(|e| e.to_string())?;
         costs.over(text)
     }
 
-    /// Returns these costs with the coefficients that a file states in place of theirs.
+    /// Returns these costs, in which the coefficients that a file states replace their own.
     ///
     /// # Errors
-    /// Names that are no coefficients, and numbers that these cannot be: all of them.
+    /// Lists all names that are not coefficients, and all numbers that are not valid costs.
     pub fn over(&self, text: &str) -> Result<Costs, String> {
         costs::read(self, &self.coefficients(), text)
     }
@@ -193,7 +194,7 @@ impl Costs {
         }
     }
 
-    /// Returns the price of a kernel with the turns of its rows.
+    /// Returns the price of a kernel, including the steps of its scans and rankings.
     fn rows(&self, shape: &DeviceShape, kernel: &Kernel) -> Cost {
         let scans: f64 = kernel.body.instrs.iter().filter_map(scanned).sum();
         let rankings = Ranking::all(&kernel.body.instrs);
@@ -206,7 +207,7 @@ impl Costs {
         self.launched(shape, kernel, rows.turns() * scans * self.turn + ranked)
     }
 
-    /// Returns the seconds of a ranking, in which threads access keys and places in shared memory and wait for each
+    /// Returns the seconds of a ranking, in which threads access keys and ranks in shared memory and wait for each
     /// other.
     fn ranking(&self, rows: &Rows<'_>, ranking: &Ranking) -> f64 {
         let [count, points] = [0, 1].map(|axis| rows.nest.domain[axis]);
@@ -215,8 +216,8 @@ impl Costs {
         count as f64 * bytes / self.near + waits * self.exchange * rows.waves()
     }
 
-    /// Returns the price of one launch. For scans and rankings, `turns` gives the seconds in which the threads of a row
-    /// wait for each other.
+    /// Returns the price of one launch. `turns` is the time in seconds in which the threads of a row wait for each
+    /// other in scans and rankings.
     fn launched(&self, shape: &DeviceShape, kernel: &Kernel, turns: f64) -> Cost {
         let domain = &kernel.body.domain;
         let own = match has_common_values(kernel) {
@@ -228,9 +229,9 @@ impl Costs {
             accesses(kernel).map(|(at, size)| sectors(at, domain, order, size) * size as f64).sum::<f64>()
         };
         let order = orders.iter().min_by(|a, b| moved(a).total_cmp(&moved(b)));
-        // Tiles are read in the order of memory.
+        // Kernels without an order are tiled, and their tiles are read in the order of memory.
         let sectors = |at: &Index, size: usize| order.map_or(1.0, |order| sectors(at, domain, order, size));
-        // For each buffer: the bytes that threads request, and the bytes of the memory transactions for them.
+        // Holds, for each buffer, the bytes that threads request, and the bytes of the memory transactions for them.
         let mut seen: Vec<(usize, [f64; 2])> = Vec::new();
         let mut read = 0.0;
         for body in kernel.bodies() {
@@ -241,7 +242,8 @@ impl Costs {
                     let sectors = sectors(&load.at, dtype.size());
                     let bytes = elements * dtype.size() as f64;
                     read += points(&body.domain) * dtype.size() as f64 * sectors;
-                    // Loads with other index maps may read other elements.
+                    // Loads with different index maps may read different elements, so bytes add up, to the whole buffer
+                    // at most.
                     let all = (count * dtype.size()) as f64;
                     match seen.iter_mut().find(|(slot, _)| *slot == load.slot) {
                         Some((_, [asked, moved])) => {
@@ -267,7 +269,8 @@ impl Costs {
         // Few blocks leave processors idle, and so does a partial last wave.
         let waves = (anchor.blocks / shape.processors as f64).max(1e-3);
         let full = waves / waves.ceil();
-        // Bytes beyond the cache's size evict as many again before they are reused.
+        // Data beyond the cache's size evicts as many bytes of the rest before they are reused. At twice the cache's
+        // size, all accesses miss.
         let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
         let passed = moved * (hit / self.cached + (1.0 - hit) / self.bandwidth);
         let memory = passed.max(read / self.near);
@@ -278,18 +281,19 @@ impl Costs {
         Cost { seconds: self.launch + self.latency + busy.min(direct), flops: anchor.flops + pointwise, bytes }
     }
 
-    /// Operations of a body's expressions over its domain.
+    /// Returns the operations of a body's expressions and stores over its domain.
     pub(crate) fn expressions(&self, body: &Body, stores: &[Store]) -> f64 {
         self.expressions_of(body, stores, &[])
     }
 
-    /// Does the work of [`Costs::expressions`] for values that are computed for a share of the points only. Values
-    /// without a share are computed for all.
+    /// Returns the operations of a body's expressions and stores if each value is computed at its share of the points
+    /// only. Values without a share are computed at all points.
     fn expressions_of(&self, body: &Body, stores: &[Store], shares: &[f64]) -> f64 {
         let inner = body.domain.len().saturating_sub(1);
         let whole = body.domain.last().map_or(1.0, |extent| f64::from(extent.trailing_zeros()).exp2());
         let share = 1.0 / whole.min(self.lanes).max(1.0);
-        // A thread computes the address of several neighbours once, unless a division separates them.
+        // A thread computes the address of several neighbours once. The exceptions are addresses that depend on data
+        // or divide the coordinate of neighbours.
         let at = |index: &Index| {
             let parts = |(atom, _): &(Atom, i64)| match atom {
                 Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),
@@ -308,7 +312,7 @@ impl Costs {
             }
             Instr::Row { .. } => 1.0,
             Instr::Load(load) => {
-                // A value that is equal for all neighbours is read once, too.
+                // Neighbours that read the same element read it once.
                 let reads = if load.at.values().is_empty() && !load.at.mentions(inner) { share } else { 1.0 };
                 2.0 * reads + 2.0 * load.at.terms.len() as f64 * at(&load.at)
             }
@@ -327,8 +331,8 @@ impl Costs {
     }
 }
 
-/// Returns whether neighbours of a large map may have values in common: its innermost axis is short, or indices divide
-/// its coordinate.
+/// Returns whether neighbouring points of a large map may share values. They may if the innermost axis is short, or if
+/// an index divides its coordinate.
 fn has_common_values(kernel: &Kernel) -> bool {
     let domain = &kernel.body.domain;
     let Some((inner, &extent)) = domain.iter().enumerate().next_back() else { return false };
@@ -339,13 +343,14 @@ fn has_common_values(kernel: &Kernel) -> bool {
         && (extent <= SHORT_AXIS || kernel.body.instrs.iter().any(is_divided))
 }
 
-/// Returns how many numbers threads exchange for an element of a scan.
+/// Returns how many numbers threads exchange per element of a scan; `None` if the instruction is not a scan.
 fn scanned(instr: &Instr) -> Option<f64> {
     let row = instr.row().filter(|row| row.is_scan())?;
     Some(if row.monoid.is_some() { 1.0 } else { 3.0 })
 }
 
-/// Returns the launches of a kernel whose rows are too long for a block, or whose stores have an order.
+/// Returns the launches of a kernel whose rows are too long for a block, or whose stores are ordered; `None` if one
+/// launch is enough.
 fn stages(shape: &DeviceShape, kernel: &Kernel) -> Result<Option<Vec<Stage>>, Vec<String>> {
     if kernel.is_map() { split_stores(kernel, shape) } else { split_rankings(kernel, shape) }
 }

@@ -18,27 +18,29 @@ pub struct DeviceShape {
     pub processors: usize,
     /// The maximal number of threads of a block: a power of two, at least 128.
     pub threads: usize,
-    /// The maximal number of threads of a block whose neighbours process neighbouring rows. It is a power of two and at
-    /// most `threads`.
+    /// The maximal number of threads per block in schedules where neighbouring threads process neighbouring rows. It is
+    /// a power of two and at most `threads`.
     pub column_threads: usize,
     /// The maximal number of bytes of a block's shared memory.
     pub shared: usize,
     /// The maximal number of bytes of a kernel's scratch memory, which is one buffer.
     pub workspace: usize,
-    /// The maximal number of blocks of a cluster, which can read each other's shared memory. It is 0 on devices without
-    /// clusters, or whose matrix units cannot read shared memory.
+    /// The maximal number of blocks per cluster. The blocks of a cluster can read each other's shared memory. It is 0
+    /// on devices without clusters, or whose matrix units cannot read shared memory.
     pub cluster: usize,
-    /// The number of operations from which on a library's product is worth its own launch; `None` without a library.
+    /// The number of operations from which on a product by the vendor's library is worth a separate launch; `None`
+    /// without a library.
     pub library: Option<f64>,
-    /// The costs of the ways of ranking.
+    /// The cost coefficients of rankings.
     pub rankings: RankingCosts,
 }
 
-/// The maximal number of bytes of statically sized shared memory of a block, on devices that have more.
+/// CUDA's limit on statically declared shared memory, in bytes per block. A kernel that needs more requests it at the
+/// launch.
 const STATIC: usize = 48 << 10;
 
 impl DeviceShape {
-    /// Returns the bytes of shared memory that a kernel may declare with a size in its text.
+    /// Returns the bytes of shared memory that a kernel may declare statically, with a size in its text.
     pub fn static_shared(&self) -> usize {
         self.shared.min(STATIC)
     }
@@ -46,7 +48,7 @@ impl DeviceShape {
 
 #[cfg(test)]
 impl DeviceShape {
-    /// An H200's, without clusters.
+    /// The shape of an H200 with its clusters disabled.
     pub const OF_TESTS: DeviceShape = DeviceShape {
         processors: 132,
         threads: 1024,
@@ -90,7 +92,7 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Prints a kernel. Returns its launches, in order.
     ///
     /// # Errors
-    /// The reasons why the kernel cannot be printed.
+    /// Returns the reasons why the kernel cannot be printed.
     fn print(&self, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>>;
 
     /// Returns the price of a kernel, as for [`eutectic_backend::Backend::cost`].
@@ -120,28 +122,28 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Allocates memory filled with zeros.
     ///
     /// # Errors
-    /// If the device has too little free memory.
+    /// Returns an error if the device has too little free memory.
     fn allocate(&self, bytes: usize, memory: Memory) -> Result<Self::Block, BackendError>;
 
-    /// Returns a queue of its own.
+    /// Creates a new queue of commands.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn stream(&self) -> Result<Self::Stream, BackendError>;
 }
 
 /// Memory of a device.
 pub trait DeviceMemory: Any + Send + Sync {
-    /// Returns where it starts, for kernels.
+    /// Returns its start address, as kernels receive it.
     fn address(&self) -> u64;
 
-    /// Returns its size.
+    /// Returns its size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns its bytes, if the host reaches them.
+    /// Returns its bytes, if the host can access them.
     fn host(&self) -> Option<&[u8]>;
 
-    /// See [`DeviceMemory::host`].
+    /// Returns its bytes for writing, if the host can access them.
     fn host_mut(&mut self) -> Option<&mut [u8]>;
 }
 
@@ -149,37 +151,37 @@ pub trait DeviceMemory: Any + Send + Sync {
 pub trait Stream: Send {
     /// A compiled kernel of its device.
     type Module;
-    /// Launches that were recorded.
+    /// A recorded sequence of launches.
     type Graph: Send;
 
     /// Copies bytes to the device. The caller may change the source as soon as the call returns.
     ///
     /// # Errors
-    /// If the device failed, as for all other functions.
+    /// Returns an error if the device failed.
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError>;
 
-    /// Waits, and copies bytes from the device.
+    /// Waits for all enqueued work, and copies bytes from the device.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn download(&mut self, from: u64, to: &mut [u8]) -> Result<(), BackendError>;
 
-    /// Copies on the device.
+    /// Copies bytes from one address of the device to another.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), BackendError>;
 
     /// Launches a kernel.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn launch(&mut self, module: &Self::Module, launch: &Launch, args: &[u64]) -> Result<(), BackendError>;
 
     /// Makes later launches wait for all earlier ones. Streams that always do so need not implement it.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn barrier(&mut self) -> Result<(), BackendError> {
         Ok(())
     }
@@ -187,7 +189,7 @@ pub trait Stream: Send {
     /// Announces a download at the end of the enqueued work, so that the bytes can be copied together with it.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn announce(&mut self, _from: u64, _bytes: usize) -> Result<(), BackendError> {
         Ok(())
     }
@@ -195,12 +197,13 @@ pub trait Stream: Send {
     /// Starts the enqueued work, if the stream defers it.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn start(&mut self) -> Result<(), BackendError> {
         Ok(())
     }
 
-    /// Returns whether runs are recorded once and replayed; otherwise each launches its kernels one by one.
+    /// Returns whether the stream supports recording. A run is then recorded once and replayed; otherwise each run
+    /// launches its kernels one by one.
     fn records(&self) -> bool {
         true
     }
@@ -208,37 +211,38 @@ pub trait Stream: Send {
     /// Starts recording: later launches are recorded and do not run.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn begin(&mut self) -> Result<(), BackendError>;
 
     /// Ends recording, and returns the launches since [`Stream::begin`].
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn end(&mut self) -> Result<Self::Graph, BackendError>;
 
     /// Runs recorded commands.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn replay(&mut self, graph: &Self::Graph) -> Result<(), BackendError>;
 
-    /// Waits until everything is done.
+    /// Waits until all enqueued work is done.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn wait(&mut self) -> Result<(), BackendError>;
 
-    /// Records timestamp `n` on the device. [`Stream::seconds`] returns the time between two timestamps after the work
-    /// has finished.
+    /// Enqueues a timestamp with the number `n`. After the work has finished, [`Stream::seconds`] returns the time
+    /// between two timestamps.
     ///
     /// # Errors
-    /// If the device failed.
+    /// Returns an error if the device failed.
     fn note(&mut self, n: usize) -> Result<(), BackendError>;
 
-    /// See [`Stream::note`].
+    /// Returns the seconds between the timestamps `from` and `to`, which [`Stream::note`] enqueued. The work must have
+    /// finished.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     fn seconds(&mut self, from: usize, to: usize) -> Result<f64, BackendError>;
 }

@@ -7,59 +7,59 @@ use eutectic_ir::DType;
 pub struct Launch {
     /// The code that runs.
     pub work: Work,
-    /// Blocks along each axis of the grid. Any axis is 0 if there is no work.
+    /// Blocks along each axis of the grid. If there is no work, an axis is 0.
     pub grid: [usize; 3],
     /// Threads of a block.
     pub block: usize,
-    /// Bytes of shared memory whose size is not in the text.
+    /// Bytes of dynamic shared memory, whose size is not in the text.
     pub shared: usize,
-    /// Bytes of memory that it needs for itself while it runs; all launches of a kernel have the same.
+    /// Bytes of scratch memory that the kernel uses while it runs. All launches of a kernel state the same number.
     pub workspace: usize,
-    /// Bytes of the workspace at which the buffers begin that texts may declare after the kernel's own.
+    /// Offsets in the workspace, in bytes, of the buffers that the text may declare after the kernel's own.
     pub parts: Vec<usize>,
-    /// Tensors whose boxes the copy engine loads. The kernel has one more argument for each.
+    /// Tensors whose boxes the copy engine (TMA) loads. The kernel has one more argument for each.
     pub boxes: Vec<Boxes>,
 }
 
-/// A tensor of 16-bit elements whose boxes a copy engine brings to shared memory; along the first axis elements are
-/// neighbours.
+/// A tensor of 16-bit elements whose boxes the copy engine (TMA) loads into shared memory. Elements are contiguous
+/// along the first axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Boxes {
-    /// Its buffer.
+    /// The slot of its buffer.
     pub slot: usize,
-    /// Its first element.
+    /// The index of its first element in the buffer.
     pub offset: usize,
     /// Element type.
     pub dtype: DType,
-    /// Extents, the nearest axis first.
+    /// Extents, the innermost axis first.
     pub extents: [usize; 3],
-    /// Elements from one point of the second and third axis to the next: of 16 bytes, or several times as many.
+    /// Elements from one point of the second and third axis to the next. A stride in bytes is a multiple of 16.
     pub strides: [usize; 2],
-    /// Extents of a box.
+    /// Extents of a box, the innermost axis first.
     pub lengths: [usize; 3],
 }
 
 /// The code of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// A printed kernel. Its arguments: the workspace, the fault report, the step's number, each buffer, and the ranges
-    /// of the workspace that the text declares as buffers.
+    /// A printed kernel. Its arguments are the workspace, the fault report, the step's number, each buffer, and each
+    /// range of the workspace that the text declares as a buffer.
     Printed(String),
-    /// A product.
+    /// A matrix product by the device's library.
     Product(Box<Product>),
 }
 
-/// The number of arguments before those of the buffers.
+/// The number of kernel arguments before the buffers: workspace, fault report and step number.
 pub const BEFORE_SLOTS: usize = 3;
 
-/// A batch of products of strided matrices, summed in 32 bits, or in 64 for 64-bit elements.
+/// A batch of products of strided matrices. Sums have 32 bits, or 64 bits for 64-bit elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
     /// Extents of batch, rows, columns and depth.
     pub extents: [usize; 4],
     /// Element type of the operands.
     pub operands: DType,
-    /// Whether eleven significant bits of them are enough.
+    /// Whether the operands may be rounded to TF32, which has eleven significant bits.
     pub tf32: bool,
     /// Element type of the result.
     pub result: DType,
@@ -76,9 +76,9 @@ pub struct Product {
 /// The epilogue of a library's product: `activation(product + bias + residual)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Finish {
-    /// Buffer and first element of a number for each column, of the result's type.
+    /// The buffer and first element of a vector with one number per column, of the result's type.
     pub bias: Option<(usize, usize)>,
-    /// A matrix of the result's type.
+    /// A matrix of the result's type that is added to the product.
     pub residual: Option<MatrixLayout>,
     /// The activation, by its key in the op table.
     pub activation: Option<&'static str>,
@@ -87,7 +87,7 @@ pub struct Finish {
 /// Matrices in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixLayout {
-    /// The buffer; one past the last is the workspace.
+    /// The slot of the buffer. One past the last slot stands for the workspace.
     pub slot: usize,
     /// Its first element.
     pub offset: usize,
@@ -96,12 +96,12 @@ pub struct MatrixLayout {
 }
 
 impl Launch {
-    /// Returns a printed kernel without memory of its own.
+    /// Returns the launch of a printed kernel without a workspace.
     pub fn new(source: String, grid: [usize; 3], block: usize) -> Launch {
         Launch { work: Work::Printed(source), grid, block, shared: 0, workspace: 0, parts: vec![0], boxes: Vec::new() }
     }
 
-    /// Returns a product by the library.
+    /// Returns the launch of a product by the library.
     pub fn product(product: Product, workspace: usize) -> Launch {
         Launch { work: Work::Product(Box::new(product)), workspace, ..Launch::new(String::new(), [1; 3], 1) }
     }
@@ -122,7 +122,7 @@ impl Launch {
         self.grid.contains(&0)
     }
 
-    /// Returns the text, of a printed kernel.
+    /// Returns the text of a printed kernel; `None` for a product by the library.
     pub fn source(&self) -> Option<&str> {
         match &self.work {
             Work::Printed(source) => Some(source),

@@ -3,8 +3,8 @@
 //!
 //! Memory is laid out for the maximal extents, so that strides and the domain are constants. One kernel and one
 //! recorded run serve every length. Stores, gathers and the operands of reductions, products and attention are masked
-//! to the points of the run. Index maps that mention an extent use the value that is read instead. The result is an
-//! ordinary kernel: schedules and dialects know nothing of lengths.
+//! to the points within the lengths of a run. In index maps, the length that was read replaces the extent. The result
+//! is an ordinary kernel, so schedules and dialects need not handle lengths.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -15,15 +15,15 @@ use eutectic_ir::{
     index::{Atom, Index},
 };
 
-/// Type of a length in memory.
+/// The element type of a length in memory.
 pub const LENGTH: DType = DType::I32;
 
-/// A distance beyond any extent. An index that is out of range for a run's length is moved by it, and so is out of
-/// range of the maximal extent too.
+/// A distance beyond any extent. An id that is out of range for a run's length is increased by it, so that the id is
+/// out of range of the maximal extent too.
 pub const FAR: i64 = 1 << 30;
 
-/// Returns a kernel whose last buffer holds the lengths, and the extents that these lengths bind, in order. Returns the
-/// kernel itself if it has no such extent.
+/// Returns a kernel whose last buffer holds the lengths, and the symbols of their extents in the same order. Returns
+/// the kernel itself if it has no extent at run time.
 pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
     if !kernel.varies() {
         return (Cow::Borrowed(kernel), Vec::new());
@@ -57,7 +57,8 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
     (Cow::Owned(new), symbols)
 }
 
-/// Adds an omitted operand as a constant, if it must have another value beyond a run's extents.
+/// Adds an omitted operand, such as a bias, as a constant. This happens only if its value must be different beyond a
+/// run's lengths.
 fn make_absent(kernel: &Kernel, new: &mut Kernel) {
     let def = kernel.anchor.def();
     for operand in &def.operands[kernel.anchor.operands.len()..] {
@@ -81,7 +82,8 @@ fn make_absent(kernel: &Kernel, new: &mut Kernel) {
     }
 }
 
-/// Returns the extents that may be 0 for which the anchor has another result than kernels compute, and that result.
+/// Returns the extents that may be 0 in a run, and the anchor's result if one of them is. Kernels do not compute this
+/// result themselves.
 fn lengths_of_none(kernel: &Kernel) -> (Vec<Dim>, f64) {
     let none = kernel.anchor.def().results.first().and_then(|result| result.none);
     let Some((lengths, value)) = none.and_then(|(group, value)| Some((kernel.group(group)?.1, value))) else {
@@ -100,16 +102,16 @@ struct Writer<'a> {
     slot: usize,
     symbols: &'a [Symbol],
     instrs: Vec<Instr>,
-    /// The new number of each value, and which axes it depends on.
+    /// The new number of each value. `axes` tells on which axes the value depends.
     at: Vec<ValueId>,
     axes: Vec<Vec<bool>>,
-    /// Products of lengths that were read.
+    /// Products of lengths that the new body has already read, each with its value.
     known: Vec<(Dim, ValueId)>,
 }
 
 impl<'a> Writer<'a> {
-    /// Returns a writer that has rewritten all of a body. `row` are its reduced axes. `none` is the anchor's value if
-    /// one of its lengths is 0.
+    /// Returns a writer that has rewritten all of a body. `row` is the range of its reduced axes. `none` has the
+    /// lengths that may be 0, and the anchor's value if one of them is.
     fn of(
         body: &'a Body,
         (slot, symbols): (usize, &'a [Symbol]),
@@ -138,11 +140,11 @@ impl<'a> Writer<'a> {
     }
 
     fn op(&mut self, name: &str, args: &[ValueId], dtype: DType) -> ValueId {
-        let op = Op::named(name).expect("an op of the table");
+        let op = Op::named(name).expect("the op table has this op");
         self.push(Instr::Map { op, attrs: [].into_iter().collect(), args: args.to_vec(), dtype })
     }
 
-    /// Returns a value that holds a product of extents in a run, for index maps.
+    /// Returns a value that holds a product of a run's lengths, for index maps.
     fn length(&mut self, product: &Dim) -> ValueId {
         if let Some((_, id)) = self.known.iter().find(|(known, _)| known == product) {
             return *id;
@@ -183,7 +185,7 @@ impl<'a> Writer<'a> {
         guards.iter().map(|(map, range)| (self.map(map), range.clone())).collect()
     }
 
-    /// Returns the guards of the points that a run has along some axes.
+    /// Returns guards that hold within a run's lengths, for the axes that `counts` selects.
     fn inside(&mut self, counts: impl Fn(usize) -> bool) -> Vec<Guard> {
         let lengths = self.lengths;
         let counted = lengths.iter().filter(|(axis, _)| counts(*axis));
@@ -194,7 +196,7 @@ impl<'a> Writer<'a> {
         counted.map(guard).collect()
     }
 
-    /// Returns a value that is unchanged at the points of a run along some axes, and `fill` beyond.
+    /// Returns a value that is unchanged within a run's lengths along some axes, and `fill` beyond them.
     fn hide(&mut self, value: ValueId, counts: impl Fn(usize) -> bool, fill: Number) -> ValueId {
         let guards = self.inside(counts);
         let value = self.at[value];
@@ -209,7 +211,7 @@ impl<'a> Writer<'a> {
         self.push(Instr::Select { pieces: vec![(guards, value)], fill, dtype })
     }
 
-    /// Writes an instruction.
+    /// Appends the rewritten form of an instruction.
     fn instr(&mut self, instr: &Instr) {
         let mut axes = vec![false; self.domain.len()];
         for map in instr.maps() {

@@ -7,10 +7,10 @@
 //!    └── cost ── Backend::cost            products, attention: the backend's own kernels ───────┘
 //! ```
 //!
-//! [`emit`] prints bodies: expressions by the table in [`ops`], index maps in 32 bits if ranges allow, guards, and
-//! accesses of several elements where [`lanes`] shows neighbours. [`map`] and [`rows`] are whole kernels. Backends
-//! print products and attention around such bodies. A backend implements [`device::Device`] and is wrapped in a
-//! [`Gpu`].
+//! [`emit`] prints the bodies of kernels: expressions by the table in [`ops`], index maps, guards, and vector accesses
+//! where [`lanes`] shows that elements are contiguous. Index maps have 32 bits if their ranges allow it. [`map`] and
+//! [`rows`] are complete kernels. Backends print products and attention around such bodies. A backend implements
+//! [`device::Device`] and is wrapped in a [`Gpu`].
 
 mod backend;
 pub mod bounds;

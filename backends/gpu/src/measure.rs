@@ -1,4 +1,5 @@
-//! Measures the time of kernels. Each is recorded many times in a row, which excludes the host's time.
+//! Measures the time of kernels. A graph records each kernel several times in a row, so that the host's launch time
+//! does not count.
 
 use std::time::Instant;
 
@@ -11,14 +12,14 @@ use crate::{
 
 /// The number of recorded repetitions.
 const REPEATS: usize = 20;
-/// Bytes that the contents of buffers are copies of.
+/// Bytes of the random numbers whose copies fill a buffer of floats.
 const SEED: usize = 1 << 20;
 
-/// Returns seconds of a kernel on buffers of small random numbers: the least of several turns. Indices in buffers are
-/// zeros.
+/// Returns the seconds of a kernel: the minimum of `turns` measurements. Buffers of floats hold random numbers from −1
+/// to 1. All other buffers, such as those of indices, hold zeros.
 ///
 /// # Errors
-/// When it cannot be built, or the device failed.
+/// Returns an error if the kernel cannot be built, or if the device failed.
 pub fn seconds<D: Device>(device: &D, kernel: &Kernel, turns: usize) -> Result<f64, BackendError> {
     let why = |problems: Vec<String>| BackendError::Device(problems.join("; "));
     of_launches(device, kernel, device.print(kernel).map_err(why)?, turns)
@@ -27,7 +28,7 @@ pub fn seconds<D: Device>(device: &D, kernel: &Kernel, turns: usize) -> Result<f
 /// Returns the seconds of the launches of one kernel.
 ///
 /// # Errors
-/// As for [`seconds`].
+/// Returns the errors of [`seconds`].
 pub fn of_launches<D: Device>(
     device: &D,
     kernel: &Kernel,

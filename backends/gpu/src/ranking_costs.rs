@@ -1,7 +1,8 @@
-//! Coefficients of rankings: accesses to shared memory, and waits of threads for each other.
+//! Coefficients of rankings: accesses to shared memory, and waits of threads at barriers.
 //!
-//! A wait takes `exchange` seconds, and a byte its share of `near`. Schedules choose a way of ranking in a block by the
-//! same numbers, and choose between digits and merges of very long rows by `digit_merges`.
+//! A wait takes `exchange` seconds, and an access to a byte takes 1 / `near` seconds ([`crate::cost::Costs`]).
+//! Schedules choose the algorithm that ranks rows within a block by the same numbers. For very long rows,
+//! `digit_merges` decides between a radix sort and merges.
 
 use eutectic_backend::cost_table;
 use serde::{Deserialize, Serialize};
@@ -10,37 +11,39 @@ cost_table! {
     /// Coefficients of rankings on a device.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     pub struct RankingCosts {
-        /// Accesses to an element while threads sort their own elements in registers. Bank conflicts are included.
+        /// Accesses per element while each thread sorts its own elements in registers. Bank conflicts are included.
         sort_accesses: Count,
-        /// Accesses to an element in a merge of two runs. Bisections and bank conflicts are included.
+        /// Accesses per element in a merge of two sorted runs. Bisections and bank conflicts are included.
         merge_accesses: Count,
-        /// Accesses per element for the first digit of a selection, where atomics on the same count are serialised.
+        /// Additional accesses per element for the first digit of a selection, where atomics on the same count are
+        /// serialised.
         first_digit_accesses: Count,
-        /// Accesses to an element for each digit of a selection.
+        /// Accesses per element for each digit of a selection.
         digit_accesses: Count,
-        /// Accesses to an element for each draw.
+        /// Accesses per element for each draw. A draw finds the next one of the first elements of a row.
         draw_accesses: Count,
-        /// Most digits that distinguish the keys of a row, as a rule. A selection ends after them.
+        /// The maximal number of digits that usually distinguish the keys of a row. A selection ends after them.
         digits: Count,
-        /// Waits of any ranking, for keys and for results.
+        /// Waits of any ranking, for writing keys and for reading results.
         ranking_waits: Count,
-        /// Waits of a sort without its merges.
+        /// Waits of a sort before its merges.
         sort_waits: Count,
-        /// Waits of a merge.
+        /// Waits of one merge.
         merge_waits: Count,
-        /// Waits for a digit of a selection.
+        /// Waits for each digit of a selection.
         digit_waits: Count,
-        /// Waits for the elements that a selection by digits has found.
+        /// Waits for gathering the elements that a selection by digits has found.
         selected_waits: Count,
-        /// Waits for a draw.
+        /// Waits for each draw.
         draw_waits: Count,
-        /// Waits for each comparison of two selected elements, times the elements of the row: its threads share the comparisons.
+        /// Waits for each comparison of two selected elements, times the number of elements in the row, whose threads
+        /// share the comparisons.
         comparison_waits: CountOrNone,
         /// Waits that take as long as access to one byte of each element of a row.
         byte_waits: Count,
-        /// Accesses to an element when a block orders a tile by a digit, on the way to a row that is sorted by digits.
+        /// Accesses per element when a block sorts a tile by one digit of a radix sort.
         tile_accesses: Count,
-        /// Waits for that.
+        /// Waits when a block sorts a tile by one digit of a radix sort.
         tile_waits: Count,
         /// The number of merges that take as long as one digit of a radix sort. Rows that need at least as many merges per
         /// digit are sorted by digits.
@@ -58,7 +61,7 @@ impl RankingCosts {
 /// The work of ranking a row in a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Work {
-    /// Bytes that they access in shared memory.
+    /// Bytes that the threads access in shared memory.
     pub bytes: f64,
     /// The number of waits of threads for each other.
     pub waits: f64,

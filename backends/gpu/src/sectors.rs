@@ -1,5 +1,5 @@
-//! The bytes that memory moves for the accesses of a kernel's threads. It moves whole sectors, which neighbouring threads
-//! share where their elements are neighbours.
+//! Counts the bytes that memory moves for the accesses of a kernel's threads. Memory moves whole sectors. Neighbouring
+//! threads share a sector if their elements are adjacent.
 
 use eutectic_backend::{Instr, Kernel};
 use eutectic_ir::index::{Atom, Index};
@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 
 use crate::kernels::rows::order;
 
-/// Threads that exchange values in registers, on most devices.
+/// The number of threads that exchange values in registers (a warp), on most devices.
 pub(crate) const TOGETHER: usize = 32;
 
 /// Bytes of a memory transaction. An atomic moves one in each direction, and threads that access neighbouring elements
 /// share one.
 pub(crate) const SECTOR: f64 = 32.0;
-/// Fewest points of a map whose access to memory is looked at: the time of smaller maps is that of the launch.
+/// The minimal number of points of a map whose accesses are analysed. A smaller map takes as long as its launch.
 pub(crate) const MIN_ANALYSED_POINTS: f64 = 1e5;
 /// Returns how many points a domain has.
 pub(crate) fn points(domain: &[usize]) -> f64 {
@@ -28,8 +28,8 @@ pub(crate) fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Index, usize)>
     loads.map(move |load| (&load.at, size(load.slot))).chain(stores)
 }
 
-/// Returns the orders of axes between which the schedule of a kernel chooses. Neighbouring threads are neighbours along
-/// the last axis: within a row, or across rows. A product and an attention have tiles, and so no order.
+/// Returns the orders of axes among which the schedule of a kernel chooses. Neighbouring threads take neighbouring
+/// points of the last axis: within a row, or across rows. Products and attention are tiled and have no order.
 pub(crate) fn orders(kernel: &Kernel) -> Vec<Vec<usize>> {
     let rank = kernel.body.domain.len();
     match (order(kernel), kernel.row_axes()) {
@@ -43,8 +43,8 @@ pub(crate) fn orders(kernel: &Kernel) -> Vec<Vec<usize>> {
     }
 }
 
-/// Returns how many bytes memory moves for a byte that neighbouring threads read or write: sectors hold elements that
-/// they do not ask for.
+/// Returns the ratio of the bytes that memory moves to the bytes that neighbouring threads access. Sectors also hold
+/// elements that these threads do not access.
 pub(crate) fn sectors(map: &Index, domain: &[usize], order: &[usize], size: usize) -> f64 {
     if points(domain) < MIN_ANALYSED_POINTS || map.affine(domain.len()).is_none() {
         return 1.0;
@@ -63,7 +63,8 @@ pub(crate) fn sectors(map: &Index, domain: &[usize], order: &[usize], size: usiz
     let fewest = (places.len() * size).div_ceil(SECTOR as usize);
     places.iter_mut().for_each(|place| *place = *place * size as i64 / SECTOR as i64);
     places.dedup();
-    // If neighbours start within a sector, other threads read the rest of it.
+    // The accesses may start in the middle of a sector. Other threads read its remainder, so one more sector than
+    // necessary counts as none.
     if places.len() <= fewest + 1 { 1.0 } else { places.len() as f64 / fewest as f64 }
 }
 
@@ -98,7 +99,7 @@ mod tests {
         let interleaved = axis(1).times(200_000).plus(&axis(0));
         assert!(sectors(&interleaved, &[200_000, 3], &[0, 1], 4) < 2.0);
         assert_eq!(sectors(&axis(1).times(8).plus(&axis(0)), &[8, 8], &[0, 1], 4), 1.0, "few points");
-        // Threads of neighbouring rows read columns.
+        // Neighbouring threads take neighbouring rows, whose elements are contiguous.
         assert_eq!(sectors(&axis(1).times(1024).plus(&axis(0)), &domain, &[1, 0], 4), 1.0);
     }
 }

@@ -1,8 +1,8 @@
 //! Determines a kernel's view of each buffer: a binding whose type follows from the accesses in the kernel's text.
 //!
 //! Elements of 4 and 8 bytes have their own types; narrower ones are packed in 32-bit words. Neighbours that are
-//! written together write a whole word. Other writes use atomics that clear and set the bits of one element only.
-//! Several threads may write the same value to one element.
+//! written together fill whole words. Other writes use atomics that clear and set the bits of one element only. Several
+//! threads may write the same value to one element.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use eutectic_ir::{DType, ops::Reduction};
 
 use crate::library::register;
 
-/// The bindings that every kernel may have. Those of its slots follow.
+/// The binding of the workspace.
 pub const WORKSPACE: usize = 0;
-/// The fault report.
+/// The binding of the fault report.
 pub const FAULT: usize = 1;
-/// The first slot's.
+/// The binding of the first slot. The bindings of the other slots follow.
 pub const SLOTS: usize = 2;
 
 /// Atomics of integers, by the op that combines two of them.
@@ -23,15 +23,15 @@ const ATOMICS: &[(&str, &str)] = &[("add", "atomicAdd"), ("max", "atomicMax"), (
 /// A kernel's view of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BufferView {
-    /// Element by element; narrow ones word by word.
+    /// Single elements. Narrow elements are accessed by their words.
     Elements,
-    /// 16 bytes at once.
+    /// Vectors of 16 bytes.
     Quads,
-    /// Words that several threads write a part of.
+    /// Words that several threads write in parts, by atomics.
     Atomics,
-    /// Words that several threads combine with values.
+    /// Words that several threads combine with values, by atomics.
     Combined,
-    /// Floats that several threads add to.
+    /// Floats to which several threads add, by atomics.
     Sums,
 }
 
@@ -42,12 +42,12 @@ pub struct BufferAccess {
     count: usize,
     view: BufferView,
     written: bool,
-    /// Whether it may share memory with a slot that the kernel writes. The driver must not take it for constant then.
+    /// Whether it may share memory with a slot that the kernel writes. The driver must then not treat it as constant.
     changes: bool,
 }
 
 impl BufferAccess {
-    /// Returns the accesses to a slot, if the text calls one of its functions.
+    /// Returns the accesses to a slot; `None` if the text calls none of its functions.
     fn of((slot, &(dtype, count)): (usize, &(DType, usize)), called: &BTreeSet<&str>) -> Option<BufferAccess> {
         let is_called = |name: &str| called.contains(format!("{name}_s{slot}").as_str());
         let stores = is_called("store");
@@ -66,8 +66,8 @@ impl BufferAccess {
         is_used.then_some(BufferAccess { slot, dtype, count, view, written, changes: written })
     }
 
-    /// Returns the accesses to all buffers of a kernel. A buffer as large as a written one may be the same memory, for
-    /// in-place steps.
+    /// Returns the accesses to all buffers of a kernel. A buffer as large as a written one may be the same memory,
+    /// because steps may be in place.
     pub fn all(slots: &[(DType, usize)], called: &BTreeSet<&str>) -> Vec<BufferAccess> {
         let mut all: Vec<_> = slots.iter().enumerate().filter_map(|slot| BufferAccess::of(slot, called)).collect();
         let size = |access: &BufferAccess| (access.dtype.size(), access.count);
@@ -76,7 +76,7 @@ impl BufferAccess {
         all
     }
 
-    /// Returns the type of one access, and the number of accesses.
+    /// Returns the element type of the binding's array, and its length.
     fn part(&self) -> (String, usize) {
         let bytes = self.count * self.dtype.size();
         let element = if self.dtype.size() < 4 { "u32" } else { register(self.dtype) };
@@ -96,7 +96,7 @@ impl BufferAccess {
         combining(how, &format!("{how:?}_into_s{}", self.slot), &format!("s{}", self.slot), self.dtype)
     }
 
-    /// Returns its binding, and the functions that a text may call on it.
+    /// Returns the declarations of the binding, and of the functions that a text may call on it.
     pub fn declaration(&self) -> String {
         let BufferAccess { slot: n, dtype, .. } = *self;
         let (part, parts) = self.part();
@@ -111,7 +111,7 @@ impl BufferAccess {
             return text + &Reduction::ALL.map(|how| self.combining(how)).concat();
         }
         let lanes = 16 / dtype.size().max(4);
-        // A word or an element of at least 4 bytes.
+        // An element of at least 4 bytes, or a word of narrower ones.
         let whole = match self.view {
             BufferView::Elements => format!("s{n}[at]"),
             BufferView::Quads => format!("s{n}[u32(at) / {lanes}u][u32(at) % {lanes}u]"),
@@ -176,13 +176,13 @@ impl BufferAccess {
     }
 }
 
-/// Returns whether there are atomics for integers of a type.
+/// Returns whether WGSL has atomics for a type, that is for 32-bit integers.
 fn is_word(dtype: DType) -> bool {
     dtype.is_int() && dtype.size() == 4
 }
 
-/// Declares a table in shared memory whose elements threads combine with values, and functions that set, read and
-/// combine them.
+/// Returns the declarations of a shared-memory table whose elements threads combine with values, and of functions that
+/// set, read and combine them.
 pub fn cells(name: &str) -> String {
     let parts: Vec<&str> = name.split('_').collect();
     let dtype = DType::ALL.into_iter().find(|dtype| parts.get(2) == Some(&dtype.name())).unwrap_or(DType::F32);

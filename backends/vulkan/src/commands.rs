@@ -8,7 +8,7 @@ use eutectic_gpu::launch::Launch;
 
 use crate::{errors::failed, memory::LogicalDevice, module::Module};
 
-/// Descriptor sets and descriptors of a pool.
+/// The number of descriptor sets per pool.
 const SETS: u32 = 64;
 
 /// Command buffers of one pool, and the descriptor sets that they bind.
@@ -20,7 +20,7 @@ pub struct Commands {
     sets: Vec<vk::DescriptorPool>,
     full: usize,
     pub dispatches: usize,
-    /// Barriers between dispatches, and barriers around copies.
+    /// The number of barriers between dispatches, and of barriers around copies.
     pub barriers: usize,
     pub around_copies: usize,
 }
@@ -28,7 +28,7 @@ pub struct Commands {
 impl Commands {
     pub fn new(shared: &Arc<LogicalDevice>) -> Result<Commands, BackendError> {
         let info = vk::CommandPoolCreateInfo::default().queue_family_index(shared.found.family);
-        // SAFETY: the device is there.
+        // SAFETY: the device is alive.
         let pool = unsafe { shared.device.create_command_pool(&info, None) }.map_err(failed("making commands"))?;
         Ok(Commands {
             shared: shared.clone(),
@@ -43,10 +43,10 @@ impl Commands {
         })
     }
 
-    /// Starts recording a command buffer, whose work waits for everything submitted before it.
+    /// Starts recording a command buffer. Its work waits for all work that was submitted before it.
     pub fn begin(&mut self, usage: vk::CommandBufferUsageFlags) -> Result<vk::CommandBuffer, BackendError> {
         let device = &self.shared.device;
-        // SAFETY: the pool is this object's alone.
+        // SAFETY: only this object uses the pool.
         unsafe {
             if self.used == self.buffers.len() {
                 let info = vk::CommandBufferAllocateInfo::default().command_pool(self.pool).command_buffer_count(1);
@@ -62,7 +62,7 @@ impl Commands {
         }
     }
 
-    /// Adds a barrier: all later work waits for all earlier work.
+    /// Adds a barrier, at which all later work waits for all earlier work.
     pub fn all_to_all(&mut self, buffer: vk::CommandBuffer) {
         let written = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
         let used = written | vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
@@ -70,7 +70,7 @@ impl Commands {
         self.around_copies += 1;
     }
 
-    /// Returns a set of descriptors.
+    /// Returns a descriptor set for a module.
     fn set(&mut self, module: &Module) -> Result<vk::DescriptorSet, BackendError> {
         let device = &self.shared.device;
         loop {
@@ -78,7 +78,7 @@ impl Commands {
                 let sizes =
                     [vk::DescriptorPoolSize { ty: vk::DescriptorType::STORAGE_BUFFER, descriptor_count: SETS * 8 }];
                 let info = vk::DescriptorPoolCreateInfo::default().max_sets(SETS).pool_sizes(&sizes);
-                // SAFETY: the device is there.
+                // SAFETY: the device is alive.
                 let pool =
                     unsafe { device.create_descriptor_pool(&info, None) }.map_err(failed("making descriptors"))?;
                 self.sets.push(pool);
@@ -86,7 +86,7 @@ impl Commands {
             let layouts = [module.set];
             let info =
                 vk::DescriptorSetAllocateInfo::default().descriptor_pool(self.sets[self.full]).set_layouts(&layouts);
-            // SAFETY: the pool is this object's alone.
+            // SAFETY: only this object uses the pool.
             match unsafe { device.allocate_descriptor_sets(&info) } {
                 Ok(sets) => return Ok(sets[0]),
                 Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL)
@@ -114,7 +114,7 @@ impl Commands {
             let (buffer, offset) = self.shared.place(args[binding.argument], binding.bytes)?;
             if offset % alignment != 0 {
                 return Err(BackendError::Device(format!(
-                    "Vulkan: a kernel's buffer is at byte {offset}, which is no multiple of {alignment}, a defect of the backend"
+                    "Vulkan cannot bind a buffer at byte {offset} because it is no multiple of {alignment}, a defect of the backend"
                 )));
             }
             places.push([vk::DescriptorBufferInfo { buffer, offset, range: binding.bytes }]);
@@ -125,13 +125,13 @@ impl Commands {
             writes.push(write.descriptor_type(vk::DescriptorType::STORAGE_BUFFER).buffer_info(place));
         }
         let most = self.shared.found.features.blocks;
-        // Kernels number their blocks through both axes, and skip surplus blocks.
+        // Kernels compute a block's number from both axes, and skip surplus blocks.
         let blocks = launch.grid.iter().product::<usize>();
         let x = blocks.min(most[0]);
         let y = blocks.div_ceil(x);
         if y > most[1] {
             return Err(BackendError::Device(format!(
-                "Vulkan: a kernel has {blocks} blocks, but the device supports at most {} × {}",
+                "Vulkan cannot run a kernel of {blocks} blocks because the device supports at most {} × {}",
                 most[0], most[1]
             )));
         }
@@ -154,7 +154,7 @@ impl Commands {
     /// Discards the recorded commands.
     pub fn reset(&mut self) -> Result<(), BackendError> {
         let device = &self.shared.device;
-        // SAFETY: none of its command buffers runs.
+        // SAFETY: none of the pool's command buffers runs.
         unsafe {
             device
                 .reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty())
@@ -173,7 +173,7 @@ impl Commands {
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        // SAFETY: its users have finished.
+        // SAFETY: no work uses the pools any more.
         unsafe {
             self.sets.iter().for_each(|pool| self.shared.device.destroy_descriptor_pool(*pool, None));
             self.shared.device.destroy_command_pool(self.pool, None);
@@ -185,7 +185,7 @@ const WORK: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
     vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
 );
 
-/// Work of a kind that uses memory waits for work of a kind that wrote it.
+/// Adds a barrier. Later work of stage `to`, which uses memory, waits for earlier work of stage `from`, which wrote it.
 pub fn wait_for(
     device: &ash::Device,
     buffer: vk::CommandBuffer,

@@ -1,4 +1,4 @@
-//! A Vulkan device as one of the shared runtime's.
+//! Implements a device of the shared runtime by Vulkan.
 
 use std::{
     collections::BTreeMap,
@@ -43,10 +43,10 @@ use crate::{
 /// The name of the backend.
 const NAME: &str = "vulkan";
 
-/// Returns the costs of a kind of device.
+/// Returns the embedded costs: those of lavapipe if the device is a processor, and otherwise those of an H200.
 ///
 /// # Panics
-/// Never: the files are embedded, and a test reads them.
+/// This function never panics, because the files are embedded and a test reads them.
 pub fn costs(is_processor: bool) -> Costs {
     let text = if is_processor { include_str!("../costs/lavapipe.toml") } else { include_str!("../costs/h200.toml") };
     Costs::read(text).expect("the embedded file is valid")
@@ -55,7 +55,7 @@ pub fn costs(is_processor: bool) -> Costs {
 /// Options of the Vulkan backend.
 #[derive(Clone, Debug)]
 pub struct VulkanOptions {
-    /// The number of the device, from 0, with the fastest kind first.
+    /// The number of the device, from 0. The fastest kinds of devices come first.
     pub ordinal: usize,
     /// The folder that caches the driver's compiled kernels between processes; without one, each process compiles them.
     pub cache: Option<PathBuf>,
@@ -63,17 +63,17 @@ pub struct VulkanOptions {
     pub setup: Setup,
     /// Whether validation layers are enabled. [`Vulkan::messages`] returns their messages.
     pub validation: bool,
-    /// The loader's library; none for the one in the system's path.
+    /// The path of the loader's library; `None` for the one in the system's path.
     pub loader: Option<PathBuf>,
-    /// The features and limits that may be used at most.
+    /// The features and limits that the backend may use at most.
     pub most: Features,
-    /// Processors that run blocks independently, which Vulkan does not tell; none for a guess by the kind of the
-    /// device.
+    /// The number of processors that run blocks independently, which Vulkan does not report. `None` stands for the
+    /// number that an extension reports, or a guess by the kind of device.
     pub processors: Option<usize>,
 }
 
 impl Default for VulkanOptions {
-    /// Returns the fastest device, a cache in the user's folder, no validation.
+    /// Returns options for the fastest device, with a cache in the user's folder and without validation.
     fn default() -> VulkanOptions {
         let cache = std::env::home_dir().map(|home| home.join(".cache").join("eutectic").join("vulkan"));
         VulkanOptions {
@@ -102,11 +102,11 @@ pub struct Vulkan {
 /// The commands enqueued since the device was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Submissions.
+    /// Submissions to the queue.
     pub submits: usize,
-    /// Dispatches in them.
+    /// Submitted dispatches.
     pub dispatches: usize,
-    /// Barriers between dispatches in them.
+    /// Barriers between submitted dispatches.
     pub barriers: usize,
     /// Barriers around copies.
     pub around_copies: usize,
@@ -116,7 +116,7 @@ impl Vulkan {
     /// Opens a device.
     ///
     /// # Errors
-    /// If there is no loader, driver or such device, or the device lacks a required feature.
+    /// Returns an error if there is no loader, driver or such device, or if the device lacks a required feature.
     pub fn new(options: &VulkanOptions) -> Result<Vulkan, BackendError> {
         let loaded = VulkanInstance::new(options.loader.as_deref(), options.validation)?;
         let mut devices = loaded.devices(&options.most)?;
@@ -165,7 +165,7 @@ impl Vulkan {
         Counted { submits, dispatches, barriers, around_copies }
     }
 
-    /// Returns how many buffers there are on it.
+    /// Returns the number of buffers that exist on the device.
     pub fn buffers(&self) -> usize {
         self.shared.table.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -180,28 +180,31 @@ impl Vulkan {
 
     fn module(&self, launch: &Launch) -> Result<Module, String> {
         let Work::Printed(text) = &launch.work else {
-            return Err("Vulkan has no library for products of matrices".into());
+            return Err("cannot multiply by a library because Vulkan has none".into());
         };
         let found = &self.shared.found;
         let code = spirv::cached(self.cache.as_ref(), text, &found.kept)?;
         let lacks = found.features.lacks().into_iter().find(|(dtype, _)| code.has(*dtype));
         match lacks {
-            Some((dtype, feature)) => Err(format!("{dtype} in a kernel, because the device lacks {feature}")),
+            Some((dtype, feature)) => {
+                Err(format!("cannot build a kernel with {dtype} because the device lacks {feature}"))
+            }
             None => Module::new(&self.shared, code, launch.block),
         }
     }
 
-    /// Returns why kernels with some types are refused.
+    /// Returns the reasons why a kernel is refused.
     fn refusals(&self, kernel: &Kernel) -> Vec<String> {
         let has = |dtype| {
             kernel.slots.iter().any(|slot| slot.0 == dtype)
                 || kernel.bodies().iter().any(|body| body.instrs.iter().any(|instr| instr.dtype() == dtype))
         };
         let lacks = self.shared.found.features.lacks().into_iter().filter(|(dtype, _)| has(*dtype));
-        let lacks = lacks.map(|(dtype, feature)| format!("{dtype}; the device lacks {feature}"));
-        // Keys of 64-bit floats are integers.
+        let lacks =
+            lacks.map(|(dtype, feature)| format!("cannot compute in {dtype} because the device lacks {feature}"));
+        // The sort keys of 64-bit floats are 64-bit integers.
         let lacks_keys = !self.shared.found.features.int64 && kernel.bodies().into_iter().any(ranks_wide_floats);
-        let keys = lacks_keys.then(|| "a sort of f64, because the device lacks shaderInt64".to_string());
+        let keys = lacks_keys.then(|| "cannot sort f64 because the device lacks shaderInt64".to_string());
         lacks.chain(keys).chain(kernels::supports(&self.dialect, kernel).err().into_iter().flatten()).collect()
     }
 }
@@ -216,7 +219,7 @@ fn ranks_wide_floats(body: &Body) -> bool {
     body.instrs.iter().any(ranks)
 }
 
-/// Returns bytes of a buffer that a kernel sees at most: it finds elements by 32 bits.
+/// Returns the maximal bytes of a buffer that a kernel can access. Kernels index elements by 32 bits.
 fn binding(found: &DeviceFeatures) -> usize {
     found.features.binding.min(i32::MAX as usize) / 16 * 16
 }
@@ -265,7 +268,7 @@ fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Resul
         info = info.push_next(&mut atomics);
     }
     let info = info.enabled_extension_names(&extensions);
-    // SAFETY: the device has these features.
+    // SAFETY: the device has these features and extensions.
     unsafe {
         let device =
             loaded.instance.create_device(found.physical, &info, None).map_err(failed("opening the device"))?;
@@ -280,8 +283,8 @@ fn logical(loaded: VulkanInstance, found: DeviceFeatures, known: &[u8]) -> Resul
             buffer_device_address: false,
             allocation_sizes: Default::default(),
         });
-        let allocator =
-            allocator.map_err(|why| BackendError::Device(format!("Vulkan: creating an allocator: {why}")))?;
+        let allocator = allocator
+            .map_err(|why| BackendError::Device(format!("Vulkan failed while creating an allocator: {why}")))?;
         Ok(LogicalDevice {
             loaded,
             found,
@@ -334,7 +337,7 @@ impl Device for Vulkan {
             alignment: features.alignment.max(64),
             binding: binding(&self.shared.found),
             capacity: features.memory,
-            // One binding per buffer, in addition to the workspace, the lengths of a run and the fault report.
+            // Each buffer takes a binding. Three more are for the workspace, the lengths of a run and the fault report.
             arguments: (features.buffers - 3).min(64) * Limits::ARGUMENT,
             extent: i32::MAX as usize,
             dtypes: features.lacks().into_iter().fold(library::dtypes(), |all, (dtype, _)| all.without(dtype)),
@@ -359,7 +362,8 @@ impl Device for Vulkan {
         kernels::expected(&self.dialect, &self.shape, kernel)
     }
 
-    /// Returns an H100 or H200 runs at 345 MHz after idling under Vulkan, and at the full 1,980 MHz 250 ms later.
+    /// Returns the time in which a GPU raises its clock. Under Vulkan, an H100 or H200 runs at 345 MHz after idling,
+    /// and reaches 1,980 MHz after 250 ms.
     fn warm_up(&self) -> Duration {
         if self.shared.found.kind == vk::PhysicalDeviceType::CPU { Duration::ZERO } else { Duration::from_millis(400) }
     }
@@ -387,10 +391,10 @@ impl Device for Vulkan {
 }
 
 impl Drop for Vulkan {
-    /// Stores the pipelines that the driver compiled.
+    /// Writes the driver's compiled pipelines to the cache.
     fn drop(&mut self) {
         let Some(cache) = &self.cache else { return };
-        // SAFETY: the cache is there as long as the device.
+        // SAFETY: the pipeline cache lives as long as the device.
         if let Ok(data) = unsafe { self.shared.device.get_pipeline_cache_data(self.shared.cache) } {
             cache.write(&pipelines(&self.shared.found), &data);
         }

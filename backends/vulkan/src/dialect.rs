@@ -1,4 +1,4 @@
-//! WGSL, as a dialect of the shared printer.
+//! WGSL as a dialect of the shared printer.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use crate::{
     library::{has, names, needed, register, suffix},
 };
 
-/// The dialect, for a device.
+/// The dialect WGSL for a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Wgsl {
-    /// Threads that exchange values in registers; none where they cannot.
+    /// The number of threads that exchange values in registers; `None` if they cannot.
     pub subgroup: Option<usize>,
-    /// Matrix units.
+    /// The matrix units of the device.
     pub matrices: MatrixUnits,
-    /// Atomics that add floats.
+    /// Whether there are atomics that add floats.
     pub float_atomics: bool,
 }
 
@@ -51,7 +51,7 @@ impl Wgsl {
         )
     }
 
-    /// Returns the function that a name of [`Dialect::reduce`] stands for.
+    /// Returns the definition of a function that [`Dialect::reduce`] names.
     fn reduction(&self, name: &str, block: usize, seen: &mut BTreeSet<DType>) -> String {
         let mut parts = name.split('_');
         let mut next = || parts.next().unwrap_or_default();
@@ -77,8 +77,8 @@ impl Wgsl {
             (DType::Bool, _) => format!("{a} & {b}"),
             _ => format!("{how}_{suffix}({a}, {b})"),
         };
-        // `apart` is the distance of the threads of a row. A part of them exchanges registers, and the rest uses shared
-        // memory.
+        // `apart` is the distance between the threads of a row. Threads of one subgroup exchange registers, and the
+        // rest uses shared memory.
         let apart = if which == "along" { 1 } else { rows };
         let group = match self.subgroup {
             Some(size) if dtype.size() <= 4 && block.is_multiple_of(size) => (size / apart).clamp(1, threads),
@@ -93,7 +93,7 @@ impl Wgsl {
         let count = threads / group;
         if count > 1 {
             shared(&mut text, seen);
-            // Each subgroup needs all parts, which the threads of a row in the subgroup share.
+            // Each subgroup reduces all parts. The threads of a row in the subgroup share this work.
             let shares = group.min(count);
             let from = match which {
                 "along" => format!("own_thread / {threads}u * {count}u + own_thread % {shares}u"),
@@ -118,12 +118,12 @@ impl Wgsl {
     }
 }
 
-/// Returns the name of a table whose elements threads combine.
+/// Returns the name of a shared-memory table whose elements threads combine by atomics.
 fn cells_of((table, dtype, count): (usize, DType, usize)) -> String {
     format!("cells_{table}_{}_{count}", dtype.name())
 }
 
-/// Returns the declaration of the table of a [`Dialect::left`] name.
+/// Returns the declaration of a table that [`Dialect::left`] names.
 fn table(name: &str) -> String {
     let parts: Vec<&str> = name.split('_').collect();
     let dtype = DType::ALL.into_iter().find(|dtype| parts.get(2) == Some(&dtype.name())).unwrap_or(DType::F32);
@@ -131,7 +131,7 @@ fn table(name: &str) -> String {
     format!("var<workgroup> {name}: array<{}, {count}>;\n", register(dtype))
 }
 
-/// The text that reports faults. The runtime's report has 64-bit numbers.
+/// The text that reports faults. Each 64-bit number of the runtime's report takes two words.
 const REPORT: &str = "var<storage, read_write> fault: array<atomic<u32>, 8>;
 struct Arguments { number: u32 }
 var<immediate> arguments: Arguments;
@@ -181,8 +181,9 @@ impl Dialect for Wgsl {
         ty.into()
     }
 
-    /// Compilers must not see that a value is widened from 32 bits: llvmpipe (Mesa 22.3) then compares it wrongly with
-    /// a constant, such that `i64(i & 7) < 24li` is false. The last extent of grids, which is 1, hides it.
+    /// Converts a value, and hides from compilers that it is widened from 32 bits. llvmpipe (Mesa 22.3) otherwise
+    /// compares it wrongly with a constant: `i64(i & 7) < 24li` is false. The last extent of grids, which is 1, hides
+    /// the widening.
     fn convert(&self, ty: &str, x: &str) -> String {
         if ty == register(DType::I64) { format!("(i64({x}) + i64(grid.z - 1u))") } else { format!("{ty}({x})") }
     }
@@ -325,7 +326,7 @@ impl Dialect for Wgsl {
     ) -> (String, Vec<String>) {
         let (size, of) = (dtype.size(), suffix_in_memory(dtype));
         let bytes = lanes * size;
-        // The loaded parts: their size in bytes, and the slot's function that loads them.
+        // Each load takes `part` bytes, by the function `call` of the slot.
         let (part, call) = match () {
             () if bytes.is_multiple_of(16) => (16, "quad"),
             () if size < 4 && bytes >= 4 => (4, "word"),
@@ -414,7 +415,7 @@ impl Dialect for Wgsl {
     }
 }
 
-/// Returns the names of narrow types in the functions that unpack words.
+/// Returns the name of a type in the functions that unpack words.
 fn suffix_in_memory(dtype: DType) -> &'static str {
     dtype.name()
 }

@@ -3,7 +3,7 @@
 use ash::vk;
 use eutectic_backend::BackendError;
 
-/// Returns a function that converts an error of an action.
+/// Returns a function that converts a Vulkan error to an error that names the failed action.
 pub fn failed(what: &'static str) -> impl Fn(vk::Result) -> BackendError {
     move |error| {
         let why = match error {
@@ -15,7 +15,7 @@ pub fn failed(what: &'static str) -> impl Fn(vk::Result) -> BackendError {
             vk::Result::ERROR_OUT_OF_HOST_MEMORY => "no memory is left on the host".into(),
             other => format!("{other:?}"),
         };
-        BackendError::Device(format!("Vulkan: {what}: {why}"))
+        BackendError::Device(format!("Vulkan failed while {what}: {why}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Features and limits of devices that kernels and memory depend on. Tests lower them to those of other devices.
+//! Features and limits of devices on which kernels and memory depend. Tests lower them to the limits of other devices.
 
 use eutectic_ir::DType;
 
@@ -17,7 +17,7 @@ impl MatrixUnits {
     /// The emulated units, with which tests run on a device without matrix units.
     pub const EMULATED: MatrixUnits = MatrixUnits { f16: true, bf16: true, emulated: true };
 
-    /// Returns whether they take a type.
+    /// Returns whether the units take operands of a type.
     pub fn take(&self, dtype: DType) -> bool {
         match dtype {
             DType::F16 => self.f16,
@@ -30,35 +30,35 @@ impl MatrixUnits {
 /// The features and limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// 64-bit integers.
+    /// Whether the device has 64-bit integers.
     pub int64: bool,
-    /// 64-bit floats.
+    /// Whether the device has 64-bit floats.
     pub float64: bool,
     /// Whether there are atomic additions of 32-bit floats. Without them, threads use compare-and-swap.
     pub float_atomics: bool,
-    /// The number of threads that exchange values in registers, a power of two. It needs shuffles, and blocks of whole
-    /// subgroups.
+    /// The number of threads that exchange values in registers, a power of two. It is `None` without shuffles, or
+    /// without blocks of whole subgroups.
     pub subgroup: Option<usize>,
     /// Matrix units, for which kernels need whole subgroups.
     pub matrices: MatrixUnits,
-    /// Threads of a block: a power of two.
+    /// The maximal number of threads of a block: a power of two.
     pub threads: usize,
-    /// Bytes of shared memory of a block.
+    /// The maximal bytes of shared memory of a block.
     pub shared: usize,
-    /// Blocks along both axes of a grid.
+    /// The maximal number of blocks along both axes of a grid.
     pub blocks: [usize; 2],
-    /// Buffers of a kernel.
+    /// The maximal number of buffers of a kernel.
     pub buffers: usize,
-    /// Bytes of a buffer that a kernel sees.
+    /// The maximal bytes of a buffer that a kernel can access.
     pub binding: usize,
     /// The alignment of buffers that kernels bind, in bytes.
     pub alignment: usize,
-    /// Bytes of its memory.
+    /// Bytes of the device's memory.
     pub memory: usize,
 }
 
 impl Features {
-    /// No restriction.
+    /// Features without any restriction.
     pub const ALL: Features = Features {
         int64: true,
         float64: true,
@@ -91,7 +91,7 @@ impl Features {
         memory: 1 << 30,
     };
 
-    /// Returns the features and limits that both have.
+    /// Returns the features that both have, and the lower ones of their limits.
     pub fn within(self, most: &Features) -> Features {
         Features {
             int64: self.int64 && most.int64,
@@ -100,7 +100,7 @@ impl Features {
             subgroup: self.subgroup.zip(most.subgroup).map(|(has, most)| has.min(most)),
             matrices: match (self.subgroup, most.subgroup) {
                 _ if most.matrices.emulated => most.matrices,
-                // Their subgroups are the device's.
+                // Matrix units work on the device's own subgroups.
                 (Some(has), Some(most_of)) if has <= most_of => MatrixUnits {
                     f16: self.matrices.f16 && most.matrices.f16,
                     bf16: self.matrices.bf16 && most.matrices.bf16,
@@ -131,7 +131,7 @@ impl Features {
         lacking.map(|(has, least, what)| format!("has {has} {what}; kernels take {least}"))
     }
 
-    /// Returns the element types that it lacks, with the feature's name.
+    /// Returns the element types that the device lacks, each with the name of the missing feature.
     pub fn lacks(&self) -> Vec<(DType, &'static str)> {
         let all = [(DType::I64, self.int64, "shaderInt64"), (DType::F64, self.float64, "shaderFloat64")];
         all.into_iter().filter(|(_, has, _)| !has).map(|(dtype, _, feature)| (dtype, feature)).collect()
@@ -139,7 +139,7 @@ impl Features {
 }
 
 impl Default for Features {
-    /// No restriction.
+    /// Returns features without any restriction.
     fn default() -> Features {
         Features::ALL
     }

@@ -1,4 +1,4 @@
-//! The loader, an instance, and which of its devices suits.
+//! Opens the loader and an instance, and finds usable devices.
 
 use std::{
     ffi::{CStr, c_void},
@@ -19,7 +19,7 @@ use crate::{
 /// Messages of validation layers.
 pub type Messages = Mutex<Vec<String>>;
 
-/// An instance.
+/// A Vulkan instance with the messages of its validation layers.
 pub struct VulkanInstance {
     pub entry: Entry,
     pub instance: Instance,
@@ -27,7 +27,7 @@ pub struct VulkanInstance {
     pub messages: Arc<Messages>,
 }
 
-/// The features of a device that kernels use.
+/// A device with the properties and features that kernels use.
 #[derive(Clone, Debug)]
 pub struct DeviceFeatures {
     pub physical: vk::PhysicalDevice,
@@ -37,22 +37,22 @@ pub struct DeviceFeatures {
     pub processors: usize,
     /// The features that kernels are compiled for.
     pub features: Features,
-    /// Threads of a subgroup, whatever kernels are made for.
+    /// The number of threads of a subgroup, even if `features` excludes subgroups.
     pub subgroup: usize,
-    /// Bytes of one buffer at most.
+    /// The maximal bytes of one buffer.
     pub buffer: u64,
     pub driver: String,
-    /// The identity of the driver in the pipeline cache.
+    /// The UUID by which the driver identifies its pipeline caches.
     pub identity: [u8; vk::UUID_SIZE],
     pub kept: Vec<(u32, FloatControl)>,
     /// Nanoseconds per tick, and the valid bits of a timestamp; `None` if there is no clock.
     pub clock: Option<(f32, u64)>,
 }
 
-/// `VK_KHR_shader_bfloat16`, which is younger than ash.
+/// The name of an extension that ash does not know yet.
 pub const BFLOAT16: &CStr = c"VK_KHR_shader_bfloat16";
 
-/// `VkPhysicalDeviceShaderBfloat16FeaturesKHR`.
+/// The structure `VkPhysicalDeviceShaderBfloat16FeaturesKHR`.
 #[repr(C)]
 pub struct Bfloat16Features {
     s_type: vk::StructureType,
@@ -63,7 +63,7 @@ pub struct Bfloat16Features {
 }
 
 impl Bfloat16Features {
-    /// Matrices of `bf16`, or none.
+    /// Returns the structure with or without matrices of `bf16`.
     pub fn new(matrix: bool) -> Bfloat16Features {
         let s_type = vk::StructureType::from_raw(1_000_141_000);
         let matrix = vk::Bool32::from(matrix);
@@ -71,9 +71,9 @@ impl Bfloat16Features {
     }
 }
 
-// SAFETY: it has the header of such structures, and extends features and devices.
+// SAFETY: the structure has the header of Vulkan's structures, and extends features and devices.
 unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Bfloat16Features {}
-// SAFETY: likewise.
+// SAFETY: the structure has the header of Vulkan's structures, and extends features and devices.
 unsafe impl vk::ExtendsDeviceCreateInfo for Bfloat16Features {}
 
 unsafe extern "system" fn report(
@@ -94,10 +94,10 @@ unsafe extern "system" fn report(
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 impl VulkanInstance {
-    /// Opens the loader.
+    /// Opens the loader and an instance.
     ///
     /// # Errors
-    /// If there is no loader, no driver, or no validation layer although one is required.
+    /// Returns an error if there is no loader, no driver, or no validation layer although one is required.
     pub fn new(loader: Option<&Path>, validation: bool) -> Result<VulkanInstance, BackendError> {
         // SAFETY: loading the loader runs no code of ours.
         let entry = unsafe { loader.map_or_else(|| Entry::load(), |path| Entry::load_from(path)) };
@@ -113,7 +113,7 @@ impl VulkanInstance {
         let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3).application_name(c"eutectic");
         let (mut layers, mut extensions) = (Vec::new(), Vec::new());
         if validation {
-            // SAFETY: the loader is there.
+            // SAFETY: the loader is open.
             let there = unsafe { entry.enumerate_instance_layer_properties() }.map_err(failed("listing layers"))?;
             if !there.iter().any(|layer| layer.layer_name_as_c_str() == Ok(VALIDATION)) {
                 let what = "the validation layer (Debian: vulkan-validationlayers) is missing".into();
@@ -134,7 +134,7 @@ impl VulkanInstance {
         if validation {
             info = info.push_next(&mut checks);
         }
-        // SAFETY: names and structures live until it returns.
+        // SAFETY: the names and structures outlive the call.
         let instance = unsafe { entry.create_instance(&info, None) }.map_err(|why| BackendError::Missing {
             what: format!("no Vulkan driver can create an instance ({why})"),
             places: vec!["the drivers' manifests (/usr/share/vulkan/icd.d, /etc/vulkan/icd.d, VK_DRIVER_FILES)".into()],
@@ -161,9 +161,9 @@ impl VulkanInstance {
     /// Returns all usable devices, the fastest kind first. Their features and limits are at most those of `most`.
     ///
     /// # Errors
-    /// If no device is usable. The error lists the missing features of each one.
+    /// Returns an error if no device is usable. The error lists the requirement that each device lacks.
     pub fn devices(&self, most: &Features) -> Result<Vec<DeviceFeatures>, BackendError> {
-        // SAFETY: the instance is there.
+        // SAFETY: the instance is alive.
         let physical = unsafe { self.instance.enumerate_physical_devices() }.map_err(failed("listing devices"))?;
         let (mut found, mut lacking) = (Vec::new(), Vec::new());
         for device in physical {
@@ -189,7 +189,7 @@ impl VulkanInstance {
     /// Returns a device, with features and limits at most those of `most`.
     ///
     /// # Errors
-    /// The device's name, and what it lacks.
+    /// Returns the device's name and the requirement that it lacks.
     fn look_at(&self, physical: vk::PhysicalDevice, most: &Features) -> Result<DeviceFeatures, String> {
         let reported = Reported::of(&self.instance, physical)?;
         let name = reported.name();
@@ -218,7 +218,7 @@ impl VulkanInstance {
         })
     }
 
-    /// Returns the matrix units of a device that has the extension.
+    /// Returns the matrix units of a device that has the extension for them.
     fn matrices(&self, physical: vk::PhysicalDevice, float16: bool, bfloat16: bool) -> MatrixUnits {
         let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
         let mut short = Bfloat16Features::new(false);
@@ -251,7 +251,7 @@ impl VulkanInstance {
 
 impl Drop for VulkanInstance {
     fn drop(&mut self) {
-        // SAFETY: devices are gone, for they hold this.
+        // SAFETY: all devices hold this instance, so none exists any more.
         unsafe {
             if let Some((utils, messenger)) = self.messenger.take() {
                 utils.destroy_debug_utils_messenger(messenger, None);

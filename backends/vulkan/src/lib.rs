@@ -37,15 +37,15 @@ pub use features::{Features, MatrixUnits};
 /// Returns the backend on a device.
 ///
 /// # Errors
-/// If there is no such device, or a requirement is missing; the error says where it was searched.
+/// Returns an error if there is no such device, or if a requirement is missing. The error says where it was searched.
 pub fn on(options: &VulkanOptions) -> Result<Gpu<Vulkan>, BackendError> {
     Vulkan::new(options).map(Gpu::new)
 }
 
-/// Returns the backend on the fastest device, as lists of backends have it.
+/// Returns the backend on the fastest device, as the list of backends opens it.
 ///
 /// # Errors
-/// As for [`on`], or when the costs cannot be read.
+/// Returns the errors of [`on`], or an error if the costs cannot be read.
 pub fn open(setup: &Setup) -> Result<Arc<dyn Backend>, BackendError> {
     Ok(Arc::new(on(&VulkanOptions { setup: setup.clone(), ..VulkanOptions::default() })?))
 }

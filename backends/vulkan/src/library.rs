@@ -1,5 +1,5 @@
-//! The functions of `text/prelude.wgsl`, by name. A kernel's text gets those that it mentions, because WGSL has neither
-//! templates nor includes.
+//! The functions of `text/prelude.wgsl`, by name. A kernel's text gets the functions that it mentions, because WGSL has
+//! neither templates nor includes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 use eutectic_backend::DTypes;
 use eutectic_ir::DType;
 
-/// The types of values in registers. Kernels of other element types are refused.
+/// The types of values in registers. Kernels with other element types are refused.
 const REGISTERS: [(DType, &str); 10] = [
     (DType::F32, "f32"),
     (DType::F64, "f64"),
@@ -39,16 +39,21 @@ pub fn register(dtype: DType) -> &'static str {
     named.unwrap_or_else(|| unreachable!("kernels of {dtype} are refused")).1
 }
 
-/// Each function's and struct's text by its name.
+/// The text of each function and struct, by name.
 static FUNCTIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     let mut functions = BTreeMap::new();
     for part in include_str!("text/prelude.wgsl").split("\n//# ").skip(1) {
-        let (types, text) = part.split_once('\n').expect("a line of types");
+        let (types, text) = part.split_once('\n').expect("a section begins with a line of types");
         for name in types.split_whitespace() {
-            let dtype = DType::ALL.iter().find(|dtype| dtype.name() == name).expect("an element type");
+            let dtype =
+                DType::ALL.iter().find(|dtype| dtype.name() == name).expect("a section names known element types");
             let text = text.replace("$D", name).replace("$T", register(*dtype));
             for item in items(&text) {
-                let name = item.split_whitespace().nth(1).and_then(|head| head.split('(').next()).expect("a name");
+                let name = item
+                    .split_whitespace()
+                    .nth(1)
+                    .and_then(|head| head.split('(').next())
+                    .expect("functions and structs have names");
                 functions.insert(name.to_string(), item);
             }
         }
@@ -56,7 +61,7 @@ static FUNCTIONS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     functions
 });
 
-/// Functions and structs, each with the lines that begin with its keyword and end before the next.
+/// Returns the functions and structs of a text. Each begins at the line of its keyword, and ends before the next one.
 fn items(text: &str) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
@@ -79,7 +84,7 @@ pub fn names(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|name| !name.is_empty())
 }
 
-/// Returns the functions that texts mention, and those that these mention.
+/// Returns the functions that texts mention, directly or through other functions.
 pub fn needed(texts: &[&str]) -> String {
     let mut taken: BTreeSet<&str> = BTreeSet::new();
     let mut todo: Vec<&str> = texts.iter().flat_map(|text| names(text)).collect();

@@ -1,6 +1,7 @@
-//! Memory: buffers in blocks that an allocator divides, addressed by numbers.
+//! Memory: buffers in blocks that an allocator divides. Numbers serve as addresses.
 //!
-//! Kernels access buffers by descriptors, so that an address is only a name. Each buffer has its own range of numbers.
+//! Kernels access buffers by descriptors, so an address only identifies a buffer and an offset in it. Each buffer has a
+//! separate range of numbers.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,7 @@ use crate::{
     instance::{DeviceFeatures, VulkanInstance},
 };
 
-/// Bytes between the addresses of buffers.
+/// The number of unused addresses between buffers, and the alignment of addresses.
 const APART: u64 = 256;
 
 /// Counts of a device's operations, for tests and reports.
@@ -32,9 +33,9 @@ const APART: u64 = 256;
 pub struct Counts {
     /// Submissions to the queue.
     pub submits: AtomicUsize,
-    /// Dispatches in them.
+    /// Submitted dispatches.
     pub dispatches: AtomicUsize,
-    /// Barriers between dispatches in them.
+    /// Barriers between submitted dispatches.
     pub barriers: AtomicUsize,
     /// Barriers around copies.
     pub around_copies: AtomicUsize,
@@ -53,7 +54,8 @@ pub struct LogicalDevice {
     pub next: AtomicU64,
 }
 
-/// Locks a mutex, also after a thread panicked with it: its contents change in single steps.
+/// Locks a mutex, even if a thread panicked while it held the lock. The contents change in single steps, so they are
+/// valid.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -62,14 +64,14 @@ impl LogicalDevice {
     /// Returns the buffer of an address, and the offset in it.
     ///
     /// # Errors
-    /// If no buffer contains these bytes, which is a defect.
+    /// Returns an error if no buffer contains these bytes, which is a defect of the backend.
     pub fn place(&self, address: u64, bytes: u64) -> Result<(vk::Buffer, u64), BackendError> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let found = table.range(..=address).next_back();
         match found {
             Some((start, (buffer, size))) if address - start + bytes <= *size => Ok((*buffer, address - start)),
             _ => Err(BackendError::Device(format!(
-                "Vulkan: no buffer contains {bytes} bytes at {address:#x}, a defect of the backend"
+                "Vulkan cannot access {bytes} bytes at {address:#x} because no buffer contains them, a defect of the backend"
             ))),
         }
     }
@@ -77,7 +79,7 @@ impl LogicalDevice {
 
 impl Drop for LogicalDevice {
     fn drop(&mut self) {
-        // SAFETY: every object on the device holds this, and is gone.
+        // SAFETY: every object of the device holds this struct, so none exists any more.
         unsafe {
             let _ = self.device.device_wait_idle();
             ManuallyDrop::drop(&mut self.allocator);
@@ -87,7 +89,7 @@ impl Drop for LogicalDevice {
     }
 }
 
-/// A buffer with memory of its own.
+/// A buffer with its memory.
 pub struct Region {
     pub buffer: vk::Buffer,
     address: u64,
@@ -101,7 +103,7 @@ impl Region {
     /// Allocates `bytes` bytes without clearing them.
     ///
     /// # Errors
-    /// If there is too little free memory.
+    /// Returns an error if there is too little free memory.
     pub fn new(shared: &Arc<LogicalDevice>, bytes: usize, location: MemoryLocation) -> Result<Region, BackendError> {
         let size = bytes.max(16).next_multiple_of(16) as u64;
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
@@ -110,7 +112,7 @@ impl Region {
         let most = shared.found.buffer;
         let full = |why: String| {
             BackendError::Memory(format!(
-                "no {size} bytes of memory are left on the device, which has {} bytes: {why}",
+                "cannot allocate {size} bytes of memory on the device, which has {} bytes: {why}",
                 shared.found.features.memory
             ))
         };
@@ -118,7 +120,7 @@ impl Region {
             return Err(full(format!("the maximum for one buffer is {most}")));
         }
         let info = vk::BufferCreateInfo::default().size(size).usage(usage);
-        // SAFETY: the device is there, and the buffer is bound to the memory that was allocated for it.
+        // SAFETY: the device is alive, and the buffer is bound to the memory that was allocated for it.
         let (buffer, allocation) = unsafe {
             let buffer = shared.device.create_buffer(&info, None).map_err(|why| full(why.to_string()))?;
             let requirements = shared.device.get_buffer_memory_requirements(buffer);
@@ -181,7 +183,7 @@ impl DeviceMemory for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.shared.table.write().unwrap_or_else(PoisonError::into_inner).remove(&self.address);
-        // SAFETY: its users have finished.
+        // SAFETY: no work uses the buffer any more.
         unsafe { self.shared.device.destroy_buffer(self.buffer, None) };
         if let Some(allocation) = self.allocation.take() {
             let _ = lock(&self.shared.allocator).free(allocation);

@@ -1,4 +1,4 @@
-//! Pipelines.
+//! Compiled kernels, as Vulkan's pipelines.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Module {
     pub layout: vk::PipelineLayout,
     pub set: vk::DescriptorSetLayout,
     pub bindings: Vec<Binding>,
-    /// Whether it takes the step's number.
+    /// Whether the kernel takes the step's number.
     pub arguments: bool,
     shared: Arc<LogicalDevice>,
 }
@@ -24,9 +24,9 @@ impl Module {
     /// Creates a module from compiled text, with blocks of `block` threads.
     ///
     /// # Errors
-    /// The driver's message.
+    /// Returns the driver's message.
     pub fn new(shared: &Arc<LogicalDevice>, code: Spirv, block: usize) -> Result<Module, String> {
-        let driver = |e: vk::Result| format!("the driver does not take a compiled kernel: {e:?}");
+        let driver = |e: vk::Result| format!("the driver cannot load a compiled kernel: {e:?}");
         let device = &shared.device;
         let binding = |binding: &Binding| {
             vk::DescriptorSetLayoutBinding::default()
@@ -37,8 +37,8 @@ impl Module {
         };
         let bindings: Vec<_> = code.bindings.iter().map(binding).collect();
         let set = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        // SAFETY: each object is created from those before it. On failure, those that exist are destroyed with the
-        // module.
+        // SAFETY: each object is created from the ones before it. On failure, dropping the module destroys those that
+        // exist.
         unsafe {
             let set = device.create_descriptor_set_layout(&set, None).map_err(driver)?;
             let mut module = Module {
@@ -78,7 +78,8 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let device = &self.shared.device;
-        // SAFETY: nothing runs it any more: sessions wait for their streams, and they hold the code.
+        // SAFETY: no dispatch uses the module any more. Sessions hold the code, and wait for their streams before they
+        // drop it.
         unsafe {
             device.destroy_pipeline(self.pipeline, None);
             device.destroy_pipeline_layout(self.layout, None);

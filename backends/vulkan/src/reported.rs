@@ -9,8 +9,8 @@ use crate::{
     words::FloatControl,
 };
 
-/// The answers of a driver. Structures of extensions that the device lacks are zeros. The pointers of structures to each
-/// other are void.
+/// The answers of a driver about a device. Structures of extensions that the device lacks are zeros. The structures'
+/// pointers to each other are not valid.
 pub struct Reported {
     pub properties: vk::PhysicalDeviceProperties,
     pub queues: Vec<vk::QueueFamilyProperties>,
@@ -30,12 +30,12 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Asks the driver of a device of an instance.
+    /// Queries the driver about a device of an instance.
     ///
     /// # Errors
-    /// If the version of the device is too old. The error names the device.
+    /// Returns an error if the device supports only versions before Vulkan 1.3. The error names the device.
     pub fn of(instance: &Instance, physical: vk::PhysicalDevice) -> Result<Reported, String> {
-        // SAFETY: the device is one of the instance's.
+        // SAFETY: the device belongs to the instance.
         let (properties, extensions, queues, memory) = unsafe {
             (
                 instance.get_physical_device_properties(physical),
@@ -62,7 +62,7 @@ impl Reported {
             atomics: Default::default(),
         };
         if properties.api_version < vk::API_VERSION_1_3 {
-            return Err(format!("{}, which is of an older version than Vulkan 1.3", reported.name()));
+            return Err(format!("{}, which supports only versions before Vulkan 1.3", reported.name()));
         }
         let counts_processors = reported.has(nv::shader_sm_builtins::NAME);
         let has_atomics = reported.has(ext::shader_atomic_float::NAME);
@@ -82,7 +82,7 @@ impl Reported {
         if has_atomics {
             features = features.push_next(&mut reported.atomics);
         }
-        // SAFETY: the structures are those that the device's version and its extensions have.
+        // SAFETY: the version and the extensions of the device define these structures.
         unsafe {
             instance.get_physical_device_properties2(physical, &mut properties);
             instance.get_physical_device_features2(physical, &mut features);
@@ -101,7 +101,7 @@ impl Reported {
         self.extensions.iter().any(|has| has.extension_name_as_c_str() == Ok(extension))
     }
 
-    /// Returns the number of the first queue family for compute.
+    /// Returns the number of the first queue family with compute.
     pub fn family(&self) -> Option<usize> {
         self.queues.iter().position(|queue| queue.queue_flags.contains(vk::QueueFlags::COMPUTE))
     }
@@ -111,7 +111,7 @@ impl Reported {
         self.subgroups.subgroup_size as usize
     }
 
-    /// Returns whether blocks of whole subgroups exchange values in registers.
+    /// Returns whether threads can exchange values in registers, in blocks of whole subgroups.
     fn shuffles(&self) -> bool {
         self.subgroups.supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE)
             && self.subgroups.supported_stages.contains(vk::ShaderStageFlags::COMPUTE)
@@ -120,7 +120,7 @@ impl Reported {
             && self.sizes.required_subgroup_size_stages.contains(vk::ShaderStageFlags::COMPUTE)
     }
 
-    /// Returns whether kernels can use matrix units, except for the units themselves.
+    /// Returns whether the device has all features for kernels on matrix units, except for the units themselves.
     pub fn suits_matrices(&self) -> bool {
         self.shuffles()
             && self.subgroups.supported_operations.contains(vk::SubgroupFeatureFlags::VOTE)
@@ -160,7 +160,7 @@ impl Reported {
         }
     }
 
-    /// Returns the number of processors. Vulkan itself does not report it.
+    /// Returns the number of processors, or a guess if no extension reports it.
     pub fn processors(&self) -> usize {
         match self.of_nvidia.shader_sm_count as usize {
             0 if self.properties.device_type == vk::PhysicalDeviceType::CPU => 4,
@@ -174,7 +174,7 @@ impl Reported {
         self.buffers.max_buffer_size.min(self.memories.max_memory_allocation_size)
     }
 
-    /// Returns the driver's name and version for people.
+    /// Returns the driver's name and version as text.
     pub fn driver(&self) -> String {
         self.driver.driver_info_as_c_str().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -189,10 +189,10 @@ impl Reported {
         }
     }
 
-    /// Returns, for each width of floats, which of their special values the device can preserve.
+    /// Returns, for each width of floats, the special values that the device can preserve.
     pub fn kept_of_floats(&self) -> Vec<(u32, FloatControl)> {
         let has = &self.floats;
-        // Some devices preserve subnormals of all widths, or of none.
+        // Some devices preserve the subnormals of either all widths or none. On these, 32 bits alone cannot be requested.
         let independent = has.denorm_behavior_independence != vk::ShaderFloatControlsIndependence::NONE;
         let special = FloatControl::SIGNED_ZEROS_INFINITIES_NAN;
         let all = [

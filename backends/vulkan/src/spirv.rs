@@ -1,4 +1,4 @@
-//! WGSL to SPIR-V by naga.
+//! Compiles WGSL to SPIR-V by naga.
 
 use eutectic_gpu::{cache::Cache, launch::BEFORE_SLOTS};
 use eutectic_ir::DType;
@@ -18,9 +18,9 @@ use crate::{
 /// A buffer of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Its number.
+    /// The number of the binding.
     pub number: u32,
-    /// The argument of the launch that gives its start.
+    /// The number of the launch's argument that is the buffer's address.
     pub argument: usize,
     /// The bytes that the kernel can access.
     pub bytes: u64,
@@ -29,21 +29,21 @@ pub struct Binding {
 /// A compiled text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spirv {
-    /// Its words.
+    /// The words of the module.
     pub words: Vec<u32>,
-    /// Its buffers.
+    /// The buffers that the kernel accesses.
     pub bindings: Vec<Binding>,
-    /// Whether it takes the step's number.
+    /// Whether the kernel takes the step's number.
     pub arguments: bool,
 }
 
-/// The compiler's version. Results of another version are not reused.
+/// The version and options of the compiler. Cached results of another version are not used.
 const NAGA: &str = "naga 30.0.1, arithmetic as written";
 
 /// Returns a compiled text, from the cache if possible.
 ///
 /// # Errors
-/// As for [`compile`].
+/// Returns the errors of [`compile`].
 pub fn cached(cache: Option<&Cache>, text: &str, kept: &[(u32, FloatControl)]) -> Result<Spirv, String> {
     let Some(cache) = cache else { return compile(text, kept) };
     let name = Cache::name(&[NAGA, env!("CARGO_PKG_VERSION"), &format!("{kept:?}"), text], "spv");
@@ -56,7 +56,7 @@ pub fn cached(cache: Option<&Cache>, text: &str, kept: &[(u32, FloatControl)]) -
 }
 
 impl Spirv {
-    /// Returns whether it computes in a 64-bit type.
+    /// Returns whether the module computes in a 64-bit type.
     pub fn has(&self, dtype: DType) -> bool {
         let capability = match dtype {
             DType::F64 => words::FLOAT64,
@@ -66,7 +66,7 @@ impl Spirv {
         words::instructions(&self.words).any(|i| words::op(i) == words::CAPABILITY && i[1] == capability)
     }
 
-    /// Returns its bindings and words as the words of a file.
+    /// Returns the contents of a file with the bindings and the words of the module.
     fn to_file(&self) -> Vec<u8> {
         let mut words = vec![u32::from(self.arguments), self.bindings.len() as u32];
         for Binding { number, argument, bytes } in &self.bindings {
@@ -93,16 +93,16 @@ impl Spirv {
 /// Compiles a text.
 ///
 /// # Errors
-/// The messages of naga, which mean a defect of the backend.
+/// Returns the messages of naga, which mean a defect of the backend.
 pub fn compile(text: &str, kept: &[(u32, FloatControl)]) -> Result<Spirv, String> {
-    let defect = |why: String| format!("naga does not compile a printed kernel, a defect of the backend: {why}");
+    let defect = |why: String| format!("naga cannot compile a printed kernel, a defect of the backend: {why}");
     let operands = units::operands(text);
     let text = &match operands {
         Some(_) => format!("{}{text}", units::ENABLE),
         None => text.to_string(),
     };
     let module = naga::front::wgsl::parse_str(text).map_err(|e| defect(e.emit_to_string(text)))?;
-    // Reductions are called by all threads of a block, which naga cannot see of values that were exchanged.
+    // All threads of a block call reductions. naga cannot prove this if values were exchanged, so this check is off.
     let flags = ValidationFlags::all() - ValidationFlags::CONTROL_FLOW_UNIFORMITY;
     let mut validator = Validator::new(flags, Capabilities::all());
     let info = validator.validate(&module).map_err(|e| defect(e.emit_to_string(text)))?;

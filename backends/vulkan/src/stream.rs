@@ -1,4 +1,4 @@
-//! Streams: command buffers that are deferred until something waits, so that the copies and launches of a run are one
+//! Streams. Command buffers are submitted only when something waits, so that the copies and launches of a run are one
 //! submission.
 
 use std::{
@@ -24,15 +24,15 @@ use crate::{
     module::Module,
 };
 
-/// Bytes that are staged at once.
+/// The maximal number of bytes that are staged at once.
 const STAGED: usize = 32 << 20;
-/// The time for which the host polls the device before it sleeps. A sleeping thread wakes up 50 us late, the time of a
-/// small model.
+/// The time for which the host polls the device before it sleeps. A sleeping thread wakes up 50 us late, which is the
+/// run time of a small model.
 const ASKING: Duration = Duration::from_millis(10);
-/// Notes of time that are made at once.
+/// The number of timestamps per query pool.
 const NOTES: u32 = 4096;
 
-/// Host memory that copies pass through.
+/// Host memory through which copies pass.
 #[derive(Default)]
 struct Staging {
     region: Option<Region>,
@@ -40,7 +40,7 @@ struct Staging {
 }
 
 impl Staging {
-    /// Reserves `bytes` bytes, if there is room.
+    /// Reserves `bytes` bytes; `None` if there is no room before the next wait.
     fn take(
         &mut self,
         shared: &Arc<LogicalDevice>,
@@ -61,20 +61,20 @@ impl Staging {
     }
 }
 
-/// Bytes that come along with the work.
+/// A download that is copied together with the enqueued work.
 struct Fetched {
     from: u64,
     bytes: usize,
     at: usize,
 }
 
-/// A stream.
+/// A stream of commands.
 pub struct Queue {
     shared: Arc<LogicalDevice>,
     commands: Commands,
     /// The command buffer under construction.
     open: Option<vk::CommandBuffer>,
-    /// Work since the last barrier: uploaded bytes, copies on the device, and launches.
+    /// Work since the last barrier: uploaded ranges of addresses, copies on the device, and launches.
     uploads: Vec<Range<u64>>,
     copied: bool,
     launched: bool,
@@ -89,20 +89,20 @@ pub struct Queue {
     notes: Vec<vk::QueryPool>,
 }
 
-// SAFETY: its objects are used by one thread at a time, which holds it.
+// SAFETY: only the thread that holds the queue uses its objects.
 unsafe impl Send for Queue {}
 
 /// Recorded launches.
 pub struct Recording(Commands, vk::CommandBuffer);
 
-// SAFETY: as for queues.
+// SAFETY: only the thread that holds the recording uses its objects.
 unsafe impl Send for Recording {}
 
 impl Queue {
-    /// Returns one of its own.
+    /// Creates a new stream.
     pub fn new(shared: &Arc<LogicalDevice>) -> Result<Queue, BackendError> {
         let commands = Commands::new(shared)?;
-        // SAFETY: the device is there.
+        // SAFETY: the device is alive.
         let fence = unsafe { shared.device.create_fence(&vk::FenceCreateInfo::default(), None) }
             .map_err(failed("making a fence"))?;
         Ok(Queue {
@@ -124,7 +124,7 @@ impl Queue {
         })
     }
 
-    /// Returns the command buffer that is open.
+    /// Returns the open command buffer. Opens one if there is none.
     fn open(&mut self) -> Result<vk::CommandBuffer, BackendError> {
         if let Some(buffer) = self.open {
             return Ok(buffer);
@@ -140,7 +140,7 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// Adds a barrier: later work waits for all earlier work.
+    /// Adds a barrier, at which later work waits for all earlier work.
     fn wait_for_all(&mut self, buffer: vk::CommandBuffer) {
         self.commands.all_to_all(buffer);
         self.uploads.clear();
@@ -149,7 +149,7 @@ impl Queue {
 
     fn close(&mut self) -> Result<(), BackendError> {
         if let Some(buffer) = self.open.take() {
-            // SAFETY: it is being recorded.
+            // SAFETY: the buffer is being recorded.
             unsafe { self.shared.device.end_command_buffer(buffer) }.map_err(failed("recording commands"))?;
             self.list.push(buffer);
         }
@@ -202,7 +202,7 @@ impl Queue {
     fn finish(&mut self) -> Result<(), BackendError> {
         if take(&mut self.running) {
             let device = &self.shared.device;
-            // On a CPU device, polling takes time from the work.
+            // On a CPU device, polling takes time from the kernels.
             let is_processor = self.shared.found.kind == vk::PhysicalDeviceType::CPU;
             let asking = if is_processor { Duration::ZERO } else { ASKING };
             let start = Instant::now();
@@ -233,13 +233,13 @@ impl Queue {
         unsafe { self.shared.device.cmd_copy_buffer(buffer, from, to, &region) };
     }
 
-    /// Zeros.
+    /// Fills a region with zeros, and waits.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     pub fn clear(&mut self, region: &Region) -> Result<(), BackendError> {
         let buffer = self.open()?;
-        // SAFETY: the buffer is there.
+        // SAFETY: the region's buffer is alive.
         unsafe { self.shared.device.cmd_fill_buffer(buffer, region.buffer, 0, vk::WHOLE_SIZE, 0) };
         self.wait()
     }
@@ -290,7 +290,9 @@ impl Stream for Queue {
             let found = self.fetched.iter().find(is_it).map(|fetched| fetched.at);
             let bytes = self.down.region.as_ref().and_then(DeviceMemory::host);
             let (Some(at), Some(bytes)) = (found, bytes) else {
-                return Err(BackendError::Device("Vulkan: fetched bytes are missing, a defect of the backend".into()));
+                return Err(BackendError::Device(
+                    "Vulkan cannot download bytes because their copy is missing, a defect of the backend".into(),
+                ));
             };
             part.copy_from_slice(&bytes[at..at + part.len()]);
         }
@@ -345,7 +347,7 @@ impl Stream for Queue {
         }
         self.open()?;
         let shared = self.shared.clone();
-        // Without room, it is downloaded separately.
+        // Without room, the bytes are downloaded separately.
         if let Some(at) = self.down.take(&shared, bytes, MemoryLocation::GpuToCpu)? {
             self.wanted.push(Fetched { from, bytes, at });
         }
@@ -366,10 +368,10 @@ impl Stream for Queue {
     fn end(&mut self) -> Result<Recording, BackendError> {
         let Some((commands, buffer)) = self.recorded.take() else {
             return Err(BackendError::Device(
-                "Vulkan: no command buffer is being recorded, a defect of the backend".into(),
+                "Vulkan cannot end a recording because none was begun, a defect of the backend".into(),
             ));
         };
-        // SAFETY: it is being recorded.
+        // SAFETY: the buffer is being recorded.
         unsafe { self.shared.device.end_command_buffer(buffer) }.map_err(failed("recording commands"))?;
         Ok(Recording(commands, buffer))
     }
@@ -399,14 +401,14 @@ impl Stream for Queue {
         let shared = self.shared.clone();
         while self.notes.len() <= pool {
             let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(NOTES);
-            // SAFETY: the device is there.
+            // SAFETY: the device is alive.
             let made = unsafe { shared.device.create_query_pool(&info, None) }
                 .map_err(failed("creating timestamp queries"))?;
             self.notes.push(made);
         }
         let buffer = self.open()?;
         let at = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
-        // SAFETY: the pool has such a timestamp, and no work in flight writes it.
+        // SAFETY: the pool has a timestamp `n`, and no work in flight writes it.
         unsafe {
             shared.device.cmd_reset_query_pool(buffer, self.notes[pool], n, 1);
             shared.device.cmd_write_timestamp(buffer, at, self.notes[pool], n);
@@ -420,7 +422,7 @@ impl Stream for Queue {
             let mut ticks = [0_u64];
             let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
             let Some(pool) = self.notes.get(n / NOTES as usize) else { return Ok(0) };
-            // SAFETY: it was written.
+            // SAFETY: `note` wrote the timestamp.
             unsafe { self.shared.device.get_query_pool_results(*pool, n as u32 % NOTES, &mut ticks, flags) }
                 .map(|()| ticks[0])
                 .map_err(failed("reading the time"))
@@ -431,7 +433,7 @@ impl Stream for Queue {
 }
 
 impl Drop for Queue {
-    /// Waits for running work. Unsubmitted work is dropped: after a failure, its memory may be gone.
+    /// Waits for running work. Unsubmitted work is dropped, because after a failure its memory may be freed.
     fn drop(&mut self) {
         let _ = self.finish();
         // SAFETY: no work is in flight.

@@ -1,10 +1,10 @@
-//! Matrix units: WGSL for them, or for their emulation, and the SPIR-V that naga lacks for them.
+//! Prints WGSL for matrix units, or for their emulation.
 
 use eutectic_ir::DType;
 
 use crate::features::MatrixUnits;
 
-/// Fragments' rows and columns.
+/// Rows and columns of a fragment.
 const SIDE: usize = 16;
 /// The first line of texts with matrix units.
 pub const ENABLE: &str = "enable wgpu_cooperative_matrix;\n";
@@ -22,17 +22,18 @@ pub fn head(dtype: DType, units: &MatrixUnits) -> String {
     }
 }
 
-/// Returns a fragment of sums, all zeros.
+/// Returns the declaration of a fragment of sums, with all zeros.
 pub fn zeros(name: &str, units: &MatrixUnits) -> String {
     match units.emulated {
-        // A thread has half a row.
+        // Each thread has half a row.
         true => format!("var {name} = array<f32, 8>();\n"),
         false => format!("var {name}: coop_mat{SIDE}x{SIDE}<f32, C>;\n"),
     }
 }
 
-/// Returns a fragment of an operand, by its name and role, from a unit of 16 bytes of shared memory on. `stride` is the
-/// distance of lines (rows or columns) in units. Emulation reads the fragment where it is used.
+/// Returns statements that load a fragment of an operand with a name and a role, from a unit of 16 bytes of shared
+/// memory on. `stride` is the distance of lines (rows or columns) in such units. Emulation reads the elements only
+/// where the fragment is used.
 pub fn load(
     (name, role): (&str, char),
     (place, stride): (&str, usize),
@@ -41,7 +42,7 @@ pub fn load(
 ) -> String {
     let at = format!("let {name}_at = {place};\n");
     if units.emulated {
-        // Elements from one row to the next, and from one column.
+        // The distances of rows and of columns, in elements.
         let [row, column] = if rows_are_lines { [8 * stride, 1] } else { [1, 8 * stride] };
         return at + &format!("let {name} = vec2<i32>({row}, {column});\n");
     }
@@ -50,7 +51,7 @@ pub fn load(
     at + &format!("let {name} = {function}<coop_mat{SIDE}x{SIDE}<f32, {role}>>(&memory[{name}_at], {stride}u);\n")
 }
 
-/// Adds the product of two fragments to a third.
+/// Returns a statement that adds the product of two fragments to a third.
 pub fn multiply(sum: &str, x: &str, y: &str, units: &MatrixUnits) -> String {
     if !units.emulated {
         return format!("{sum} = coopMultiplyAdd({x}, {y}, {sum});\n");
@@ -62,7 +63,7 @@ pub fn multiply(sum: &str, x: &str, y: &str, units: &MatrixUnits) -> String {
 }
 
 /// Returns a statement that stores sums to shared memory, from a unit of 16 bytes on. `stride` is the distance of rows
-/// in units.
+/// in such units.
 pub fn store(sum: &str, (name, place, stride): (&str, &str, usize), units: &MatrixUnits) -> String {
     let at = format!("let {name} = {place};\n");
     at + &match units.emulated {
@@ -73,7 +74,7 @@ pub fn store(sum: &str, (name, place, stride): (&str, &str, usize), units: &Matr
     }
 }
 
-/// Sums from memory, as [`store`] leaves them there.
+/// Returns a statement that loads sums from memory, in the layout of [`store`].
 pub fn reload(sum: &str, (name, place, stride): (&str, &str, usize), units: &MatrixUnits) -> String {
     let at = format!("let {name} = {place};\n");
     at + &match units.emulated {
@@ -94,12 +95,13 @@ pub fn weights(dtype: DType, n: usize) -> String {
     }
 }
 
-/// Returns a statement after which a subgroup sees its threads' writes to shared memory.
+/// Returns a barrier of a subgroup. After it, the threads see each other's writes to shared memory.
 pub fn subgroup_barrier(units: &MatrixUnits) -> &'static str {
     if units.emulated { "workgroupBarrier();\n" } else { "subgroupBarrier();\n" }
 }
 
-/// Returns whether a condition holds for a thread of a subgroup, or may hold.
+/// Returns an expression that is true if a condition holds for any thread of the subgroup. Emulation always takes it as
+/// true.
 pub fn any(condition: &str, units: &MatrixUnits) -> String {
     if units.emulated { "true".into() } else { format!("subgroupAny({condition})") }
 }

@@ -49,14 +49,14 @@ pub fn op(instruction: &[u32]) -> u32 {
     instruction[0] & 0xffff
 }
 
-/// Returns whether an instruction is arithmetic on floats, which a device may otherwise reorder and join: it would take
-/// (x + c) − c for x.
+/// Returns whether an instruction is arithmetic on floats. A device may otherwise reorder and fuse it, for example
+/// replace (x + c) − c by x.
 fn is_arithmetic(instruction: &[u32]) -> bool {
     matches!(op(instruction), NEGATE | ADD | SUBTRACT | MULTIPLY | DIVIDE | REMAINDER | MODULO | VECTOR_TIMES_SCALAR)
 }
 
-/// Adds execution modes and decorations: special values of floats of each width in use are preserved, arithmetic is not
-/// reordered, and buffers may alias, because in-place steps read and write one buffer.
+/// Returns the module with added execution modes and decorations. Special values of floats of each width in use are
+/// preserved, and arithmetic is not reordered. Buffers may alias, because in-place steps read and write one buffer.
 pub fn complete(words: &[u32], kept: &[(u32, FloatControl)]) -> Vec<u32> {
     let instructions: Vec<&[u32]> = instructions(words).collect();
     let buffers: Vec<u32> =
@@ -102,16 +102,16 @@ const WORKGROUP: u32 = 4;
 const FLOAT16: u32 = 9;
 const MEMORY_MODEL_DEVICE_SCOPE: u32 = 5346;
 const BFLOAT16: [u32; 2] = [5116, 5118];
-/// The encoding of a 16-bit float that is no IEEE one.
+/// The encoding of bfloat16, which is not an IEEE format.
 const BFLOAT16_ENCODING: u32 = 0;
 const NON_PRIVATE: u32 = 0x20;
-/// Acquire and release of a work group's memory, made available and visible.
+/// The semantics of a barrier: acquire and release of workgroup memory, made available and visible.
 const BARRIER: u32 = 0x8 | 0x100 | 0x2000 | 0x4000;
-/// The use of a matrix that is a sum.
+/// The `Use` operand of matrices that accumulate sums.
 const SUMS: u32 = 2;
 
-/// Gives operands of matrix products their own type, in place of naga's type of memory. Declares shared memory as
-/// visible to the workgroup, as the memory model of matrix units requires.
+/// Returns the module with the element type of operands in matrix products, where naga uses the type of memory. Also
+/// declares shared memory as visible to the workgroup, as the memory model of matrix units requires.
 pub fn with_matrices(words: &[u32], dtype: DType) -> Vec<u32> {
     let all: Vec<&[u32]> = instructions(words).collect();
     let mut bound = words[3];

@@ -1,5 +1,5 @@
-//! Attention by online softmax: tiles of scores, with the maximum per row so far. The bias is any expression, and
-//! blocks that it hides are skipped.
+//! Attention by online softmax, tile by tile of scores, with the maximal score so far per row. The bias may be any
+//! expression, and tiles that it hides are skipped.
 
 use eutectic_backend::{
     Attention, AttentionAxes, Body, EmptyRow, Instr, Kernel, ScoreForm, axes::Nest, scores::Shares,
@@ -21,38 +21,38 @@ use super::{
 };
 use crate::dialect::{BlockShape, CudaC, arguments, entry, entry_with, method, short_entry};
 
-/// Registers of a processor, and the most of a thread.
+/// Registers of a processor, and the maximal number per thread.
 pub const REGISTERS: usize = 65536;
 const MOST_REGISTERS: usize = 248;
-/// Registers per thread of warp-level matrix units in addition to sums and scores, and registers of a bias.
+/// Registers per thread of warp-level matrix units in addition to those of sums and scores, and registers of a bias.
 const OTHER_REGISTERS: usize = 40;
 const BIAS_REGISTERS: usize = 25;
-/// Threads of a block that joins parts of the keys.
+/// Threads of a block that joins splits of the keys.
 const JOIN: usize = 128;
-/// The maximal number of queries of the kernel that reads keys and values once, followed by: keys per tile, threads per
-/// block, and the maximal bytes of a key or a value that fit into the block's registers.
+/// Sizes of the kernel for few queries, which reads keys and values once. They are the maximal number of queries, keys
+/// per tile, threads per block, and the maximal bytes of a key or a value. These bytes must fit into registers.
 const MAX_FEW_QUERIES: usize = 16;
 const FEW_KEYS: usize = 64;
 const FEW_THREADS: usize = 128;
 const FEW_BYTES: usize = 512;
 
-/// The attention to compute, as all schedules need it.
+/// An attention with the properties that all of its schedules need.
 pub struct AttentionProblem<'a> {
-    /// The device's.
+    /// The properties of the device.
     pub shape: &'a DeviceShape,
     /// Extents of the batch, queries, depth, keys and columns.
     pub extents: [usize; 5],
-    /// The bias over `[b s t]`, and which value it is.
+    /// The bias over `[b s t]` (batch, queries, keys), and the number of its result.
     pub bias: Option<(Nest, usize)>,
     kernel: &'a Kernel,
     nests: [Nest; 3],
     bodies: [&'a Body; 3],
     own: Nest,
     sum: &'static str,
-    /// The type of operands as matrix units take them.
+    /// The type in which matrix units take the operands.
     pub unit: Option<UnitElement>,
     constants: String,
-    /// Whether the bias hides keys.
+    /// Whether the bias may hide keys.
     hides: bool,
     shares: Shares,
     stored: Option<StoredQueries>,
@@ -68,7 +68,7 @@ struct AttentionEntry {
 }
 
 impl<'a> AttentionProblem<'a> {
-    /// Returns the attention of a kernel, if it has one.
+    /// Returns the attention of a kernel; `None` for other kernels.
     pub fn of(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
         let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
         let is_wide = wide(&kernel.bodies());
@@ -107,7 +107,8 @@ impl<'a> AttentionProblem<'a> {
         })
     }
 
-    /// Returns which share of the tiles is computed; of large ones more.
+    /// Returns the share of the tiles that is computed. A large tile is hidden as a whole less often, so its share is
+    /// larger.
     pub fn visible(&self, queries: usize, keys: usize) -> f64 {
         let [_, s, _, t, _] = self.extents;
         let edges = 0.5 * (queries as f64 / s.max(1) as f64 + keys as f64 / t.max(1) as f64);
@@ -167,7 +168,7 @@ impl<'a> AttentionProblem<'a> {
         let chunks = e.div_ceil(column_chunk(e, columns)).max(1);
         let few = s <= MAX_FEW_QUERIES || b * s.div_ceil(64) * chunks < self.shape.processors / 2;
         let queries = if few { 16 } else { 64 };
-        // For few queries, split the keys, down to one tile per block.
+        // The keys of few queries are split, down to one tile per block.
         let tiles = if s <= MAX_FEW_QUERIES { 2 * t / FEW_KEYS } else { t / keys };
         let splits = parts_of_keys(self.shape, b * s.div_ceil(queries) * chunks, tiles);
         AttentionWay { units: Units::Threads, queries, keys, splits, seconds: 0.0 }
@@ -176,7 +177,7 @@ impl<'a> AttentionProblem<'a> {
     /// Prints a schedule.
     ///
     /// # Errors
-    /// The reasons why it cannot be printed.
+    /// Returns the reasons why it cannot be printed.
     pub fn print(&self, way: &AttentionWay) -> Result<Vec<Launch>, Vec<String>> {
         let [b, s, d, _, e] = self.extents;
         let (sum, bytes, units) = (self.sum, self.bytes(), way.units);
@@ -197,7 +198,8 @@ impl<'a> AttentionProblem<'a> {
             operands.push(operand);
         }
         let operands = <[PrintedOperand; 3]>::try_from(operands);
-        let operands = operands.map_err(|_| vec!["attention of other than three operands".to_string()])?;
+        let operands =
+            operands.map_err(|_| vec!["cannot print attention because it does not have three operands".to_string()])?;
         let [_, key, value] = &operands;
         let in_lines = key.is_along && !value.is_along && d / key.lanes > 1 && e / value.lanes > 1;
         let few = units == Units::Threads && s <= MAX_FEW_QUERIES && in_lines && d.max(e) * bytes <= FEW_BYTES;
@@ -225,9 +227,9 @@ impl<'a> AttentionProblem<'a> {
         let (needs, has) = (launch.shared, self.shape.shared);
         match needs <= has {
             true => Ok([launch].into_iter().chain(join).collect()),
-            false => {
-                Err(vec![format!("attention of this depth takes {needs} bytes of shared memory; the device has {has}")])
-            }
+            false => Err(vec![format!(
+                "cannot print attention of depth {d} and {e} columns because it takes {needs} bytes of shared memory; the device has {has}"
+            )]),
         }
     }
 
@@ -241,7 +243,7 @@ impl<'a> AttentionProblem<'a> {
         column_chunk(self.extents[4], 512 / self.bytes())
     }
 
-    /// Prints the bias of scores, and the keys that it leaves visible.
+    /// Prints the bias of scores, and the ranges of keys that it leaves visible.
     fn scores(&self, way: &AttentionWay, few: bool) -> Result<PrintedBias, Vec<String>> {
         let &AttentionWay { units, queries: bq, keys: bt, .. } = way;
         let Some((nest, result)) = &self.bias else {
@@ -262,7 +264,7 @@ impl<'a> AttentionProblem<'a> {
             Units::Threads if few => self.bias("bias", nest, *result, 1)?,
             Units::Threads => self.bias("bias", nest, *result, bt / 16)?,
         };
-        // If the bias is added to every score, no tile is skipped.
+        // If the bias is added to every score, no tile may be skipped.
         let sees = if self.hides { seen(nest, *result, [bq, bt]) } else { None };
         Ok(PrintedBias {
             before: printed.before + &print_seen(sees.as_deref()),
@@ -299,7 +301,8 @@ impl<'a> AttentionProblem<'a> {
             }
             Units::Warps(resident) => {
                 let threads = bq * 2;
-                let element = self.unit.ok_or_else(|| vec!["matrix units do not take these operands".to_string()])?;
+                let element =
+                    self.unit.ok_or_else(|| vec!["cannot use matrix units for operands of these types".to_string()])?;
                 let tiles = operands[1].shared(element, bt, dp) + operands[2].shared(element, ep, bt);
                 let shared = operands[0].shared(element, bq, dp) + 2 * tiles;
                 let call =
@@ -353,7 +356,8 @@ impl<'a> AttentionProblem<'a> {
 }
 
 /// Returns the number of value columns that a block accumulates at once. Scores are computed again for each chunk of
-/// columns, so that few chunks are best. A thread reads a power of two of columns.
+/// columns, so few chunks are best. Each read of shared memory takes a power of two of columns, so a thread's remainder
+/// is never three.
 fn column_chunk(columns: usize, most: usize) -> usize {
     let chunk = columns.div_ceil(columns.div_ceil(most).max(1)).max(1).next_multiple_of(16);
     if chunk / 16 % 4 == 3 { chunk + 16 } else { chunk }
@@ -366,7 +370,8 @@ fn depth_chunk(depth: usize, most: usize) -> usize {
     (16..=most).step_by(16).min_by_key(taken).unwrap_or(16)
 }
 
-/// Returns the functions that say which keys a block of queries looks at, and which tiles of them are plain.
+/// Prints the functions that return the range of keys that a block of queries attends to, and whether the bias leaves a
+/// tile of them unchanged.
 fn print_seen(seen: Option<&[VisibleKeys]>) -> String {
     let Some(seen) = seen else {
         return "FN void visible(int, int&, int&) {}\nFN bool is_plain(int, int) { return false; }\n".into();

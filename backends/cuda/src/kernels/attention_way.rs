@@ -1,4 +1,4 @@
-//! A way to compute attention.
+//! The schedules of attention.
 
 /// The units that multiply.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,27 +20,27 @@ pub struct Groups {
     pub resident: usize,
     /// The number of key tiles, and of value tiles, in flight.
     pub stages: usize,
-    /// Registers of a thread that brings tiles, and of one that multiplies.
+    /// Registers per thread of the warpgroup that loads tiles, and of those that multiply.
     pub registers: [usize; 2],
 }
 
-/// A way.
+/// A schedule of attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionWay {
     /// The units that multiply.
     pub units: Units,
-    /// Queries of a block.
+    /// Queries per block.
     pub queries: usize,
-    /// Keys of a tile.
+    /// Keys per tile.
     pub keys: usize,
-    /// Parts of the keys.
+    /// The number of parts into which the keys are split.
     pub splits: usize,
     /// The predicted seconds.
     pub seconds: f64,
 }
 
 impl AttentionWay {
-    /// Returns its name: the family, and its choices after a comma.
+    /// Returns the schedule's name: the family, and its choices after a comma.
     pub fn name(&self) -> String {
         let AttentionWay { units, queries, keys, splits, .. } = self;
         let family = match units {

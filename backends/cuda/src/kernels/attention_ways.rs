@@ -18,21 +18,21 @@ const GROUPS: [Groups; 4] = [
     Groups { count: 1, resident: 2, stages: 2, registers: [40, 216] },
     Groups { count: 1, resident: 3, stages: 2, registers: [32, 128] },
 ];
-/// Keys of a tile of warpgroups.
+/// Keys per tile of warpgroups.
 const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
-/// Registers per thread in addition to tiles, and in addition to one instruction's operands.
+/// Registers per thread in addition to those of tiles, and in addition to those of one instruction's operands.
 const OTHER_REGISTERS: [usize; 2] = [32, 30];
 /// Additional registers of a bias.
 const BIAS_REGISTERS: usize = 25;
-/// Queries of a block of warps, and keys of its tiles. Few warps that load many keys keep too few loads in flight.
+/// Queries per block of warps, and keys per tile. If few warps load many keys, too few loads are in flight.
 const WARP_TILES: [(usize, usize); 8] =
     [(16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (64, 16), (64, 32), (64, 64)];
 /// The maximal number of warps of a processor.
 const MOST_WARPS: usize = 64;
-/// Elements of keys and values that a thread can evaluate ahead; and seconds of one.
+/// The number of elements of keys and values that a thread can evaluate ahead, and the seconds of each.
 const HELD: usize = 96;
 const EVALUATED: f64 = 2e-8;
-/// Elements that a line of 128 bytes holds.
+/// The number of 16-bit elements in a line of 128 bytes.
 const LINE: usize = 64;
 
 /// Rates of one processor per second: 16-bit multiply-adds on warpgroup units and on warp units, elementary functions,
@@ -50,7 +50,7 @@ const ENDS: f64 = 2.5e-6;
 const JOIN: f64 = 2.5e-6;
 
 impl Groups {
-    /// Returns bytes of shared memory of a block.
+    /// Returns the bytes of shared memory per block.
     pub fn shared(&self, keys: usize, [depth, columns]: [usize; 2]) -> usize {
         let lines = |n: usize| n.next_multiple_of(LINE);
         let queries = 64 * self.count;
@@ -68,7 +68,8 @@ impl Groups {
     fn fits(&self, problem: &AttentionProblem, keys: usize, [depth, columns]: [usize; 2]) -> bool {
         let bias = if problem.bias.is_some() { BIAS_REGISTERS } else { 0 };
         let most = self.registers[1];
-        // The compiler assumes the registers that all threads have at the start.
+        // The compiler limits registers to the number that each thread has at the start, before warpgroups exchange
+        // them.
         let at_start = 65536 / (128 * (self.count + 1) * self.resident) / 8 * 8;
         let shared = self.shared(keys, [depth, columns]);
         columns / 2 + keys / 2 + keys / 4 + OTHER_REGISTERS[0] + bias <= most
@@ -81,7 +82,7 @@ impl Groups {
 /// Returns the number of waves, for `resident` blocks per processor.
 fn waves(shape: &DeviceShape, blocks: usize, resident: usize) -> f64 {
     let at_once = shape.processors * resident;
-    // Small blocks start whenever another one ends; large ones wait for the slowest.
+    // Small blocks start whenever another one ends. Large blocks start in waves and wait for the slowest.
     if resident > 1 { (blocks as f64 / at_once as f64).max(1.0) } else { blocks.div_ceil(at_once) as f64 }
 }
 
@@ -101,7 +102,7 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
     let Some(element) = problem.unit else { return Vec::new() };
     let [depth, columns] = [problem.extents[2], problem.extents[4]].map(|n| n.max(1).next_multiple_of(16));
     let schedules = UnitSchedules { problem, element, depth, columns };
-    // The test shim, which has no clusters, lacks some of the instructions of warpgroups.
+    // The shim of host tests has no clusters, and lacks some instructions of warpgroups.
     let has_warpgroups = problem.shape.cluster > 1 && element.size == 2;
     let mut all = if has_warpgroups { schedules.of_warpgroups() } else { Vec::new() };
     all.extend(schedules.of_warps());
@@ -112,7 +113,7 @@ pub fn ways(problem: &AttentionProblem) -> Vec<AttentionWay> {
 struct UnitSchedules<'a> {
     problem: &'a AttentionProblem<'a>,
     element: UnitElement,
-    /// Depth and columns in whole instructions.
+    /// Depth and columns, padded to whole instructions.
     depth: usize,
     columns: usize,
 }
@@ -120,7 +121,7 @@ struct UnitSchedules<'a> {
 /// The tiles of scores that a processor computes at once, in all of its blocks.
 struct ScoreTiles {
     scores: usize,
-    /// Multiply-adds a second.
+    /// Multiply-adds per second.
     rate: f64,
     /// The keys of these tiles, and the number of blocks that read the same keys.
     keys: usize,
@@ -129,7 +130,7 @@ struct ScoreTiles {
     bias: f64,
 }
 
-/// The seconds of a step: those of its arithmetic, and those of its loads.
+/// The seconds of a step: those of its arithmetic and those of its loads.
 struct StepTime {
     busy: f64,
     memory: f64,
@@ -162,7 +163,7 @@ impl UnitSchedules<'_> {
         let products = scores * (self.depth + self.columns) as f64 / tiles.rate;
         let softmax = scores / EXPONENTIALS + scores * tiles.bias / SIMPLE;
         let bytes = (tiles.keys * (self.depth + self.columns) * self.element.size) as f64;
-        // Keys that several blocks read, they read from the cache.
+        // If several blocks read the same keys, they read them from the cache.
         StepTime { busy: products + softmax, memory: bytes / if tiles.readers > 1 { CACHE } else { MEMORY } }
     }
 
@@ -182,7 +183,8 @@ impl UnitSchedules<'_> {
                     let (scores, of_all) = (queries * keys * at_once, keys * at_once);
                     let StepTime { busy, memory } =
                         self.step(&ScoreTiles { scores, rate: WARPGROUP_RATE, keys: of_all, readers, bias });
-                    // Three warpgroups take turns without waiting. Three blocks wait for each other's turns.
+                    // Three warpgroups alternate at the matrix units without waiting. Three blocks wait for each other
+                    // at the units.
                     let waiting = match (groups.count, groups.resident) {
                         (3, _) => 0.1e-6,
                         (_, 3) => 0.3e-6,
@@ -211,7 +213,7 @@ impl UnitSchedules<'_> {
             if bytes > shape.shared || resident == 0 || !is_computed && keys < 32 && t > 16 {
                 continue;
             }
-            // An evaluated element stays in the thread's registers until the tile before is consumed.
+            // An evaluated element stays in the thread's registers until the previous tile is consumed.
             let evaluated = if is_computed { keys * (depth + columns) / (2 * queries) } else { 0 };
             if evaluated > HELD {
                 continue;
@@ -219,7 +221,7 @@ impl UnitSchedules<'_> {
             let bias = WARP_BIAS * problem.bias_operations(keys, problem.warps_room(queries, keys, resident));
             let readers = s.div_ceil(queries);
             let blocks = b * readers;
-            // Warps without queries, and keys of a last tile that is cut off, are not computed.
+            // Warps without queries do no work, and missing keys of a partial last tile are not computed.
             let [of_queries, of_keys] = [(s, queries), (t, keys)]
                 .map(|(n, by)| n.next_multiple_of(16).max(1) as f64 / (n.div_ceil(by).max(1) * by) as f64);
             for splits in splits(shape, blocks, resident, t.div_ceil(keys)) {
@@ -227,7 +229,7 @@ impl UnitSchedules<'_> {
                 let rate = 2.0 / self.element.size as f64 * WARP_RATE;
                 let (scores, of_all) = (queries * keys * at_once, keys * at_once);
                 let StepTime { busy, memory } = self.step(&ScoreTiles { scores, rate, keys: of_all, readers, bias });
-                // A warp runs its steps in sequence. Few warps do not fill the processor, and a single one loads all
+                // A warp runs its steps in sequence. Few warps do not fill the processor, and a single warp loads all
                 // keys itself.
                 let [hidden, first] = if queries == 16 { [1.8, 2.0e-6] } else { [1.4, 0.6e-6] };
                 let alone = first + (keys * (depth + columns)) as f64 * 1.0e-10 + evaluated as f64 * EVALUATED;
@@ -243,9 +245,10 @@ impl UnitSchedules<'_> {
 /// Prints a kernel's attention with the fastest predicted schedule.
 ///
 /// # Errors
-/// The reasons why it cannot be printed.
+/// Returns the reasons why it cannot be printed.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let problem = AttentionProblem::of(shape, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
+    let problem = AttentionProblem::of(shape, kernel)
+        .ok_or_else(|| vec!["cannot print attention because the kernel has none".to_string()])?;
     let way = ways(&problem).into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     problem.print(&way.unwrap_or_else(|| problem.by_threads()))
 }

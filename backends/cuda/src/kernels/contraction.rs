@@ -13,7 +13,7 @@ use super::{
 };
 use crate::dialect::CudaC;
 
-/// Returns the ways to compute a kernel's product on a device.
+/// Returns the schedules of a kernel's product on a device.
 pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let library = library::ways(problem).into_iter().collect();
     let direct = direct(problem).into_iter().collect();
@@ -23,7 +23,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
         .collect()
 }
 
-/// Returns the direct convolution of a product of windows, if it is one.
+/// Returns the direct convolution of a product with windows; `None` for other products.
 fn direct<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
     let direct = Direct::of(problem.kernel, problem.shape)?;
     Some(ProductWay {
@@ -33,16 +33,17 @@ fn direct<'a>(problem: &'a ProductProblem<'a>) -> Option<ProductWay<'a>> {
     })
 }
 
-/// Prints the fastest.
+/// Prints the schedule with the least predicted time.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Printed {
-    let problem = ProductProblem::new(shape, kernel).ok_or_else(|| vec!["no product".to_string()])?;
+    let problem = ProductProblem::new(shape, kernel)
+        .ok_or_else(|| vec!["cannot print a product because the kernel has none".to_string()])?;
     let ways = ways(&problem);
     let best = ways.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     best.map_or_else(
-        || Err(vec!["no tile of a product fits the shared memory of this device".into()]),
+        || Err(vec!["cannot print a product because no tile fits into the device's shared memory".into()]),
         |way| (way.print)(),
     )
 }
@@ -53,11 +54,11 @@ pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
     ways(&problem).into_iter().map(|way| (way.name, way.seconds)).collect()
 }
 
-/// A way to compute a product, printed.
+/// A printed schedule of a product or an attention.
 pub struct PrintedWay {
     /// Its name.
     pub name: String,
-    /// The seconds that are expected.
+    /// The predicted seconds.
     pub seconds: f64,
     /// The launches.
     pub printed: Printed,

@@ -1,5 +1,5 @@
 //! Products of few rows by multiply-adds. They are memory-bound: they take as long as reading the right operand.
-//! Operands and epilogue are any expressions.
+//! Operands and epilogue may be any expressions.
 
 use eutectic_backend::axes::FEW;
 use eutectic_gpu::launch::Launch;
@@ -11,34 +11,35 @@ use super::{
 use crate::dialect::{BlockShape, entry_with};
 
 const THREADS: usize = 256;
-/// Columns per block if neighbouring columns are contiguous, each with its share of the read rate.
+/// Columns per block if neighbouring columns are contiguous, each with the fraction of the read rate that it reaches.
 const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)];
-/// The same if neighbouring terms are contiguous: first for 16-bit elements, then for wider ones, whose threads read
-/// half as many at once.
+/// Columns per block if neighbouring terms are contiguous, each with its fraction of the read rate. The first list is
+/// for 16-bit elements. The second one is for wider elements; a thread reads half as many of them at once.
 const ALONG: [[(usize, f64); 4]; 2] =
     [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
-/// The same for operands whose buffers have fewer bytes than their elements, which threads decode. More columns take
-/// more registers and leave fewer warps. Measured on an H200 with 4096x4096 and 14336x4096 elements of i8 with a scale
-/// per column, as are the next two numbers.
+/// Columns per block for operands that threads decode, each with its fraction of the read rate. Buffers of these
+/// operands have fewer bytes than their elements. More columns take more registers and leave fewer warps. These
+/// fractions, [`ELEMENTS`] and [`DECODING`] were measured on an H200 with 4096x4096 and 14336x4096 elements of i8 with
+/// a scale per column.
 const DECODED: [(usize, f64); 4] = [(16, 0.5), (8, 0.8), (4, 1.0), (2, 0.99)];
-/// Elements a second that all processors decode and multiply.
+/// Elements per second that all processors decode and multiply.
 const ELEMENTS: f64 = 2.6e12;
-/// Threads of a block that decode: 1.15 times as fast as [`THREADS`].
+/// Threads of a block that decodes operands. With them, it is 1.15 times as fast as with [`THREADS`].
 const DECODING: usize = 128;
 /// Bytes per second from memory. The right operand of few rows is usually weights, which no earlier kernel has left in
 /// the cache.
 const READ: f64 = 4.2e12;
-/// The factor on these rates for 16-bit columns, which have half as many contiguous bytes.
+/// The factor on the read rate for 16-bit columns, which have half as many contiguous bytes.
 const HALF: f64 = 0.92;
-/// If several columns share the terms of a row, the share of a column's time that each further row adds.
+/// The fraction of a column's time that each further row adds. It counts if several columns share the terms of a row.
 const ROW: f64 = 0.15;
-/// Multiplications and additions a second of one processor.
+/// Multiply-adds per second of one processor.
 const RATE: f64 = 1.2e11;
 /// Seconds per split of the depth, if there are several.
 const PART: f64 = 0.12e-6;
-/// Additional seconds per block.
+/// Additional seconds of a kernel, before its first terms and after its last ones.
 const ENDS: f64 = 0.9e-6;
-/// Seconds of a read of a right operand that is no matrix in memory. Fitted to a depthwise convolution of 1,152
+/// Seconds per read of a right operand that is not a strided matrix. Fitted to a depthwise convolution of 1,152
 /// channels on an H200.
 const GATHERED: f64 = 4e-11;
 
@@ -74,7 +75,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let rate = if !right.is_along && problem.size() == 2 { HALF * rate } else { rate };
             let decoding = if is_decoded { elements * rows / (rate * ELEMENTS) } else { 0.0 };
             let reading = (bytes * rows / (rate * READ)).max(decoding);
-            // Terms that one thread takes one after the other.
+            // Counts the iterations in which a thread takes its terms.
             let abreast = if right.is_along { 1 } else { columns / right.lanes };
             let deep = if right.is_along { right.lanes } else { terms(m) };
             let turns = (k.div_ceil(splits) as f64 / (threads / abreast * deep) as f64).ceil();
@@ -89,7 +90,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     ways
 }
 
-/// Returns terms of a thread at once: more rows leave fewer registers.
+/// Returns the number of terms that a thread takes at once. More rows leave fewer registers.
 fn terms(rows: usize) -> usize {
     if rows > 4 { 4 } else { 8 }
 }

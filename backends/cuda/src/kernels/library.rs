@@ -13,15 +13,15 @@ use super::{
 };
 use crate::dialect::CudaC;
 
-/// Bytes of workspace that the library may use.
+/// Bytes of the workspace that the library may use.
 pub const LIBRARY_BYTES: usize = 32 << 20;
 /// For operands of 16, 32 and 64 bits, measured on an H200: operations per second, the depth at which half of that rate
 /// is reached, and seconds per term for a result of few tiles.
 const RATES: [(usize, f64, f64, f64); 3] =
     [(2, 7.5e14, 110.0, 1.5e-9), (4, 5.1e13, 20.0, 20e-9), (8, 5.0e13, 20.0, 20e-9)];
-/// The same of tf32.
+/// The same numbers for TF32 operands.
 const TF32_RATES: (usize, f64, f64, f64) = (4, 3.8e14, 110.0, 3e-9);
-/// Additional seconds of a product.
+/// The minimal seconds of a product with few terms.
 const ENDS: f64 = 0.8e-6;
 /// Activations of the library, by their keys in the op table. Its relu is left out because it turns NaN into 0.
 pub const ACTIVATIONS: &[&str] = &["gelu-tanh"];
@@ -80,7 +80,7 @@ pub fn matrix(kernel: &Kernel, (nest, result): (&Nest, ValueId), dtype: DType) -
     (row == 1 && column >= nest.domain[1] || column == 1 && row >= nest.domain[2]).then_some(at)
 }
 
-/// The destination and the library epilogue of a product.
+/// The destination of a product, and the epilogue that the library computes.
 #[derive(Clone)]
 struct ProductStore {
     result: DType,
@@ -119,7 +119,7 @@ fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<ProductStore> 
             _ => return None,
         }
     }
-    // A bias and an activation it has for results of the operands' type, one matrix at a time.
+    // The library has biases and activations only for results of the operands' type, and only for one matrix at a time.
     let is_plain = finish.bias.is_none() && finish.activation.is_none();
     let has = is_plain || result == operands && result != DType::F64 && own.domain[0] == 1;
     (products == 1 && has).then_some(ProductStore { result, out, finish })
@@ -138,13 +138,14 @@ fn uncast(own: &Nest, mut value: ValueId) -> ValueId {
     value
 }
 
-/// Returns a matrix whose columns are side by side.
+/// Returns the layout of a matrix whose columns are contiguous; `None` for other maps.
 fn row_major(at: &Index, slot: usize, own: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let at = matrix_at(at, slot, own, dtype)?;
     (at.strides[2] == 1 && at.strides[1] >= own.domain[2]).then_some(at)
 }
 
-/// Returns the strides of an affine map, if all are at multiples of 16 bytes; 0 along an axis of one point.
+/// Returns the strides of an affine map, with 0 along an axis of one point. Returns `None` if the start or a stride
+/// other than 1 is not a multiple of 16 bytes.
 fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let strides = map.affine(3)?;
     let mut at = MatrixLayout { slot, offset: usize::try_from(map.constant).ok()?, strides: [0; 3] };
@@ -157,7 +158,7 @@ fn place(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<MatrixLa
 
 fn matrix_at(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<MatrixLayout> {
     let mut at = place(map, slot, nest, dtype)?;
-    // Matrices that repeat a row or a column are none for the library.
+    // The library takes no matrices that repeat a row or a column.
     if (1..3).any(|axis| nest.domain[axis] > 1 && at.strides[axis] == 0) {
         return None;
     }
@@ -175,7 +176,7 @@ fn matrix_at(map: &Index, slot: usize, nest: &Nest, dtype: DType) -> Option<Matr
     at.strides.into_iter().all(aligned).then_some(at)
 }
 
-/// Returns the kernel's own body over the product, which it reads as one more buffer.
+/// Returns the kernel's epilogue as a separate kernel, which reads the product from one more buffer.
 fn over(kernel: &Kernel, sum: DType) -> Kernel {
     let mut own = kernel.clone();
     let domain = own.body.domain.clone();
@@ -183,7 +184,7 @@ fn over(kernel: &Kernel, sum: DType) -> Kernel {
     let flat = eutectic_ir::index::flatten(&at, &domain);
     for instr in &mut own.body.instrs {
         if matches!(instr, Instr::Anchor { .. }) {
-            // Registers hold sums in the accumulator type, except for 64-bit floats.
+            // The product is stored in the type of its sums: f32, or f64 if operands have 64 bits.
             *instr = Instr::Load(Load { slot: kernel.slots.len(), at: flat.clone(), guards: Vec::new(), dtype: sum });
         }
     }

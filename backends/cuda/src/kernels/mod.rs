@@ -1,4 +1,4 @@
-//! Kernels: which schedule a description gets.
+//! Chooses and prints the schedule of each kernel.
 
 mod attention;
 mod attention_way;
@@ -25,7 +25,7 @@ use crate::dialect::{CudaC, dtypes};
 /// Prints a kernel.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let lacking = dtypes().lacking(kernel);
     if !lacking.is_empty() {
@@ -56,10 +56,10 @@ pub fn ways(shape: &DeviceShape, kernel: &Kernel) -> Vec<PrintedWay> {
     ways
 }
 
-/// Checks whether a kernel can be printed, without printing it. All kernels can whose ops are in the table.
+/// Checks whether a kernel can be printed, without printing it. All kernels whose ops are in the table can.
 ///
 /// # Errors
-/// The ops that the table lacks, and the element types that CUDA C++ lacks.
+/// Returns the ops that the table lacks, and the element types that CUDA C++ lacks.
 pub fn supports(kernel: &Kernel) -> Result<(), Vec<String>> {
     let lacking = dtypes().lacking(kernel);
     if !lacking.is_empty() {

@@ -11,13 +11,13 @@ pub fn flat(nest: &Nest, [first, second, third]: [usize; 3]) -> Nest {
     nest.flat(first + second, third).flat(first, second).flat(0, first)
 }
 
-/// Returns the type that a kernel sums in: 64 bits where an operand or the result is.
+/// Returns whether a kernel sums in 64 bits, which it does if a body has a value of `f64`.
 pub fn wide(bodies: &[&Body]) -> bool {
     let is_wide = |body: &&Body| body.instrs.iter().any(|i| i.dtype() == DType::F64);
     bodies.iter().any(is_wide)
 }
 
-/// The type of operands as matrix units take them.
+/// The type in which matrix units take operands.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitElement {
     /// The type's name in CUDA C++.
@@ -27,8 +27,8 @@ pub struct UnitElement {
 }
 
 impl UnitElement {
-    /// Returns the type that matrix units take for operands: a 16-bit float type that all share, or TF32 if all are
-    /// `f32` with eleven significant bits enough. `None` for others.
+    /// Returns the type in which matrix units take operands: a 16-bit float type that all share, or TF32 if all are
+    /// `f32` and eleven significant bits suffice. Returns `None` for others.
     pub fn of(bodies: &[&Body]) -> Option<UnitElement> {
         if bodies.iter().all(|body| body.before_tf32().is_some()) {
             return Some(UnitElement { name: "tf32", size: 4 });
@@ -39,7 +39,7 @@ impl UnitElement {
         fits.then(|| UnitElement { name: CudaC.memory(first), size: 2 })
     }
 
-    /// Returns the maximal bytes of a tile in shared memory, for either layout.
+    /// Returns the maximal bytes of a tile in shared memory over both layouts.
     pub fn tile(&self, outer: usize, depth: usize) -> usize {
         self.size * (outer * (depth + 16 / self.size)).max(depth * (outer + 8))
     }
@@ -50,9 +50,9 @@ pub fn multiplied(body: &Body) -> ValueId {
     body.before_tf32().unwrap_or(body.results[0])
 }
 
-/// An operand of a product, printed.
+/// A printed operand of a product.
 pub struct PrintedOperand {
-    /// Its specialisation of `Operand`.
+    /// Its specialisation of the template `Operand`.
     pub properties: String,
     /// The method that evaluates it.
     pub method: String,
@@ -65,8 +65,8 @@ pub struct PrintedOperand {
 }
 
 impl PrintedOperand {
-    /// Prints an operand over `[b o k]`, or `[b k o]` with the depth first. If its outer coordinate is an expression
-    /// other than `o`, its neighbours are not contiguous.
+    /// Prints an operand over `[b o k]`, or `[b k o]` with the depth first. `place` is an expression that replaces the
+    /// outer coordinate `o`. Outer neighbours are then not contiguous.
     pub fn print(
         n: usize,
         nest: &Nest,
@@ -97,12 +97,12 @@ impl PrintedOperand {
             return Err(emitter.problems);
         }
         let (o, k, count) = (nest.domain[outer], nest.domain[depth], lanes.count);
-        // Copied to shared memory as it is: 16 bytes.
+        // An operand that is loaded without change is copied to shared memory in units of 16 bytes.
         let size = nest.instrs[result].dtype().size();
         let at = emitter.address(result).filter(|(slot, _)| count * size == 16 && slots[*slot].0.size() == size);
         let is_plain = at.is_some();
         let address = at.map_or("return (const char*)0;\n".into(), |(slot, at)| format!("return s{slot} + {at};\n"));
-        // Neighbours that one load brings as they are need not be widened and narrowed again.
+        // If one load reads all neighbours without change, they need no conversion to 32 bits and back.
         let pack = values[0].strip_suffix(".get(0)").filter(|_| values.len() == count);
         let raw =
             pack.filter(|_| matches!(&nest.instrs[result], Instr::Load(load) if slots[load.slot].0 == load.dtype));
@@ -124,7 +124,7 @@ impl PrintedOperand {
 }
 
 impl PrintedOperand {
-    /// Returns an operand whose boxes the copy engine loads, without evaluation.
+    /// Returns an operand whose boxes the copy engine loads. Threads do not evaluate it.
     pub fn boxed(n: usize, [outer, depth]: [usize; 2], is_along: bool, is_batched: bool) -> PrintedOperand {
         PrintedOperand {
             properties: format!(
@@ -140,7 +140,7 @@ impl PrintedOperand {
         }
     }
 
-    /// Returns bytes of a tile in shared memory, rows padded as `text/halves.cu` has them.
+    /// Returns the bytes of a tile in shared memory, with rows padded as in `text/halves.cu`.
     pub fn shared(&self, element: UnitElement, outer: usize, depth: usize) -> usize {
         let across = if element.size == 4 && self.which == 2 { 4 } else { 8 };
         element.size * if self.is_along { outer * (depth + 16 / element.size) } else { depth * (outer + across) }
@@ -157,7 +157,7 @@ fn steps_by_one(nest: &Nest, axis: usize) -> bool {
 }
 
 /// Returns the epilogue over `[b m n]` as a method, and the number of columns that it processes at once. `row` is the
-/// name of its row.
+/// expression of its row.
 pub fn epilogue(
     nest: &Nest,
     slots: &[(DType, usize)],
@@ -173,7 +173,7 @@ pub fn epilogue(
             emitter.set(id, (0..lanes.count).map(|lane| format!("({ty})sums[{lane}]")).collect());
         }
     }
-    // A point reads the elements that it replaces before it writes.
+    // A point may store over an element that it loads, so all loads are printed first.
     nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
     (0..nest.stores.len()).for_each(|n| emitter.store(n));
     let head = format!("void epilogue(int b, int m, int n, const {sum}* sums)");

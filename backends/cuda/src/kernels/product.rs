@@ -6,33 +6,34 @@ use eutectic_gpu::{device::DeviceShape, gathered::reads, launch::Launch, sectors
 use super::parts::{PrintedOperand, UnitElement, flat, multiplied, wide};
 use crate::dialect::{arguments_of, short_entry};
 
-/// Bytes per second from memory, and from the cache if everything fits; bytes of the cache that a kernel can use.
+/// Bytes per second from memory, and from the cache if all data fits; then the bytes of the cache that a kernel can
+/// use.
 const MEMORY: [f64; 2] = [3.9e12, 5.5e12];
 const CACHE: f64 = 3.0e7;
-/// Seconds of an op of the epilogue, which a generated kernel evaluates while it multiplies nothing.
+/// Seconds per element and op of an epilogue. The kernel multiplies nothing while it evaluates the epilogue.
 const EPILOGUE: f64 = 1.5e-13;
 /// Seconds of a launch in a recorded run.
 pub const LAUNCH: f64 = 1.1e-6;
-/// The maximal bytes for partial sums of a split depth.
+/// The maximal bytes of partial sums if the depth is split.
 const WORKSPACE: usize = 64 << 20;
 const SPLITS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Threads of a block that adds parts of the depth.
+/// Threads of a block that adds splits of the depth.
 const COMBINE: usize = 256;
 
-/// The launches, or the reasons why there are none.
+/// The launches, or the reasons why they cannot be printed.
 pub type Printed = Result<Vec<Launch>, Vec<String>>;
 
-/// A way to compute a product.
+/// A schedule of a product.
 pub struct ProductWay<'a> {
     /// The name, for reports.
     pub name: String,
     /// The predicted seconds.
     pub seconds: f64,
-    /// Prints it.
+    /// Prints the schedule.
     pub print: Box<dyn Fn() -> Printed + 'a>,
 }
 
-/// A product: `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis.
+/// A product: `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, where each letter stands for one axis.
 pub struct ProductProblem<'a> {
     pub shape: &'a DeviceShape,
     pub kernel: &'a Kernel,
@@ -48,12 +49,12 @@ pub struct ProductProblem<'a> {
     /// The type of sums, and its bytes.
     pub sum: &'static str,
     pub bytes: usize,
-    /// The type of operands as matrix units take them.
+    /// The type in which matrix units take the operands.
     pub unit: Option<UnitElement>,
 }
 
 impl<'a> ProductProblem<'a> {
-    /// Returns the product of a kernel, if it has one.
+    /// Returns the product of a kernel; `None` for other kernels.
     pub fn new(shape: &'a DeviceShape, kernel: &'a Kernel) -> Option<ProductProblem<'a>> {
         let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let sum = if wide(&kernel.bodies()) { "double" } else { "float" };
@@ -66,7 +67,7 @@ impl<'a> ProductProblem<'a> {
         Some(ProductProblem { shape, kernel, extents, left, right, own, lhs, rhs, sum, bytes, unit })
     }
 
-    /// Returns the reads of an element of each operand; 0 for a matrix in memory.
+    /// Returns the number of reads per element of each operand; 0 for a strided matrix.
     pub fn gathered(&self) -> [f64; 2] {
         let axes =
             self.kernel.contraction().map_or([0; 2], |of| [of.axes.rows, of.axes.depth].map(|n| of.axes.batch + n));
@@ -77,12 +78,12 @@ impl<'a> ProductProblem<'a> {
         [of(self.lhs, axes[0]), of(self.rhs, axes[1])]
     }
 
-    /// Returns bytes of an operand's element.
+    /// Returns the bytes of an operand's element.
     pub fn size(&self) -> usize {
         self.unit.map_or(self.bytes, |element| element.size)
     }
 
-    /// Returns the operands, printed.
+    /// Prints both operands.
     pub fn operands(&self) -> Result<[PrintedOperand; 2], Vec<String>> {
         let slots = &self.kernel.slots;
         Ok([
@@ -91,7 +92,8 @@ impl<'a> ProductProblem<'a> {
         ])
     }
 
-    /// Returns the bytes per element of the right operand in memory, in the widest buffer with one element for each.
+    /// Returns the bytes per element of the right operand in memory. Among the buffers with one element for each, the
+    /// widest counts.
     pub fn right_width(&self) -> usize {
         let width = |instr: &Instr| match instr {
             Instr::Load(load) if load.at.mentions(1) && load.at.mentions(2) => {
@@ -115,7 +117,7 @@ impl<'a> ProductProblem<'a> {
         arguments_of(&self.kernel.slots, &is_written, &before, &methods) + &shared.concat() + &texts.concat()
     }
 
-    /// Returns bytes for sums of parts of the depth.
+    /// Returns the bytes of partial sums if the depth is split.
     pub fn workspace(&self, splits: usize) -> usize {
         let [b, m, n, _] = self.extents;
         if splits > 1 { splits * b * m * n * self.bytes } else { 0 }
@@ -142,17 +144,17 @@ impl<'a> ProductProblem<'a> {
         SPLITS.into_iter().filter(fits)
     }
 
-    /// Returns seconds that reading the operands and writing the result take at least.
+    /// Returns the minimal seconds of reading the operands and writing the result.
     pub fn memory(&self) -> f64 {
         let [b, m, n, k] = self.extents.map(|n| n as f64);
         let size = self.size() as f64;
-        // Windows have more elements than their image.
+        // Windows have more elements than their image, so the bytes of the image count.
         let read = |nest: &Nest, elements: f64| (elements * size).min(self.read(nest));
         let bytes = read(&self.left, b * m * k) + read(&self.right, b * k * n) + b * m * n * size;
         bytes / MEMORY[usize::from(bytes < CACHE)]
     }
 
-    /// Returns the bytes that an operand reads, at most those of its buffers.
+    /// Returns the bytes that an operand reads, which are at most those of its buffers.
     fn read(&self, nest: &Nest) -> f64 {
         let of = |instr: &Instr| match instr {
             Instr::Load(load) => {
@@ -170,13 +172,13 @@ impl<'a> ProductProblem<'a> {
         LAUNCH + 1.0e-6 + busy.max(self.memory()) + self.adding(splits)
     }
 
-    /// Returns seconds of evaluating the epilogue.
+    /// Returns the seconds of evaluating the epilogue.
     pub fn epilogue(&self) -> f64 {
         let ops = self.own.instrs.iter().filter(|instr| matches!(instr, Instr::Map { .. })).count();
         self.extents[..3].iter().map(|&n| n as f64).product::<f64>() * ops as f64 * EPILOGUE
     }
 
-    /// Returns seconds of adding parts of the depth.
+    /// Returns the seconds of adding the splits of the depth.
     pub fn adding(&self, splits: usize) -> f64 {
         if splits > 1 { 2.5e-6 + 2.0 * self.workspace(splits) as f64 / MEMORY[1] } else { 0.0 }
     }

@@ -1,5 +1,5 @@
-//! A bias that is evaluated on fragments of scores. Values that are equal for all tiles of keys stay in registers.
-//! Loads of a tile are in flight while its keys are multiplied.
+//! Prints a bias that is evaluated on fragments of scores. Values that are equal for all tiles of keys stay in
+//! registers. Loads of a tile are in flight while its keys are multiplied.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use crate::dialect::{CudaC, method};
 pub struct PrintedBias {
     /// Text before the struct of arguments.
     pub before: String,
-    /// Methods of it.
+    /// Methods of the struct of arguments.
     pub methods: String,
-    /// The number of keys that it is evaluated for at once.
+    /// The number of keys for which it is evaluated at once.
     pub lanes: usize,
 }
 
-/// The text for attention without a bias.
+/// The text of an attention without a bias.
 pub const NOTHING_KEPT: &str = "struct Kept {};\n#define KEEPS 0\n#define FETCHES 0\n";
-/// The axes of a bias whose keys are split: tile, group of eight keys in the tile, and key in the group.
+/// The axes of a bias with split keys: tile, group of eight keys in the tile, and key in the group.
 const TILE: usize = 2;
 const EIGHT: usize = 3;
 const KEY: usize = 4;
@@ -48,8 +48,8 @@ pub fn operations(nest: &Nest, slots: &[(DType, usize)], keys: usize, room: usiz
     let nest = tiles.as_ref().unwrap_or(nest);
     let each = |(id, instr): (ValueId, &Instr)| {
         let divisions: usize = instr.maps().into_iter().map(divisions).sum();
-        // The share of keys whose load is new: if all keys of a group of eight load one element, it is the share of
-        // groups.
+        // The fraction of keys whose load is new. If all keys of a group of eight load one element, it is the fraction
+        // of groups.
         let read = |map: &Index| match (is_split, map.mentions(KEY)) {
             (false, _) | (true, true) => 1.0,
             (true, false) => different(map, nest, keys / 8) as f64 / (keys / 8).max(1) as f64 / 8.0,
@@ -95,7 +95,7 @@ pub fn bias(
         extent.saturating_sub(count)
     );
     let mut fields = String::new();
-    // Declarations of values kept in registers across tiles, and of values loaded per tile.
+    // Holds the declarations of values that stay in registers across tiles, and of values that are loaded per tile.
     let mut ahead = [String::new(), String::new()];
     let mut print = |nest: &Nest, names: &[&str], axis: usize, place: &str, is_ahead: bool| {
         let lanes = SplitAxis { axis, count };
@@ -139,7 +139,8 @@ pub fn bias(
     })
 }
 
-/// Returns the loads that are equal for all tiles of keys, and the loads per tile, as far as `room` registers suffice.
+/// Returns the loads that are equal for all tiles of keys, and the loads that differ per tile. Together they take at
+/// most `room` registers.
 fn ahead_of(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize, room: usize) -> [Vec<ValueId>; 2] {
     let mut left = room;
     let mut of = |is_fetched: bool| {
@@ -159,7 +160,7 @@ fn ahead_of(nest: &Nest, slots: &[(DType, usize)], lanes: SplitAxis, keys: usize
     [of(false), of(true)]
 }
 
-/// Returns the registers of a thread for its elements of eight keys.
+/// Returns the registers that a thread needs for its elements of a group of eight keys.
 fn registers(load: &Load, slots: &[(DType, usize)], lanes: SplitAxis) -> usize {
     let size = slots[load.slot].0.size();
     2 / lanes.count * (lanes.count * size).div_ceil(4)

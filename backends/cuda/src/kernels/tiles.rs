@@ -1,5 +1,5 @@
-//! Products by tiles of the result in registers, operands and epilogue any expressions: by multiplications and
-//! additions, and by matrix units that each warp feeds.
+//! Products by tiles of the result in registers, by multiply-adds or by matrix units that each warp feeds. Operands and
+//! epilogue may be any expressions.
 
 use eutectic_gpu::launch::Launch;
 
@@ -34,7 +34,7 @@ impl ProductTile {
     }
 }
 
-/// Tiles by 32-bit multiply-adds. Steps were measured on an H200 (`device products`).
+/// Tiles of 32-bit multiply-adds. Steps were measured on an H200 (`device products`).
 const TILES: [ProductTile; 6] = [
     tile(128, 128, 16, [8, 8], [1.82e-6, 2.5e-6]),
     tile(128, 64, 16, [8, 4], [0.98e-6, 1.25e-6]),
@@ -43,7 +43,7 @@ const TILES: [ProductTile; 6] = [
     tile(16, 64, 32, [2, 4], [0.55e-6, 1.1e-6]),
     tile(16, 16, 32, [1, 1], [0.36e-6, 0.5e-6]),
 ];
-/// Tiles on matrix units.
+/// Tiles on matrix units, for 16-bit operands.
 const MATRICES: [ProductTile; 6] = [
     tile(128, 256, 32, [2, 4], [1.06e-6, 1.06e-6]),
     tile(128, 128, 32, [2, 4], [0.64e-6, 0.64e-6]),
@@ -52,7 +52,7 @@ const MATRICES: [ProductTile; 6] = [
     tile(32, 64, 64, [2, 2], [0.31e-6, 0.31e-6]),
     tile(16, 64, 64, [1, 4], [0.2e-6, 0.2e-6]),
 ];
-/// The same, of tf32.
+/// Tiles on matrix units, for TF32 operands.
 const SINGLES: [ProductTile; 6] = [
     tile(128, 256, 32, [2, 4], [2.4e-6, 2.4e-6]),
     tile(128, 128, 32, [2, 4], [1.4e-6, 1.4e-6]),
@@ -63,11 +63,12 @@ const SINGLES: [ProductTile; 6] = [
 ];
 /// Steps of the depth in flight.
 const STAGES: usize = 4;
-/// Seconds per element of a tile on matrix units after the last step, also for padding; and seconds per division in its
-/// maps.
+/// Seconds per element of a tile's epilogue on matrix units, also for padding; then additional seconds per division in
+/// the epilogue's maps.
 const ELEMENT: [f64; 2] = [0.8e-10, 0.6e-10];
 
-/// Seconds of a thread's read of an operand that is no matrix in memory. The reads of a step are under way at once.
+/// Seconds per read of a thread from an operand that is not a strided matrix. The reads of one step are in flight at
+/// once.
 const GATHERED: f64 = 1.0e-7;
 
 /// Returns a schedule for each tile that fits and each number of splits of the depth.
@@ -118,7 +119,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     ways
 }
 
-/// Returns blocks of a processor.
+/// Returns the number of blocks that a processor runs at once.
 fn resident(problem: &ProductProblem) -> usize {
     if problem.unit.is_none() && problem.sum == "float" { 2 } else { 1 }
 }

@@ -1,4 +1,4 @@
-//! Prints the products of attention by warpgroups, in the sizes that it needs.
+//! Prints the matrix products of attention by warpgroups, in the sizes that an attention needs.
 
 /// Returns the text that follows the common text of attention, for tiles of `keys` keys and `columns` columns.
 pub fn text(half: &str, keys: usize, columns: usize) -> String {
@@ -8,9 +8,9 @@ pub fn text(half: &str, keys: usize, columns: usize) -> String {
         + include_str!("../text/warpgroup_attention.cu")
 }
 
-/// Returns a product of a warpgroup's 64 rows, 16 terms and `n` columns. From shared memory, both operands are
-/// contiguous along the terms, and the product starts sums or adds to them. From registers, the left operand is
-/// contiguous along the terms, and the right one along its columns.
+/// Returns a product of a warpgroup's 64 rows, 16 terms and `n` columns. If both operands are in shared memory, both
+/// are contiguous along the terms, and `add` says whether the product adds to the sums. If the left operand is in
+/// registers, the right one is contiguous along its columns, and the product adds to the sums.
 fn product(name: &str, n: usize, half: &str, from_registers: bool) -> String {
     let count = n / 2;
     let list = |range: std::ops::Range<usize>| range.map(|i| format!("%{i}")).collect::<Vec<_>>().join(", ");

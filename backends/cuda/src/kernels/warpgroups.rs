@@ -11,34 +11,34 @@ use super::{
 };
 use crate::dialect::{BlockShape, clusters, entry_with};
 
-/// Terms of a step of the depth: 128 bytes, the longest row that is permuted as a whole.
+/// Terms per step of the depth: 128 bytes, the longest row that the hardware swizzles as a whole.
 const DEPTH: usize = 64;
-/// Seconds of a thread's read under guards, or of an operand that is no matrix in memory. Fitted on an H200 to windows
-/// of SAM (8 neighbours a read) and to the first convolutions of ResNet-50 and DeepLab (one).
+/// Seconds per read of a thread under guards, or from an operand that is not a strided matrix. Fitted on an H200 to
+/// windows of SAM (8 neighbours per read) and to the first convolutions of ResNet-50 and DeepLab (one per read).
 const GUARDED: f64 = 2.4e-7;
-/// Neighbours of a read under guards, in operands that are matrices otherwise.
+/// Neighbours per read under guards, in operands that are strided matrices otherwise.
 const NEIGHBOURS: f64 = 8.0;
-/// The maximal number of rows for which warpgroup tiles reach a part of the memory rate only, and that part.
+/// The maximal number of rows for which warpgroup tiles reach only a fraction of the memory rate, and this fraction.
 const SLOW_ROWS: (usize, f64) = (16, 0.85);
-/// Threads of a block that bring tiles.
+/// Threads per block that load tiles.
 const BRINGING: usize = 128;
-/// Bytes of barriers.
+/// Bytes of the barriers in shared memory.
 const BARRIERS: usize = 128;
 
-/// A tile of a block.
+/// The tile of a block.
 #[derive(Clone, Copy)]
 struct WarpgroupTile {
     rows: usize,
     columns: usize,
-    /// Steps of the depth that are on their way at once.
+    /// Steps of the depth that are in flight at once.
     stages: usize,
-    /// Blocks that share columns of the right operand.
+    /// Blocks of a cluster, which share columns of the right operand.
     cluster: usize,
-    /// Blocks of a processor.
+    /// Blocks that a processor runs at once.
     resident: usize,
     /// Seconds of a step: with as many blocks per processor as fit, and with a single block, which waits for memory.
     step: [f64; 2],
-    /// Seconds of a tile after its last step.
+    /// Seconds after the last step of a tile.
     end: f64,
 }
 
@@ -65,7 +65,7 @@ const BOXED: [WarpgroupTile; 8] = [
     tile([64, 128], 4, 1, 2, [262e-9, 197e-9], 0.2e-6),
     tile([64, 64], 6, 1, 2, [185e-9, 170e-9], 0.0),
 ];
-/// Tiles with one operand that threads evaluate.
+/// Tiles of products for which threads evaluate an operand.
 const COMPUTED: [WarpgroupTile; 4] = [
     tile([128, 256], 4, 1, 1, [900e-9, 1000e-9], 1.0e-6),
     tile([128, 128], 4, 1, 1, [550e-9, 600e-9], 0.7e-6),
@@ -79,7 +79,7 @@ impl WarpgroupTile {
     }
 }
 
-/// An operand whose boxes the copy engine can bring.
+/// An operand whose boxes the copy engine can load.
 struct Boxed {
     boxes: Boxes,
     is_along: bool,
@@ -94,7 +94,7 @@ fn boxed(problem: &ProductProblem, which: usize) -> Option<Boxed> {
     let at = library::matrix(problem.kernel, (nest, body.results[0]), dtype)?;
     let is_along = at.strides[depth] == 1;
     let (near, far) = if is_along { (depth, outer) } else { (outer, depth) };
-    // Matrices that all points of the batch share are one.
+    // If all points of the batch share one matrix, the batch has one point.
     let batch = if at.strides[0] == 0 { 1 } else { nest.domain[0] };
     let least = at.strides[far].max(1) * nest.domain[far];
     let boxes = Boxes {
@@ -105,7 +105,7 @@ fn boxed(problem: &ProductProblem, which: usize) -> Option<Boxed> {
         strides: [at.strides[far], if batch == 1 { least.next_multiple_of(8) } else { at.strides[0] }],
         lengths: [DEPTH, 0, 1],
     };
-    // The driver's limits.
+    // The driver limits extents and strides.
     let fits = boxes.extents.iter().all(|&n| n < 1 << 31) && boxes.strides.iter().all(|&n| n < 1 << 38);
     fits.then_some(Boxed { boxes, is_along })
 }
@@ -122,7 +122,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
     let both = boxed(problem, 0).is_some() && boxed(problem, 1).is_some();
     let gathered = problem.gathered();
     let guarded = [&problem.left, &problem.right].map(|nest| nest.instrs.iter().any(is_guarded));
-    // The reads of a thread for each element of a tile.
+    // Counts the reads of a thread per element of a tile.
     let reads = [0, 1].map(|n| if guarded[n] { gathered[n].max(1.0 / NEIGHBOURS) } else { gathered[n] });
     let tiles = if both { &BOXED[..] } else { &COMPUTED };
     let fits = |tile: &&WarpgroupTile| tile.shared() <= problem.shape.shared && tile.cluster <= problem.shape.cluster;
@@ -175,7 +175,8 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
     }
     let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, 8, problem.sum, "m")?;
     let head = problem.head(&operands, &epilogue, &[include_str!("../text/warpgroups.cu")]);
-    // With one block per processor, some warpgroups give registers to others.
+    // With one block per processor, the warpgroup that loads tiles gives registers to those that multiply. Only whole
+    // warpgroups can.
     let threads = rows / 64 * 128 + if boxes.len() == 2 && resident > 1 { 32 } else { 128 };
     let (parameter, argument) = match boxes.len() {
         0 => (String::new(), "(const Box*)0"),

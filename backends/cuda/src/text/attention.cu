@@ -1,24 +1,25 @@
-// Attention: out[b s e] = Σ_t softmax_t(cap(scale · Σ_d q[b s d] · k[b t d]) + bias[b s t]) · v[b t e], tile by tile
-// over the keys, with the maximal score so far per query (online softmax; Milakov and Gimelshein 2018, Dao et al.
-// 2022).
+// Attention: out[b s e] = Σ_t softmax_t(cap(scale · Σ_d q[b s d] · k[b t d]) + bias[b s t]) · v[b t e]. It is computed
+// tile by tile over the keys, with the maximal score so far per query (online softmax; Milakov and Gimelshein 2018, Dao
+// et al. 2022).
 
 template <class T> FN T nothing() { return (T)as_float(0xff800000u); }
 
-// Returns whether a bias replaces the score: scores up to 2^92 are rounded away when it is added. Under guards it is
-// added to each score.
+// Returns whether a bias hides a key, that is, replaces its score. Adding such a bias rounds away scores up to 2^92.
+// Under guards, the bias is added to each score instead.
 template <class T> FN bool hides(T bias) {
     if constexpr (GUARDED) return false;
     else if constexpr (sizeof(T) == 8) return bias <= (T)-89202980794122492566142873090593446023921664.0;
     else return bias <= -166153499473114484112975882535043072.0f;
 }
 
-// The score of a product of query and key, in some unit.
+// Returns the score of a product of query and key, times `unit`.
 template <class T> FN T score(T product, T unit) {
     if constexpr (SOFTCAP != 0.0) return (T)SOFTCAP * unit * tanh(product * (T)(SCALE / SOFTCAP));
     return product * ((T)SCALE * unit);
 }
 
-// Sets the keys of a block: of the keys that its queries attend to, an equal part for each of SPLITS, in whole tiles.
+// Sets the range of keys of a block. The keys that its queries attend to are split into SPLITS equal parts of whole
+// tiles.
 template <int BT, int SPLITS> FN void share_keys(int block, int split, int& first, int& last) {
     visible(block, first, last);
     const int each = ((last - first + BT - 1) / BT + SPLITS - 1) / SPLITS * BT;
@@ -27,7 +28,7 @@ template <int BT, int SPLITS> FN void share_keys(int block, int split, int& firs
     last = end < last ? end : last;
 }
 
-// An element of an operand by itself.
+// Returns a single element of an operand.
 template <int WHICH> FN typename Operand<WHICH>::T element(const Slots& s, int b, int o, int k) {
     using O = Operand<WHICH>;
     typename O::T out[O::LANES], own = 0;
@@ -38,8 +39,8 @@ template <int WHICH> FN typename Operand<WHICH>::T element(const Slots& s, int b
     return own;
 }
 
-// Recomputes some columns of a stored query without reading values of hidden keys. Such a weight is 0, but 0 times NaN
-// or infinity is NaN.
+// Recomputes some columns of a stored query without reading the values of hidden keys. The weight of a hidden key is 0,
+// but 0 times NaN or infinity is NaN.
 template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at, int e, T* out) {
 #if HAS_BIAS
     const int query = s.query_of(b, at);
@@ -66,11 +67,11 @@ template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at
     for (int n = 0; n < LANES; n++) out[n] = sums[n] / total;
 #endif
 }
-// A function, in case it would be inlined many times.
+// An out-of-line copy, for kernels that would inline it many times.
 template <class T, int LANES> OUT_OF_LINE void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
 
-// Stores some columns of a query, given weighted sums, the maximal score and the sum of the weights. With SPLITS > 1
-// these are of one split of the keys, and go to the workspace.
+// Stores some columns of a query, given weighted sums, the maximal score and the sum of the weights. With SPLITS > 1,
+// all of these belong to one split of the keys, and go to the workspace.
 template <int SPLITS, int LANES, bool CALLS = false, class T> FN void deliver(const Slots& s, int split, int b, int at, int e, const T* sums, T most, T total) {
     if (at >= s.stored_queries(b) || e >= COLUMNS) return;
     if constexpr (SPLITS == 1) {
@@ -126,8 +127,8 @@ template <class T, int SPLITS, int LANES, int THREADS> FN void join_keys(const S
     }
 }
 
-// Attention by multiply-adds. A block has BQ queries. Sixteen threads share four queries. EC columns of the values are
-// processed at once; a thread has groups of four neighbours and a remainder.
+// Computes attention by multiply-adds. A block has BQ queries, and sixteen threads share four of them. EC columns of
+// the values are processed at once. Each thread has groups of four neighbouring columns, and a remainder.
 template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BIAS> FN void attend(const Slots& s) {
     constexpr int THREADS = BQ / 4 * 16, AQ = BQ + 4, AT = BT + 4, AE = EC + 4, TE = EC / 16, TT = BT / 16;
     constexpr int REST = TE % 4, FOURS = TE - REST;
@@ -211,7 +212,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #pragma unroll
                 for (int j = 0; j < TE; j++) sums[i][j] *= scale;
             }
-            // A thread's keys are sixteen rows apart, so that neighbouring threads write to other banks.
+            // A thread's keys are sixteen rows apart, so that neighbouring threads write to different banks.
 #pragma unroll
             for (int j = 0; j < TT; j++) {
                 alignas(16) T column[4] = { x[0][j], x[1][j], x[2][j], x[3][j] };
@@ -242,7 +243,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #pragma unroll
             for (int e = 0; e < FOURS; e += LANES) deliver<SPLITS, LANES, true>(s, split, b, at, e0 + e / 4 * 64 + tx * 4 + e % 4, &sums[i][e], most[i], total[i]);
             if constexpr (REST > 0) {
-                // Neighbouring threads have what is stored together.
+                // Neighbouring threads hold the columns of one store, so an exchange gives them all to one thread.
                 constexpr int SHARE = LANES > REST ? LANES / REST : 1;
                 alignas(16) T rest[SHARE * REST];
 #pragma unroll

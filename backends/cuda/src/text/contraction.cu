@@ -1,6 +1,6 @@
-// Products: out[b m n] = Σ_k lhs[b m k] · rhs[b k n], in registers of T.
+// Products: out[b m n] = Σ_k lhs[b m k] · rhs[b k n], with sums of type T in registers.
 
-// Stores one thread's part of a result. With SPLITS > 1, sums of a part of the depth go to the workspace.
+// Stores one thread's part of a result. With SPLITS > 1, the sums of a split of the depth go to the workspace.
 template <int SPLITS, int LANES, class T> FN void put(const Slots& s, int b, int m, int n, const T* sums) {
     if constexpr (SPLITS == 1) s.epilogue(b, m, n / LANES, sums);
     else {
@@ -12,12 +12,12 @@ template <int SPLITS, int LANES, class T> FN void put(const Slots& s, int b, int
     }
 }
 
-// The same where tiles may reach beyond the result.
+// Stores one thread's part of a result, unless the part is beyond the end of the result, which tiles may exceed.
 template <int SPLITS, int LANES, class T> FN void finish(const Slots& s, int b, int m, int n, const T* sums) {
     if (m < M && n < N) put<SPLITS, LANES>(s, b, m, n, sums);
 }
 
-// Adds the sums of parts of the depth, in order.
+// Adds the sums of the splits of the depth, in order.
 template <class T, int SPLITS, int LANES, int THREADS> FN void combine(const Slots& s) {
     constexpr i64 ALL = (i64)B * M * N;
     for (i64 at = ((i64)blockIdx.x * THREADS + threadIdx.x) * LANES; at < ALL; at += (i64)gridDim.x * THREADS * LANES) {
@@ -33,14 +33,14 @@ template <class T, int SPLITS, int LANES, int THREADS> FN void combine(const Slo
     }
 }
 
-// The range of the depth that a block takes.
+// Sets the range of the depth that a block takes.
 template <int BK, int SPLITS> FN void part(int& begin, int& end) {
     constexpr int EACH = ((K + BK - 1) / BK + SPLITS - 1) / SPLITS * BK;
     begin = blockIdx.y * EACH;
     end = begin + EACH < K ? begin + EACH : K;
 }
 
-// Product by multiply-adds: BM × BN results per block, TM × TN per thread.
+// Computes a product by multiply-adds, with BM × BN results per block and TM × TN per thread.
 template <class T, int BM, int BN, int BK, int TM, int TN, int SPLITS, int LANES> FN void multiply_tiles(const Slots& s) {
     constexpr int THREADS = (BM / TM) * (BN / TN), AM = BM + 4, AN = BN + 4;
     constexpr int VM = TM < 4 ? TM : 4, VN = TN < 4 ? TN : 4;

@@ -1,8 +1,8 @@
-// Products of few rows: each element of the right operand is read once and multiplied with all rows. The threads of a
+// Products of few rows. Each element of the right operand is read once and multiplied with all rows. The threads of a
 // block share its columns and the depth. Each reads TERMS terms of a group of columns at once, which keeps enough loads
 // in flight.
 
-// Terms k to k + TERMS of all rows; zeros from `end` on.
+// Loads terms k to k + TERMS of all rows. Terms from `end` on are zeros.
 template <int TERMS, class T> FN void take_rows(const Slots& s, int b, int k, int end, T (&x)[M][TERMS]) {
     using L = Operand<0>;
     constexpr int V = L::LANES;
@@ -45,8 +45,8 @@ template <int TERMS, class T> FN void take_rows(const Slots& s, int b, int k, in
 }
 
 // Adds COUNT numbers over the lanes of a warp whose distance is a multiple of STEP. Each exchange halves the numbers
-// that a lane keeps, from `first` on. An odd count is not halved: one of the lanes that then have equal sums `stores`
-// them.
+// that a lane keeps, from `first` on. An odd count is not halved: two lanes then have equal sums, and `stores` remains
+// true in one of them.
 template <int COUNT, int WITH, int STEP, class T> FN void add_lanes(T* x, int& first, bool& stores) {
     if constexpr (WITH >= STEP) {
         if constexpr (COUNT % 2 == 0) {
@@ -72,13 +72,13 @@ template <int COUNT, int WITH, int STEP> FN constexpr int kept() {
     else return kept<COUNT % 2 == 0 ? COUNT / 2 : COUNT, WITH / 2, STEP>();
 }
 
-// Prefetches a block's first elements of the right operand, if these are unchanged memory, before earlier kernels have
-// ended.
+// Prefetches a block's first elements of the right operand, if they are loaded without change. It runs before earlier
+// kernels have ended.
 template <int COLUMNS, int TERMS, int THREADS, int SPLITS> FN void ask_for_few(const Slots& s) {
     using R = Operand<1>;
     if constexpr (R::PLAIN) {
         constexpr int V = R::LANES, ABREAST = R::ALONG ? 1 : COLUMNS / V;
-        // Threads whose 16 bytes are in one cache line. One of them prefetches it.
+        // LINE threads read 16 bytes each of one cache line, and one of them prefetches it.
         constexpr int LINE = R::ALONG ? 8 : ABREAST < 8 ? ABREAST : 8;
         if (threadIdx.x % LINE != 0) return;
         const int n0 = blockIdx.x * COLUMNS, b = blockIdx.z, slice = threadIdx.x / ABREAST;
@@ -98,15 +98,16 @@ template <int COLUMNS, int TERMS, int THREADS, int SPLITS> FN void ask_for_few(c
     }
 }
 
-// A block has COLUMNS columns, and its threads share the depth. If the operand is contiguous along the depth, a warp
-// reads neighbouring terms of all columns; otherwise it reads neighbouring columns of some terms.
+// Computes a product of few rows. A block has COLUMNS columns, and its threads share the depth. If the right operand is
+// contiguous along the depth, a warp reads neighbouring terms of all columns. Otherwise it reads neighbouring columns
+// of some terms.
 template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> FN void multiply_few(Slots& slots) {
     using R = Operand<1>;
     ask_for_few<COLUMNS, TERMS, THREADS, SPLITS>(slots);
     slots.follow();
     const Slots& s = slots;
     constexpr int V = R::LANES, WARPS = THREADS / 32;
-    // Groups of columns that neighbouring threads take, columns of a thread, and terms of it.
+    // Neighbouring threads take ABREAST groups of columns. A thread has OWN columns and DEEP terms.
     constexpr int ABREAST = R::ALONG ? 1 : COLUMNS / V, OWN = R::ALONG ? COLUMNS : V, DEEP = R::ALONG ? V : TERMS;
     constexpr int STEP = ABREAST < 32 ? ABREAST : 32, COUNT = M * OWN, KEPT = kept<COUNT, 16, STEP>();
     T* const parts = (T*)shared_memory();
@@ -153,7 +154,7 @@ template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> F
         int first = 0;
         bool stores = true;
         add_lanes<COUNT, 16, STEP>(sums, first, stores);
-        // The sums of each warp, or of each part of a warp with other columns.
+        // Stores the sums of each warp. If parts of a warp have different columns, each part stores its sums.
         constexpr int PER_WARP = M * (R::ALONG ? COLUMNS : STEP * V), GROUPS = PER_WARP / COUNT;
         if (stores)
 #pragma unroll
@@ -165,7 +166,7 @@ template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> F
             T row[LANES];
 #pragma unroll
             for (int lane = 0; lane < LANES; lane++) {
-                // The group of the column, in the first warp with that group.
+                // `of` is the group of the column, and `of / 32` the first warp with that group.
                 const int of = R::ALONG ? 0 : (n + lane) / V, c = R::ALONG ? n + lane : (n + lane) % V;
                 row[lane] = 0;
                 for (int w = of / 32; w < WARPS; w += APART) row[lane] += parts[w * PER_WARP + (m * OWN + c) * GROUPS + of % GROUPS];

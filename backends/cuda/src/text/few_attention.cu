@@ -1,6 +1,6 @@
-// Attention of few queries, which takes as long as reading keys and values: all loads of a tile are in flight together.
-// Some threads share a key, each with neighbouring terms. A warp computes the weights of a query. Some threads share a
-// value's columns.
+// Attention of few queries. It takes as long as reading keys and values, so all loads of a tile are in flight together.
+// SHARE threads share a key, each with neighbouring terms. A warp computes the weights of a query. WIDE threads share
+// the columns of a value.
 
 FN constexpr int up_to_power(int n) { return n <= 1 ? 1 : 2 * up_to_power((n + 1) / 2); }
 

@@ -1,11 +1,13 @@
 // Tiles of 16-bit or TF32 operands in shared memory, in the layout of matrix units, and fragments of them.
 
-// A thread's share in a tile: rows of the depth where the operand is read along it, else rows of outer neighbours.
+// A thread's share of a tile. The tile has rows of terms if the operand is contiguous along the depth, and otherwise
+// rows of outer neighbours.
 template <int WHICH, class H, int OUTER, int DEPTH, int THREADS> struct Halves : Tile<WHICH, OUTER, DEPTH, THREADS> {
     using Base = Tile<WHICH, OUTER, DEPTH, THREADS>;
     using O = Operand<WHICH>;
-    // Padding avoids bank conflicts of simultaneous reads: of eight rows of 16 bytes, or of eight neighbours of four
-    // terms, every other term if weights are of neighbouring terms.
+    // Padding avoids bank conflicts of simultaneous reads. They read eight rows of 16 bytes, or eight neighbours of
+    // four terms. For the values of attention (WHICH == 2), these are every other term, because weights are of
+    // neighbouring terms.
     static constexpr int PAD = O::ALONG || sizeof(H) == 2 ? 16 / sizeof(H) : WHICH == 2 ? 4 : 8;
     static constexpr int STRIDE = (O::ALONG ? DEPTH : OUTER) + PAD, SIZE = (O::ALONG ? OUTER : DEPTH) * STRIDE, V = O::LANES;
 
@@ -39,7 +41,7 @@ template <int WHICH, class H, int OUTER, int DEPTH, int THREADS> struct Halves :
     }
 };
 
-// Fragments of 16 rows of the left operand, or 16 columns of the right one, over 32 bytes of terms.
+// Load fragments of 16 rows of the left operand, or of 16 columns of the right one, over 32 bytes of terms.
 template <class L, class H> FN void left_fragment(unsigned (&r)[4], H* tile, int o, int k) {
     constexpr int UNIT = 16 / sizeof(H);
     const int l = threadIdx.x % 32, m = o + l / 8 % 2 * 8, kk = k + l / 16 * UNIT;
@@ -59,8 +61,8 @@ template <class R, class H> FN void right_fragment(unsigned (&r)[4], H* tile, in
         for (int n = 0; n < 4; n++) r[n] = R::spot(tile, o + l / 4 + n / 2 * 8, k + l % 4 + n % 2 * UNIT)->bits;
 }
 
-// Converts sums to the left operand of another product: a lane has sums of two neighbouring columns of each eight,
-// which become its terms.
+// Converts sums to the left operand of another product. A lane has the sums of two neighbouring columns of each eight,
+// and these columns become its terms.
 template <class H> FN void sums_fragment(unsigned (&r)[4], const float* x, H) {
 #pragma unroll
     for (int n = 0; n < 4; n++) r[n] = pair_of(x[n * 2], x[n * 2 + 1], H());
@@ -73,7 +75,7 @@ FN void sums_fragment(unsigned (&r)[4], const float* x, tf32) {
         r[n] = y.bits;
     }
 }
-// The right operand of that product.
+// Loads the right operand of a product whose left operand comes from `sums_fragment`, with terms in the same order.
 template <class R, class H> FN void right_fragment_of_sums(unsigned (&r)[4], H* tile, int o, int k) {
     if constexpr (sizeof(H) == 2) right_fragment<R>(r, tile, o, k);
     else {

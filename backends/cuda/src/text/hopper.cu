@@ -1,32 +1,32 @@
-// Hopper instructions: barriers in shared memory that count arrivals and bytes, tensor boxes loaded by the copy engine,
-// and warpgroup products.
+// Hopper instructions: barriers in shared memory that count arrivals and bytes, loads of tensor boxes by the copy
+// engine (TMA), and warpgroup products.
 
 struct alignas(128) Box { u64 words[16]; };
 template <int COUNT> struct Boxes { Box of[COUNT]; };
-// Blocks of a cluster.
+// Sets the number of blocks of a cluster.
 #define CLUSTER(BLOCKS) __cluster_dims__(BLOCKS, 1, 1)
 
 FN unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 FN void barrier_start(u64* barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(count) : "memory");
 }
-// Makes initialised barriers visible to the copy engine and to the other blocks of the cluster. The initialising thread
-// calls it.
+// Makes initialised barriers visible to the copy engine and to the other blocks of the cluster. The thread that
+// initialised them must call it.
 FN void barriers_started() { asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory"); }
 FN void barrier_arrive(u64* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(barrier)) : "memory");
 }
-// Arrives at the barrier of a block of the cluster. It orders reads of the matrix units, which are complete, so that no
-// wider release is needed. Such a release would wait for all of the thread's writes.
+// Arrives at the barrier of a block of the cluster. The barrier orders reads of the matrix units, which are complete,
+// so a release for the whole cluster is not needed. It would wait for all of the thread's writes.
 FN void barrier_arrive_at(u64* barrier, int rank) {
     asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there]; }"
         :: "r"(shared_address(barrier)), "r"(rank) : "memory");
 }
-// Arrives, and announces `bytes` further bytes.
+// Arrives, and announces `bytes` bytes that copies will bring.
 FN void barrier_expect(u64* barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
-// Waits until the phase of that parity is over.
+// Waits until the phase with this parity is over.
 FN void barrier_wait(u64* barrier, int parity) {
     unsigned done;
     do {
@@ -65,8 +65,8 @@ FN void copy_box_to(void* to, const Box* box, int x, int y, int z, u64* barrier,
 // Makes this thread's writes to shared memory visible to matrix units after a barrier.
 FN void shared_to_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Sets the registers per thread for all warps of a warpgroup. Some warpgroups release registers, and others acquire
-// them.
+// Sets the registers per thread for all warps of a warpgroup. Some warpgroups release registers, and others then
+// acquire them.
 template <int COUNT> FN void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT)); }
 template <int COUNT> FN void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT)); }
 
@@ -74,8 +74,8 @@ FN void warpgroup_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory
 FN void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LEFT> FN void warpgroup_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory"); }
 
-// sums[64 × N] += a[64 × 16] · b[16 × N], given by descriptors. ACROSS says that rows, or columns, are contiguous
-// instead of terms.
+// Adds products: sums[64 × N] += a[64 × 16] · b[16 × N]. Descriptors give both operands. ACROSS says that an operand is
+// contiguous along its rows or columns, and not along the terms.
 #define REGISTERS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SUMS_32 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
     "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])

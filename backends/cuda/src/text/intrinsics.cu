@@ -20,20 +20,20 @@ FN float widen(tf32 x) { return __uint_as_float(x.bits); }
 FN void narrow(float x, tf32& y) { asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y.bits) : "f"(x)); }
 FN void narrow(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 FN void narrow(float x, bf16& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
-// 2ˣ within two units in the last place; results below the normal ones are zeros.
+// Returns 2ˣ within two units in the last place. Subnormal results become 0.
 FN float power_of_two(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-// 1 / x within one unit in the last place.
+// Returns 1 / x within one unit in the last place.
 FN float inverse(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-// NaN if one is.
+// Return the larger or the smaller number, or NaN if either is NaN.
 FN float larger(float a, float b) { float c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
 FN float smaller(float a, float b) { float c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
-// Two numbers as 16-bit ones, the first in the lower half.
+// Return two numbers rounded to 16 bits in one word, the first in the lower half.
 FN unsigned pair_of(float x, float y, f16) { unsigned z; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x)); return z; }
 FN unsigned pair_of(float x, float y, bf16) { unsigned z; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x)); return z; }
 FN float as_float(unsigned bits) { return __uint_as_float(bits); }
 FN double as_double(u64 bits) { return __longlong_as_double((i64)bits); }
 
-// Values of 4 or 8 bytes.
+// Exchange values of 4 or 8 bytes between the threads of a warp.
 template <class T> FN T shuffle(T x, int with) { return __shfl_xor_sync(~0u, x, with); }
 template <class T> FN T shuffle_from(T x, int from) { return __shfl_sync(~0u, x, from); }
 
@@ -51,8 +51,8 @@ FN void let_kernels_start() {
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// Waits until all earlier kernels have ended and their writes are visible. Reads through a pointer that is `later` come
-// after it. A short kernel with few blocks lets the next kernel start meanwhile.
+// Waits until all earlier kernels have ended and their writes are visible. `later` keeps the compiler from moving reads
+// through a pointer before this wait. A short kernel with few blocks lets the next kernel start meanwhile.
 template <bool IS_SHORT> FN void wait_for_kernels_before() {
     if (IS_SHORT && gridDim.x * gridDim.y * gridDim.z <= 32) let_kernels_start();
 #if __CUDA_ARCH__ >= 900
@@ -61,16 +61,17 @@ template <bool IS_SHORT> FN void wait_for_kernels_before() {
 }
 template <class T> FN void later(T*& p) { asm volatile("" : "+l"(p)); }
 
-// Asks for the line of the cache that an address is in. Kernels before may still write it: they write it there.
+// Prefetches the cache line of an address into L2. Earlier kernels may still write the line, because their writes go to
+// L2 too.
 FN void ask_for(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 
-// Loads from memory that the kernel does not write.
+// Load from memory that the kernel does not write.
 FN unsigned short load_constant(const unsigned short* p) { return __ldg(p); }
 FN unsigned load_constant(const unsigned* p) { return __ldg(p); }
 FN u64 load_constant(const u64* p) { return __ldg(p); }
 FN Quad load_constant(const Quad* p) { const uint4 q = __ldg((const uint4*)p); return { q.x, q.y, q.z, q.w }; }
 
-// Copies 16 bytes to shared memory asynchronously; zeros if not `there`.
+// Copies 16 bytes to shared memory asynchronously, or writes zeros if `there` is false.
 FN void copy_async(void* to, const void* from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
         "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
@@ -88,7 +89,7 @@ FN void load_transposed(unsigned (&r)[4], const void* row) {
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
 }
 
-// c[16 × 8] += a[16 × 16] · b[16 × 8]
+// Adds a product: c[16 × 8] += a[16 × 16] · b[16 × 8].
 FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, f16) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -97,7 +98,7 @@ FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-// c[16 × 8] += a[16 × 8] · b[8 × 8]
+// Adds a product: c[16 × 8] += a[16 × 8] · b[8 × 8].
 FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, tf32) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

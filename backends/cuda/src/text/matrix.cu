@@ -1,6 +1,6 @@
-// Products on matrix units: tiles in shared memory, several steps of the depth ahead, sums in 32 bits.
+// Products on matrix units. Tiles are loaded to shared memory several steps of the depth ahead, and sums have 32 bits.
 
-// BM × BN a block, of WM × WN warps.
+// Computes BM × BN results per block, with WM × WN warps.
 template <class H, int BM, int BN, int BK, int WM, int WN, int STAGES, int SPLITS, int LANES> FN void multiply_matrices(const Slots& s) {
     constexpr int THREADS = WM * WN * 32, MI = BM / WM / 16, NI = BN / WN / 16, PITCH = BN + 4;
     using L = Halves<0, H, BM, BK, THREADS>;
@@ -11,7 +11,8 @@ template <class H, int BM, int BN, int BK, int WM, int WN, int STAGES, int SPLIT
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int wm = warp / WN * MI * 16, wn = warp % WN * NI * 16;
     constexpr int ROWS = (M + BM - 1) / BM, COLUMNS = (N + BN - 1) / BN;
-    // Blocks that run at once share rows and columns: bands of 8 tile rows, column by column.
+    // Blocks that run at once take bands of 8 tile rows, column by column, so that they share rows and columns in the
+    // cache.
     const int band = blockIdx.x / (8 * COLUMNS) * 8, high = ROWS - band < 8 ? ROWS - band : 8, in_band = blockIdx.x % (8 * COLUMNS);
     const int m0 = (band + in_band % high) * BM, n0 = in_band / high * BN;
     int begin, end;

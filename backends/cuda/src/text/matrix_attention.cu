@@ -1,7 +1,7 @@
 // Attention on warp-level matrix units, with 16 queries per warp. Scores, weights and sums stay in registers. Weights
-// enter the second product in the operands' type; their sums are of the unrounded weights.
+// are rounded to the operands' type for the second product, but their sum is of unrounded weights.
 
-// Four sums of a fragment.
+// Returns four sums of a fragment.
 FN float (&fragment(float* sums))[4] { return *(float(*)[4])sums; }
 
 // Computes the queries of a warp on the first WIDTH keys of a tile of BT.
@@ -39,10 +39,10 @@ FN void attend_tile(const Slots& s, Kept& kept, int b, const int (&of_rows)[2], 
     }
 }
 
-// BQ queries a block; BT keys at once; depth and columns padded to DP and EP.
+// Computes BQ queries per block, with BT keys per tile. Depth and columns are padded to DP and EP.
 template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BIAS> FN void attend_matrices(const Slots& s) {
     constexpr int THREADS = BQ * 2, PITCH = EP + 4;
-    // Keys of a last tile that is cut off, as many as instructions take.
+    // The keys of a partial last tile, rounded up to whole instructions.
     constexpr int CUT = KEYS % BT == 0 ? BT : (KEYS % BT + 15) / 16 * 16;
     using Q = Halves<0, H, BQ, DP, THREADS>;
     using K = Halves<1, H, BT, DP, THREADS>;
@@ -83,7 +83,7 @@ template <class H, int BQ, int BT, int DP, int EP, int SPLITS, int LANES, int BI
             }
             copy_commit();
             const int tile = t0 / BT;
-            // A warp without queries only brings keys and values.
+            // A warp without queries only loads keys and values.
             if (s0 + of_warp >= stored) {}
             else if (KEYS % BT != 0 && tile == KEYS / BT)
                 attend_tile<Q, K, V, BT, CUT, DP, EP, BIAS, true, HAS_BIAS>(s, kept, b, of_rows, tile, more, queries, keys(turn), values(turn), sums, most, total);

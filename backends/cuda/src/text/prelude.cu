@@ -1,5 +1,6 @@
-// (the intrinsics come first: text/intrinsics.cu on the device, the shim in tests)
-// Functions of every kernel: the op table's, index arithmetic, accesses to memory, reductions over threads.
+// The intrinsics precede this text: `text/intrinsics.cu` on the device, the shim in tests.
+// Functions of every kernel: the functions of the op table, index arithmetic, accesses to memory, and reductions over
+// threads.
 
 template <class T> struct IsFloat { static constexpr bool value = false; };
 template <> struct IsFloat<float> { static constexpr bool value = true; };
@@ -18,7 +19,7 @@ template <class T> FN T wrap_mul(T a, T b) {
     if constexpr (IsFloat<T>::value) return a * b;
     else { using U = typename Unsigned<sizeof(T)>::type; return (T)((U)a * (U)b); }
 }
-// The product of an op is rounded: the compiler must not make one operation of it and a sum that reads it.
+// Rounds the product of an op. The compiler must not fuse it with a sum that reads it.
 FN float mul_of(float a, float b) { return __fmul_rn(a, b); }
 FN double mul_of(double a, double b) { return __dmul_rn(a, b); }
 template <class T> FN T choose(bool when, T a, T b) { return when ? a : b; }
@@ -64,14 +65,15 @@ template <class T> FN T shift_right(T a, T by) {
 }
 template <class T> FN T exp_normal(T x) { return x < (T)(sizeof(T) == 8 ? -708 : -87) ? (T)0 : exp(x); }
 template <class T> FN T sigmoid(T x) { const T e = exp(-fabs(x)); return (x < 0 ? e : (T)1) / ((T)1 + e); }
-// x·eᵛ/(1 + eᵛ). Where eᵛ is subnormal, it has fewer bits than its square root.
+// Returns x·eᵛ/(1 + eᵛ). If eᵛ is subnormal, it has fewer bits than its square root, so x is multiplied by the root
+// twice.
 template <class T> FN T gated(T x, T v) {
     if (v < (T)-80) { const T root = exp((T)0.5 * v); return (x * root) * root; }
     return x / ((T)1 + exp(-v));
 }
 template <class T> FN T gelu_tanh(T x) { return gated(x, (T)1.5957691216057308 * (x + (T)0.044715 * x * x * x)); }
-// x·Φ(x) within 8 units in the last place, with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a
-// = |x|. The rounding error of a² is added to the exponent. Where Φ is subnormal, below −12.9, the result has fewer
+// Returns x·Φ(x) within 8 units in the last place. For a = |x|, Φ(−a) = e^(−a²/2)·P(q)/(a + c) with q = (a − c)/(a + c)
+// and c = 3√2. The rounding error of a² is added to the exponent. Below −12.9 Φ is subnormal, and the result has fewer
 // bits.
 FN float gelu_erf(float x) {
     const float c = 4.2426405f, a = smaller(fabs(x), 14.5f);
@@ -83,8 +85,8 @@ FN float gelu_erf(float x) {
     return x * (x < 0 ? (x < -14.5f ? 0.0f : tail) : 1.0f - tail);
 }
 FN double gelu_erf(double x) { return x * 0.5 * erfc(-x * 0.70710678118654752); }
-// For 16-bit results, with a relative error below 2⁻¹³. With z = |x| / √2 and t = 1 / (1 + 0.54 z), erfc(z) · exp(z²) /
-// 2 is t · P(t) within a relative 5·10⁻⁵, with P by interpolation at Chebyshev's nodes for z up to 9.
+// Returns x·Φ(x) for 16-bit results, with a relative error below 2⁻¹³. With z = |x| / √2 and t = 1 / (1 + 0.54 z),
+// erfc(z) · exp(z²) / 2 is t · P(t) within a relative 5·10⁻⁵. P interpolates at Chebyshev's nodes for z up to 9.
 FN float quick_gelu_erf(float x) {
     const float t = inverse(1.0f + 0.38183766f * fabs(x));
     const float p = t * (0.15188588f + t * (0.15905814f + t * (0.091625607f + t * (0.18858472f - t * 0.091178027f))));
@@ -105,7 +107,7 @@ template <class T, class X> FN T saturate(X x) {
     if (x <= (has_sign ? -top : (X)0)) return has_sign ? (T)(-most - 1) : (T)0;
     return (T)x;
 }
-// Integers that are ordered as elements are: NaN is the largest, and there is one zero.
+// Return integers in the same order as the elements. NaN is the largest, and both zeros are equal.
 FN int order_key(float x) {
     union { float value; int bits; } of;
     of.value = x == 0.0f ? 0.0f : x;
@@ -126,7 +128,8 @@ template <class I> FN I floor_div(I x, I by) { I q = x / by; return x % by < 0 ?
 template <class I> FN I floor_mod(I x, I by) { I r = x % by; return r < 0 ? r + by : r; }
 
 struct Fault { u64 is_set; i64 step, index, check; };
-// Ids from −`back` to −1 count from the end.
+// Returns the position that an id names. Ids from −`back` to −1 count from the end. An id out of range gives 0, and is
+// reported if `counts` holds and it is the first one.
 template <class I> FN i64 within(I index, i64 extent, i64 back, bool counts, Fault* fault, i64 step, i64 check) {
     const i64 at = index < (I)0 ? (i64)index + back : (i64)index;
     if ((u64)at < (u64)extent) return at;
@@ -136,7 +139,7 @@ template <class I> FN i64 within(I index, i64 extent, i64 back, bool counts, Fau
     return 0;
 }
 
-// Elements in memory and in registers.
+// The type of an element in registers, and conversions between it and the type in memory.
 template <class T> struct InRegister { using type = T; };
 template <> struct InRegister<f16> { using type = float; };
 template <> struct InRegister<bf16> { using type = float; };
@@ -146,7 +149,7 @@ template <class T> FN void narrow(T x, T& y) { y = x; }
 template <class T, class I> FN typename InRegister<T>::type load(const T* p, I at) { return widen(p[at]); }
 template <class T, class I, class X> FN void store(T* p, I at, X x) { T y; narrow((typename InRegister<T>::type)x, y); p[at] = y; }
 
-// Neighbouring elements, accessed by the fewest possible accesses of at most 16 bytes.
+// Neighbouring elements, which the fewest possible accesses of at most 16 bytes read or write.
 template <int BYTES> struct Word;
 template <> struct Word<2> { using type = unsigned short; };
 template <> struct Word<4> { using type = unsigned; };
@@ -167,7 +170,7 @@ template <int N, class T, class I> FN Pack<T, N> load_pack(T* p, I at, bool when
     if (when) copy<(int)sizeof(T) * N>(&pack, p + at);
     return pack;
 }
-// Loads from a buffer that the kernel does not write, so that the compiler may move the load across stores.
+// Loads from a buffer that the kernel does not write, so the compiler may move the load across stores.
 template <int N, class T, class I> FN Pack<T, N> load_pack(const T* p, I at, bool when) {
     constexpr int BYTES = (int)sizeof(T) * N;
     using W = typename Word<BYTES < 16 ? BYTES : 16>::type;
@@ -180,7 +183,7 @@ template <int N, class T, class I> FN Pack<T, N> load_pack(const T* p, I at, boo
 }
 template <int N, class T, class I> FN void store_pack(T* p, I at, const Pack<T, N>& pack) { copy<(int)sizeof(T) * N>(p + at, &pack); }
 
-// Reductions.
+// The operations of reductions.
 struct Sum {
     template <class T> static METHOD T of(T a, T b) { return wrap_add(a, b); }
     static METHOD bool of(bool a, bool b) { return a || b; }
@@ -195,7 +198,7 @@ struct Min { template <class T> static METHOD T of(T a, T b) { return min_of(a, 
 template <class A, class B> constexpr bool same = false;
 template <class A> constexpr bool same<A, A> = true;
 // Combines an element with a value atomically: by the matching atomic, or by compare-and-swap. Elements of 8 bits are
-// changed within their word.
+// changed within their 32-bit word.
 template <class How, class T> FN void combine(T* at, T x) {
     if constexpr (IsFloat<T>::value && same<How, Sum>) {
         atomicAdd(at, x);
@@ -230,12 +233,12 @@ template <class T> FN T exchange(T x, int with) {
     if constexpr (sizeof(T) < 4) return (T)shuffle((int)x, with);
     else return shuffle(x, with);
 }
-// The value of a thread of the warp.
+// Returns the value of another thread of the warp.
 template <class T> FN T value_of(T x, int from) {
     if constexpr (sizeof(T) < 4) return (T)shuffle_from((int)x, from);
     else return shuffle_from(x, from);
 }
-// A table that the threads of a block share; each number has its own.
+// Returns a table that the threads of a block share. Each number stands for a separate table.
 template <int NUMBER, int COUNT, class T> FN T* left() {
     __shared__ T table[COUNT];
     return table;
@@ -245,13 +248,13 @@ template <int NUMBER, int COUNT, class T> FN void leave(T x, int at, bool when) 
     if (when) left<NUMBER, COUNT, T>()[at] = x;
     __syncthreads();
 }
-// Reduces over COUNT threads of a warp at distances of APART. Each gets the result.
+// Reduces over COUNT threads of a warp at distances of APART. Each of these threads gets the result.
 template <class How, int COUNT, int APART, class T> FN T reduce_within_warp(T x) {
 #pragma unroll
     for (int with = COUNT / 2; with > 0; with /= 2) x = How::of(x, exchange(x, with * APART));
     return x;
 }
-// Reduces over THREADS neighbouring threads per row. All threads of the block wait for each other.
+// Reduces over THREADS neighbouring threads per row. All threads of the block must call it, because it has barriers.
 template <class How, int THREADS, int ROWS, class T> FN T reduce_along(T x) {
     x = reduce_within_warp<How, (THREADS < 32 ? THREADS : 32), 1>(x);
     if constexpr (THREADS > 32) {
@@ -264,7 +267,7 @@ template <class How, int THREADS, int ROWS, class T> FN T reduce_along(T x) {
     }
     return x;
 }
-// Over all threads of BLOCKS blocks of a cluster.
+// Reduces over all threads of BLOCKS blocks of a cluster.
 template <class How, int THREADS, int BLOCKS, class T> FN T reduce_clusters(T x) {
     using W = typename Word<sizeof(T) < 4 ? 4 : sizeof(T)>::type;
     __shared__ W part;
@@ -274,19 +277,19 @@ template <class How, int THREADS, int BLOCKS, class T> FN T reduce_clusters(T x)
     W parts[BLOCKS];
 #pragma unroll
     for (int n = 0; n < BLOCKS; n++) parts[n] = load_of_block(&part, n);
-    // Before another block overwrites the value, or ends.
+    // No block may overwrite its value, or end, before the others have read it.
     cluster_arrive_and_wait();
     x = *(const T*)&parts[0];
 #pragma unroll
     for (int n = 1; n < BLOCKS; n++) x = How::of(x, *(const T*)&parts[n]);
     return x;
 }
-// Over every `ROWS`th thread of the block.
+// Reduces over every `ROWS`th thread of the block.
 template <class How, int THREADS, int ROWS, class T> FN T reduce_across(T x) {
     constexpr int WITHIN = ROWS < 32 ? (THREADS < 32 / ROWS ? THREADS : 32 / ROWS) : 1, PARTS = THREADS / WITHIN;
     x = reduce_within_warp<How, WITHIN, ROWS>(x);
     if constexpr (PARTS > 1) {
-        // Each warp needs all parts, which the threads of a row in the warp share.
+        // Each warp reduces all parts. The threads of a row in the warp share this work.
         constexpr int SHARES = WITHIN < PARTS ? WITHIN : PARTS;
         __shared__ T parts[ROWS * PARTS];
         __syncthreads();

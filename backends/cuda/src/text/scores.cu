@@ -1,5 +1,5 @@
-// Scores in the layout of matrix units: a thread has two neighbouring keys of each eight, for two queries that are
-// eight rows apart.
+// Scores in the layout of matrix units. A thread has two neighbouring keys of each group of eight, for two queries that
+// are eight rows apart.
 
 constexpr float LOG_2_E = 1.44269504f;
 
@@ -31,7 +31,7 @@ template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, con
     for (int row = 0; row < 2; row++)
 #pragma unroll
         for (int j = 0; j < BT / 8; j++) {
-            // In a partial tile, groups of eight keys are either complete or read separately.
+            // In a partial tile, a group of eight keys is read here if it is complete, and separately if not.
             if (KEYS % BT != 0 && j * 8 + 8 > KEYS % BT && tile == KEYS / BT) continue;
 #pragma unroll
             for (int h = 0; h < 2; h += BIAS)
@@ -41,9 +41,9 @@ template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, con
 #endif
 }
 
-// Converts products of queries and the first WIDTH keys of a tile of BT to weights: 2 to the power of the score minus
-// the maximal score so far. `scale` is the factor on earlier weights. Keys may be missing in the LAST tile. The bias
-// may differ from 0 only if MIXED.
+// Converts products of queries and the first WIDTH keys of a tile of BT keys to weights. A weight is 2 to the power of
+// the score minus the maximal score so far. `scale` is the factor on earlier weights. Keys may be missing in the LAST
+// tile. The bias may differ from 0 only if MIXED.
 template <int BT, int WIDTH, int BIAS, bool LAST, bool MIXED>
 FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], int tile, float (&x)[WIDTH / 2], float (&most)[2], float (&total)[2], float (&scale)[2]) {
     // If the score is a positive multiple of the product, the maximal product has the maximal score, and the factor
@@ -71,8 +71,8 @@ FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], 
                     float& y = x[j * 4 + row * 2 + h + n];
                     if constexpr (!RISES) y = score(y, LOG_2_E);
 #if HAS_BIAS
-                    // A hidden key is skipped, whatever its score is. The least number would overflow if it were
-                    // scaled.
+                    // A hidden key is skipped, whatever its score is. Its bias may be the least number, which would
+                    // overflow if it were scaled.
                     if constexpr (MIXED) y = hides(bias[n]) ? bias[n] : fma(bias[n], LOG_2_E, y);
 #endif
                     if (LAST && t + n >= KEYS) y = nothing<float>();
@@ -96,6 +96,6 @@ FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], 
             }
         total[row] = total[row] * scale[row] + sum;
     }
-    // Computed in parallel with the products in flight, instead of after them.
+    // The weights are computed before this point, in parallel with the products in flight, and not after these.
     hold(x);
 }

@@ -1,6 +1,6 @@
-// Operands of products, tile by tile. `Operand<WHICH>` has the extents and the axis along which several elements are
+// Operands of products, tile by tile. `Operand<WHICH>` has the extents, and the axis along which several elements are
 // read at once. An element is addressed by an `outer` coordinate (a row of the left operand, a column of the right one)
-// and one along the `depth`.
+// and a coordinate along the `depth`.
 
 template <int WHICH> FN void evaluate(const Slots& s, int b, int o, int k, typename Operand<WHICH>::T* out) {
     if constexpr (WHICH == 0) s.operand0(b, o, k, out);
@@ -19,8 +19,8 @@ template <int WHICH> FN const auto* address(const Slots& s, int b, int o, int k)
 }
 
 // A thread's share of a tile. Elements outside of the operand are zeros. Neighbouring threads read NEAR neighbours
-// along the depth and then go on to the next outer coordinate. This causes fewer bank conflicts than reading whole
-// rows.
+// along the depth and then go on to the next outer coordinate. Storing these to shared memory causes fewer bank
+// conflicts than storing whole rows.
 template <int WHICH, int OUTER, int DEPTH, int THREADS, int NEAR = DEPTH> struct Tile {
     using O = Operand<WHICH>;
     using T = typename O::T;
@@ -34,7 +34,7 @@ template <int WHICH, int OUTER, int DEPTH, int THREADS, int NEAR = DEPTH> struct
         return GROUPS % THREADS == 0 || group < GROUPS;
     }
 
-    // Evaluates the share at the tile's position in the operand, whose depth ends at `end`.
+    // Evaluates the share of a tile that begins at this position of the operand. The depth ends at `end`.
     METHOD void fetch(const Slots& s, int b, int outer, int depth, int end) {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {
@@ -48,7 +48,7 @@ template <int WHICH, int OUTER, int DEPTH, int THREADS, int NEAR = DEPTH> struct
         }
     }
 
-    // Leaves it in shared memory, where outer neighbours are side by side.
+    // Stores the share to shared memory, where outer neighbours are contiguous.
     template <int STRIDE> METHOD void leave(T* tile) const {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {
@@ -63,5 +63,5 @@ template <int WHICH, int OUTER, int DEPTH, int THREADS, int NEAR = DEPTH> struct
     }
 };
 
-// `N` neighbours in shared memory.
+// Copies `N` neighbouring elements.
 template <int N, class T> FN void take(T* to, const T* from) { copy<(int)sizeof(T) * N>(to, from); }

@@ -1,11 +1,11 @@
 // Attention of 16-bit operands by warpgroups, whose matrix units read shared memory (Shah et al. 2024,
-// FlashAttention-3). One warpgroup of a block loads tiles of keys and values. Each of the others has 64 queries, whose
-// scores, weights and sums stay in its registers. The product of one tile's weights overlaps the scores and the softmax
-// of the next tile. Keys are visited from the last tile, which may be partial, to the first.
+// FlashAttention-3). One warpgroup of a block loads tiles of keys and values. Every other warpgroup has 64 queries,
+// whose scores, weights and sums stay in its registers. The product of one tile's weights overlaps the scores and the
+// softmax of the next tile. Keys are visited from the last tile, which may be partial, to the first.
 
 constexpr int LINE = 64;
 
-// A barrier of THREADS threads: those of the multiplying warpgroups, or all.
+// Waits at a barrier of THREADS threads: those of the multiplying warpgroups, or all.
 template <int BARRIER, int THREADS> FN void some_meet() { asm volatile("bar.sync %0, %1;" :: "n"(BARRIER), "n"(THREADS) : "memory"); }
 
 // Warpgroups take turns at the matrix units: while one computes its products, another computes its softmax.
@@ -21,19 +21,19 @@ FN void copies_arrive(u64* barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(shared_address(barrier)) : "memory");
 }
 
-// A tile of ROWS queries or keys in shared memory: lines of 128 bytes, with 64 neighbours of each row and then the next
-// 64. The eight 16-byte units of a line are permuted by the line's number, which avoids bank conflicts.
+// A tile of ROWS queries or keys in shared memory. Its lines of 128 bytes hold the first 64 elements of each row, and
+// then the next 64. The eight 16-byte units of a line are permuted by the line's number, which avoids bank conflicts.
 template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
     using O = Operand<WHICH>;
-    // Values are found by column and key, queries and keys by number and depth.
+    // An element of the values is addressed by column and key, one of queries or keys by number and depth.
     static constexpr bool OF_VALUES = WHICH == 2, BESIDE = OF_VALUES != O::ALONG;
     static constexpr int END = OF_VALUES ? O::DEPTH : O::OUTER, WIDTH = OF_VALUES ? O::OUTER : O::DEPTH;
     static constexpr int SPAN = ROWS * LINE, SIZE = (NEAR + LINE - 1) / LINE * SPAN, V = O::LANES;
 
     static METHOD int spot(int row, int x) { return x / LINE * SPAN + row * LINE + ((x % LINE / 8 ^ row % 8) * 8 | x % 8); }
 
-    // Descriptors for matrix units: 16 terms along the lines, from a row on that is a multiple of 8; or 16 lines
-    // across.
+    // Return descriptors for matrix units. `along` describes 16 terms along the lines, from a row that is a multiple of
+    // 8. `across` describes 16 lines.
     static METHOD u64 along(const H* tile, int row, int x) {
         return (u64)1 << 62 | (u64)64 << 32 | (u64)1 << 16 | (shared_address(tile) + (x / LINE * SPAN + row * LINE + x % LINE) * 2) >> 4;
     }
@@ -41,10 +41,10 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
         return (u64)1 << 62 | (u64)64 << 32 | (u64)(SPAN * 2 / 16) << 16 | (shared_address(tile) + row * LINE * 2) >> 4;
     }
 
-    // Whether it is copied as it is, or evaluated.
+    // Whether the tile is copied without change, and not evaluated.
     static constexpr bool COPIED = O::PLAIN && BESIDE;
 
-    // Arrives at a barrier once what this thread brings is there.
+    // Arrives at a barrier once the elements that this thread loads are in shared memory.
     static METHOD void arrive(u64* barrier) {
         if constexpr (COPIED) copies_arrive(barrier);
         else {
@@ -53,13 +53,13 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
         }
     }
 
-    // Waits for all arrivals. The copied elements are then visible to matrix units.
+    // Waits until all threads have arrived. Copied elements are then visible to matrix units.
     static METHOD void wait(u64* barrier, int parity) {
         barrier_wait(barrier, parity);
         if constexpr (COPIED) shared_to_units();
     }
 
-    // Loads rows from `first` on, by THREADS threads; missing rows are zeros.
+    // Loads rows from `first` on, by THREADS threads. Missing rows are zeros.
     template <int THREADS> static METHOD void bring(const Slots& s, int b, int first, H* tile, int thread) {
         if constexpr (!COPIED) evaluate_rows<THREADS>(s, b, first, tile, thread);
         else if (NEAR == WIDTH && first + ROWS <= END) copy_rows<THREADS, true>(s, b, first, tile, thread);
@@ -85,7 +85,7 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
     }
 
     template <int THREADS> static METHOD void evaluate_rows(const Slots& s, int b, int first, H* tile, int thread) {
-        // Rows and neighbours of an access.
+        // An access takes DOWN rows and BY neighbours of a row.
         constexpr int DOWN = BESIDE ? 1 : V, BY = BESIDE ? V : 1;
 #pragma unroll 1
         for (int access = thread; access < ROWS * NEAR / V; access += THREADS) {
@@ -109,9 +109,9 @@ template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
     }
 };
 
-// GROUPS warpgroups have 64 queries each. Tiles have BT keys, with STAGES tiles in flight. Depth and columns are padded
-// to DP and EP. BRINGS and WEIGHS are the registers per thread of the warpgroup that loads tiles, and of those that
-// multiply.
+// Computes attention. GROUPS warpgroups have 64 queries each. Tiles have BT keys, with STAGES tiles in flight. Depth
+// and columns are padded to DP and EP. BRINGS and WEIGHS are the registers per thread of the warpgroup that loads
+// tiles, and of those that multiply.
 template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, int WEIGHS, int SPLITS, int LANES, int BIAS> FN void attend_warpgroups(Slots& slots) {
     constexpr int BQ = 64 * GROUPS, CONSUMERS = 128 * GROUPS, PITCH = EP + 4;
     using Q = Lines<0, H, BQ, DP>;
@@ -142,7 +142,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
     int first = 0, last = KEYS;
     share_keys<BT, SPLITS>(block, blockIdx.y, first, last);
     const int tiles = last > first ? (last - first + BT - 1) / BT : 0;
-    // Tiles by their numbers.
+    // The numbers of the first and the last tile.
     const int begin = first / BT, end = begin + tiles - 1;
     if (threadIdx.x >= CONSUMERS) {
         registers_down<BRINGS>();
@@ -226,7 +226,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                     release(empty_keys + next);
                     if (is_plain(block, tile)) weigh<BT, BT, BIAS, false, false>(s, kept, b, of_rows, tile, x, most, total, scale);
                     else weigh<BT, BT, BIAS, false, HAS_BIAS>(s, kept, b, of_rows, tile, x, most, total, scale);
-                    // The loop form of this wait keeps the assembler from waiting for the products before the softmax.
+                    // This wait is a loop, so the assembler does not move the wait for the products before the softmax.
                     V::wait(full_values + next, (turn + 1) / STAGES & 1);
                     warpgroup_wait<0>();
                     hold(sums);
@@ -241,7 +241,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 release(empty_values + turn % STAGES);
                 turn++;
             }
-            // Results overwrite the tiles.
+            // Results overwrite the tiles, so all warpgroups must have read them.
             some_meet<1, CONSUMERS>();
             float* const results = (float*)shared_memory();
 #pragma unroll
@@ -263,7 +263,7 @@ template <class H, int GROUPS, int BT, int DP, int EP, int STAGES, int BRINGS, i
                 take<LANES>(row, results + m * PITCH + e);
                 deliver<SPLITS, LANES>(s, blockIdx.y, b, s0 + m, e, row, results[m * PITCH + EP], results[m * PITCH + EP + 1]);
             }
-            // Wait before the next tiles overwrite the results.
+            // The next tiles must not overwrite results that are still read.
             if (b + gridDim.z < B) some_meet<2, CONSUMERS + 128>();
         }
     }

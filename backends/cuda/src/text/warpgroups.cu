@@ -1,24 +1,25 @@
-// Products of 16-bit operands by warpgroups, whose matrix units read both operands from shared memory. One part of a
-// block loads tiles, and the others multiply them some stages later. If several blocks share a processor, one's
-// epilogue overlaps another's product.
+// Products of 16-bit operands by warpgroups, whose matrix units read both operands from shared memory. Some warps of a
+// block load tiles, and the others multiply them some stages later. If several blocks share a processor, the epilogue
+// of one overlaps the product of another.
 //
-// A tile in shared memory has rows of 128 bytes: 64 terms of one outer coordinate, or 64 outer neighbours of one term,
-// then the next 64. The eight 16-byte units of a row are permuted by the row's number, which avoids bank conflicts.
+// A tile in shared memory has rows of 128 bytes: 64 terms of one outer coordinate, or 64 outer neighbours of one term.
+// The rows of the next 64 follow. The eight 16-byte units of a row are permuted by the row's number, which avoids bank
+// conflicts.
 
 constexpr int TERMS = 64, LINE = 64, SPAN = TERMS * LINE;
 
-// Neighbours of an operand that are in memory as they are.
+// Loads neighbours of an operand whose elements are in memory without change.
 template <int WHICH, class P> FN void take_raw(const Slots& s, int b, int o, int k, P& pack) {
     if constexpr (WHICH == 0) s.raw0(b, o, k, pack);
     else s.raw1(b, o, k, pack);
 }
 
-// An operand's tile: OUTER × TERMS.
+// The tile of an operand, with OUTER × TERMS elements.
 template <int WHICH, class H, int OUTER> struct Staged {
     using O = Operand<WHICH>;
     static constexpr int V = O::LANES, SIZE = OUTER * TERMS, ITEMS = SIZE / V / 128;
 
-    // Returns the position of an element; 16 bytes of its row's neighbours are contiguous.
+    // Returns the position of an element. In a row, 16 bytes of neighbours are contiguous.
     static METHOD int spot(int o, int k) {
         const int row = O::ALONG ? o : o / LINE * TERMS + k, x = O::ALONG ? k : o % LINE;
         return row * LINE + ((x / 8 ^ row % 8) * 8 | x % 8);
@@ -32,7 +33,8 @@ template <int WHICH, class H, int OUTER> struct Staged {
         return (u64)1 << 62 | eights << 32 | (O::ALONG ? (u64)1 : lines) << 16 | (at & 0x3ffff) >> 4;
     }
 
-    // Starts copies of rows, or neighbours, FROM to FROM + COUNT of the tile. `to` selects all blocks of a cluster.
+    // Starts copies of COUNT rows or outer neighbours of the tile, from `from` on. `to` sends them to all blocks of a
+    // cluster.
     template <int COUNT> static METHOD void copy(H* tile, const Box* box, int b, int outer, int depth, int from, u64* barrier, bool to) {
         const int z = O::BATCHED ? b : 0;
 #pragma unroll
@@ -84,8 +86,9 @@ template <int WHICH, class H, int OUTER> struct Staged {
     }
 };
 
-// A thread has two columns of each group of 8 of a row, which four threads share. An exchange gives it LANES
-// neighbouring columns of one group, for every LANES / 2 groups. `column` is their position.
+// Gathers neighbouring columns in one thread. Four threads share each group of 8 columns of a row, and have two columns
+// each. An exchange over LANES / 2 groups gives a thread LANES neighbouring columns of one group. `column` is the
+// position of the first one.
 template <int LANES> FN void gather_columns(const float (&pairs)[LANES / 2][2], float (&row)[LANES], int& column) {
     const int place = threadIdx.x % 4;
     const bool odd = place & 1, high = place & 2;
@@ -119,8 +122,8 @@ template <int LANES> FN void gather_columns(const float (&pairs)[LANES / 2][2], 
     }
 }
 
-// A block has BM × BN results, and a warpgroup 64 × BN. Two blocks that go TOGETHER share the columns of the right
-// operand, and each loads one half.
+// Computes BM × BN results per block, and 64 × BN per warpgroup. If TOGETHER is 2, the two blocks of a cluster share
+// the columns of the right operand, and each loads one half.
 template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int SPLITS, int LANES> FN void multiply_warpgroups(Slots& slots, const Box* boxes) {
     constexpr int CONSUMERS = BM / 64 * 128;
     using L = Staged<0, H, BM>;
@@ -130,8 +133,8 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     H* const tiles = (H*)shared_memory();
     u64* const full = (u64*)(tiles + STAGES * (L::SIZE + R::SIZE));
     u64* const empty = full + STAGES;
-    // If a processor has one block, the first of its two warpgroups goes LEAD steps ahead: while one stores results,
-    // the other multiplies.
+    // If a processor has one block, the first of its two warpgroups starts LEAD steps ahead. While one of them stores
+    // results, the other one multiplies.
     u64* const ahead = empty + STAGES;
     constexpr int LEAD = 2;
     constexpr bool IS_LED = RESIDENT == 1 && BM > 64;
@@ -151,8 +154,8 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     slots.follow();
     const Slots& s = slots;
     constexpr int ROWS = ((M + BM - 1) / BM + TOGETHER - 1) / TOGETHER * TOGETHER, COLUMNS = (N + BN - 1) / BN, TILES = ROWS * COLUMNS;
-    // A block takes tile after tile, and brings the next one's first steps while results are stored. Blocks that run at once share rows and
-    // columns: bands of 8 tile rows, column by column.
+    // A block takes one tile after the other. It loads the first steps of the next tile while it stores results. Blocks
+    // that run at once take bands of 8 tile rows, column by column, so that they share rows and columns in the cache.
     auto place = [&](int tile, int& b, int& m0, int& n0) {
         b = tile / TILES;
         const int at = tile % TILES, band = at / (8 * COLUMNS) * 8, high = ROWS - band < 8 ? ROWS - band : 8, in_band = at % (8 * COLUMNS);
@@ -161,8 +164,8 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
     };
     int begin, end;
     part<TERMS, SPLITS>(begin, end);
-    // Registers per thread of the warpgroups that multiply and of the one that loads tiles. If several blocks share a
-    // processor, all threads have the same.
+    // The registers per thread of the warpgroups that multiply, and of the one that loads tiles. If several blocks
+    // share a processor, all threads have equally many.
     constexpr int ALL = 65536 / (CONSUMERS + 128) / 8 * 8, LEAST = IS_COMPUTED ? 152 : 24;
     constexpr int MOST = (ALL * (CONSUMERS + 128) - LEAST * 128) / CONSUMERS / 8 * 8;
     int stage = 0, turn = 0;
@@ -224,7 +227,7 @@ template <class H, int BM, int BN, int STAGES, int TOGETHER, int RESIDENT, int S
                 for (int term = 0; term < TERMS; term += 16)
                     warpgroup_multiply<BN, !L::O::ALONG, !R::O::ALONG>(sums, L::describe(left(stage), own, term), R::describe(right(stage), 0, term), H());
                 warpgroup_commit();
-                // The stage before is read.
+                // The products of the previous stage are complete after this wait.
                 warpgroup_wait<1>();
                 if (k > begin) release(stage > 0 ? stage - 1 : STAGES - 1);
                 if (k == begin + (LEAD - 1) * TERMS) lead(tile);

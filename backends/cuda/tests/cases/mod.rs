@@ -1,4 +1,4 @@
-//! Programs whose kernels are of each family, of sizes for tests and of sizes for measuring.
+//! Programs for tests and for measurements, with kernels of each family.
 
 pub mod only;
 pub mod sessions;
@@ -9,7 +9,7 @@ use eutectic_ir::{lang::Source, text::parse};
 /// A program's name and text.
 pub type Case = (&'static str, &'static str);
 
-/// Small cases: edges of tiles, all layouts of operands, bias, hidden blocks, long and short rows.
+/// Small cases: edges of tiles, all layouts of operands, biases, hidden tiles, long and short rows.
 pub const SMALL: &[Case] = &[
     ("product f32", "(input x f32[70 33]) (param w f32[33 65]) (output y (matmul x w))"),
     (
@@ -288,7 +288,7 @@ pub const ATTENTIONS: &[Case] = &[
     ),
 ];
 
-/// Batch, queries, keys and depth of measured attentions. Those with many queries, and equally many keys, are also
+/// Batch, queries, keys and depth of measured attentions. If queries are many, and keys equally many, they are also
 /// measured with a causal mask.
 const HEADS: &[[usize; 4]] = &[
     [12, 128, 128, 32],
@@ -326,7 +326,7 @@ pub fn attentions() -> Vec<(String, String)> {
         }
     }
     list.extend(HEADS.iter().filter(|[_, s, ..]| (2048..8192).contains(s)).map(|&shape| of((shape, "bf16", false))));
-    // SAM's: relative positions of rows and of columns, which are added in f32.
+    // The bias of SAM: relative positions of rows and of columns, which are added in f32.
     for (b, n, d, dtype, op) in [
         (12, 64, 64, "f16", "attention"),
         (16, 64, 80, "f16", "attention"),
@@ -345,7 +345,7 @@ pub fn attentions() -> Vec<(String, String)> {
             format!("{} {positions} (output y ({op} q k v {bias} :scale {scale}))", operands([b, s, s, d], dtype));
         list.push((format!("{op} {b}x{s}x{s} d{d} {dtype} positions"), text));
     }
-    // A bias that was computed before, and the mask of a batch of texts.
+    // A bias that is stored in memory, and the mask of a batch of texts.
     for (shape, bias) in [("300 1 196", "f16[300 1 196 196]"), ("32 12 128", "f16[32 1 1 128]")] {
         let operands: String = ["q", "k", "v"].map(|name| format!("(input {name} f16[{shape} 64])")).concat();
         let text = format!("{operands} (input bias {bias}) (output y (attention q k v bias :scale 0.125))");
@@ -465,7 +465,7 @@ const CONVOLUTIONS: &[[usize; 7]] = &[
     [2, 320, 64, 320, 3, 1, 1],
 ];
 
-/// Returns programs of these convolutions, in both floats.
+/// Returns programs of these convolutions, in f32 and in f16.
 pub fn convolutions() -> Vec<(String, String)> {
     let of = |([n, c, side, o, size, stride, groups], dtype): ([usize; 7], &str)| {
         let (each, pad) = (c / groups, size / 2);

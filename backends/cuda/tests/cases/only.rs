@@ -1,4 +1,4 @@
-//! A device that computes products and attention in one way only.
+//! A device that computes products and attention by one schedule only.
 
 use eutectic_backend::{BackendError, Cost, Kernel, Limits, Memory};
 use eutectic_cuda::kernels;

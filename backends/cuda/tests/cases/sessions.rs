@@ -9,7 +9,8 @@ use eutectic_backend::{BackendError, Loaded, Memory, Port, Program, Session};
 const X: Port = Port::Input(0);
 const SUM: Port = Port::State(0);
 
-/// y = x · (v + w), where the sum is computed by the load program; z = x looked up; sum becomes sum + x.
+/// The program computes y = x · (v + w), where the load program computes the sum; z = a lookup in x; and a state that
+/// becomes sum + x.
 const TEXT: &str = "(input x f32[6 8]) (input at i64[3]) (param v f32[8 8]) (param w f32[8 8]) (state sum f32[6 8]) \
     (output y (matmul x (add v w))) (output z (gather x at :axis 0)) (update sum (add sum x))";
 
@@ -52,7 +53,7 @@ fn sum(inputs: &[&Tensor]) -> Vec<f64> {
     inputs.iter().fold(vec![0.0; 48], |sum, x| sum.iter().zip(x.to_f64()).map(|(sum, x)| sum + x).collect())
 }
 
-/// Checks all of it.
+/// Checks sessions on the backend that `open` returns.
 pub fn check<B: Backend + 'static>(open: impl Fn() -> B) {
     let graph = super::graph(("sessions", TEXT));
     let program = Compiler::new(open()).expect("rules").plan(&graph).expect("a plan").lowered.program;
@@ -69,7 +70,7 @@ pub fn check<B: Backend + 'static>(open: impl Fn() -> B) {
     };
     let mut test = start(&loaded);
 
-    // Runs and states.
+    // Runs return results and update states.
     let out = run(&mut test, &a, [5, 0, 2]).unwrap_or_else(|e| panic!("{e}"));
     near(&out[0], &product(&a, &v, &w), "a product");
     near(&out[1][..8], &a.to_f64()[40..], "a row that was looked up");
@@ -83,7 +84,7 @@ pub fn check<B: Backend + 'static>(open: impl Fn() -> B) {
     }
     run(&mut test, &b, [0, 0, 0]).unwrap_or_else(|e| panic!("the fault was taken: {e}"));
 
-    // A fork has the state, and its own from then on.
+    // A fork begins with a copy of the state, and then has a separate state.
     let mut test = start(&loaded);
     run(&mut test, &a, [0, 0, 0]).unwrap_or_else(|e| panic!("{e}"));
     let mut fork = Test { program: program.clone(), session: test.session.fork().expect("memory") };
@@ -91,7 +92,7 @@ pub fn check<B: Backend + 'static>(open: impl Fn() -> B) {
     near(&read(&mut *fork.session, SUM, 48), &sum(&[&a, &b]), "a fork's state");
     near(&read(&mut *test.session, SUM, 48), &sum(&[&a]), "the state that was forked");
 
-    // A buffer is the memory of a port while it is bound; a run is waited for by whoever reads.
+    // A buffer is the memory of a port while it is bound. A read waits for the submitted run.
     let mut buffer = test.session.buffer(48 * 4, Memory::Host).expect("memory");
     buffer.write(0, b.bytes()).expect("it fits");
     test.session.bind(X, Some(buffer)).expect("its size");
@@ -109,10 +110,10 @@ pub fn check<B: Backend + 'static>(open: impl Fn() -> B) {
     let wrong = test.session.buffer(4, Memory::Device).expect("memory");
     assert!(test.session.bind(X, Some(wrong)).is_err(), "a buffer of another size");
 
-    // Parameters are replaced in sessions that adopt them.
+    // Parameters are replaced only in sessions that adopt them.
     let n = program.params.iter().position(|(name, _)| name == "v").expect("it is a parameter");
     match loaded.clone().replace(&[(n, other.clone())]) {
-        // If the load program computed the sum, its operands were freed. A plan may also add in each run.
+        // If the load program computes the sum, it frees the operands. A plan may also add them in each run.
         Err(BackendError::Released(names)) => assert_eq!(names, ["`w`"]),
         Ok(_) => assert!(program.load.is_empty(), "`w` was let go, and is needed"),
         got => panic!("it should ask for the other one: {:?}", got.err()),

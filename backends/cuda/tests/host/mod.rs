@@ -1,4 +1,4 @@
-//! A device that is the host: printed kernels, compiled by g++ over the shim, for the same runtime.
+//! A device for the shared runtime that runs on the host. g++ compiles printed kernels over the shim.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -22,10 +22,10 @@ use eutectic_ir::{DType, Tensor};
 use libloading::Library;
 use rayon::prelude::*;
 
-/// The host.
+/// The host as a device.
 pub struct Host;
 
-/// The number of processors keeps the schedules of small programs varied.
+/// The shape of the device. A few processors keep the schedules of small programs varied.
 pub static SHAPE: LazyLock<DeviceShape> = LazyLock::new(|| DeviceShape {
     processors: 4,
     threads: 1024,
@@ -41,9 +41,9 @@ type Run = unsafe extern "C" fn(*const u64, *const u32, u32, *const [u64; 16]);
 
 /// The code of a launch.
 pub enum Module {
-    /// A kernel, in its library.
+    /// A kernel, with the library that contains it.
     Kernel(Run, #[expect(dead_code, reason = "the code lives as long as it")] Library),
-    /// A product.
+    /// A product, which `multiply` computes.
     Product(Box<Product>),
 }
 
@@ -59,12 +59,12 @@ impl DeviceMemory for Words {
     }
 
     fn host(&self) -> Option<&[u8]> {
-        // SAFETY: the words are there, and bytes may be anything.
+        // SAFETY: the vector owns these bytes, and every byte is valid.
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) })
     }
 
     fn host_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: as above.
+        // SAFETY: the vector owns these bytes, and every byte is valid.
         Some(unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.1) })
     }
 }
@@ -90,7 +90,7 @@ extern "C" void shim_run(const u64* args, const unsigned* grid, unsigned threads
 }
 "#;
 
-/// Compiles a text, unless it was before.
+/// Compiles a text, unless its library exists already.
 fn build(source: &str) -> Result<Module, String> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let text = [include_str!("shim.h"), source, FOOT].concat();
@@ -112,7 +112,7 @@ fn build(source: &str) -> Result<Module, String> {
         fs::rename(&to, &library).map_err(|e| e.to_string())?;
         fs::remove_file(&from).map_err(|e| e.to_string())?;
     }
-    // SAFETY: the library was made above; it has no code that runs when it is loaded.
+    // SAFETY: g++ made the library above, and loading it runs no code.
     unsafe {
         let library = Library::new(&library).map_err(|e| e.to_string())?;
         let run = *library.get::<Run>(b"shim_run").map_err(|e| e.to_string())?;
@@ -172,13 +172,13 @@ enum Called {
     Product(Box<Product>),
 }
 
-/// A launch and its arguments.
+/// A recorded launch with its arguments.
 pub struct Recorded(Called, Vec<u64>);
 
-/// Runs at once, or records.
+/// A queue that runs launches at once, or records them.
 pub struct Queue(Option<Vec<Recorded>>);
 
-/// Returns the boxes for the shim's copy engine: address, extents, strides, lengths.
+/// Returns the boxes as the shim's copy engine takes them: address, extents, strides, lengths.
 fn boxes(boxes: &[Boxes], args: &[u64]) -> Vec<[u64; 16]> {
     let words = |b: &Boxes| {
         let mut words = [0; 16];
@@ -194,7 +194,7 @@ fn boxes(boxes: &[Boxes], args: &[u64]) -> Vec<[u64; 16]> {
 fn elements(matrix: &MatrixLayout, extents: [usize; 3], dtype: DType, args: &[u64]) -> (*mut u8, Vec<f64>) {
     let count = matrix.strides.iter().zip(extents).map(|(stride, extent)| stride * (extent - 1)).sum::<usize>() + 1;
     let at = (args[BEFORE_SLOTS + matrix.slot] as *mut u8).wrapping_add(matrix.offset * dtype.size());
-    // SAFETY: the runtime checked sizes.
+    // SAFETY: the runtime checked the sizes of buffers.
     let bytes = unsafe { std::slice::from_raw_parts(at, count * dtype.size()) }.to_vec();
     (at, Tensor::new(dtype, &[count], bytes).expect("as many bytes").to_f64())
 }
@@ -225,7 +225,7 @@ fn multiply(product: &Product, args: &[u64]) {
         }
     }
     let out = Tensor::from_f64(product.result, &[out.len()], out.iter().copied());
-    // SAFETY: as above.
+    // SAFETY: the runtime checked the sizes of buffers.
     unsafe { std::ptr::copy_nonoverlapping(out.bytes().as_ptr(), at, out.bytes().len()) };
 }
 
@@ -234,19 +234,19 @@ impl Stream for Queue {
     type Graph = Vec<Recorded>;
 
     fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), BackendError> {
-        // SAFETY: the runtime checked sizes; the tests look for kernels that write elsewhere.
+        // SAFETY: the runtime checked the sizes of buffers, and the tests look for kernels that write elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
         Ok(())
     }
 
     fn download(&mut self, from: u64, to: &mut [u8]) -> Result<(), BackendError> {
-        // SAFETY: as above.
+        // SAFETY: the runtime checked the sizes of buffers.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), BackendError> {
-        // SAFETY: as above.
+        // SAFETY: the runtime checked the sizes of buffers.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Stream for Queue {
     fn replay(&mut self, graph: &Vec<Recorded>) -> Result<(), BackendError> {
         for Recorded(called, args) in graph {
             match called {
-                // SAFETY: arguments are those of the struct that the kernel's text declares, and more.
+                // SAFETY: the arguments include all fields of the struct that the kernel's text declares.
                 Called::Kernel(run, grid, block, boxes) => unsafe {
                     run(args.as_ptr(), grid.as_ptr(), *block, boxes.as_ptr());
                 },

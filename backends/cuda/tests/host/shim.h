@@ -1,4 +1,4 @@
-// Runs printed kernels on the host: each thread of a block is a fiber, which gives way where threads meet.
+// Runs printed kernels on the host. Each thread of a block is a fiber, which yields at barriers and exchanges.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -48,7 +48,7 @@ static void give_way(State state) {
 }
 static void begin() { body(); give_way(DONE); }
 
-// Those that wait for each other go on when all of them are there.
+// Lets fibers continue once all fibers that wait for each other have arrived.
 static bool release() {
     bool any = false, all = true;
     for (unsigned n = 0; n < count; n++) all = all && (fibers[n].state == AT_BLOCK || fibers[n].state == DONE);
@@ -74,7 +74,7 @@ static void run_block(unsigned threads) {
     }
     bool backwards = false;
     do {
-        // Now in one order, now in the other: what depends on it is a race.
+        // Alternates the order of fibers, because results that depend on it reveal a race.
         spinning = false;
         for (unsigned n = 0; n < count; n++) {
             number = backwards ? count - 1 - n : n;
@@ -143,7 +143,7 @@ template <class T> FN T shuffle_from(T x, int from) {
     shim::meet();
     return x;
 }
-// They arrive at once; what must wait for them is for racing threads to find.
+// Copies arrive at once. Tests with racing threads find kernels that do not wait for copies.
 FN void copy_async(void* to, const void* from, bool there) { if (there) memcpy(to, from, 16); else memset(to, 0, 16); }
 FN void copy_commit() {}
 template <int LEFT> FN void copy_wait() {}
@@ -168,7 +168,7 @@ FN void load_any(unsigned (&r)[4], const void* row, bool transposed) {
 FN void load_matrices(unsigned (&r)[4], const void* row) { load_any(r, row, false); }
 FN void load_transposed(unsigned (&r)[4], const void* row) { load_any(r, row, true); }
 template <class H> FN float half_of(unsigned pair, unsigned which) { H x = { (unsigned short)(pair >> 16 * which) }; return widen(x); }
-// What is left of a number in tf32.
+// Returns a number rounded towards zero to TF32.
 FN float cut(unsigned bits) { return as_float(bits & ~0x1fffu); }
 FN void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, tf32) {
     auto& all = shim::warp();
@@ -239,7 +239,7 @@ FN void barrier_wait(u64* barrier, int parity) {
 }
 FN void cluster_arrive_and_wait() {}
 FN int cluster_rank() { return 0; }
-// The words of a box: address, extents, strides in elements of the second and third axis, lengths.
+// The words of a box are its address, extents, strides in elements of the second and third axis, and lengths.
 FN void copy_box(void* to, const Box* box, int x, int y, int z, u64* barrier) {
     const u64* w = box->words;
     unsigned at = shared_address(to), bytes = 0;
@@ -262,7 +262,7 @@ template <int COUNT> FN void registers_up() {}
 FN void warpgroup_begin() {}
 FN void warpgroup_commit() {}
 template <int LEFT> FN void warpgroup_wait() {}
-// Of a matrix that a descriptor says: an element by its outer coordinate and its term.
+// Returns an element of a matrix that a descriptor describes, by its outer coordinate and its term.
 template <bool ACROSS, class H> FN float described(u64 how, unsigned o, unsigned k) {
     unsigned start = (how & 0x3fff) << 4, far = (how >> 16 & 0x3fff) << 4, eights = (how >> 32 & 0x3fff) << 4;
     unsigned at = ACROSS ? start + o / 64 * far + o % 64 * 2 + k / 8 * eights + k % 8 * 128 : start + o / 8 * eights + o % 8 * 128 + k * 2;

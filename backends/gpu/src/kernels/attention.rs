@@ -1,5 +1,5 @@
-//! Facts that attention schedules share: the keys that a block of queries attends to, and the number of splits of the
-//! keys.
+//! Facts that attention schedules share: the keys that a block of queries attends to, and the number of parts into
+//! which the keys are split.
 
 use eutectic_backend::{
     axes::Nest,
@@ -13,17 +13,18 @@ const LOOKED_AT: usize = 1 << 15;
 /// The maximal number of tiles whose visibility is recorded.
 const TILES: usize = 1 << 22;
 
-/// The key tiles that a block of queries attends to.
+/// The keys that a block of queries attends to, as ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisibleKeys {
-    /// The keys from the first to the last tile that is not hidden.
+    /// The range of keys from the first to the last tile that is not hidden.
     pub keys: [usize; 2],
-    /// The longest run of tiles whose scores the bias leaves unchanged.
+    /// The longest range of consecutive tiles whose scores the bias leaves unchanged.
     pub plain: [usize; 2],
 }
 
-/// Returns, for each block of queries, the visible tiles of keys under a bias over `[b s t]`. Returns `None` if every
-/// tile is visible and the bias changes each.
+/// Returns, for each block of `queries` queries, the visible tiles of `keys` keys under a bias over `[b s t]`: batch,
+/// queries and keys. Returns `None` if every tile is visible and the bias changes each, or if the tiles are too many to
+/// analyse.
 pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<Vec<VisibleKeys>> {
     let [b, s, t] = [0, 1, 2].map(|n| bias.domain[n]);
     let (blocks, tiles) = (s.div_ceil(queries), t.div_ceil(keys));
@@ -36,7 +37,7 @@ pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<V
     let of_block = |block: usize| {
         let q = block * queries;
         let mut all = vec![Visibility::Mixed; tiles];
-        // Bisect until each part is hidden, or unchanged, as a whole.
+        // Bisects until each range of tiles is hidden or unchanged as a whole.
         let mut parts: Vec<_> = std::iter::once(0..tiles).collect();
         while let Some(part) = parts.pop().filter(|_| budget > 0) {
             budget -= 1;
@@ -65,8 +66,8 @@ pub fn seen(bias: &Nest, result: usize, [queries, keys]: [usize; 2]) -> Option<V
     all.iter().any(|sees| sees.keys != [0, t] || sees.plain != [0, 0]).then_some(all)
 }
 
-/// Returns the number of splits of `tiles` tiles of keys, if the other axes give `blocks` blocks. If these keep all
-/// processors busy, there is one split. Otherwise each split has at least two tiles.
+/// Returns into how many parts `tiles` tiles of keys are split if the other axes give `blocks` blocks. If these keep
+/// all processors busy, there is one part. Otherwise each part has at least two tiles.
 pub fn parts_of_keys(shape: &DeviceShape, blocks: usize, tiles: usize) -> usize {
     let blocks = blocks.max(1);
     let most = (tiles / 2).max(1).min(4 * shape.processors / blocks).max(1);
@@ -80,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Bias where(key ≤ query and key > query − 300, 0, −∞).
+    /// Returns the bias where(key ≤ query and key > query − 300, 0, −∞).
     fn window(queries: usize, keys: usize) -> Nest {
         let int = |axis| Instr::Coordinate { index: Index::coord(axis), dtype: DType::I32 };
         let constant = |value: f64, dtype| Instr::Constant { value: value.into(), dtype };
@@ -115,7 +116,7 @@ mod tests {
                 let from = (first + 1).saturating_sub(300) / 32 * 32;
                 let to = keys.min((last.min(keys - 1) / 32 + 1) * 32);
                 assert_eq!(sees.keys, [from, to], "block {block} of {queries}");
-                // The tiles that every query of the block sees as a whole.
+                // Every query of the block sees each of these tiles as a whole.
                 let [from, to] =
                     [(last + 1).saturating_sub(300).div_ceil(32), ((first + 1) / 32).min(keys.div_ceil(32))];
                 assert_eq!(sees.plain[1] - sees.plain[0], to.saturating_sub(from), "block {block} of {queries}");

@@ -16,33 +16,33 @@ use crate::{
 
 /// Bytes of an asynchronous copy to shared memory. All of them belong to one row.
 const COPIED: usize = 16;
-/// Rows or columns that are not cut into tiles.
+/// The maximal number of rows or columns of products that are not tiled.
 const FEW: f64 = axes::FEW as f64;
-/// Blocks of an attention that a processor has at once.
+/// Blocks of an attention that are resident on a processor at once.
 const RESIDENT: f64 = 2.0;
 
-/// The price of stores that combine.
+/// The price of stores that atomics combine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Combined {
-    /// Bytes that processors access.
+    /// Bytes that processors access in their first-level caches and shared memory.
     pub bytes: f64,
     /// Seconds in which atomics wait for others on the same bytes.
     pub contended: f64,
 }
 
-/// The work of an anchor.
+/// The work of an anchor, that is of a product or an attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AnchorWork {
     /// Its operations.
     pub flops: f64,
-    /// Seconds that these take where all processors are busy.
+    /// Seconds of these operations if all processors are busy.
     pub seconds: f64,
     /// Blocks that work on it, at least 1.
     pub blocks: f64,
 }
 
 impl Costs {
-    /// Returns the price of stores that combine.
+    /// Returns the price of stores that atomics combine.
     pub(crate) fn combined(&self, shape: &DeviceShape, kernel: &Kernel) -> Combined {
         let tables = InBlock::of(kernel, shape);
         let domain = &kernel.body.domain;
@@ -54,12 +54,13 @@ impl Costs {
                 Some(((tables.blocks * count) as f64, copied.copies as f64))
             });
             let (requests, bytes) = match in_block {
-                // Each block sets its copies, combines points with them, and sends their combination to memory once.
+                // Each block initialises its copies, combines points with them, and sends their combination to memory
+                // once.
                 Some((elements, copies)) => {
                     let tables = elements * (2.0 * copies + 1.0) * dtype.size() as f64;
                     (elements / beside, points(domain) * self.combined + tables)
                 }
-                // Threads that have neighbours send them together. Each value is one access to memory.
+                // Neighbouring threads with adjacent elements share a transaction. Each value is one access to memory.
                 None if has_neighbours(&store.at, domain) => (points(domain) / beside, points(domain) * SECTOR),
                 None => (points(domain), points(domain) * SECTOR),
             };
@@ -130,10 +131,10 @@ impl Costs {
             let depth = points(&lhs.domain[axes.batch + axes.rows..]);
             let (rows, columns) = kernel.body.domain[axes.batch..].split_at(axes.rows);
             let full = [rows, columns].map(|extents| full_tiles(points(extents))).iter().product::<f64>();
-            // Few results: split-K gives further processors a part of the depth.
+            // If there are few results, split-K gives further blocks a part of the depth.
             let blocks = domain / 1024.0 * (depth / 128.0).max(1.0);
             let rate = rate(&[lhs, rhs], [self.wide, self.matrix, self.tf32, self.fma]);
-            // The number of tiles of 128 that read an element: the tiles of the other operand.
+            // The number of reads of an element: one for each tile of 128 along the other operand.
             let gathered = |body: &Body, inner: usize| {
                 let again = (domain * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
                 reads(body, inner, &kernel.slots) * again
@@ -157,14 +158,14 @@ impl Costs {
         AnchorWork { flops: 0.0, seconds: 0.0, blocks: (domain / 2048.0).max(1.0) }
     }
 
-    /// Returns the operations of the operands' expressions. They are evaluated again for each tile of the result that
-    /// reads them. Loads alone count nothing.
+    /// Returns the operations of the operands' expressions. Each tile of the result evaluates its elements again.
+    /// Operands that are only loaded count as 0.
     pub(crate) fn prologues(&self, kernel: &Kernel) -> f64 {
         let result = points(&kernel.body.domain);
         let bare = |body: &Body| if is_loaded(body) { 0.0 } else { self.expressions(body, &[]) };
         if let Some(Contraction { lhs, rhs, axes }) = kernel.contraction() {
             let depth = points(&lhs.domain[axes.batch + axes.rows..]).max(1.0);
-            // The number of tiles of 128 that read an element: the tiles of the other operand.
+            // The number of reads of an element: one for each tile of 128 along the other operand.
             let again = |body: &Body| (result * depth / points(&body.domain).max(1.0) / 128.0).max(1.0);
             return bare(lhs) * again(lhs) + bare(rhs) * again(rhs);
         }
@@ -187,7 +188,7 @@ impl Costs {
     }
 }
 
-/// Returns the share of a product's tiles that has results. Products of few rows or columns are not tiled.
+/// Returns the fraction of a tile that results fill along an axis. Products of few rows or columns are not tiled.
 fn full_tiles(extent: f64) -> f64 {
     if extent <= FEW { 1.0 } else { (extent / 64.0).min(1.0) }
 }
@@ -224,7 +225,7 @@ fn has_neighbours(map: &Index, domain: &[usize]) -> bool {
     last.is_some_and(|axis| map.terms.iter().any(|term| *term == (Atom::Coord(axis), 1)))
 }
 
-/// Returns whether any load of a body is contiguous along the last of its first axes.
+/// Returns whether any load of a body is contiguous along axis `first - 1`.
 fn steps_by_one(body: &Body, first: usize) -> bool {
     let step = |map: &Index| map.affine(body.domain.len())?.get(first.checked_sub(1)?).copied();
     body.instrs.iter().any(|instr| matches!(instr, Instr::Load(load) if step(&load.at) == Some(1)))

@@ -22,9 +22,9 @@ const TERMS: usize = 64;
 const WRITTEN: usize = 400;
 /// The maximal number of results of a thread, whose sums are in registers.
 const RESULTS: usize = 32;
-/// The numbers of results per thread that are tried along an axis. The whole of a short axis is tried too.
+/// The numbers of results per thread that are tried along an axis. The full extent of a short axis is tried too.
 const COUNTS: [usize; 5] = [2, 4, 6, 8, 16];
-/// The innermost axes along which tiles are tried.
+/// The number of innermost axes along which tiles are tried.
 const TILED: usize = 3;
 /// The maximal number of unrolled terms of an axis that is longer than [`TERMS`].
 const PART: usize = 16;
@@ -42,7 +42,7 @@ pub struct Direct<'a> {
     extents: Numbers,
     /// The number of axes of the result.
     outer: usize,
-    /// The axis of the depth that is cut into two, if one is, and the extent of the inner one.
+    /// The axis of the depth that is split into two, if any, and the extent of the inner one.
     cut: Option<(usize, usize)>,
     /// The operands, over all axes.
     operands: [Operand; 2],
@@ -50,23 +50,23 @@ pub struct Direct<'a> {
     own: Vec<Access>,
     /// The type of sums.
     sum: DType,
-    /// For each axis, the number of unrolled points: results of a thread, and terms of the depth.
+    /// For each axis, the number of unrolled points: results of a thread or terms of the depth.
     written: Numbers,
-    /// The axes of the result. Neighbouring threads have neighbours along the last one.
+    /// The axes of the result, the outermost first. Neighbouring threads take neighbouring points along the last one.
     order: Numbers,
-    /// Neighbours along that axis that a thread reads at once.
+    /// The number of adjacent elements along the last axis of `order` that a thread reads at once.
     lanes: usize,
 }
 
-/// The reads of an operand, and the operations that an element of it takes.
+/// The reads of an operand, and the operations that computing one element takes.
 struct Operand {
     reads: Vec<Access>,
     operations: f64,
 }
 
 impl<'a> Direct<'a> {
-    /// Returns the schedule that promises the least time. `None` for a kernel that is no product, for a product without
-    /// windows, and for an empty one.
+    /// Returns the schedule with the least predicted time. Returns `None` for a kernel that is not a product, for a
+    /// product without windows, and for an empty one.
     pub fn of(kernel: &'a Kernel, shape: &DeviceShape) -> Option<Direct<'a>> {
         let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let sum = kernel.accumulator()?.register();
@@ -102,7 +102,7 @@ impl<'a> Direct<'a> {
         Some(direct)
     }
 
-    /// Unrolls the shortest axes of the depth. An axis that is too long is unrolled in part.
+    /// Unrolls the shortest axes of the depth. If even the shortest one is too long, a part of it is unrolled.
     fn write_terms(&mut self) {
         let mut axes: Vec<usize> = (self.outer..self.extents.len()).collect();
         axes.sort_by_key(|&axis| self.extents[axis]);
@@ -186,7 +186,7 @@ impl<'a> Direct<'a> {
         self.extents[axis].div_ceil(self.step(axis))
     }
 
-    /// Returns how far a thread's tile is from that of the next thread along an axis.
+    /// Returns the distance between the tiles of two neighbouring threads along an axis.
     fn step(&self, axis: usize) -> usize {
         let lanes = if self.order.last() == Some(&axis) { self.lanes } else { 1 };
         self.written[axis] * lanes
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn tiles_lie_across_memory_and_share_what_they_read() {
         let shape = DeviceShape::OF_TESTS;
-        // Channels, images, rows, columns of a tile.
+        // The axes of a tile are channels, images, rows and columns.
         for (last, nearest) in [(false, 3), (true, 0)] {
             let kernel = by_channels(96, [56, 56], last);
             let direct = Direct::of(&kernel, &shape).expect("windows");

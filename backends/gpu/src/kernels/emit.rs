@@ -19,7 +19,7 @@ pub struct Emitter<'a> {
     dialect: &'a dyn Dialect,
     slots: &'a [(DType, usize)],
     nest: &'a Nest,
-    /// Extents, the split axis in groups.
+    /// Extents of the nest, where the split axis counts groups.
     domain: Vec<usize>,
     coords: Vec<String>,
     lanes: SplitAxis,
@@ -27,7 +27,7 @@ pub struct Emitter<'a> {
     varies: Vec<bool>,
     /// The ranges of the values.
     ranges: Vec<Interval>,
-    /// For each value, whether 16 bits are enough for its uses.
+    /// For each value, whether 16 correct bits are enough for all of its uses.
     is_half: Vec<bool>,
     names: Vec<Option<Vec<String>>>,
     prefix: &'static str,
@@ -41,7 +41,8 @@ pub struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    /// Returns an emitter for a nest whose coordinates have these names. The name of the split axis counts groups.
+    /// Returns an emitter for a nest whose coordinates have these names. The coordinate of the split axis counts
+    /// groups.
     pub fn new(
         dialect: &'a dyn Dialect,
         slots: &'a [(DType, usize)],
@@ -89,7 +90,7 @@ impl<'a> Emitter<'a> {
         self.in_block = stores.to_vec();
     }
 
-    /// Returns the table in shared memory of a store that combines there: all copies of its buffer.
+    /// Returns the table of a store that combines in shared memory. The table has all copies of the store's buffer.
     fn table(&self, copied: &Copied) -> (usize, DType, usize) {
         let (dtype, count) = self.slots[self.nest.stores[copied.store].slot];
         (copied.store, dtype, copied.copies * count)
@@ -123,7 +124,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns how many names a value has.
+    /// Returns how many names a value has: one per lane, or one for all lanes.
     pub fn width(&self, id: ValueId) -> usize {
         if self.varies[id] { self.lanes.count } else { 1 }
     }
@@ -218,7 +219,7 @@ impl<'a> Emitter<'a> {
                 })
             }
             instr @ Instr::Row { op, dtype, .. } if instr.reduction().is_none() => {
-                self.problems.push(format!("`{op}` of rows"));
+                self.problems.push(format!("cannot print the row operation `{op}` as an expression"));
                 self.dialect.literal(0.0, *dtype)
             }
             Instr::Row { .. } | Instr::Anchor { .. } | Instr::Load(_) | Instr::Constant { .. } => {
@@ -263,7 +264,8 @@ impl<'a> Emitter<'a> {
         self.lanes.is_packed(at, guards, &self.domain) && values.into_iter().all(|value| !self.varies[value])
     }
 
-    /// Returns the buffer and the index of a value, if it is contiguous, unchanged memory.
+    /// Returns the buffer and the index of a value that is loaded from contiguous memory without change; `None` for
+    /// other values.
     pub fn address(&self, id: ValueId) -> Option<(usize, String)> {
         let Instr::Load(load) = &self.nest.instrs[id] else { return None };
         let plain = load.guards.is_empty() && load.at.values().is_empty() && self.is_packed(&load.at, &load.guards);
@@ -274,7 +276,7 @@ impl<'a> Emitter<'a> {
     pub fn store(&mut self, n: usize) {
         let store = &self.nest.stores[n];
         let slot = (store.slot, self.slots[store.slot].0);
-        // Values that the maps mention are named before.
+        // Index maps use the names of the values that they mention, so these are printed first.
         store.values().into_iter().for_each(|value| _ = self.value(value));
         let apart = store.writes == Writes::Apart;
         let packed = apart && self.is_packed(&store.at, &store.guards);
@@ -298,7 +300,10 @@ impl<'a> Emitter<'a> {
                         None => self.dialect.store_combined(how, slot, &place, &value),
                     },
                     Writes::InOrder => {
-                        self.problems.push("stores of several points to one element in order".into());
+                        self.problems.push(
+                            "cannot order stores of several points to one element, because the kernel is not a map"
+                                .into(),
+                        );
                         return;
                     }
                 }
@@ -311,8 +316,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the condition that all guards hold. It evaluates every guard, so that there is at most one branch:
-    /// compilers turn each `&&` into a branch, and NVRTC took minutes to thread jumps through hundreds of them.
+    /// Returns the condition that all guards hold. `&` evaluates every guard, so that there is at most one branch.
+    /// Compilers turn each `&&` into a branch, and NVRTC took minutes to thread jumps through hundreds of them.
     fn condition(&self, guards: &[Guard], lane: usize) -> String {
         let of_lanes = self.lanes.guards(guards, &self.domain);
         let parts = of_lanes[lane % of_lanes.len()].iter().flat_map(|(map, range)| {
@@ -325,7 +330,7 @@ impl<'a> Emitter<'a> {
         if parts.is_empty() { "true".into() } else { format!("({})", parts.join(" & ")) }
     }
 
-    /// Returns a map over the domain of groups, as an expression.
+    /// Returns the expression of an index map. The coordinate of the split axis counts groups.
     fn index(&self, map: &Index, lane: usize) -> String {
         self.text_of(map, lane, self.is_wide(map))
     }
@@ -351,7 +356,7 @@ impl<'a> Emitter<'a> {
         format!("({})", parts.join(" + "))
     }
 
-    /// Returns whether a map needs 64 bits on the way.
+    /// Returns whether evaluating a map needs 64 bits.
     fn is_wide(&self, map: &Index) -> bool {
         let reach = map.terms.iter().fold(map.constant.unsigned_abs(), |sum, (atom, c)| {
             let (low, high) = self.bounds(&Index::atom(atom.clone()));
@@ -361,7 +366,7 @@ impl<'a> Emitter<'a> {
         reach >= 1 << 31 || map.terms.iter().any(inner)
     }
 
-    /// Returns the least and the greatest that a map can be.
+    /// Returns the minimum and the maximum of a map.
     fn bounds(&self, map: &Index) -> (i64, i64) {
         let (mut low, mut high) = (map.constant, map.constant);
         for (atom, c) in &map.terms {
@@ -392,7 +397,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Returns which values nothing uses but conversions to 16-bit floats.
+/// Returns, for each value, whether all of its uses are conversions to 16-bit floats.
 fn half_values(nest: &Nest) -> Vec<bool> {
     let (mut halved, mut otherwise) = (vec![false; nest.instrs.len()], vec![false; nest.instrs.len()]);
     for instr in &nest.instrs {

@@ -1,4 +1,4 @@
-//! Counts the reads of operands that are no strided matrix, such as windows of an image. Each read computes its
+//! Counts the reads of operands that are not strided matrices, such as windows of an image. Each read computes its
 //! address, and takes a few neighbours at most.
 
 use eutectic_backend::{Body, Instr, axes::is_load_of_matrix};
@@ -12,9 +12,9 @@ use crate::sectors::points;
 /// The maximal number of bytes that are read at once.
 const TOGETHER: usize = 16;
 
-/// Returns the number of reads that evaluate all elements of an operand once; 0 for a strided matrix. `inner` is the
-/// first axis of its second group (rows or columns, and depth). Neighbours along the last axis of either group are one
-/// read.
+/// Returns the number of reads that evaluate all elements of an operand once; 0 for a strided matrix. Axes from `inner`
+/// on are the operand's second group: the depth of a left operand, the columns of a right one. One read takes
+/// neighbours along the last axis of either group.
 pub fn reads(body: &Body, inner: usize, slots: &[(DType, usize)]) -> f64 {
     let of = |instr: &Instr| match instr {
         Instr::Load(load) if !is_load_of_matrix(load, &body.domain, slots) => {
@@ -28,8 +28,8 @@ pub fn reads(body: &Body, inner: usize, slots: &[(DType, usize)]) -> f64 {
     body.instrs.iter().map(of).sum()
 }
 
-/// Returns the number of points along an axis that are contiguous in memory, from an address that is a multiple of that
-/// number.
+/// Returns how many points along an axis one read can take. They are contiguous in memory, and the first address is a
+/// multiple of their number.
 fn neighbours(at: &Index, axis: usize, extent: usize, most: usize) -> usize {
     let is_step = |(atom, step): &&(Atom, i64)| *atom == Atom::Coord(axis) && *step == 1;
     let is_other = |term: &&(Atom, i64)| !is_step(term);
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn neighbours_are_read_together_where_they_are_aligned() {
         let [row, tap, channel] = [0, 1, 2].map(Index::coord);
-        // Windows of two rows of an image of 16 rows, whose channels come last.
+        // The operand is windows of two rows of an image with 16 rows, whose channels come last.
         let of = |channels: i64, before: i64| {
             let line = row.plus(&tap).plus(&Index::constant(-before)).times(channels);
             let guards = vec![(row.plus(&tap).plus(&Index::constant(-before)), 0..16)];

@@ -2,8 +2,8 @@
 //!
 //! Atomics on few elements of global memory are serialised. If the buffer of such a store is small, each block has a
 //! copy in shared memory. The copy starts as the identity of the combination, and the block combines it with the buffer
-//! once, after its last point. Devices combine floats by compare-and-swap, which fails while other threads succeed.
-//! Groups of threads therefore have copies of their own.
+//! once, after its last point. Devices combine floats by compare-and-swap, which must be repeated if another thread
+//! changed the element. Groups of threads therefore have separate copies.
 
 use eutectic_backend::Kernel;
 use eutectic_ir::{
@@ -14,13 +14,13 @@ use eutectic_ir::{
 
 use crate::{device::DeviceShape, dialect::Dialect};
 
-/// Bytes of an element: all devices have 32-bit atomics on shared memory.
+/// Bytes of an element. Only 32-bit elements are combined in shared memory, because all devices have atomics for them.
 const WORD: usize = 4;
-/// Blocks that each processor has at once.
+/// Blocks that are resident on a processor at once.
 const RESIDENT: usize = 2;
-/// Least number of updates for each element that the blocks combine with the buffers at the end.
+/// The minimal number of updates for each element that the blocks combine with the buffers at the end.
 const UPDATES: usize = 2;
-/// Neighbouring threads that share a copy.
+/// The number of neighbouring threads that share a copy.
 const THREADS: usize = 32;
 /// The maximal number of copies of a block.
 const COPIES: usize = 32;
@@ -28,7 +28,7 @@ const COPIES: usize = 32;
 /// A store that is combined in shared memory first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Copied {
-    /// Its number.
+    /// The number of the store in its kernel.
     pub store: usize,
     /// The combining operation.
     pub how: Reduction,
@@ -42,24 +42,24 @@ impl Copied {
         if self.copies == 1 {
             return at.into();
         }
-        // Ids of 64 bits make wide places, and no table is that long.
+        // Ids of 64 bits give 64-bit indices, but tables are short enough for 32 bits.
         let at = dialect.convert(dialect.index(false), at);
         let group = dialect.div("thread", THREADS as i64, false, false);
         format!("{} * {count} + {at}", dialect.modulo(&group, self.copies as i64, false, false))
     }
 
-    /// Returns whether devices combine elements of a type in one step.
+    /// Returns whether one atomic instruction combines elements of a type.
     fn is_one_step(&self, dtype: DType) -> bool {
         !dtype.is_float() && self.how != Reduction::Product
     }
 }
 
-/// The stores of a map that are combined in shared memory first, and how the points are shared out.
+/// The stores of a map that are combined in shared memory first, and the size of the launch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InBlock {
     /// The stores.
     pub stores: Vec<Copied>,
-    /// Threads of a block, and blocks.
+    /// Threads per block, and the number of blocks.
     pub block: usize,
     pub blocks: usize,
 }
@@ -94,7 +94,7 @@ impl InBlock {
     }
 }
 
-/// Returns the value that leaves every element as it is. For sums of floats it is −0: 0 would make 0 of −0.
+/// Returns the value that leaves every element unchanged. For sums of floats it is −0, because −0 + 0 is 0.
 pub(crate) fn neutral(how: Reduction, dtype: DType) -> Number {
     match how {
         Reduction::Sum if dtype.is_float() => (-0.0).into(),
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Updates of a table of `elements`.
+    /// Returns a kernel of `points` updates of a table with `elements` elements.
     fn histogram(points: usize, elements: usize, dtype: DType) -> Kernel {
         let load = |slot, dtype| Instr::Load(Load { slot, at: Index::coord(0), guards: Vec::new(), dtype });
         let at = Index::atom(Atom::Value(0));

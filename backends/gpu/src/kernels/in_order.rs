@@ -1,8 +1,8 @@
 //! Ordered stores: if several points store one element, the last point wins.
 //!
 //! Each element that such a store reaches has a number in the workspace. The first launch resets these numbers. The
-//! second one sets each, by atomics, to the largest number of a point that writes the element. The kernel itself writes
-//! where the number is the point's own. No launch touches other elements.
+//! second one sets each, by atomics, to the largest number of a point that writes the element. In the last launch, only
+//! the point with this number writes the element. No launch touches other elements.
 
 use eutectic_backend::{
     AnchorKernel, Instr, Kernel, NO_CHECK, Store, ValueId,
@@ -17,10 +17,10 @@ use eutectic_ir::{
 use super::stages::{BodyWriter, Buffers, Stage};
 use crate::device::DeviceShape;
 
-/// Returns the launches of a kernel; `None` if it has no such store.
+/// Returns the launches of a kernel; `None` if it has no ordered store.
 ///
 /// # Errors
-/// If a buffer or one of its counts is too large.
+/// Returns an error if the workspace is too large, or if more points may store to one element than numbers can count.
 pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Option<Vec<Stage>>, Vec<String>> {
     if kernel.stores.iter().all(|store| store.writes != Writes::InOrder) {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Optio
     if buffers.workspace() > shape.workspace {
         let (bytes, most) = (buffers.workspace(), shape.workspace);
         return Err(vec![format!(
-            "the order of stores needs {bytes} bytes, but a kernel has at most {most} bytes of scratch memory"
+            "cannot order stores because this needs {bytes} bytes, and a kernel has at most {most} bytes of scratch memory"
         )]);
     }
     let mut stages = Vec::new();
@@ -48,27 +48,28 @@ pub(crate) fn split_stores(kernel: &Kernel, shape: &DeviceShape) -> Result<Optio
     Ok(Some(stages))
 }
 
-/// Returns a store that no other point makes to the same element, or that combines.
+/// Returns a store for which the order no longer matters. A store that combines is unchanged.
 fn as_unique(store: &Store) -> Store {
     let writes = if store.writes == Writes::InOrder { Writes::Apart } else { store.writes };
     Store { writes, ..store.clone() }
 }
 
-/// A store of several points to one element.
+/// An ordered store of several points to one element.
 struct Ordered<'a> {
     store: &'a Store,
-    /// The slot of the numbers.
+    /// The slot of the point numbers in the workspace.
     slot: usize,
-    /// The extents of the points whose number may differ for one element, and the element's index among these.
+    /// The domain of the launches that compute the numbers, and the index of an element's number over it. Axes along
+    /// which all elements have the same last writer have extent 1.
     domain: Vec<usize>,
     at: Index,
-    /// The number of a point among those that write its element, from 0 on.
+    /// The number of a point among those that may write the same element, from 0 on.
     number: Index,
     points: usize,
 }
 
 impl<'a> Ordered<'a> {
-    /// Determines the order in which a store writes, if the order matters.
+    /// Analyses a store. Returns `None` if at most one point writes each element.
     fn of(kernel: &Kernel, store: &'a Store, buffers: &mut Buffers) -> Result<Option<Ordered<'a>>, String> {
         if store.writes != Writes::InOrder {
             return Ok(None);
@@ -83,12 +84,14 @@ impl<'a> Ordered<'a> {
             return Ok(None);
         }
         if i32::try_from(points).is_err() {
-            return Err(format!("{points} points may store to one element in order, but point numbers have 31 bits"));
+            return Err(format!(
+                "cannot order stores of {points} points to one element because point numbers have 31 bits"
+            ));
         }
         let coords: Vec<Index> = (0..domain.len())
             .map(|axis| if has(axes, axis) { Index::coord(axis) } else { Index::constant(0) })
             .collect();
-        // Along these axes, all points have the same last writer.
+        // All points have the same last writer along axes that neither the order nor ids nor guards depend on.
         let masks = masks(&kernel.body, 0);
         let of_values = store.maps().flat_map(Index::values).fold(0, |all, value| all | masks[value]);
         let of_guards = store.guards.iter().fold(0, |all, (map, _)| all | mentioned(map));
@@ -96,7 +99,7 @@ impl<'a> Ordered<'a> {
         let own: Vec<Index> =
             (0..domain.len()).map(|axis| if agree(axis) { Index::constant(0) } else { Index::coord(axis) }).collect();
         let at = store.at.substitute(&own, &|value| Index::atom(Atom::Value(value)), domain);
-        // Places are multiples of their common divisor, but for a constant.
+        // All indices are a constant plus multiples of a common divisor. Dividing by it makes the workspace smaller.
         let divisor = at.terms.iter().fold(0, |all, (_, step)| gcd(all, step.abs())).max(1);
         let terms = at.terms.into_iter().map(|(atom, step)| (atom, step / divisor)).collect();
         let at = Index { terms, constant: at.constant.div_euclid(divisor) };
@@ -106,7 +109,7 @@ impl<'a> Ordered<'a> {
         Ok(Some(Ordered { store, slot, domain, at, number: flatten(&coords, &extents), points }))
     }
 
-    /// Returns the launch that resets numbers, or the one that leaves the largest.
+    /// Returns the launch that resets the numbers, or the one that sets each to the largest number of a point.
     fn numbers(&self, kernel: &Kernel, buffers: &Buffers, writes: Writes) -> Stage {
         let mut body = BodyWriter(kernel.body.instrs.clone());
         let value = match writes {
@@ -118,7 +121,7 @@ impl<'a> Ordered<'a> {
         buffers.stage(AnchorKernel::map(), self.domain.clone(), body.0, vec![store])
     }
 
-    /// Returns the store itself, which the last point makes.
+    /// Returns the store, guarded so that only the last point makes it.
     fn last(&self, body: &mut BodyWriter) -> Store {
         let guards = self.store.guards.clone();
         let arg: ValueId = body.load((self.slot, DType::I32), self.at.clone(), guards.clone());
@@ -140,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns rows of `columns` elements that are written at places that ids name, one for each row or for each
+    /// Returns a kernel that writes rows of `columns` elements where ids say. There is one id for each row, or for each
     /// element.
     fn scatter([outer, rows, columns]: [usize; 3], of_rows: bool) -> Kernel {
         let domain = vec![outer, rows, columns];
@@ -190,7 +193,9 @@ mod tests {
         let why = split_stores(&scatter([2, 7, 30], false), &shape).unwrap_err();
         assert_eq!(
             why,
-            ["the order of stores needs 24004 bytes, but a kernel has at most 1000 bytes of scratch memory"]
+            [
+                "cannot order stores because this needs 24004 bytes, and a kernel has at most 1000 bytes of scratch memory"
+            ]
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Computes several neighbours per thread: an axis is split into groups of points, and one thread computes a group.
 //!
-//! Index maps are substituted for each point of a group. If a group is within one period of a division, the division
-//! then has one value for all of its points. Comparing maps shows which loads are contiguous.
+//! The coordinates of each point of a group are substituted into index maps. If a group is within one period of a
+//! division, the division has one value for all of its points. Comparing maps shows which loads are contiguous.
 
 use eutectic_backend::{Guard, Instr, Load, Store, axes::Nest};
 use eutectic_ir::{
@@ -22,7 +22,7 @@ pub struct SplitAxis {
 }
 
 impl SplitAxis {
-    /// Returns the domain whose coordinate along the axis counts groups.
+    /// Returns the domain in which the split axis counts groups.
     pub fn domain(self, domain: &[usize]) -> Vec<usize> {
         let mut domain = domain.to_vec();
         if let Some(extent) = domain.get_mut(self.axis) {
@@ -31,7 +31,7 @@ impl SplitAxis {
         domain
     }
 
-    /// Returns a map over such a domain, for each point of a group.
+    /// Returns a map over the domain of groups, for each point of a group.
     pub fn maps(self, map: &Index, domain: &[usize]) -> Maps {
         if self.count == 1 || !map.mentions(self.axis) {
             return vec![map.clone()];
@@ -68,7 +68,7 @@ impl SplitAxis {
         first.iter().map(count).collect()
     }
 
-    /// Returns whether maps give neighbours, the first of them a multiple of their number.
+    /// Returns whether maps give consecutive indices, and the first one is a multiple of their number.
     pub fn are_neighbours(self, maps: &Maps) -> bool {
         let by = self.count as i64;
         let aligned = maps[0].constant % by == 0 && maps[0].terms.iter().all(|(_, c)| c % by == 0);
@@ -84,7 +84,8 @@ impl SplitAxis {
         maps.len() == 1 || self.are_neighbours(&maps) && range.start % by == 0 && range.end % by == 0
     }
 
-    /// Returns whether an access, whose map mentions no value that differs within a group, takes in neighbours at once.
+    /// Returns whether one access takes all points of a group. Values that its map mentions must not differ within the
+    /// group.
     pub fn is_packed(self, at: &Index, guards: &[Guard], domain: &[usize]) -> bool {
         self.count > 1
             && self.are_neighbours(&self.maps(at, domain))
@@ -104,8 +105,8 @@ impl SplitAxis {
         (0..if uniform { 1 } else { self.count }).map(of_lane).collect()
     }
 
-    /// Returns the split along an axis with as many lanes as most accesses of up to 16 bytes can take; one lane if most
-    /// accesses are not contiguous.
+    /// Returns the split along an axis with the most lanes for which most accesses are contiguous, up to 16 bytes each.
+    /// Returns one lane if most accesses are not contiguous.
     pub fn best(nest: &Nest, slots: &[(DType, usize)], axis: usize, most: usize) -> SplitAxis {
         let size = |slot: usize| slots[slot].0.size();
         let load = |instr: &Instr| match instr {

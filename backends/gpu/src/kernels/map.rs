@@ -1,4 +1,4 @@
-//! Kernels without an anchor: a thread computes a group of neighbouring points, and then the next one of its own.
+//! Kernels without an anchor: each thread computes groups of neighbouring points, one group after the other.
 
 use eutectic_backend::{Kernel, axes::Nest};
 use eutectic_ir::DType;
@@ -15,10 +15,10 @@ use crate::{
 /// Threads per block, if the device allows as many.
 const BLOCK: usize = 256;
 
-/// Prints it.
+/// Prints a kernel. It has several launches if its stores are ordered.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let Some(stages) = split_stores(kernel, shape)? else { return Ok(vec![print_stage(dialect, shape, kernel)?]) };
     let workspace = stages.iter().map(Stage::workspace).max().unwrap_or(0);
@@ -28,14 +28,15 @@ pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Res
     stages.into_iter().map(launch).collect()
 }
 
-/// Returns how many neighbours a thread of a block computes at once, for a nest of one axis.
+/// Returns the number of neighbours that a thread of a block computes at once, for a nest of one axis.
 fn lanes(nest: &Nest, shape: &DeviceShape, (slots, block): (&[(DType, usize)], usize)) -> SplitAxis {
     // A bound on the points of a thread keeps all processors busy.
     let most = (nest.domain[0] / (shape.processors * block)).next_power_of_two().clamp(1, 16);
     SplitAxis::best(nest, slots, 0, most)
 }
 
-/// Returns, for each value, the share of points for which a thread computes it. Neighbours share values whose indices divide their coordinate.
+/// Returns, for each value, the fraction of points at which a thread computes it. Neighbours share a value if its index
+/// divides their coordinate.
 pub(crate) fn shares(shape: &DeviceShape, kernel: &Kernel) -> Vec<f64> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let lanes = lanes(&nest, shape, (&kernel.slots, BLOCK.min(shape.threads)));
@@ -46,7 +47,7 @@ pub(crate) fn shares(shape: &DeviceShape, kernel: &Kernel) -> Vec<f64> {
 /// Prints one launch of a kernel without ordered stores.
 ///
 /// # Errors
-/// The reasons why the kernel cannot be printed.
+/// Returns the reasons why the kernel cannot be printed.
 pub fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let nest = Nest::new(&kernel.body, &kernel.stores).flat(0, kernel.body.domain.len());
     let points = nest.domain[0];
@@ -61,7 +62,7 @@ pub fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) 
         emitter.reset_tables(block);
     }
     emitter.line(&dialect.each_point("i", groups, block));
-    // A point reads the elements that it replaces before it writes.
+    // A point may store over an element that it loads, so all loads are printed first.
     nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
     (0..nest.stores.len()).for_each(|n| emitter.store(n));
     emitter.line("}");

@@ -1,8 +1,9 @@
 //! Maps pointwise ops to expressions, by op name and kind of element type.
 //!
 //! `$0`, `$1` and `$2` stand for the arguments, `$min` and `$max` for attributes. `$T(…)`, `$S(…)` and `$F(…)` convert
-//! to the type of the result, of the last argument, and to 32-bit floats. `@name` is a function of the dialect's
-//! prelude. It is chosen by the type of the result for a conversion, and otherwise by that of the last argument.
+//! to the type of the result, to that of the last argument, and to 32-bit floats. `@name` is a function of the
+//! dialect's prelude. A conversion chooses its variant by the type of the result, any other op by the type of the last
+//! argument.
 
 use eutectic_backend::{Body, Instr};
 use eutectic_ir::{Attr, DType, Op, dtype::Kind};
@@ -71,7 +72,7 @@ const FLOATS: &[Spelling] = &[
     ("mod", "@mod_of($0, $1)"),
 ];
 
-/// Ops of integers, which wrap.
+/// Ops of integers, which wrap around on overflow.
 const INTEGERS: &[Spelling] = &[
     ("neg", "@wrap_sub($T(0), $0)"),
     ("abs", "@choose($0 < $T(0), @wrap_sub($T(0), $0), $0)"),
@@ -122,7 +123,7 @@ const CASTS: &[(&str, &str, &str)] = &[
 
 fn kind(dtype: DType) -> (&'static str, &'static [Spelling]) {
     match dtype.def().kind {
-        // Values of shorter types are rounded as these are, each by a function of its own.
+        // Each float type that is shorter than its register has its own rounding function, so it is a kind of its own.
         Kind::Float(_) if dtype.register() != dtype => (dtype.name(), FLOATS),
         Kind::Float(_) => ("float", FLOATS),
         Kind::Bool => ("bool", BOOLS),
@@ -147,7 +148,7 @@ pub fn expression(
     args: &[(String, DType)],
     (result, half): (DType, bool),
 ) -> Result<String, String> {
-    // The first argument of `where` is the condition.
+    // The last argument gives the type, because the first argument of `where` is the condition.
     let last = args.last().map(|arg| arg.1);
     let template = template(dialect, (op, attrs), last, (result, half));
     let (mut text, last) = template.zip(last).ok_or_else(|| lacking(op, &mut args.iter().map(|arg| arg.1)))?;
@@ -188,12 +189,15 @@ fn template(
     call(dialect, template?, (if is_cast { result } else { last }, last))
 }
 
-/// Names an op that there is no expression of, and the types of its arguments.
+/// Returns a reason that names an op without an expression, and the types of its arguments.
 fn lacking(op: Op, args: &mut dyn Iterator<Item = DType>) -> String {
-    format!("`{op}` on {}", args.map(DType::name).collect::<Vec<_>>().join(", "))
+    format!(
+        "cannot compute `{op}` on {} because the dialect has no expression for it",
+        args.map(DType::name).collect::<Vec<_>>().join(", ")
+    )
 }
 
-/// Returns a template whose functions have the dialect's names for a type; none if it lacks one.
+/// Returns a template with the dialect's names of its functions for a type; `None` if the dialect lacks one.
 fn call(dialect: &dyn Dialect, template: &str, (dtype, last): (DType, DType)) -> Option<String> {
     let mut parts = template.split('@');
     let mut text = parts.next().unwrap_or_default().to_string();

@@ -40,10 +40,10 @@ use team_scan::needed_scans;
 /// The unroll factor of a loop over a row.
 const TURNS: usize = 4;
 
-/// Prints it.
+/// Prints a kernel with row groups.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     let stages = match split_rankings(kernel, shape)? {
         Some(stages) => stages.into_iter().flat_map(|stage| cut(dialect, shape, stage)).collect(),
@@ -61,7 +61,7 @@ pub fn print(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Res
     stages.into_iter().map(launch).collect()
 }
 
-/// Returns the launches of one, where several blocks share its rows.
+/// Splits a launch into several if several blocks share each of its rows.
 fn cut(dialect: &dyn Dialect, shape: &DeviceShape, stage: Stage) -> Vec<Stage> {
     if stage.pass.is_some() {
         return vec![stage];
@@ -73,7 +73,7 @@ fn cut(dialect: &dyn Dialect, shape: &DeviceShape, stage: Stage) -> Vec<Stage> {
 
 fn print_stage(dialect: &dyn Dialect, shape: &DeviceShape, kernel: &Kernel) -> Result<Launch, Vec<String>> {
     let rows = Rows::of(kernel, shape, |dtype| dialect.together(dtype));
-    let Some(rows) = rows else { return Err(vec!["no row group".into()]) };
+    let Some(rows) = rows else { return Err(vec!["cannot print rows, because the kernel has no row group".into()]) };
     let Rows { nest, schedule, .. } = &rows;
     let mut printer = RowPrinter::new(dialect, &rows);
     printer.print();
@@ -104,7 +104,7 @@ impl RowPrinter<'_> {
         for (ty, name, value) in [
             (index, "own", row),
             (self.dialect.register(DType::Bool), "live", format!("own < {groups}")),
-            // Threads without a row work along, for all have to meet.
+            // Threads without a row take part as well, because all threads of a block must reach its barriers.
             (index, "row", self.dialect.choose("live", "own", &groups.saturating_sub(1).to_string())),
             (index, "t", t),
         ] {
@@ -130,7 +130,7 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Names the values that are constant along a row, as far as they are known.
+    /// Prints the values that are constant along a row, as far as they are known before a pass.
     fn invariants(&mut self, pass: usize) {
         for id in 0..self.nest.instrs.len() {
             if self.needed[id] && !self.varies[id] && self.level[id] <= pass {
@@ -139,8 +139,8 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Visits each group of points of a thread, after the scans that `roots` need. The printed text is the same for all
-    /// groups.
+    /// Prints a loop over the groups of points of a thread, with the scans that `roots` need. `visit` prints the loop's
+    /// body.
     fn for_groups(&mut self, roots: Vec<ValueId>, visit: impl FnOnce(&mut Self)) {
         let known = |id: ValueId| !self.varies[id] || self.kept[id] || self.ranked[id];
         let scans = needed_scans(&self.nest.instrs, roots, known);
@@ -197,7 +197,7 @@ impl RowPrinter<'_> {
         };
         let reductions: Vec<_> = self.reductions(pass).filter_map(of).collect();
         self.rank_for(&reductions.iter().map(|(_, _, arg, _)| *arg).collect::<Vec<_>>());
-        // One sum for each lane: of neighbouring rows, or of a part of the row.
+        // Each lane has its own accumulator. Lanes are neighbouring rows, or points of one row.
         let lanes = self.lanes.count;
         for (id, how, _, dtype) in &reductions {
             for lane in 0..lanes {
@@ -248,10 +248,10 @@ impl RowPrinter<'_> {
             let values: Vec<_> = each.iter().flat_map(|&n| self.nest.stores[n].values()).collect();
             self.rank_for(&values);
             let store = |this: &mut Self| each.into_iter().for_each(|n| this.emitter.store(n));
-            // A point reads the elements that it replaces before it writes.
+            // A point may store over an element that it loads, so all loads are printed first.
             let read = |this: &mut Self| values.iter().for_each(|&value| _ = this.emitter.value(value));
             match self.reverse {
-                // Threads without stores take part in scans.
+                // Threads without stores also take part in scans, which exchange values between threads.
                 Some(_) => self.for_groups(values.clone(), |this| {
                     read(this);
                     this.emitter.line(if this.is_partial() { "if (live && within) {" } else { "if (live) {" });

@@ -1,4 +1,4 @@
-//! A few long rows, on devices whose blocks share no memory: each block reduces a part of a row, and leaves the partial
+//! A few long rows, on devices without clusters of blocks: each block reduces a part of a row, and stores the partial
 //! result in the workspace for the next launch. There is one launch per level of reductions, and one for the stores.
 
 use eutectic_backend::{
@@ -15,8 +15,8 @@ const MIN_SPLIT_ROW: usize = 1 << 15;
 /// The maximal number of parts per row. Each thread reads the results of all parts.
 const MAX_PARTS: usize = 32;
 
-/// Returns the kernels of these launches; the buffer after those of the kernel is the workspace. Returns `None` if one
-/// block per row does as well, if a row operation is not a reduction, or if results are not of one 32-bit type.
+/// Returns a kernel for each launch. The buffer after those of the kernel is the workspace. Returns `None` if one block
+/// per row is as fast, if a row operation is not a reduction, or if results are not of one 32-bit type.
 pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
     let nest = flat(kernel)?;
     let &[rows, points] = &nest.domain[..] else { return None };
@@ -38,7 +38,7 @@ pub fn split(kernel: &Kernel, shape: &DeviceShape) -> Option<Vec<Kernel>> {
     (0..=last).map(|stage| split.stage(stage, stage == last)).collect()
 }
 
-/// Rows whose parts are reduced by blocks of their own.
+/// Rows that are split into parts. One block reduces each part.
 struct SplitRows<'a> {
     kernel: &'a Kernel,
     /// The kernel over rows, parts and points of a part.
@@ -55,19 +55,19 @@ struct SplitRows<'a> {
 }
 
 impl SplitRows<'_> {
-    /// Returns the number of the workspace's buffer.
+    /// Returns the slot of the workspace.
     fn workspace(&self) -> usize {
         self.kernel.slots.len()
     }
 
-    /// Returns the index of a partial result of a reduction.
+    /// Returns the index of a part's partial result of a reduction in the workspace.
     fn place(&self, id: ValueId, part: &Index) -> Index {
         let before = self.reductions.iter().filter(|&&other| other < id).count() * self.rows * self.parts;
         Index::coord(0).times(self.parts as i64).plus(part).plus(&Index::constant(before as i64))
     }
 
-    /// Returns the kernel of a launch. It reduces the parts of the next level's reductions. The last one stores the
-    /// results.
+    /// Returns the kernel of a launch, which reduces the parts of the next level's reductions. The kernel of the last
+    /// launch stores the results.
     fn stage(&self, stage: usize, is_last: bool) -> Option<Kernel> {
         let (nest, workspace, dtype) = (&self.nest, self.workspace(), self.dtype);
         let mut instrs = Vec::new();
@@ -85,7 +85,7 @@ impl SplitRows<'_> {
         };
         instrs.extend(nest.instrs.iter().map(own));
         whole.into_iter().for_each(|(id, step)| instrs[by + id] = step);
-        // The first part stores the values that have one element per row.
+        // Values with one element per row are stored by the first part only.
         let stored = |store: &Store| {
             let mut new = store.clone();
             new.substitute(&at, &|value| value + by, &nest.domain);
@@ -110,7 +110,8 @@ impl SplitRows<'_> {
         })
     }
 
-    /// Appends instructions that combine the parts of a reduction, all but the last one, which is returned.
+    /// Appends instructions that combine the partial results of a reduction. The last instruction is returned instead
+    /// of appended.
     fn combine(&self, id: ValueId, instrs: &mut Vec<Instr>) -> Option<Instr> {
         let (slot, dtype) = (self.workspace(), self.dtype);
         let (how, _) = self.nest.instrs[id].reduction()?;
@@ -140,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the largest element of each row, and how far each element is from it.
+    /// Returns a kernel of the largest element of each row, and of the distance of each element from it.
     fn distances(rows: usize, points: usize) -> Kernel {
         let at = eutectic_ir::index::flatten(&[Index::coord(0), Index::coord(1)], &[rows, points]);
         let load = Instr::Load(Load { slot: 0, at: at.clone(), guards: Vec::new(), dtype: DType::F32 });

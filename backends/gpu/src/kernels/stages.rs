@@ -1,4 +1,5 @@
-//! Kernels that take several launches: each is a kernel of its own, whose last buffers are parts of the workspace.
+//! Kernels that take several launches. Each launch is described by a separate kernel, whose last buffers are ranges of
+//! the workspace.
 
 use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId};
 use eutectic_ir::{Attrs, DType, Op, index::Index};
@@ -8,26 +9,27 @@ use super::rows::radix::DigitPass;
 /// The alignment of parts of the workspace, in bytes.
 const ALIGNMENT: usize = 256;
 
-/// A launch.
+/// One launch of a kernel that takes several.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stage {
-    /// The computation; for a pass of a radix sort, its buffers too.
+    /// The computation. For a radix-sort pass, it describes the buffers and accesses only.
     pub kernel: Kernel,
-    /// The pass, if it is one.
+    /// The radix-sort pass, if the launch is one.
     pub pass: Option<DigitPass>,
-    /// The offsets of the last buffers in the workspace, in bytes.
+    /// The offsets of the kernel's last buffers in the workspace, in bytes.
     pub parts: Vec<usize>,
 }
 
 impl Stage {
-    /// Returns the bytes of the workspace that it reaches.
+    /// Returns the bytes of the workspace up to the end of the last buffer.
     pub fn workspace(&self) -> usize {
         let slots = &self.kernel.slots[self.kernel.slots.len() - self.parts.len()..];
         let end = |(begin, (dtype, count)): (&usize, &(DType, usize))| begin + dtype.size() * count;
         self.parts.iter().zip(slots).map(end).max().unwrap_or(0)
     }
 
-    /// Returns the launches of a part of a kernel whose last buffer is a workspace of its own, which follows this one's.
+    /// Returns the launches of the kernels into which this launch was split. Each has one more buffer, whose range
+    /// follows this launch's workspace.
     pub fn cut(&self, kernels: Vec<Kernel>) -> Vec<Stage> {
         let parts: Vec<usize> =
             self.parts.iter().copied().chain([self.workspace().next_multiple_of(ALIGNMENT)]).collect();
@@ -44,12 +46,12 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Starts with those of a kernel.
+    /// Returns the buffers of a kernel, without any range of the workspace.
     pub fn of(kernel: &Kernel) -> Buffers {
         Buffers { slots: kernel.slots.clone(), ..Buffers::default() }
     }
 
-    /// Adds a range of `count` elements, and returns its slot.
+    /// Adds a range of the workspace with `count` elements, and returns its slot.
     pub fn part(&mut self, dtype: DType, count: usize) -> usize {
         let begin = self.end.next_multiple_of(ALIGNMENT);
         self.end = begin + dtype.size() * count;
@@ -82,24 +84,24 @@ impl BodyWriter {
         self.0.len() - 1
     }
 
-    /// Loads an element where guards hold.
+    /// Adds a load of an element where guards hold.
     pub fn load(&mut self, (slot, dtype): (usize, DType), at: Index, guards: Vec<Guard>) -> ValueId {
         self.push(Instr::Load(Load { slot, at, guards, dtype }))
     }
 
-    /// Makes an index a value.
+    /// Adds a value that is an index.
     pub fn coordinate(&mut self, index: Index, dtype: DType) -> ValueId {
         self.push(Instr::Coordinate { index, dtype })
     }
 
-    /// Adds a number.
+    /// Adds a constant.
     pub fn constant(&mut self, n: i64, dtype: DType) -> ValueId {
         self.push(Instr::Constant { value: n.into(), dtype })
     }
 
-    /// Applies a pointwise op without attributes.
+    /// Adds a pointwise op without attributes.
     pub fn op(&mut self, name: &str, args: &[ValueId], dtype: DType) -> ValueId {
-        let op = Op::named(name).expect("an op of the table");
+        let op = Op::named(name).expect("the op table has this op");
         self.push(Instr::Map { op, attrs: Attrs::default(), args: args.to_vec(), dtype })
     }
 }

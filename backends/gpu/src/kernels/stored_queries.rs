@@ -1,5 +1,5 @@
-//! Attention whose guards store the results of some queries only: if these form a box at each batch point, tiles hold
-//! no other queries.
+//! Attention that stores the results of some queries only, because of guards. If the stored queries form a box at each
+//! batch point, tiles contain no other queries.
 
 use eutectic_backend::{Attention, AttentionAxes, Body, Guard, Instr, Kernel, axes::Nest, intervals::Mask};
 use eutectic_ir::{
@@ -9,7 +9,8 @@ use eutectic_ir::{
 
 use crate::{dialect::Dialect, emit::Emitter, lanes::SplitAxis};
 
-/// Returns the number of a stored query from its row number within a batch point, as an expression in `b` and the row.
+/// Returns the expression of a query's number. The query has the number `row` among the stored queries of batch point
+/// `b`.
 pub fn query_of(row: &str) -> String {
     format!("query_of(b, {row})")
 }
@@ -30,22 +31,22 @@ pub struct StoredQueries {
 #[derive(Debug)]
 struct StoredAxis {
     extent: usize,
-    /// Bounds of the coordinates: constants minus a map over the batch.
+    /// Conditions on the coordinate: its sum with a map over the batch is within a range.
     bounds: Vec<Guard>,
 }
 
-/// The bodies of two functions.
+/// The bodies of two functions of printed kernels.
 pub struct QueryFunctions {
     /// An expression in `b`: the number of stored queries.
     pub count: String,
-    /// An expression in `b` and `row`, the number of a stored query among those of `b`: the number of the query. For
-    /// numbers that are too large, it gives some query.
+    /// An expression in `b` and `row`: the number of the query that is number `row` among the stored queries of `b`. If
+    /// `row` is too large, it is the number of any query.
     pub query: String,
 }
 
 impl StoredQueries {
-    /// Returns the stored queries of an attention kernel. Returns `None` if guards do not form a box, or if blocks must
-    /// hold neighbouring queries because the bias hides keys by position.
+    /// Returns the stored queries of an attention kernel. Returns `None` if the guards do not form a box, or if the
+    /// bias is a mask. Under a mask, a block must hold neighbouring queries, which see similar keys.
     pub fn of(kernel: &Kernel) -> Option<StoredQueries> {
         let Attention { bias, axes, .. } = kernel.attention()?;
         let is_mask = |bias: &Body| Mask::new(&bias.instrs, &bias.results).is_some();
@@ -59,7 +60,8 @@ impl StoredQueries {
         let (first, rest) = kernel.stores.split_first()?;
         let mut axes: Vec<_> =
             domain[batch..batch + queries].iter().map(|&extent| StoredAxis { extent, bounds: Vec::new() }).collect();
-        // A guard that all stores share, with steps of one along one query axis. It may depend on the batch in any way.
+        // Collects guards that all stores share, with a step of one along a single query axis. They may depend on the
+        // batch in any way.
         for (map, range) in first.guards.iter().filter(|guard| rest.iter().all(|store| store.guards.contains(guard))) {
             let Some(strides) = map.affine(domain.len()) else { continue };
             let mut within = (batch..domain.len()).filter(|&axis| strides[axis] != 0);
@@ -75,7 +77,7 @@ impl StoredQueries {
         (is_less && points > 0).then_some(StoredQueries { batch: points, axes })
     }
 
-    /// Returns the share of tiles of `tile` queries that is computed.
+    /// Returns the fraction of the tiles of `tile` queries that is computed.
     pub fn share(&self, tile: usize) -> f64 {
         let all = self.axes.iter().map(|axis| axis.extent).product::<usize>().div_ceil(tile) * self.batch;
         if self.batch > COUNTED || all == 0 {
@@ -121,7 +123,7 @@ impl StoredQueries {
         emitter.line(&dialect.declare(int, "rest0", "row"));
         let mut query = Vec::new();
         for (turn, n) in axes.rev().enumerate() {
-            // Numbers beyond the last one still give valid coordinates.
+            // A row number beyond the last one still gives valid coordinates.
             emitter.line(&dialect.declare(int, &format!("width{n}"), &format!("max(1, high{n} - low{n})")));
             let inside: usize = self.axes[n + 1..].iter().map(|axis| axis.extent).product();
             let last = self.axes[n].extent - 1;
@@ -195,7 +197,7 @@ mod tests {
         let diagonal = Index::coord(3).plus(&Index::coord(4));
         kernel.stores[0].guards = vec![(diagonal, 0..9), (Index::coord(5), 0..3)];
         assert!(StoredQueries::of(&kernel).is_none());
-        // Both of two stores skip the same queries.
+        // One of two stores has no guards, so all queries are stored.
         let mut two = windows([5, 5, 2], [14, 14], [64, 64]);
         two.stores.push(Store { guards: Vec::new(), ..two.stores[0].clone() });
         assert!(StoredQueries::of(&two).is_none());

@@ -1,4 +1,4 @@
-//! Buffers that callers hold and bind.
+//! Defines the buffers that callers hold and bind to ports.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use eutectic_backend::{BackendError, DeviceBuffer, Memory};
 use super::errors::part;
 use crate::device::{Device, DeviceMemory, Stream};
 
-/// A block that its holder may bind. Copies go through a stream of its own.
+/// Memory that its holder may bind to a port. It has a separate stream for copies.
 pub struct BoundBuffer<D: Device> {
     block: D::Block,
     stream: Mutex<D::Stream>,
@@ -26,7 +26,7 @@ impl<D: Device> BoundBuffer<D> {
         &self.block
     }
 
-    /// Returns whether it is of that device.
+    /// Returns whether the buffer is memory of this device.
     pub fn is_of(&self, device: &Arc<D>) -> bool {
         Arc::ptr_eq(&self.device, device)
     }

@@ -1,4 +1,4 @@
-//! Compiled kernels with the sources of their slots, before memory is bound.
+//! Compiled programs before memory is bound: kernels, and the source of each slot's memory.
 
 use std::sync::Arc;
 
@@ -21,31 +21,31 @@ use crate::{
 /// The source of a slot's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotSource {
-    /// A byte of the session's arena.
+    /// An offset in the session's arena, in bytes.
     Arena(usize),
-    /// The memory of a session's port.
+    /// The memory of one of the session's ports.
     Port(Port),
     /// A constant of the program, by number.
     Const(usize),
-    /// A parameter.
+    /// A parameter, by number.
     Param(usize),
     /// A result of the load program, by number.
     Loaded(usize),
-    /// A byte of where the lengths of a run are.
+    /// An offset in the buffer of a run's lengths, in bytes.
     Lengths(usize),
 }
 
-/// A step whose slots are known.
+/// A step with the sources of its slots.
 pub struct BoundStep {
-    /// Its kernel.
+    /// The number of its kernel.
     pub kernel: usize,
     /// The source of each slot.
     pub sources: Vec<SlotSource>,
     /// The slots that it writes.
     pub stores: Vec<usize>,
-    /// Its model part.
+    /// The part of the model that the step computes.
     pub origin: Origin,
-    /// Its model part of each check of ids, by number.
+    /// For each check of ids, by number, the part of the model that it belongs to.
     pub checks: Vec<Origin>,
 }
 
@@ -65,25 +65,25 @@ pub struct Code<D: Device> {
     pub inputs: Vec<(String, Type)>,
     pub outputs: Vec<(String, Type)>,
     pub states: Vec<(String, Type)>,
-    /// For each step of a run, the outputs that need it, and whether a state does.
+    /// For each step of a run, whether each output needs it, and last whether any state does.
     pub needed: Vec<Vec<bool>>,
     /// For each step of the load program and of a run, the earlier steps that it waits for.
     pub waits: [Vec<Vec<usize>>; 2],
     pub arena_bytes: usize,
-    /// Bytes of memory that a kernel needs for itself.
+    /// Bytes of scratch memory: the maximum over all kernels.
     pub workspace: usize,
-    /// Whether a step reads indices from tensors.
+    /// Whether any step checks ids that it reads from tensors.
     pub faults: bool,
-    /// The checks of ids of each kernel: the number, the extent, and whether negative ids count from the end.
+    /// For each kernel, its checks of ids: number, extent, and whether negative ids count from the end.
     checks: Vec<Vec<(usize, Dim, bool)>>,
-    /// The program, if it has extents at run time.
+    /// The program, if some of its extents are known only at run time.
     pub varying: Option<Program>,
-    /// The extents that kernels read, each with its byte: those of a kernel side by side.
+    /// The lengths that kernels read: the number of each extent and its offset in bytes. The lengths of one kernel are
+    /// contiguous.
     pub lengths: Vec<(usize, usize)>,
 }
 
-/// The barriers among the steps that are launched: one precedes each step that depends on a step after the last
-/// barrier.
+/// The barriers between launched steps. A barrier precedes each step that depends on a step after the last barrier.
 #[derive(Default)]
 pub struct Barriers {
     last: usize,
@@ -91,10 +91,10 @@ pub struct Barriers {
 }
 
 impl Barriers {
-    /// Puts a barrier into a stream if a step, which is launched next, needs one.
+    /// Puts a barrier into a stream if `step`, which is launched next, depends on a step after the last barrier.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     pub fn before<S: Stream>(&mut self, stream: &mut S, step: usize, waits: &[Vec<usize>]) -> Result<(), BackendError> {
         let mut stands = false;
         let mut todo: Vec<usize> = waits[step].clone();
@@ -114,18 +114,19 @@ impl Barriers {
     }
 }
 
-/// Bytes of a fault report: whether an index is out of range, the step's number, the index and the extent.
+/// Bytes of a fault report. Its four words say whether an id is out of range, the step's number, the id and the number
+/// of the check.
 pub const FAULT_BYTES: usize = 32;
 
 /// Compiles a program.
 ///
 /// # Errors
-/// Every kernel that cannot be built, with its place in the model.
+/// Names every kernel that cannot be built, with its place in the model.
 pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>, BackendError> {
     let unsupported = |problems| BackendError::Unsupported { backend: device.name().into(), problems };
     let problems: Vec<Refusal> = program.problems().into_iter().map(Refusal::from).collect();
     if !problems.is_empty() {
-        // Printing relies on these checks.
+        // The printers require a valid program.
         return Err(unsupported(problems));
     }
     let (kernels, symbols) = build(&**device, program).map_err(unsupported)?;
@@ -138,7 +139,7 @@ pub fn compile<D: Device>(device: &Arc<D>, program: &Program) -> Result<Code<D>,
         origin: step.origin.clone(),
         checks: step.checks.clone(),
     };
-    // All steps that need memory of their own have the same.
+    // All steps share one workspace, so steps that write to it must run one after the other.
     let workspace = |kernel: usize| kernels[kernel].iter().map(|(launch, _)| launch.workspace).max().unwrap_or(0);
     let waits = |steps: &[Step]| {
         let touched = |step: &Step| {
@@ -179,7 +180,7 @@ type BuiltKernels<M> = (Vec<CompiledLaunches<M>>, Vec<Vec<Symbol>>);
 /// Prints and builds the kernels of a program.
 ///
 /// # Errors
-/// Every kernel that cannot be built, with its place in the model.
+/// Names every kernel that cannot be built, with its place in the model.
 fn build<D: Device>(device: &D, program: &Program) -> Result<BuiltKernels<D::Module>, Vec<Refusal>> {
     let refusal = |kernel: usize, why: String| {
         let used = program.load.iter().chain(&program.run).find(|step| step.kernel == kernel);
@@ -225,7 +226,7 @@ impl<B: DeviceMemory> Sources<B> {
     /// Finds the sources, and uploads constants.
     ///
     /// # Errors
-    /// If there is too little memory, or the device failed.
+    /// Returns an error if there is too little memory, or if the device failed.
     fn new<D: Device<Block = B>>(device: &D, program: &Program) -> Result<Sources<B>, BackendError> {
         let (mut constants, mut loaded_bytes) = (Vec::new(), Vec::new());
         let mut stream = device.stream()?;
@@ -254,7 +255,7 @@ impl<B: DeviceMemory> Sources<B> {
     }
 }
 
-/// The source of each kernel's lengths, and for each length the number of its extent and its offset in bytes.
+/// For each kernel, the source of its lengths. For each length, the number of its extent and its offset in bytes.
 type PlacedLengths = (Vec<Option<SlotSource>>, Vec<(usize, usize)>);
 
 /// Places the lengths that kernels read in one buffer.
@@ -267,7 +268,7 @@ fn place_lengths(symbols: &[Vec<Symbol>], program: &Program, alignment: usize) -
             lengths.push((extent.unwrap_or(usize::MAX), bytes));
             bytes += LENGTH.size();
         }
-        // Each kernel's range is a buffer of its own.
+        // Each kernel's range is bound as a separate buffer, which must be aligned.
         bytes = bytes.next_multiple_of(alignment);
         (!symbols.is_empty()).then_some(SlotSource::Lengths(first))
     };
@@ -293,10 +294,10 @@ pub struct RunMemory {
 }
 
 impl<D: Device> Code<D> {
-    /// Puts the launches of a step, by its number, into a stream.
+    /// Puts the launches of step `n` into a stream.
     ///
     /// # Errors
-    /// When the device failed.
+    /// Returns an error if the device failed.
     pub fn launch(
         &self,
         stream: &mut D::Stream,
@@ -314,7 +315,7 @@ impl<D: Device> Code<D> {
         Ok(())
     }
 
-    /// Returns the buffer of lengths that kernels read in a run.
+    /// Returns the contents of the buffer from which kernels read the lengths of a run.
     pub fn lengths_of(&self, lengths: &[usize]) -> Vec<u8> {
         let mut bytes = vec![0; self.lengths.last().map_or(0, |(_, at)| at + LENGTH.size())];
         for &(extent, at) in &self.lengths {
@@ -324,12 +325,12 @@ impl<D: Device> Code<D> {
         bytes
     }
 
-    /// Returns the most that each extent can be.
+    /// Returns the maximum of each extent.
     pub fn most(&self) -> Vec<usize> {
         self.varying.as_ref().map_or_else(Vec::new, Program::most)
     }
 
-    /// Returns the ids that are legal in a run of some lengths for a check of a step, and whether their number varies.
+    /// Returns the legal ids of a check in a run of these lengths, and whether their number depends on the lengths.
     fn ids(&self, step: &BoundStep, check: usize, lengths: &[usize]) -> Option<(Ids, bool)> {
         let lengths = self.varying.as_ref().map(|program| program.lengths(lengths));
         let bound = |extent: &Dim| match &lengths {
@@ -342,10 +343,10 @@ impl<D: Device> Code<D> {
         })
     }
 
-    /// Returns the fault that a run reported, if an index was out of range, and clears the report.
+    /// Checks whether a run reported an id that is out of range, and clears the report.
     ///
     /// # Errors
-    /// The fault, or an error if the device failed.
+    /// Returns the reported fault, or an error if the device failed.
     pub fn check(
         &self,
         stream: &mut D::Stream,
@@ -355,21 +356,23 @@ impl<D: Device> Code<D> {
     ) -> Result<(), BackendError> {
         let mut report = [0; FAULT_BYTES];
         stream.download(fault.address(), &mut report)?;
-        let word = |n: usize| i64::from_le_bytes(report[8 * n..8 * n + 8].try_into().expect("eight bytes"));
+        let word = |n: usize| i64::from_le_bytes(report[8 * n..8 * n + 8].try_into().expect("a word has eight bytes"));
         if word(0) == 0 {
             return Ok(());
         }
         stream.upload(fault.address(), &[0; FAULT_BYTES])?;
         let (id, check) = (word(2), usize::try_from(word(3)).unwrap_or(usize::MAX));
         let Some(step) = steps.get(word(1) as usize) else {
-            return Err(BackendError::Device(format!("id {id} is out of range in a step that does not exist")));
+            return Err(BackendError::Device(format!("cannot find the step of id {id}, which is out of range")));
         };
         let origin = step.checks.get(check).unwrap_or(&step.origin).clone();
         let problem = match self.ids(step, check, lengths) {
-            // Beyond the end of an axis that varies, ids are moved.
+            // Kernels add `FAR` to ids beyond the length of an extent that varies.
             Some((ids, true)) if id >= FAR => OutOfRange { id: id - FAR, ids },
             Some((ids, _)) => OutOfRange { id, ids },
-            None => return Err(BackendError::Device(format!("id {id} is out of range at {origin}"))),
+            None => {
+                return Err(BackendError::Device(format!("cannot find the extent that id {id} exceeds at {origin}")));
+            }
         };
         Err(BackendError::IndexOutOfRange { problem, origin })
     }

@@ -2,12 +2,12 @@
 
 use eutectic_backend::BackendError;
 
-/// Returns a binding that does not fit.
+/// Returns the error for a tensor or buffer that does not fit.
 pub fn wrong(what: &'static str, name: &str, problem: String) -> BackendError {
     BackendError::Binding { what, name: name.into(), problem }
 }
 
-/// Checks the number of tensors.
+/// Checks the number of bound tensors.
 pub fn expect(what: &'static str, got: usize, wanted: usize) -> Result<(), BackendError> {
     if got == wanted { Ok(()) } else { Err(wrong(what, "*", format!("{got} given, the program has {wanted}"))) }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::device::{Device, DeviceMemory, Stream};
 
-/// Blocks by number; those that were let go are not there.
+/// Blocks of memory, by number. Freed ones are `None`.
 type Blocks<D> = Vec<Option<Arc<<D as Device>::Block>>>;
 
 /// A program with its parameters.
@@ -24,7 +24,7 @@ pub struct GpuLoaded<D: Device> {
 /// Loads a program.
 ///
 /// # Errors
-/// When a parameter's type is not the program's, or an index is out of range.
+/// Returns an error if a parameter's type is not the program's, or if an id is out of range.
 pub fn load<D: Device>(code: Arc<Code<D>>, params: &[Tensor]) -> Result<GpuLoaded<D>, BackendError> {
     expect("parameter", params.len(), code.params.len())?;
     let (params, count) = (params.iter().enumerate(), params.len());
@@ -35,7 +35,7 @@ pub fn load<D: Device>(code: Arc<Code<D>>, params: &[Tensor]) -> Result<GpuLoade
 }
 
 impl<D: Device> GpuLoaded<D> {
-    /// Uploads these parameters, and runs these load steps.
+    /// Uploads the parameters in `given`, and runs the load steps that `todo` selects.
     fn with(&self, given: &[(usize, &Tensor)], todo: &[bool]) -> Result<GpuLoaded<D>, BackendError> {
         let code = &self.code;
         let device = &code.device;
@@ -45,7 +45,7 @@ impl<D: Device> GpuLoaded<D> {
         // Results of the load program have the maximal extents.
         let most = code.most();
         let bytes = code.lengths_of(&most);
-        // Memory outlives the stream that uses it, also after an error.
+        // Memory must outlive the stream that uses it, also after an error, so it is allocated before the stream.
         let [workspace, fault, lengths] =
             [code.workspace, FAULT_BYTES, bytes.len()].map(|bytes| device.allocate(bytes, Memory::Device));
         let (workspace, fault, lengths) = (workspace?, fault?, lengths?);
@@ -74,7 +74,7 @@ impl<D: Device> GpuLoaded<D> {
             if !is_new {
                 let block = device.allocate(code.loaded_bytes[n], Memory::Device)?;
                 if let Some(old) = old {
-                    // Copy old contents that no step overwrites.
+                    // Steps may keep a part of the old contents, so these are copied.
                     stream.copy(old.address(), block.address(), old.bytes())?;
                 }
                 new.loaded[n] = Some(Arc::new(block));
@@ -114,10 +114,10 @@ impl<D: Device> GpuLoaded<D> {
         }
     }
 
-    /// Returns the data with new values of these parameters and recomputed results.
+    /// Returns the program with new values of these parameters, and recomputes the results that depend on them.
     ///
     /// # Errors
-    /// If a result depends on parameters that were freed, or a value's type is not its parameter's.
+    /// Returns an error if a result depends on parameters that were freed, or if a value's type is not its parameter's.
     pub fn replaced(&self, params: &[(usize, Tensor)]) -> Result<GpuLoaded<D>, BackendError> {
         let given: Vec<_> = params.iter().map(|(n, tensor)| (*n, tensor)).collect();
         let replaced = |n: usize| given.iter().any(|(of, _)| *of == n);
@@ -152,7 +152,7 @@ impl<D: Device> GpuLoaded<D> {
         self.with(&given, &todo)
     }
 
-    /// Returns bytes of the device that sessions share.
+    /// Returns the bytes of device memory that sessions share.
     pub fn bytes(&self) -> usize {
         let shared = self.params.iter().chain(&self.loaded).flatten().map(|block| block.bytes());
         shared.chain(self.code.constants.iter().map(DeviceMemory::bytes)).sum()

@@ -1,5 +1,5 @@
-//! Sessions: arena, states and the memory of ports, and the launches of a run, recorded once per combination of outputs
-//! and bindings.
+//! Sessions: the arena, the states and the memory of ports. The launches of a run are recorded once per combination of
+//! outputs and bindings.
 
 use std::{any::Any, sync::Arc};
 
@@ -24,7 +24,7 @@ struct PortMemory<D: Device> {
     what: &'static str,
     name: String,
     ty: Type,
-    /// The placement of a tensor that has the lengths of runs.
+    /// The placement of its tensor in memory at the current lengths.
     placement: Placement,
     own: D::Block,
     bound: Option<Box<BoundBuffer<D>>>,
@@ -45,7 +45,7 @@ pub struct GpuSession<D: Device> {
     workspace: D::Block,
     fault: D::Block,
     lengths: Vec<usize>,
-    /// The buffer of lengths that kernels read.
+    /// The buffer from which kernels read the lengths.
     told: D::Block,
     /// Staging memory for values whose layout differs between device and host.
     staged: Vec<u8>,
@@ -53,7 +53,7 @@ pub struct GpuSession<D: Device> {
     places: [Vec<PortMemory<D>>; 3],
     way: RunKey,
     recorded: Vec<(RunKey, <D::Stream as Stream>::Graph)>,
-    /// Whether a run was submitted and not waited for.
+    /// Whether a run was submitted and has not been waited for.
     running: bool,
 }
 
@@ -83,7 +83,7 @@ impl<D: Device> PortMemory<D> {
         wrong(self.what, &self.name, problem)
     }
 
-    /// Checks that a host buffer has the size of the tensor at the lengths of runs.
+    /// Checks that a host buffer has the size of the tensor at the current lengths.
     fn check(&self, got: usize) -> Result<(), BackendError> {
         self.expect(got, self.placement.bytes())
     }
@@ -143,7 +143,7 @@ impl<D: Device> GpuSession<D> {
             .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
     }
 
-    /// Enqueues a run, as a recording if the device supports these.
+    /// Enqueues a run. It replays a recording if the device supports recording.
     fn go(&mut self) -> Result<(), BackendError> {
         if self.stream.records() {
             let at = self.recording()?;
@@ -173,7 +173,7 @@ impl<D: Device> GpuSession<D> {
         Ok(self.recorded.len() - 1)
     }
 
-    /// Puts the steps that are wanted into the stream; with notes of time around each.
+    /// Puts the wanted steps into the stream. If `times` is given, waits and appends the seconds of each step.
     fn launch_all(&mut self, times: Option<&mut Vec<f64>>) -> Result<(), BackendError> {
         let GpuSession { loaded, stream, arena, workspace, fault, way, told, .. } = self;
         let code = &loaded.code;
@@ -333,7 +333,7 @@ impl<D: Device> Session for GpuSession<D> {
                 place.check(bytes.len())?;
             }
         }
-        // Transfers between host and device use the port's own memory.
+        // Transfers between host and device use the port's own memory, even if a buffer is bound.
         let [of_inputs, of_outputs, of_states] = &self.places;
         let own = |place: &PortMemory<D>, port: bool| if port { place.at() } else { place.own.address() };
         self.way.wanted.clear();
@@ -391,7 +391,7 @@ impl<D: Device> Session for GpuSession<D> {
 }
 
 impl<D: Device> Drop for GpuSession<D> {
-    /// Memory is freed when nothing works on it.
+    /// Waits until the stream no longer uses the memory that is freed next.
     fn drop(&mut self) {
         let _ = self.stream.wait();
     }

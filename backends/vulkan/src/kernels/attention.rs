@@ -1,6 +1,6 @@
-//! Attention: tiles of scores, with the maximum per row so far (online softmax; Milakov and Gimelshein 2018). The bias
-//! is any expression, and tiles that it hides are skipped. For few queries, blocks process splits of the keys, and
-//! another launch joins them.
+//! Attention by online softmax, tile by tile of scores, with the maximal score so far per row (Milakov and Gimelshein
+//! 2018). The bias may be any expression, and tiles that it hides are skipped. For few queries, blocks process splits
+//! of the keys, and another launch joins them.
 
 use eutectic_backend::Kernel;
 use eutectic_gpu::{
@@ -20,20 +20,21 @@ use super::{
 };
 use crate::{dialect::Wgsl, library::register};
 
-/// Threads of a block that joins parts of the keys.
+/// Threads of a block that joins splits of the keys.
 const JOINING: usize = 128;
-/// Parts that it reads at once.
+/// The number of splits that a thread reads at once when it joins them.
 const TURNS: usize = 16;
 /// The maximal number of entries in a text's list of visible keys. If there are more blocks of queries, several share
 /// an entry.
 const LISTED: usize = 256;
 
-/// Prints it.
+/// Prints a kernel's attention.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let problem = AttentionProblem::new(dialect, kernel).ok_or_else(|| vec!["no attention".to_string()])?;
+    let problem = AttentionProblem::new(dialect, kernel)
+        .ok_or_else(|| vec!["cannot print attention because the kernel has none".to_string()])?;
     let tile = few_queries::tile(&problem, shape).or_else(|| matrix_attention::tile(&problem, shape));
     let tile = tile.map_or_else(|| fma_attention::tile(&problem, shape), Ok)?;
     problem.print(shape, &tile)
@@ -47,11 +48,11 @@ impl AttentionProblem<'_> {
         let epilogue = Epilogue::print(dialect, &self.own, &kernel.slots, most, &query_of("m"))?;
         let queries = self.functions() + &self.sum_of_seen()?;
         let share = s.div_ceil(bq).div_ceil(LISTED).max(1);
-        // If the bias is added to every score, no tile is skipped.
+        // If the bias is added to every score, no tile may be skipped.
         let bias = self.bias.as_ref().filter(|_| self.empty.selects());
         let sees = bias.and_then(|(nest, result)| seen(nest, *result, [bq * share, bt]));
         let (blocks, chunks) = (s.div_ceil(bq), e.div_ceil(be));
-        // Sums, the largest score and the weights' total of each row and part.
+        // Each split stores, for each row, its sums, its maximal score and its total weight.
         let partial = |parts: usize| parts * b * s * (e + 2);
         let parts = parts_of_keys(shape, b * blocks * chunks, t / bt);
         let parts = if partial(parts) * sum.size() <= shape.workspace { parts } else { 1 };
@@ -94,7 +95,7 @@ impl AttentionProblem<'_> {
         Ok(launches)
     }
 
-    /// Returns the functions that say which queries are stored.
+    /// Returns the functions that give the number of stored queries, and the position of each.
     fn functions(&self) -> String {
         let queries = stored_queries::functions(self.stored.as_ref(), self.extents[1], self.dialect);
         format!(
@@ -133,7 +134,7 @@ impl AttentionProblem<'_> {
     }
 }
 
-/// Returns the function that gives the visible keys of a block of queries, and the tiles that its bias leaves
+/// Returns the function that gives the visible keys of a block of queries, and the tiles whose scores the bias leaves
 /// unchanged.
 fn listed(seen: Option<&[VisibleKeys]>, keys: usize) -> String {
     let Some(seen) = seen else {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{dialect::Wgsl, library::register};
 
-/// Attention to be printed.
+/// An attention to be printed.
 pub struct AttentionProblem<'a> {
     pub dialect: &'a Wgsl,
     pub kernel: &'a Kernel,
@@ -39,13 +39,13 @@ pub struct AttentionProblem<'a> {
 /// The extents of a block's tile.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionTile {
-    /// Queries and keys.
+    /// Queries per block.
     pub queries: usize,
-    /// See `queries`.
+    /// Keys per tile.
     pub keys: usize,
     /// Columns of the values.
     pub columns: usize,
-    /// Terms of a step of the depth.
+    /// Terms per step of the depth.
     pub depth: usize,
     pub threads: usize,
     pub way: AttentionWay,
@@ -54,11 +54,11 @@ pub struct AttentionTile {
 /// The schedule of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionWay {
-    /// [`super::few_queries`].
+    /// The schedule of [`super::few_queries`].
     FewQueries,
-    /// [`super::matrix_attention`].
+    /// The schedule of [`super::matrix_attention`].
     Units,
-    /// [`super::fma_attention`].
+    /// The schedule of [`super::fma_attention`].
     Fma,
 }
 
@@ -72,7 +72,7 @@ pub struct AttentionText {
 pub struct AttentionPoints<'a> {
     pub problem: &'a AttentionProblem<'a>,
     pub epilogue: &'a Epilogue,
-    /// Parts of the keys.
+    /// The number of parts into which the keys are split.
     pub parts: usize,
 }
 
@@ -82,8 +82,8 @@ impl AttentionPoints<'_> {
         self.epilogue.lanes()
     }
 
-    /// Returns statements for sums from column `at_n` of row `m` on. `most` is the row's maximal score, and `total` its
-    /// sum of weights.
+    /// Returns statements that store the sums from column `at_n` of row `m` on. `most` is the row's maximal score, and
+    /// `total` its sum of weights.
     pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
         let AttentionProblem { dialect, kernel, extents: [b, s, .., e], .. } = *self.problem;
         let store = |at: &str, value: &str| dialect.store(kernel.slots.len(), at, value);
@@ -101,7 +101,7 @@ impl AttentionPoints<'_> {
 }
 
 impl<'a> AttentionProblem<'a> {
-    /// Returns the attention of a kernel, if it has one.
+    /// Returns the attention of a kernel; `None` for other kernels.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<AttentionProblem<'a>> {
         let Attention { query, key, value, bias, axes, form } = kernel.attention()?;
         let ScoreForm { scale, softcap, empty } = form;
@@ -129,7 +129,7 @@ impl<'a> AttentionProblem<'a> {
         })
     }
 
-    /// Returns the type of all operands.
+    /// Returns the element type of the operands; `None` if they differ.
     pub fn operand_type(&self) -> Option<DType> {
         let [query, key, value] = [0, 1, 2].map(|n| self.operands[n].0.instrs[self.operands[n].1].dtype());
         (query == key && key == value).then_some(query)
@@ -138,7 +138,7 @@ impl<'a> AttentionProblem<'a> {
     /// Returns the printed query, key and value, with at most `most` neighbours per access.
     ///
     /// # Errors
-    /// The reasons why they cannot be printed.
+    /// Returns the reasons why they cannot be printed.
     pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 3], Vec<String>> {
         let print = |n: usize| {
             let (nest, result) = &self.operands[n];
@@ -148,12 +148,12 @@ impl<'a> AttentionProblem<'a> {
         Ok([print(0)?, print(1)?, print(2)?])
     }
 
-    /// Returns a number of the type of sums.
+    /// Returns a literal of the type of sums.
     pub fn number(&self, x: f64) -> String {
         self.dialect.literal(x, self.sum)
     }
 
-    /// Returns the score of a key that is hidden.
+    /// Returns the score of a hidden key.
     pub fn nothing(&self) -> String {
         self.number(f64::NEG_INFINITY)
     }
@@ -161,10 +161,12 @@ impl<'a> AttentionProblem<'a> {
     /// Returns the name of a function for the type of sums.
     ///
     /// # Errors
-    /// If there is no such function.
+    /// Returns an error if there is no such function.
     pub fn function(&self, name: &str) -> Result<String, Vec<String>> {
         let sum = self.sum;
-        self.dialect.function(name, sum, sum).ok_or_else(|| vec![format!("attention in {sum}: `{name}` on {sum}")])
+        self.dialect
+            .function(name, sum, sum)
+            .ok_or_else(|| vec![format!("cannot compute attention in {sum} because it has no `{name}`")])
     }
 
     /// Returns whether the bias hides keys, instead of being added to every score.
@@ -172,7 +174,8 @@ impl<'a> AttentionProblem<'a> {
         self.bias.is_some() && self.empty.selects()
     }
 
-    /// Statements for sums from column `at_n` of row `m` on, which are divided by their weights' total.
+    /// Returns statements that divide the sums from column `at_n` of row `m` on by the total weight, and store the
+    /// results.
     pub fn finish(&self, epilogue: &Epilogue, sum: impl Fn(usize) -> String) -> String {
         let (ty, nothing) = (register(self.sum), self.nothing());
         let zeros = match self.empty {
@@ -193,16 +196,16 @@ impl<'a> AttentionProblem<'a> {
         text + &epilogue.at(|lane| format!("result{lane}"))
     }
 
-    /// Returns the function that computes a column of a stored query once more, without the values of hidden keys.
-    /// Their weight is 0, but 0 times NaN or an infinity is NaN.
+    /// Returns a function that computes a column of a stored query again, without the values of hidden keys. The weight
+    /// of a hidden key is 0, but 0 times NaN or an infinity is NaN.
     ///
     /// # Errors
-    /// When an expression cannot be printed.
+    /// Returns the reasons why an expression cannot be printed.
     pub fn sum_of_seen(&self) -> Result<String, Vec<String>> {
         let Some((bias, result)) = self.bias.as_ref().filter(|_| self.hides_keys()) else { return Ok(String::new()) };
         let (ty, nothing, [.., t, d, _]) = (register(self.sum), self.nothing(), self.extents);
         let (max, exp) = (self.function("max_of")?, self.function("exp")?);
-        // Statements that leave an element in a variable.
+        // Returns statements that assign an element to a variable.
         let element = |nest: &Nest, result: usize, names: [&str; 3], variable: &str| {
             let lanes = SplitAxis { axis: 2, count: 1 };
             let mut emitter = Emitter::new(self.dialect, &self.kernel.slots, nest, &names, lanes, "v");
@@ -240,7 +243,7 @@ impl<'a> AttentionProblem<'a> {
         }
     }
 
-    /// Returns a score, or a vector of scores, with the bias. A bias that stands for −∞ replaces the score by a
+    /// Returns a score, or a vector of scores, with the bias added. A bias that stands for −∞ replaces the score, by a
     /// selection per lane.
     fn with_bias(&self, score: &str, bias: &str, splat: [&str; 2]) -> String {
         if !self.hides_keys() {
@@ -250,12 +253,12 @@ impl<'a> AttentionProblem<'a> {
         format!("select({score} + {bias}, {bias}, {bias} <= {open}{}{close})", self.number(hiding(self.sum)))
     }
 
-    /// Returns statements that compute the `scores` of query `s` and the keys from `t` on, a multiple of [`KEYS`], of
-    /// the tile from `t0` on. `x` names their products. Keys from `end` on are hidden. Branches are avoided where
-    /// possible, so that the loads of several scores overlap.
+    /// Returns statements that compute the `scores` of query `s` and [`KEYS`] keys. These begin at key `t`, in the tile
+    /// that begins at `t0`. `x` names the products of query and keys. Keys from `end` on are hidden. Branches are
+    /// avoided where possible, so that the loads of several scores overlap.
     ///
     /// # Errors
-    /// The reasons why they cannot be printed.
+    /// Returns the reasons why they cannot be printed.
     pub fn scores(&self, tile: &AttentionTile) -> Result<String, Vec<String>> {
         let (nothing, ty, keys) = (self.nothing(), register(self.sum), self.extents[2]);
         let hidden = format!("vec4<{ty}>({nothing})");
@@ -286,7 +289,7 @@ impl<'a> AttentionProblem<'a> {
                     self.with_bias("scores[j]", "more", ["", ""])
                 ),
                 _ => {
-                    // Loads beyond the end repeat the last keys.
+                    // Loads beyond the last key repeat the last keys.
                     let t = if may_end { format!("min(t, {})", keys.saturating_sub(KEYS)) } else { "t".into() };
                     format!(
                         "let keys = i32(u32({t}) / {KEYS}u);\n{evaluated}let more = vec4<{ty}>({more});\n\
@@ -307,7 +310,7 @@ impl<'a> AttentionProblem<'a> {
     }
 }
 
-/// Neighbouring keys whose scores are made together.
+/// The number of neighbouring keys whose scores are computed together.
 pub const KEYS: usize = 4;
 
 /// Returns the number of keys for which a bias over `[b s t]` is evaluated at once. Beyond the last key, its loads may

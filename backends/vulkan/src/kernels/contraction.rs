@@ -1,5 +1,5 @@
-//! Products: chooses the schedule with the least predicted time. A block accumulates a tile of the result in registers,
-//! and operands and epilogue are any expressions. Products of few rows need no tiles in shared memory.
+//! Products: chooses the schedule with the least predicted time. A block accumulates a tile of the result in registers.
+//! Operands and epilogue may be any expressions. Products of few rows need no tiles in shared memory.
 
 use eutectic_backend::Kernel;
 use eutectic_gpu::{
@@ -18,37 +18,38 @@ use crate::{dialect::Wgsl, library::register};
 
 /// The maximal number of splits of the depth.
 const MAX_SPLITS: usize = 16;
-/// Stalls of a processor, in multiply-adds at the rates of the tile forms.
+/// Stalls of a processor, as the number of multiply-adds that it could do meanwhile at the rates of the tile forms.
 struct Waits {
-    /// While a step waits for memory.
+    /// The stall of a step that waits for memory.
     step: f64,
-    /// When the splits of the depth are added: a further launch reads the partial sums.
+    /// The stall of a further launch, which adds the splits of the depth.
     joining: f64,
-    /// Per byte of a partial sum that is stored and read again.
+    /// The stall per byte of a partial sum, which is stored and read again.
     byte: f64,
 }
-/// 7 a byte at an H200's 4 TB/s.
+/// Stalls of most products. A processor's share of an H200's 4 TB/s stores and reads a byte in the time of 14
+/// multiply-adds.
 const USUAL: Waits = Waits { step: 80_000.0, joining: 800_000.0, byte: 14.0 };
-/// Stalls on matrix units with a right operand that is contiguous along the depth. They were fitted together with the
-/// rates of the tile forms, to 16 products by 18 schedules each on an H200. Half of the predictions are within a factor
-/// of 1.08.
+/// Stalls on matrix units if the right operand is contiguous along the depth. They were fitted together with the rates
+/// of the tile forms, to 16 products by 18 schedules each on an H200. Half of the predictions are within a factor of
+/// 1.08.
 const ALONG: Waits = Waits { step: 27_000.0, joining: 720_000.0, byte: 20.0 };
-/// Seconds per multiply-add. 14 of them correspond to a byte of each processor's share, stored and read again, at an
-/// H200's 4 TB/s.
+/// Seconds per multiply-add of a processor. In 14 of them, its share of an H200's 4 TB/s stores and reads a byte.
 const UNIT: f64 = 4.7e-12;
-/// The rates of direct convolution on an H200, beyond those of products in tiles.
+/// The rates of direct convolution on an H200 under Vulkan.
 const RATES: Rates = Rates { operations: 1.6e13, ..Rates::USUAL };
-/// Blocks of a processor that work while one of them waits.
+/// Blocks per processor. One of them works while another one waits.
 const RESIDENT: usize = 2;
-/// Threads of a block that adds parts.
+/// Threads of a block that adds splits of the depth.
 const ADDING: usize = 128;
 
-/// Prints it.
+/// Prints a kernel's product.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
-    let product = Product::new(dialect, kernel).ok_or_else(|| vec!["no product".to_string()])?;
+    let product = Product::new(dialect, kernel)
+        .ok_or_else(|| vec!["cannot print a product because the kernel has none".to_string()])?;
     let ways = product.ways(shape)?;
     if let Some((direct, _)) = direct(kernel, shape, &ways) {
         return Ok(vec![direct.print(dialect, shape)?]);
@@ -57,7 +58,8 @@ pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec
         return launch.map(|launch| vec![launch]);
     }
     let fastest = ways.into_iter().min_by(|a, b| a.time.total_cmp(&b.time));
-    let TileWay { form, parts, .. } = fastest.ok_or_else(|| vec!["no tile of a product".to_string()])?;
+    let TileWay { form, parts, .. } =
+        fastest.ok_or_else(|| vec!["cannot print a product because no tile form fits the device".to_string()])?;
     product.print(shape, &form, parts)
 }
 
@@ -83,11 +85,11 @@ fn direct<'a>(kernel: &'a Kernel, shape: &DeviceShape, tiles: &[TileWay]) -> Opt
     tiles.iter().all(|way| seconds < way.time * UNIT).then_some((direct, seconds))
 }
 
-/// A form of tiles, and in how many parts the depth is taken.
+/// A tile form with a number of splits of the depth.
 struct TileWay {
     form: TileForm,
     parts: usize,
-    /// Multiplications and additions that a processor could do meanwhile.
+    /// The predicted time, as the number of multiply-adds that a processor could do meanwhile.
     time: f64,
 }
 
@@ -167,7 +169,7 @@ impl Product<'_> {
         let text = dialect.text(&slots, tile.threads, &tile.before, &body);
         let mut launches = vec![Launch { workspace, ..Launch::new(text, [tiles * parts * b, 1, 1], tile.threads) }];
         if parts > 1 {
-            // Adds the parts, in order.
+            // Adds the splits in order.
             let groups = elements / lanes;
             let mut body = dialect.each_point("i", groups, ADDING);
             body += &format!(

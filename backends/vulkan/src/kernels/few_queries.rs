@@ -1,6 +1,6 @@
-//! Attention of few queries, with a block for each. Neighbouring threads share four keys: each has the terms of 16
-//! bytes, and as many columns of the values. Keys and values are loaded to registers, and threads first wait for each
-//! other after the last key.
+//! Attention of few queries, with a block for each query. Neighbouring threads share four keys. Each thread has 16
+//! bytes of their terms, and as many columns of the values. Keys and values are loaded into registers, and threads wait
+//! for each other only after the last key.
 
 use eutectic_gpu::device::DeviceShape;
 use eutectic_ir::DType;
@@ -14,7 +14,8 @@ use super::{
 const MIN_TILE_QUERIES: usize = 5;
 const THREADS: usize = 128;
 
-/// Returns the tile for a problem of few queries, with equally many contiguous terms and columns.
+/// Returns the tile for a problem of few queries. The terms of keys and the columns of values must be contiguous and
+/// equally many.
 pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<AttentionTile> {
     let [_, s, _, d, e] = problem.extents;
     let size = problem.dialect.subgroup?;
@@ -37,7 +38,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<Atten
 /// Prints a tile.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(
     points: &AttentionPoints<'_>,
     problem: &AttentionProblem<'_>,
@@ -86,7 +87,7 @@ pub fn print(
         body += &format!("sum_{n} = sum_{n} * scale + ({});\n", terms.join(" + "));
     }
     body += "}\n";
-    // Combine the sums of a subgroup's threads with other keys, and then those of other subgroups.
+    // Combines the sums of a subgroup's threads with different keys, and then the sums of all subgroups.
     let join = Join { vectors, functions: [&max, &exp], nothing: &nothing };
     for with in halves(beside, size) {
         let shuffled = |x: &str| format!("subgroupShuffleXor({x}, {with}u)");
@@ -112,13 +113,13 @@ pub fn print(
     Ok(AttentionText { before, body })
 }
 
-/// Prints statements that combine a thread's sums with other ones.
+/// Prints statements that combine a thread's sums with those of other keys.
 struct Join<'a> {
     /// The number of vectors of sums.
     vectors: usize,
     /// The functions of the maximum and of the exponential.
     functions: [&'a str; 2],
-    /// The maximum of no scores.
+    /// The maximum if there are no scores.
     nothing: &'a str,
 }
 

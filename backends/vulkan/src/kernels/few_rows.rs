@@ -1,5 +1,5 @@
-//! Products of few rows: neighbouring threads load neighbouring terms of some columns and all rows into registers, and
-//! add their sums at the end of the depth. The time is that of reading the right operand.
+//! Products of few rows. Neighbouring threads load neighbouring terms of some columns and all rows into registers, and
+//! add their sums at the end of the depth. The kernel takes as long as reading the right operand.
 
 use eutectic_backend::axes::FEW;
 use eutectic_gpu::{device::DeviceShape, dialect::Dialect, launch::Launch};
@@ -12,18 +12,18 @@ use super::{
 };
 
 const THREADS: usize = 128;
-/// The maximal number of columns per thread, and of sums per thread.
+/// The maximal number of columns, and of sums, per thread.
 const COLUMNS: usize = 4;
 const SUMS: usize = 16;
-/// Blocks per processor. If there are fewer, all threads of a block share its columns.
+/// The number of blocks per processor below which all threads of a block share its columns.
 const RESIDENT: usize = 8;
-/// Steps of the depth whose terms are on their way at once.
+/// Steps of the depth whose loads are in flight at once.
 const STEPS: usize = 2;
 
 /// Prints a product of few rows whose operands are contiguous along the depth; `None` for other products.
 ///
 /// # Errors
-/// The reasons why it cannot be printed.
+/// Returns the reasons why it cannot be printed.
 pub fn print(product: &Product<'_>, shape: &DeviceShape) -> Option<Result<Launch, Vec<String>>> {
     let [b, m, n, k] = product.extents;
     let size = product.dialect.subgroup?;
@@ -47,17 +47,17 @@ pub fn print(product: &Product<'_>, shape: &DeviceShape) -> Option<Result<Launch
 struct FewRows<'a> {
     product: &'a Product<'a>,
     operands: [PrintedOperand; 2],
-    /// Columns of a set.
+    /// Columns per set.
     columns: usize,
     sets_of_block: usize,
-    /// Subgroups that share a set.
+    /// The number of subgroups that share a set.
     sharing: usize,
-    /// Threads of a subgroup.
+    /// Threads per subgroup.
     size: usize,
 }
 
 impl FewRows<'_> {
-    /// Prints it with `blocks` blocks per batch point.
+    /// Prints the kernel with `blocks` blocks per batch point.
     fn print(&self, blocks: usize) -> Result<Launch, Vec<String>> {
         let FewRows { product, columns, sets_of_block, sharing, size, .. } = *self;
         let Product { dialect, kernel, extents: [b, m, ..], .. } = *product;
@@ -85,7 +85,7 @@ impl FewRows<'_> {
         for (row, column) in sums() {
             body += &format!("results[thread / {size} * {of_set} + {}] = sum{row}_{column};\n", row * columns + column);
         }
-        // A thread for some neighbours of a row.
+        // Each thread stores some neighbours of a row.
         let of_row = columns / lanes;
         body += &format!(
             "}}\nworkgroupBarrier();\nif (thread >= {}) {{ return; }}\nlet own = thread / {of_row} / {m};\n\

@@ -1,5 +1,5 @@
-//! Products by multiplications and additions: a tile of the result in the registers of each thread, in vectors of four.
-//! The operands of the next step are loaded into registers while this step is summed.
+//! Products by multiply-adds. Each thread has a tile of the result in registers, in vectors of four. The operands of
+//! the next step are loaded into registers while this step is summed.
 
 use eutectic_gpu::device::DeviceShape;
 
@@ -13,10 +13,11 @@ const fn form(block: [usize; 2], depth: usize, shares: [usize; 2], rate: f64) ->
     TileForm { block, depth, shares, rate }
 }
 
-/// Elements between lines of a tile in shared memory, by which threads that write a column meet different banks.
+/// Elements of padding per line of a tile in shared memory. With it, threads that write a column access different
+/// banks.
 const PAD: usize = 4;
 
-/// Terms of the depth that are written out.
+/// The number of unrolled terms of the depth.
 const TERMS: usize = 4;
 
 const FORMS: [TileForm; 4] = [
@@ -42,7 +43,7 @@ pub fn forms(shape: &DeviceShape, size: usize) -> Vec<TileForm> {
 /// Prints a tile.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) -> Result<TileText, Vec<String>> {
     let ty = register(product.sum);
     let TileForm { block: [bm, bn], depth: bk, shares: [tm, tn], .. } = *form;
@@ -61,7 +62,7 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         format!("var<workgroup> {}: array<vec4<{ty}>, {}>;\n", tile.memory, bk * tile.stride / 4)
     };
     let before = tiles.iter().map(|(_, tile)| memory(tile)).collect();
-    // A thread's groups of four columns are spread out, so that neighbouring threads read neighbouring banks.
+    // A thread's groups of four columns are spaced, so that neighbouring threads read neighbouring banks.
     let across = bn / tn;
     let mut body = format!("let tm = thread / {across} * {tm};\nlet tn = thread % {across} * 4;\n");
     for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
@@ -75,11 +76,12 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
     tiles.iter().for_each(|(operand, tile)| body += &operand.write(tile, threads));
     body += "workgroupBarrier();\n";
     if product.extents[3] > bk {
-        // After the last step the first one is fetched again: a branch here costs a fifth of the time.
+        // After the last step, the first one is loaded again, because a branch here costs a fifth of the time.
         body += &format!("let k1 = select(begin, k0 + {bk}, k0 + {bk} < end);\n");
         tiles.iter().for_each(|(operand, tile)| body += &operand.read(tile, [tile.first[0], "k1"], threads, ty));
     }
-    // Each iteration has several terms at constant offsets: the next ones are loaded while these are multiplied.
+    // Each iteration unrolls several terms at constant offsets, so that the next terms are loaded while these are
+    // multiplied.
     let lines = [bm, bn].map(|outer| (outer + PAD) / 4);
     body += &format!("var l = tm / 4;\nvar r = tn / 4;\nfor (var kk = 0; kk < {bk}; kk += {TERMS}) {{\n");
     for term in 0..TERMS {

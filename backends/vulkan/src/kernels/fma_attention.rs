@@ -1,4 +1,4 @@
-//! Attention by multiply-adds: a thread has four queries by four keys, and by as many columns.
+//! Attention by multiply-adds. A thread has four queries by four keys, and then four queries by four columns.
 
 use eutectic_gpu::device::DeviceShape;
 
@@ -12,17 +12,18 @@ const fn of([queries, keys, depth]: [usize; 3]) -> AttentionTile {
     AttentionTile { queries, keys, columns: keys, depth, threads: queries * keys / 16, way: AttentionWay::Fma }
 }
 
-/// Tiles of few queries, and of many.
+/// Tiles for few queries, and for many.
 const FEW_QUERY_TILES: [AttentionTile; 3] = [of([16, 64, 32]), of([16, 32, 32]), of([16, 32, 16])];
 const MANY_QUERY_TILES: [AttentionTile; 5] =
     [of([64, 64, 32]), of([32, 64, 16]), FEW_QUERY_TILES[0], FEW_QUERY_TILES[1], FEW_QUERY_TILES[2]];
 
-/// Arrays in shared memory, of vectors of four or of numbers: names and elements.
+/// Returns the arrays in shared memory: the name, whether its elements form vectors of four, and the number of
+/// elements.
 fn shared(tile: &AttentionTile) -> [(&'static str, bool, usize); 5] {
     let AttentionTile { queries: bq, keys: bt, depth: dc, .. } = *tile;
     [
         ("queries", true, dc * bq),
-        // Keys, and when these are multiplied, values.
+        // The array holds keys, and then values while these are multiplied.
         ("keys", true, dc.max(bt) * bt),
         ("weights", true, bt * bq),
         ("of_rows", false, 3 * bq),
@@ -33,20 +34,22 @@ fn shared(tile: &AttentionTile) -> [(&'static str, bool, usize); 5] {
 /// Returns the first tile that fits on a device.
 ///
 /// # Errors
-/// If none fits.
+/// Returns an error if no tile fits.
 pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Result<AttentionTile, Vec<String>> {
     let ([b, s, ..], sum) = (problem.extents, problem.sum);
     let few = s <= 16 || b * s.div_ceil(32) < shape.processors / 2;
     let all: &[AttentionTile] = if few { &FEW_QUERY_TILES } else { &MANY_QUERY_TILES };
     let bytes = |tile: &AttentionTile| shared(tile).iter().map(|(.., count)| count * sum.size()).sum::<usize>();
-    // A large tile is worthwhile unless its padding has many more rows than there are queries.
+    // A large tile is used unless its padding has many more rows than there are queries.
     let rows = |tile: &AttentionTile| s.next_multiple_of(tile.queries);
     let is_full = |tile: &AttentionTile| 8 * rows(tile) <= 9 * rows(&FEW_QUERY_TILES[0]) || tile.queries <= 32;
     let fits = |tile: &&AttentionTile| bytes(tile) <= shape.shared && tile.threads <= shape.threads && is_full(tile);
     let least = FEW_QUERY_TILES.iter().map(bytes).min().unwrap_or(0);
     let lacking = || {
         let has = shape.shared;
-        vec![format!("attention in {sum} takes {least} bytes of shared memory; the device has {has}")]
+        vec![format!(
+            "cannot compute attention in {sum} because it takes {least} bytes of shared memory; the device has {has}"
+        )]
     };
     all.iter().find(fits).copied().ok_or_else(lacking)
 }
@@ -54,7 +57,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Result<Atten
 /// Prints a tile.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(
     points: &AttentionPoints<'_>,
     problem: &AttentionProblem<'_>,
@@ -94,7 +97,7 @@ pub fn print(
         ty,
     );
     body += &format!("workgroupBarrier();\n{}}}\n", multiply(["queries", "keys"], ["p", ty], [bq, bt], dc));
-    // Scores, where keys are seen.
+    // Computes the scores of visible keys.
     body += &format!(
         "var products = array<vec4<{ty}>, 4>(p0, p1, p2, p3);\nfor (var i = 0; i < 4; i += 1) {{\nlet s = query_of(b, s0 + tq + i);\n\
          let t = t0 + tt;\nlet x = products[i];\n"
@@ -108,7 +111,7 @@ pub fn print(
         threads,
         ty,
     );
-    // The largest score of each row, and the sum of its weights, by the threads that share it.
+    // The threads that share a row compute its maximal score and the sum of its weights.
     body += &format!(
         "workgroupBarrier();\nvar most = of_rows[row];\nlet past = most;\nfor (var n = share; n < {bt}; n += {beside}) {{ most = {max}(most, weights[(n * {bq} + row) / 4][row % 4]); }}\n\
          shares[thread] = most;\nworkgroupBarrier();\nfor (var n = 0; n < {beside}; n += 1) {{ most = {max}(most, shares[row * {beside} + n]); }}\n\
@@ -134,8 +137,8 @@ pub fn print(
     Ok(AttentionText { before, body })
 }
 
-/// Returns statements that add the product of two tiles to a thread's four vectors. Lines have four queries, and four
-/// keys or columns. Each iteration processes several lines at constant offsets.
+/// Returns statements that add the product of two tiles to a thread's four vectors. A vector of the left tile has four
+/// queries, one of the right tile four keys or columns. Each iteration processes several lines at constant offsets.
 fn multiply([left, right]: [&str; 2], [sums, ty]: [&str; 2], [bq, bt]: [usize; 2], lines: usize) -> String {
     let turn = if lines.is_multiple_of(4) { 4 } else { 1 };
     let mut text = format!("{{\nvar l = tq / 4;\nvar r = tt / 4;\nfor (var n = 0; n < {lines}; n += {turn}) {{\n");

@@ -1,5 +1,5 @@
-//! Products of 16-bit floats on matrix units: a subgroup holds fragments of 16 × 16. Tiles are in shared memory, with
-//! rows padded by 16 bytes. The next tile is loaded into registers while this one is multiplied.
+//! Products of 16-bit floats on matrix units. A subgroup holds fragments of 16 × 16 elements. Tiles are in shared
+//! memory, with rows padded by 16 bytes. The next tile is loaded into registers while this one is multiplied.
 //!
 //! Shared memory is declared as `f32`, because sums use it too and naga allows one type. It holds the bits of the
 //! operands, and a pass over the SPIR-V sets their type ([`crate::units`]).
@@ -29,12 +29,12 @@ const fn forms_at(rates: [f64; 5]) -> [TileForm; 5] {
     ]
 }
 
-/// Tile forms with rates measured on an H200: for right operands contiguous along the depth, and for others.
+/// Tile forms with rates measured on an H200: for right operands that are contiguous along the depth, and for others.
 pub const ALONG: [TileForm; 5] = forms_at([5.6, 3.9, 4.1, 2.8, 1.5]);
 pub const ACROSS: [TileForm; 5] = forms_at([5.5, 4.5, 3.6, 1.9, 1.0]);
 /// Rows, columns and depth of a fragment.
 pub const SIDE: usize = 16;
-/// Elements of 16 bytes.
+/// The number of elements in 16 bytes.
 pub const EIGHT: usize = 8;
 
 /// Returns the tile forms that fit on a device.
@@ -48,7 +48,7 @@ pub fn forms(dialect: &Wgsl, shape: &DeviceShape, all: &[TileForm]) -> Vec<TileF
     all.iter().filter(fits).copied().collect()
 }
 
-/// Returns threads of a subgroup.
+/// Returns the number of threads of a subgroup.
 pub fn lanes(dialect: &Wgsl) -> usize {
     dialect.subgroup.filter(|_| !dialect.matrices.emulated).unwrap_or(32)
 }
@@ -57,12 +57,12 @@ fn threads(dialect: &Wgsl, form: &TileForm) -> usize {
     form.shares[0] * form.shares[1] * lanes(dialect)
 }
 
-/// Returns the padded columns of a subgroup's sums, in units of 16 bytes.
+/// Returns the distance of rows of a subgroup's sums, in units of 16 bytes. Rows are padded.
 fn stride(form: &TileForm) -> usize {
     form.block[1] / form.shares[1] / 4 + 1
 }
 
-/// Returns the units of 16 bytes that a row of fragments' sums takes, for all subgroups.
+/// Returns the units of 16 bytes for the sums of one row of fragments, over all subgroups.
 fn sums(form: &TileForm) -> usize {
     form.shares[0] * form.shares[1] * SIDE * stride(form)
 }
@@ -71,9 +71,9 @@ fn sums(form: &TileForm) -> usize {
 pub struct UnitTile<'a> {
     pub operand: &'a PrintedOperand,
     pub name: &'static str,
-    /// The matrix of the product.
+    /// The role of the matrix in a product: `A` or `B`.
     pub role: char,
-    /// Extents.
+    /// The extents of the tile.
     pub outer: usize,
     pub depth: usize,
     /// The end of the operand's depth, if a tile may reach beyond.
@@ -84,25 +84,25 @@ pub struct UnitTile<'a> {
 }
 
 impl UnitTile<'_> {
-    /// Returns extents in memory, and parts of 16 bytes from one line to the next.
+    /// Returns the extents in memory, the innermost last, and the distance of lines in units of 16 bytes.
     fn lines(&self) -> ([usize; 2], usize) {
         let extents = if self.operand.along { [self.outer, self.depth] } else { [self.depth, self.outer] };
         (extents, extents[1] / EIGHT + 1)
     }
 
-    /// Parts of 16 bytes in memory.
+    /// Returns the size of the tile, in units of 16 bytes.
     pub fn size(&self) -> usize {
         let ([lines, _], stride) = self.lines();
         lines * stride
     }
 
-    /// Returns how many parts of 16 bytes a thread brings.
+    /// Returns how many units of 16 bytes a thread loads.
     fn rounds(&self, threads: usize) -> usize {
         (self.outer * self.depth / EIGHT).div_ceil(threads)
     }
 
-    /// Returns a thread's statements for each of its units, given the unit's number, line and position. They are in
-    /// braces.
+    /// Returns statements for each unit of 16 bytes that a thread loads, in braces. `line` and `place` name the unit's
+    /// position. `text` gets the number of the unit.
     fn each(&self, threads: usize, text: impl Fn(usize) -> String) -> String {
         let ([_, length], _) = self.lines();
         let (count, across) = (self.outer * self.depth / EIGHT, length / EIGHT);
@@ -122,7 +122,7 @@ impl UnitTile<'_> {
         all
     }
 
-    /// Declares a thread's parts of the tile.
+    /// Returns declarations of the registers for a thread's units.
     pub fn declare(&self, threads: usize) -> String {
         (0..self.rounds(threads)).map(|n| format!("var {}{n}: vec4<u32>;\n", self.name)).collect()
     }
@@ -183,7 +183,7 @@ impl UnitTile<'_> {
         })
     }
 
-    /// Statements that leave them in shared memory.
+    /// Returns statements that store a thread's units in shared memory.
     pub fn write(&self, threads: usize) -> String {
         let (stride, name, at) = (self.lines().1, self.name, self.at);
         self.each(threads, |round| {
@@ -191,14 +191,15 @@ impl UnitTile<'_> {
         })
     }
 
-    /// Returns a fragment, which begins at an outer coordinate and a term of the depth of the tile.
+    /// Returns statements that load a fragment, which begins at an outer coordinate and a term of the depth of the
+    /// tile.
     pub fn load(&self, name: &str, outer: &str, depth: usize, units: &MatrixUnits) -> String {
         let ([..], stride) = self.lines();
         let place = match self.operand.along {
             true => format!("{} + ({outer}) * {stride} + {}", self.at, depth / EIGHT),
             false => format!("{} + ({outer}) / {EIGHT}", self.at + depth * stride),
         };
-        // Lines are rows of the left operand, and rows of a right operand that is not contiguous along the depth.
+        // Lines are rows if a left operand is contiguous along the depth, or if a right operand is not.
         let rows_are_lines = self.operand.along == (self.role == 'A');
         units::load((name, self.role), (&place, stride), rows_are_lines, units)
     }
@@ -209,7 +210,7 @@ pub fn may_end_within(depth: usize, tile: usize) -> bool {
     depth == 0 || !depth.is_multiple_of(tile)
 }
 
-/// Returns a sum in shared memory: lane `lane` of `lanes` neighbours, from a column of the line on.
+/// Returns the expression of a sum in shared memory: lane `lane` of `lanes` neighbours, from a column of the line on.
 pub fn sum_at(line: &str, column: &str, lane: usize, lanes: usize) -> String {
     match lanes {
         1 | 2 => format!("memory[{line} + {column} / 4][{column} % 4 + {lane}]"),
@@ -220,7 +221,7 @@ pub fn sum_at(line: &str, column: &str, lane: usize, lanes: usize) -> String {
 /// Prints a tile.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) -> Result<TileText, Vec<String>> {
     let Product { dialect, .. } = *product;
     let dtype = product.operand_type().unwrap_or(DType::F16);
@@ -273,7 +274,8 @@ pub fn print(points: &TilePoints<'_>, product: &Product<'_>, form: &TileForm) ->
         }
     }
     body += "workgroupBarrier();\n}\n";
-    // One row of fragments at a time goes through shared memory, where threads read sums at known positions.
+    // The positions of sums in a fragment are unknown. One row of fragments at a time therefore goes through shared
+    // memory, where threads read sums by position.
     let (stride, width) = (stride(form), columns * SIDE);
     body += &format!("let own = warp * {};\n", SIDE * stride);
     for i in 0..rows {

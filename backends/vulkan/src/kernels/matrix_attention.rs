@@ -1,8 +1,8 @@
-//! Attention of 16-bit floats on matrix units: a subgroup has 16 queries, whose sums stay in its fragments.
+//! Attention of 16-bit floats on matrix units. A subgroup has 16 queries, whose sums stay in its fragments.
 //!
 //! Scores go through shared memory, where two threads share a row. Sums are rescaled only if a row's maximal score has
-//! grown by more than a margin, because weights must only not overflow. Weights have 16 bits, so the device's own
-//! exponential is exact enough (Vulkan: 3 + 2|x| units in the last place of 32 bits).
+//! grown by more than a margin, because rescaling only has to prevent an overflow of weights. Weights have 16 bits, so
+//! the device's own exponential is exact enough (Vulkan: 3 + 2|x| units in the last place of 32 bits).
 
 use std::ops::Range;
 
@@ -18,10 +18,10 @@ use crate::{features::MatrixUnits, units};
 
 /// The maximal depth and number of columns, whose fragments stay in registers.
 const MAX_TERMS: usize = 128;
-/// The growth of the maximal score at which sums are rescaled. Weights are at most e⁴.
+/// The growth of the maximal score beyond which sums are rescaled. Weights are therefore at most e⁴.
 const MARGIN: f64 = 4.0;
 
-/// Returns the tile for a problem, if matrix units take it.
+/// Returns the tile for a problem; `None` if matrix units cannot compute it.
 pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<AttentionTile> {
     let dialect = problem.dialect;
     let [_, s, _, d, e] = problem.extents;
@@ -42,18 +42,19 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<Atten
     };
     let fits = |tile: &AttentionTile| {
         let AttentionTile { queries, keys, columns, depth, threads, .. } = *tile;
-        // Tiles by lines of either axis, whichever takes more.
+        // A tile may have lines along either axis. The larger size counts.
         let of_tile = |outer: usize, depth: usize| (outer * (depth / EIGHT + 1)).max(depth * (outer / EIGHT + 1));
         let (came, passing) = (of_tile(queries, depth), queries * stride(tile));
         let passing = if dialect.matrices.emulated { came + passing } else { came.max(passing) };
         let parts = of_tile(keys, depth) + of_tile(columns, keys) + passing;
         16 * parts + 8 * queries <= shape.shared && threads <= shape.threads
     };
-    // More keys at once spill: of 12 heads of 4,096 queries of 64 terms, 64 keys take three times as long on an H200.
+    // With more keys at once, registers spill: for 12 heads of 4,096 queries with 64 terms, 64 keys take three times as
+    // long on an H200.
     Some(of(32)).filter(fits)
 }
 
-/// Parts of 16 bytes from one row of scores to the next.
+/// Returns the distance of rows of scores, in units of 16 bytes.
 fn stride(tile: &AttentionTile) -> usize {
     tile.keys / 4 + 1
 }
@@ -61,7 +62,7 @@ fn stride(tile: &AttentionTile) -> usize {
 /// Prints a tile.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(
     points: &AttentionPoints<'_>,
     problem: &AttentionProblem<'_>,
@@ -83,7 +84,8 @@ pub fn print(
     let passing = key.size() + value.size();
     let query = of(&q, ("query", 'A'), [bq, bd], end_of_depth, passing);
     let stride = stride(tile);
-    // Scores reuse the shared memory of queries. Emulation has no fragments to keep the queries in.
+    // Scores reuse the shared memory of queries, which are in fragments by then. Emulation has no fragments for
+    // queries.
     let own = passing + if units.emulated { query.size() } else { 0 };
     let before = format!(
         "{}var<workgroup> memory: array<vec4<f32>, {}>;\nvar<workgroup> of_rows: array<f32, {}>;\n",
@@ -106,7 +108,7 @@ pub fn print(
     Ok(AttentionText { before, body: body.concat() })
 }
 
-/// A tile whose statements are printed, part by part.
+/// A tile whose statements are printed section by section.
 struct UnitAttention<'a> {
     points: &'a AttentionPoints<'a>,
     problem: &'a AttentionProblem<'a>,
@@ -117,7 +119,7 @@ struct UnitAttention<'a> {
     query: UnitTile<'a>,
     key: UnitTile<'a>,
     value: UnitTile<'a>,
-    /// The start of the scores in shared memory and the distance of their rows, in parts of 16 bytes.
+    /// The start of the scores in shared memory and the distance of their rows, in units of 16 bytes.
     own: usize,
     stride: usize,
     /// The barrier of a subgroup.
@@ -136,7 +138,7 @@ impl UnitAttention<'_> {
         (0..fragments).step_by(most).map(move |first| first..(first + most).min(fragments))
     }
 
-    /// Prints the loads of queries, which stay in fragments.
+    /// Prints the loads of queries into fragments, where they stay.
     fn queries(&self) -> String {
         let &AttentionTile { depth, threads, .. } = self.tile;
         let mut body = format!(
@@ -156,7 +158,8 @@ impl UnitAttention<'_> {
         body
     }
 
-    /// Prints the start of the loop over keys: loads of a tile of keys and values, and of the next one.
+    /// Prints the start of the loop over keys. It stores a tile of keys and values in shared memory, and loads the next
+    /// tile into registers.
     fn loads(&self) -> String {
         let (key, value) = (&self.key, &self.value);
         let &AttentionTile { keys, threads, .. } = self.tile;
@@ -173,7 +176,7 @@ impl UnitAttention<'_> {
         body + "}\n"
     }
 
-    /// Prints the products of queries and keys, which go to the memory of scores.
+    /// Prints the products of queries and keys, which are stored in the memory of scores.
     fn products(&self) -> String {
         let units = self.units;
         let mut body = String::new();
@@ -190,10 +193,10 @@ impl UnitAttention<'_> {
         body
     }
 
-    /// Prints the scores of half a row, their maximum, and the factor by which it changes the sums.
+    /// Prints the scores of half a row, their maximum, and the factor by which the sums are rescaled.
     ///
     /// # Errors
-    /// If the kernel has a part that cannot be printed. The error names it.
+    /// Names the parts of the kernel that cannot be printed.
     fn maxima(&self) -> Result<String, Vec<String>> {
         let Self { problem, barrier, stride, .. } = self;
         let mut body = format!(
@@ -212,7 +215,8 @@ impl UnitAttention<'_> {
         Ok(body)
     }
 
-    /// Prints the rescaling of sums, which pass through the memory of scores, where a maximum of the subgroup moved.
+    /// Prints the rescaling of sums, which runs if a maximum of the subgroup moved. Sums pass through the memory of
+    /// scores.
     fn rescaling(&self) -> String {
         let Self { units, barrier, stride, .. } = *self;
         let mut body = format!("if ({}) {{\n", units::any("moved", units));
@@ -255,7 +259,7 @@ impl UnitAttention<'_> {
         body
     }
 
-    /// Returns the distance of two rows of weights, in parts of 16 bytes.
+    /// Returns the distance of rows of weights, in units of 16 bytes.
     fn weight_stride(&self) -> usize {
         self.tile.keys / EIGHT + 1
     }
@@ -277,7 +281,7 @@ impl UnitAttention<'_> {
         body + "workgroupBarrier();\n}\n"
     }
 
-    /// Prints the stores of the sums, by way of the memory of scores.
+    /// Prints the stores of the sums, which pass through the memory of scores.
     fn results(&self) -> String {
         let Self { points, units, barrier, stride, .. } = *self;
         let bq = self.tile.queries;

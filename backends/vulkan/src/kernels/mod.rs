@@ -1,4 +1,4 @@
-//! Kernels: which schedule a description gets.
+//! Chooses and prints the schedule of each kernel.
 
 mod attention;
 mod attention_problem;
@@ -21,7 +21,7 @@ use crate::{dialect::Wgsl, library};
 /// Prints a kernel.
 ///
 /// # Errors
-/// If the kernel has a part that cannot be printed. The error names it.
+/// Names the parts of the kernel that cannot be printed.
 pub fn print(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Result<Vec<Launch>, Vec<String>> {
     match kernel.kind() {
         "map" => map::print(dialect, shape, kernel),
@@ -37,10 +37,10 @@ pub fn expected(dialect: &Wgsl, shape: &DeviceShape, kernel: &Kernel) -> Vec<(St
     contraction::expected(dialect, shape, kernel)
 }
 
-/// Checks whether a kernel can be printed, without printing it. All kernels can whose ops are in the table.
+/// Checks whether a kernel can be printed, without printing it. All kernels whose ops are in the table can.
 ///
 /// # Errors
-/// The ops that the table lacks, and the element types that WGSL lacks.
+/// Returns the ops that the table lacks, and the element types that WGSL lacks.
 pub fn supports(dialect: &Wgsl, kernel: &Kernel) -> Result<(), Vec<String>> {
     let lacking = library::dtypes().lacking(kernel);
     if !lacking.is_empty() {
@@ -48,7 +48,7 @@ pub fn supports(dialect: &Wgsl, kernel: &Kernel) -> Result<(), Vec<String>> {
     }
     let mut problems: Vec<String> = kernel.bodies().into_iter().flat_map(|body| ops::missing(dialect, body)).collect();
     if kernel.attention().is_some() && parts::sums(&kernel.bodies()) == DType::F64 {
-        problems.push("attention in f64, for which Vulkan has no exponential".into());
+        problems.push("cannot compute attention in f64 because Vulkan has no exponential for it".into());
     }
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

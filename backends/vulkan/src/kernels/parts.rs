@@ -14,40 +14,40 @@ pub fn matrix(nest: &Nest, groups: [usize; 3]) -> Nest {
     (0..3).rev().fold(nest.clone(), |nest, n| nest.flat(groups[..n].iter().sum(), groups[n]))
 }
 
-/// Returns the type that a kernel sums in: 64 bits if any operand has 64 bits.
+/// Returns the type that a kernel sums in: `f64` if a body has a value of this type, and otherwise `f32`.
 pub fn sums(bodies: &[&Body]) -> DType {
     let mut instrs = bodies.iter().flat_map(|body| &body.instrs);
     if instrs.any(|instr| instr.dtype() == DType::F64) { DType::F64 } else { DType::F32 }
 }
 
-/// An operand, whose elements have an `outer` coordinate and one along the `depth`.
+/// An operand. Its elements have an `outer` coordinate and a coordinate along the `depth`.
 pub struct PrintedOperand {
     /// Statements that evaluate neighbours.
     pub text: String,
-    /// Their names.
+    /// The names of the neighbours' values.
     pub values: Vec<String>,
     /// The axis and the number of neighbours per access.
     pub lanes: SplitAxis,
     /// Whether neighbours are along the depth.
     pub along: bool,
-    /// Its extent.
+    /// The extent of the outer axis.
     pub outer: usize,
-    /// The buffer and element, if neighbours are contiguous, unchanged memory.
+    /// The buffer and the index, if neighbours are loaded from contiguous memory without change.
     pub raw: Option<(usize, String)>,
 }
 
-/// A tile of an operand in shared memory: outer neighbours side by side, in vectors of four.
+/// A tile of an operand in shared memory. Outer neighbours are contiguous, in vectors of four.
 #[derive(Clone, Copy)]
 pub struct OperandTile<'a> {
-    /// The shared array.
+    /// The name of the shared array.
     pub memory: &'a str,
-    /// Extents.
+    /// The extent of the outer axis.
     pub outer: usize,
-    /// See `outer`.
+    /// The extent along the depth.
     pub depth: usize,
     /// Elements from one term of the depth to the next: a multiple of four.
     pub stride: usize,
-    /// The start of the tile.
+    /// The outer coordinate and the term at which the tile starts.
     pub first: [&'a str; 2],
     /// The end of the operand's depth.
     pub end: &'a str,
@@ -55,10 +55,10 @@ pub struct OperandTile<'a> {
 
 impl PrintedOperand {
     /// Prints an operand over `[b o k]`, or `[b k o]` with the depth first, with at most `most` neighbours per access.
-    /// If its outer coordinate is an expression other than `o`, its neighbours are not contiguous.
+    /// `place` is an expression that replaces the outer coordinate `o`. Outer neighbours are then not contiguous.
     ///
     /// # Errors
-    /// The reasons why it cannot be printed.
+    /// Returns the reasons why it cannot be printed.
     pub fn print(
         dialect: &Wgsl,
         (nest, result): (&Nest, usize),
@@ -90,8 +90,8 @@ impl PrintedOperand {
     }
 
     /// Returns statements that declare vectors of four, `{name}0`, `{name}1`, …, of neighbours at an outer coordinate
-    /// and a number along the depth. The number counts groups on the axis of neighbours. The vectors are zeros unless a
-    /// condition holds.
+    /// and a coordinate along the depth. The coordinate along the axis of neighbours counts groups. The vectors are
+    /// zeros unless a condition holds.
     pub fn vectors(&self, name: &str, [o, k]: [&str; 2], when: &str) -> String {
         let vectors = 0..self.lanes.count.div_ceil(4);
         let mut text: String = vectors.map(|n| format!("var {name}{n} = vec4<f32>();\n")).collect();
@@ -113,7 +113,7 @@ impl PrintedOperand {
         text + "}\n"
     }
 
-    /// Declares what [`PrintedOperand::read`] reads.
+    /// Returns declarations of the registers that [`PrintedOperand::read`] fills.
     pub fn declare(&self, tile: &OperandTile<'_>, threads: usize, ty: &str) -> String {
         let rounds = self.groups(tile).div_ceil(threads);
         (0..rounds).map(|round| format!("var {}{round}: vec4<{ty}>;\n", tile.memory)).collect()
@@ -124,17 +124,17 @@ impl PrintedOperand {
         self.each(tile, threads, |x| format!("{x} = vec4<{ty}>();\n{}", self.evaluate(x, tile, first, ty)))
     }
 
-    /// Statements by which it leaves it in shared memory.
+    /// Returns statements that store the registers of [`PrintedOperand::read`] in shared memory.
     pub fn write(&self, tile: &OperandTile<'_>, threads: usize) -> String {
         self.each(tile, threads, |x| self.leave(x, tile))
     }
 
-    /// Groups of neighbours in a tile.
+    /// Returns the number of groups of neighbours in a tile.
     fn groups(&self, tile: &OperandTile<'_>) -> usize {
         tile.outer * tile.depth / self.lanes.count
     }
 
-    /// Statements for each of a thread's groups, by the register that it is in.
+    /// Returns statements for each of a thread's groups, given the register of the group.
     fn each(&self, tile: &OperandTile<'_>, threads: usize, text: impl Fn(&str) -> String) -> String {
         let groups = self.groups(tile);
         let of_round = |round: usize| {
@@ -145,7 +145,7 @@ impl PrintedOperand {
         (0..groups.div_ceil(threads)).map(of_round).collect()
     }
 
-    /// Returns the position of a group in its tile.
+    /// Returns statements that declare the position of a group in its tile.
     fn place(&self, tile: &OperandTile<'_>) -> String {
         let (count, OperandTile { outer, depth, .. }) = (self.lanes.count, *tile);
         let (o, k) = match self.along {
@@ -168,7 +168,7 @@ impl PrintedOperand {
         text + "}\n"
     }
 
-    /// Statements that leave a group in shared memory.
+    /// Returns statements that store a group in shared memory.
     fn leave(&self, x: &str, tile: &OperandTile<'_>) -> String {
         let (count, OperandTile { memory, stride, .. }) = (self.lanes.count, *tile);
         if !self.along && count == 4 {
@@ -193,10 +193,10 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// Prints the epilogue of a kernel, with at most `most` columns at once. `row` is the name of its row.
+    /// Prints the epilogue of a kernel, with at most `most` columns at once. `row` is the expression of its row.
     ///
     /// # Errors
-    /// The reasons why it cannot be printed.
+    /// Returns the reasons why it cannot be printed.
     pub fn print(
         dialect: &Wgsl,
         nest: &Nest,
@@ -212,7 +212,7 @@ impl Epilogue {
                 emitter.set(id, (0..lanes.count).map(|lane| dialect.convert(ty, &format!("sum{lane}"))).collect());
             }
         }
-        // A point reads the old value of an element before it writes the element.
+        // A point may store over an element that it loads, so all loads are printed first.
         nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
         (0..nest.stores.len()).for_each(|n| emitter.store(n));
         if emitter.problems.is_empty() {
@@ -222,12 +222,12 @@ impl Epilogue {
         }
     }
 
-    /// Returns how many columns it takes at once.
+    /// Returns how many columns the epilogue takes at once.
     pub fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// Statements for the points from column `at_n` of row `m` on, whose sums are given.
+    /// Returns statements for the points from column `at_n` of row `m` on, given their sums.
     pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
         let mut text = String::new();
         (0..self.lanes).for_each(|lane| text += &format!("let sum{lane} = {};\n", sum(lane)));

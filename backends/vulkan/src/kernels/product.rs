@@ -10,17 +10,17 @@ use crate::dialect::Wgsl;
 /// A tile form: the extents of a block's tile, its steps, and their rate.
 #[derive(Clone, Copy, Debug)]
 pub struct TileForm {
-    /// Rows and columns of a block.
+    /// Rows and columns of a block's tile.
     pub block: [usize; 2],
-    /// Terms of a step.
+    /// Terms per step of the depth.
     pub depth: usize,
     /// Rows and columns of a thread; on matrix units, how many subgroups share rows and columns.
     pub shares: [usize; 2],
-    /// The achieved share of the 32-bit multiply-adds of a busy processor.
+    /// The rate that a busy processor reaches, relative to its 32-bit multiply-adds.
     pub rate: f64,
 }
 
-/// The product `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, each letter one axis.
+/// The product `out[b m n] = Σ_k lhs[b m k] · rhs[b k n]`, where each letter stands for one axis.
 pub struct Product<'a> {
     pub dialect: &'a Wgsl,
     pub kernel: &'a Kernel,
@@ -45,17 +45,17 @@ pub struct TileText {
 pub struct TilePoints<'a> {
     pub product: &'a Product<'a>,
     pub epilogue: &'a Epilogue,
-    /// Parts of the depth.
+    /// The number of splits of the depth.
     pub parts: usize,
 }
 
 impl TilePoints<'_> {
-    /// Returns how many neighbours there are at once.
+    /// Returns how many neighbours are stored at once.
     pub fn lanes(&self) -> usize {
         self.epilogue.lanes()
     }
 
-    /// Statements, by the sum of each.
+    /// Returns statements that store the neighbours, given the sum of each.
     pub fn at(&self, sum: impl Fn(usize) -> String) -> String {
         let Product { dialect, kernel, extents: [b, m, n, _], .. } = *self.product;
         let part = |lane: usize| {
@@ -71,7 +71,7 @@ impl TilePoints<'_> {
 }
 
 impl<'a> Product<'a> {
-    /// Returns the product of a kernel, if it has one.
+    /// Returns the product of a kernel; `None` for other kernels.
     pub fn new(dialect: &'a Wgsl, kernel: &'a Kernel) -> Option<Product<'a>> {
         let Contraction { lhs, rhs, axes } = kernel.contraction()?;
         let left = matrix(&Nest::of(lhs.clone()), [axes.batch, axes.rows, axes.depth]);
@@ -86,7 +86,7 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Returns the type of both operands.
+    /// Returns the element type of the operands; `None` if they differ.
     pub fn operand_type(&self) -> Option<DType> {
         let [left, right] = [0, 1].map(|n| self.operands[n].0.instrs[self.operands[n].1].dtype());
         (left == right).then_some(left)
@@ -100,7 +100,7 @@ impl<'a> Product<'a> {
     /// Returns the printed operands, with at most `most` neighbours per access.
     ///
     /// # Errors
-    /// The reasons why they cannot be printed.
+    /// Returns the reasons why they cannot be printed.
     pub fn operands(&self, most: usize) -> Result<[PrintedOperand; 2], Vec<String>> {
         let print = |n: usize| {
             let (nest, result) = &self.operands[n];

@@ -1,7 +1,9 @@
-// Functions of kernels, of which a text takes those that it names. A line `//# types` says for which element types the functions below it are; `$D` is the
-// element type in their names, `$T` the type of a value of it in a register.
+// Functions that kernels call. A kernel's text gets the functions that it names. A section begins with a line of
+// element types, for each of which its functions exist. In a section, `$D` stands for the name of the element type, and
+// `$T` for the type of its values in registers.
 
 //# f32
+// 32-bit floats: elementary functions, and conversions of 16-bit floats, which are computed in 32 bits.
 fn of_bits(bits: u32) -> f32 { return bitcast<f32>(bits); }
 fn fabs_f32(x: f32) -> f32 { return abs(x); }
 fn sqrt_f32(x: f32) -> f32 { return sqrt(x); }
@@ -11,8 +13,8 @@ fn rint_f32(x: f32) -> f32 { return round(x); }
 fn copysign_f32(x: f32, y: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }
-// Devices divide to within 2.5 units in the last place. The remainder is exact where all numbers are normal, and
-// corrects the quotient.
+// Divides. Devices are exact to within 2.5 units in the last place. If all numbers are normal, the remainder is exact
+// and corrects the quotient.
 fn div_of_f32(a: f32, b: f32) -> f32 {
     if (!(abs(a) < 1e18 && abs(b) < 1e18 && abs(b) > 1e-18)) { return a / b; }
     let r = 1.0 / b;
@@ -20,7 +22,8 @@ fn div_of_f32(a: f32, b: f32) -> f32 {
     return select(q, fma(fma(-q, b, a), r, q), abs(a) > 1e-18);
 }
 fn sign_of_f32(x: f32) -> f32 { return select(copysign_f32(1.0, x), x, x == 0.0 || !(x == x)); }
-// x = n·ln 2 + r, |r| ≤ ln 2 / 2; `tail` is added to r. 1.5·2²³ leaves no bits for fractions, and n in the low ones: conversions are slow.
+// Returns n and y = eʳ for x = n·ln 2 + r with |r| ≤ ln 2 / 2; `rest` is y − 1. `tail` is added to r. Adding 1.5·2²³
+// leaves n in the low bits and no fraction, because conversions to integers are slow.
 struct Reduced { y: f32, n: i32, rest: f32 }
 fn reduced(x: f32, tail: f32) -> Reduced {
     let shifted = fma(x, 1.442695, 12582912.0);
@@ -30,7 +33,7 @@ fn reduced(x: f32, tail: f32) -> Reduced {
     let rest = fma(r * r, p, r);
     return Reduced(1.0 + rest, bitcast<i32>(shifted) - 0x4b400000, rest);
 }
-// y·2ⁿ in two steps, which avoids an overflow or underflow of 2ⁿ.
+// Returns y·2ⁿ in two steps, because 2ⁿ alone may overflow or underflow.
 fn scaled(y: f32, n: i32) -> f32 {
     let half = n >> 1u;
     return y * bitcast<f32>((half + 127) << 23u) * bitcast<f32>((n - half + 127) << 23u);
@@ -40,14 +43,16 @@ fn exp_f32(x: f32) -> f32 {
     return select(scaled(part.y, part.n), x, !(x == x));
 }
 fn exp_normal_f32(x: f32) -> f32 { return select(exp_f32(x), 0.0, x < -87.0); }
-// 2ⁿ·(1 + rest) − 1 by one rounding; half of it is finite wherever it is.
+// Returns 2ⁿ·(1 + rest) − 1 by one rounding. It computes half of the result first, because 2ⁿ may overflow where the
+// result is finite.
 fn expm1_f32(x: f32) -> f32 {
     let part = reduced(clamp(x, -20.0, 89.0), 0.0);
     let half = bitcast<f32>((part.n + 126) << 23u);
     let y = 2.0 * fma(part.rest, half, half - 0.5);
     return select(copysign_f32(select(y, part.rest, part.n == 0), x), x, !(x == x));
 }
-// ln(2ᵉ·m) with m in √½..√2, f = m − 1, s = f/(2 + f): ln m = 2s + s³·P(s²) = f − (f²/2 − s·(f²/2 + s²·P(s²))).
+// Returns ln(2ᵉ·m) for m in √½..√2, given f = m − 1. With s = f/(2 + f), ln m = 2s + s³·P(s²) = f − (f²/2 − s·(f²/2 +
+// s²·P(s²))).
 fn log_of(f: f32, e: f32) -> f32 {
     let s = f / (2.0 + f);
     let z = s * s;
@@ -65,7 +70,7 @@ fn log_f32(x: f32) -> f32 {
     y = select(y, of_bits(0xff800000u), x == 0.0);
     return select(y, of_bits(0x7fc00000u), x < 0.0 || !(x == x));
 }
-// The rounding error of 1 + x is added to the logarithm.
+// Returns ln(1 + x). The rounding error of 1 + x corrects the argument of the logarithm.
 fn log1p_f32(x: f32) -> f32 {
     let u = 1.0 + x;
     let lost = x - (u - 1.0);
@@ -90,7 +95,7 @@ fn cosh_f32(x: f32) -> f32 {
     let half = scaled(part.y, part.n - 1);
     return select(half + 0.25 / half, x, !(x == x));
 }
-// log(1 + a + a²/(1 + √(a² + 1))) within 3 units in the last place, of large a log a + ln 2.
+// Returns log(1 + a + a²/(1 + √(a² + 1))) within 3 units in the last place; for large a, log a + ln 2.
 fn asinh_f32(x: f32) -> f32 {
     let a = abs(x);
     let near = log1p_f32(a + a * a / (1.0 + sqrt(fma(a, a, 1.0))));
@@ -106,7 +111,7 @@ fn atanh_f32(x: f32) -> f32 {
     let y = select(0.5 * log1p_f32(2.0 * a / (1.0 - a)), of_bits(0x7f800000u), a == 1.0);
     return select(copysign_f32(y, x), of_bits(0x7fc00000u), a > 1.0);
 }
-// For a ≤ 1/2: the difference of asin a and a.
+// Returns asin a − a for a ≤ 1/2.
 fn asin_rest(a: f32) -> f32 {
     let z = a * a;
     return fma(fma(fma(fma(0.0422305, z, 0.024141013), z, 0.04547834), z, 0.07495233), z, 0.16666754) * z * a;
@@ -130,7 +135,8 @@ fn sigmoid_f32(x: f32) -> f32 {
     let e = exp_f32(-abs(x));
     return select(1.0, e, x < 0.0) / (1.0 + e);
 }
-// x·eᵛ/(1 + eᵛ). Where eᵛ is subnormal, it has fewer bits than its square root, if any.
+// Returns x·eᵛ/(1 + eᵛ). If eᵛ is subnormal, it has fewer bits than its square root, so x is multiplied by the root
+// twice.
 fn gated_f32(x: f32, v: f32) -> f32 {
     let root = exp_f32(0.5 * v);
     return select(x / (1.0 + exp_f32(-v)), (x * root) * root, v < -80.0);
@@ -141,7 +147,7 @@ fn tanh_f32(x: f32) -> f32 {
     let large = 1.0 - 2.0 / (1.0 + exp_f32(2.0 * abs(x)));
     return select(copysign_f32(select(large, fma(x * z, p, x), abs(x) < 0.6), x), x, !(x == x));
 }
-// erfc z for z ≥ 0: e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3).
+// Returns erfc z for z ≥ 0 as e^(−z²)·P(q)/(z + 3) with q = (z − 3)/(z + 3).
 fn erfc_positive(x: f32) -> f32 {
     let z = min(x, 10.5);
     let t = 1.0 / (z + 3.0);
@@ -153,8 +159,8 @@ fn erfc_positive(x: f32) -> f32 {
     let part = reduced(-square, -fma(z, z, -square));
     return select(scaled(part.y * (p * t), part.n), x, !(x == x));
 }
-// x·Φ(x) with Φ(−a) = e^(−a²/2)·P(q)/(a + c) and q = (a − c)/(a + c), c = 3√2, for a = |x|. Where Φ is subnormal, below
-// −12.9, the result has fewer bits.
+// Returns x·Φ(x). For a = |x|, Φ(−a) = e^(−a²/2)·P(q)/(a + c) with q = (a − c)/(a + c) and c = 3√2. Below −12.9 Φ is
+// subnormal, and the result has fewer bits.
 fn gelu_erf_f32(x: f32) -> f32 {
     let a = min(abs(x), 14.5);
     let t = 1.0 / (a + 4.2426405);
@@ -169,14 +175,14 @@ fn gelu_erf_f32(x: f32) -> f32 {
 fn erf_f32(x: f32) -> f32 {
     let z = x * x;
     var p = fma(fma(fma(8.53901e-5, z, -0.000818196), z, 0.0052044378), z, -0.026860753);
-    // The difference of the slope and 1 is small compared to x.
+    // The last coefficient is the slope at 0 minus 1. It is small, and x itself is added by one rounding.
     p = fma(fma(fma(p, z, 0.112837195), z, -0.37612635), z, 0.12837917);
     let large = copysign_f32(1.0 - erfc_positive(abs(x)), x);
     return select(select(large, fma(x, p, x), abs(x) < 0.8), x, !(x == x));
 }
 fn gelu_tanh_f32(x: f32) -> f32 { return gated_f32(x, 1.5957691 * (x + 0.044715 * x * x * x)); }
-// x = q·π/2 + r: by three parts of π/2 if the quotient is small, and otherwise by the significant bits of 2/π (Payne
-// and Hanek 1983).
+// Returns q and r of x = q·π/2 + r. If the quotient is small, π/2 is subtracted in four parts. Otherwise the
+// significant bits of 2/π are multiplied (Payne and Hanek 1983).
 struct Turned { r: f32, q: u32 }
 fn turned(x: f32) -> Turned {
     if (abs(x) < 10000.0) {
@@ -197,7 +203,7 @@ fn turned(x: f32) -> Turned {
         let high = bits[word + i] << shift;
         w[i] = select(high | (bits[word + i + 1u] >> (32u - shift)), high, shift == 0u);
     }
-    // The product with 96 bits, modulo 2^96, 16 bits at a time.
+    // Computes the product modulo 2^96, in digits of 16 bits.
     var digits: array<u32, 6>;
     var carry = 0u;
     let low = mantissa & 0xffffu;
@@ -261,7 +267,7 @@ fn atan_f32(x: f32) -> f32 {
     let p = fma(fma(fma(0.080537446, z, -0.13877685), z, 0.1997771), z, -0.3333295);
     return select(copysign_f32(base + fma(p * z, y, y), x), x, !(x == x));
 }
-// |x|ʸ = e^(y·ln |x|), the logarithm and its product with y in two parts each.
+// Returns |x|ʸ = e^(y·ln |x|). The logarithm and its product with y are sums of two floats each.
 fn pow_f32(x: f32, y: f32) -> f32 {
     if (y == 0.0 || x == 1.0) { return 1.0; }
     if (!(x == x) || !(y == y)) { return of_bits(0x7fc00000u); }
@@ -281,7 +287,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
         let f = bitcast<f32>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0;
         let d = 2.0 + f;
         let s = f / d;
-        // f = s·d + rest, where d lost (2 − d) + f in rounding.
+        // The quotient has a remainder: f = s·d + rest. Rounding d lost (2 − d) + f.
         let high = bitcast<f32>(bitcast<u32>(s) & 0xfffff000u);
         let of_d = bitcast<f32>(bitcast<u32>(d) & 0xfffff000u);
         let rest = ((f - high * of_d) - high * (d - of_d)) - (s - high) * d - s * ((2.0 - d) + f);
@@ -289,7 +295,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
         let p = z * fma(fma(fma(0.2358982, z, 0.28536928), z, 0.4000034), z, 0.6666666);
         let small = fma(s, p, 2.0 * (rest / d)) + e * -0.00021219444;
         let large = e * 0.6933594;
-        // Each sum with its rounding error.
+        // Each sum is computed with its rounding error.
         let one = large + 2.0 * s;
         let lost = select((2.0 * s - one) + large, (large - one) + 2.0 * s, abs(large) > abs(2.0 * s));
         let log_high = one + (small + lost);
@@ -313,7 +319,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
 fn round_f16_f32(x: f32) -> f32 { return low_f16(bits_f16(x)); }
 fn round_bf16_f32(x: f32) -> f32 { return low_bf16(bits_bf16(x)); }
 
-// 16-bit floats as bits: to the nearest, ties to even.
+// Convert floats to the bits of 16-bit floats: to the nearest, ties to even.
 fn bits_f16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     let sign = (bits >> 16u) & 0x8000u;
@@ -335,6 +341,7 @@ fn low_bf16(word: u32) -> f32 { return bitcast<f32>(word << 16u); }
 fn high_bf16(word: u32) -> f32 { return bitcast<f32>(word & 0xffff0000u); }
 
 //# f64
+// 64-bit floats: functions that WGSL has or that follow from these.
 fn fabs_f64(x: f64) -> f64 { return abs(x); }
 fn sqrt_f64(x: f64) -> f64 { return sqrt(x); }
 fn floor_f64(x: f64) -> f64 { return floor(x); }
@@ -346,27 +353,32 @@ fn round_bf16_f64(x: f32) -> f32 { return low_bf16(bits_bf16(x)); }
 fn sign_of_f64(x: f64) -> f64 { return select(select(f64(-1), f64(1), x > f64(0)), x, x == f64(0) || !(x == x)); }
 
 //# f32 f64
+// Floats: operations of ops and reductions.
 fn max_of_$D(a: $T, b: $T) -> $T { return select(b, a, a > b || !(a == a)); }
 fn min_of_$D(a: $T, b: $T) -> $T { return select(b, a, a < b || !(a == a)); }
 fn mod_of_$D(a: $T, b: $T) -> $T {
     let r = a - b * trunc(a / b);
     return select(r, r + b, r != $T(0) && (r < $T(0)) != (b < $T(0)));
 }
-// Modules say that a device must not make one operation of a product and a sum that reads it.
+// Multiplies. Modules request that devices do not fuse a product with a sum that reads it.
 fn mul_of_$D(a: $T, b: $T) -> $T { return a * b; }
 fn Sum_$D(a: $T, b: $T) -> $T { return a + b; }
 fn Product_$D(a: $T, b: $T) -> $T { return a * b; }
 
 //# i8
+// Wraps a value to 8 bits with sign.
 fn wrap_i8(x: i32) -> i32 { return (x << 24u) >> 24u; }
 
 //# u8
+// Wraps a value to 8 bits without sign.
 fn wrap_u8(x: u32) -> u32 { return x & 0xffu; }
 
 //# i32 u32 i64
+// Arithmetic in registers of 32 and 64 bits wraps without help.
 fn wrap_$D(x: $T) -> $T { return x; }
 
 //# i8 u8 i32 u32 i64
+// Integers: arithmetic that wraps on overflow.
 fn wrap_add_$D(a: $T, b: $T) -> $T { return wrap_$D(a + b); }
 fn wrap_sub_$D(a: $T, b: $T) -> $T { return wrap_$D(a - b); }
 fn wrap_mul_$D(a: $T, b: $T) -> $T { return wrap_$D(a * b); }
@@ -392,15 +404,19 @@ fn Sum_$D(a: $T, b: $T) -> $T { return wrap_add_$D(a, b); }
 fn Product_$D(a: $T, b: $T) -> $T { return wrap_mul_$D(a, b); }
 
 //# i8 u8
+// Shift counts of 8-bit integers.
 fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(8); }
 
 //# i32 u32
+// Shift counts of 32-bit integers.
 fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(32); }
 
 //# i64
+// Shift counts of 64-bit integers.
 fn is_shift_$D(by: $T) -> bool { return by >= $T(0) && by < $T(64); }
 
 //# i8 u8 i32 u32 i64
+// Shifts by an invalid count give 0, or −1 for a negative value that is shifted right.
 fn shift_left_$D(a: $T, by: $T) -> $T {
     if (is_shift_$D(by)) { return wrap_$D(a << u32(by)); }
     return $T(0);
@@ -411,6 +427,7 @@ fn shift_right_$D(a: $T, by: $T) -> $T {
 }
 
 //# i8 i32 i64
+// Integers with sign: division by 0 gives 0, and by −1 wraps.
 fn div_of_$D(a: $T, b: $T) -> $T {
     if (b == $T(0)) { return $T(0); }
     if (b == $T(-1)) { return wrap_sub_$D($T(0), a); }
@@ -423,6 +440,7 @@ fn mod_of_$D(a: $T, b: $T) -> $T {
 }
 
 //# u8 u32
+// Integers without sign: division by 0 gives 0.
 fn div_of_$D(a: $T, b: $T) -> $T {
     if (b == 0u) { return 0u; }
     return a / b;
@@ -433,19 +451,23 @@ fn mod_of_$D(a: $T, b: $T) -> $T {
 }
 
 //# bool
+// Truth values: operations of reductions.
 fn Sum_bool(a: bool, b: bool) -> bool { return a | b; }
 fn Product_bool(a: bool, b: bool) -> bool { return a & b; }
 fn Max_bool(a: bool, b: bool) -> bool { return a | b; }
 fn Min_bool(a: bool, b: bool) -> bool { return a & b; }
 
 //# f32 f64 i8 u8 i32 u32 i64
+// Numbers: operations of reductions.
 fn Max_$D(a: $T, b: $T) -> $T { return max_of_$D(a, b); }
 fn Min_$D(a: $T, b: $T) -> $T { return min_of_$D(a, b); }
 
 //# f32 f64 i8 u8 i32 u32 i64 bool
+// Every type: the selection of one of two values.
 fn choose_$D(when: bool, a: $T, b: $T) -> $T { return select(b, a, when); }
 
 //# i32 i64
+// Index arithmetic: division towards −∞, and its remainder.
 fn floor_div_$D(x: $T, by: $T) -> $T {
     let q = x / by;
     return select(q, q - $T(1), x % by < $T(0));
@@ -456,6 +478,7 @@ fn floor_mod_$D(x: $T, by: $T) -> $T {
 }
 
 //# f32
+// 32-bit floats: conversions to integers that saturate. NaN becomes 0.
 fn saturate_f32_i8(x: f32) -> i32 { return select(i32(clamp(x, -128.0, 127.0)), 0, !(x == x)); }
 fn saturate_f32_u8(x: f32) -> u32 { return select(u32(clamp(x, 0.0, 255.0)), 0u, !(x == x)); }
 fn saturate_f32_i32(x: f32) -> i32 {
@@ -477,6 +500,7 @@ fn saturate_f32_i64(x: f32) -> i64 {
 }
 
 //# f64
+// 64-bit floats: conversions to integers that saturate. NaN becomes 0.
 fn saturate_f64_i8(x: f64) -> i32 { return select(i32(clamp(x, f64(-128), f64(127))), 0, !(x == x)); }
 fn saturate_f64_u8(x: f64) -> u32 { return select(u32(clamp(x, f64(0), f64(255))), 0u, !(x == x)); }
 fn saturate_f64_i32(x: f64) -> i32 {
@@ -495,23 +519,28 @@ fn saturate_f64_i64(x: f64) -> i64 {
 }
 
 //# i8
+// Bytes of a word as integers with sign, and back.
 fn byte_i8(word: u32, at: u32) -> i32 { return bitcast<i32>(word << (24u - 8u * at)) >> 24u; }
 fn bits_i8(x: i32) -> u32 { return bitcast<u32>(x) & 0xffu; }
 
 //# u8
+// Bytes of a word as integers without sign, and back.
 fn byte_u8(word: u32, at: u32) -> u32 { return (word >> (8u * at)) & 0xffu; }
 fn bits_u8(x: u32) -> u32 { return x & 0xffu; }
 
 //# bool
+// Bytes of a word as truth values, and back.
 fn byte_bool(word: u32, at: u32) -> bool { return ((word >> (8u * at)) & 0xffu) != 0u; }
 fn bits_bool(x: bool) -> u32 { return select(0u, 1u, x); }
 
 //# i8 u8 bool
+// One word of four elements.
 fn four_$D(a: $T, b: $T, c: $T, d: $T) -> u32 {
     return bits_$D(a) | (bits_$D(b) << 8u) | (bits_$D(c) << 16u) | (bits_$D(d) << 24u);
 }
 
 //# i8 i32
+// Ids with sign: the position that an id names, or 0 and a report if it is out of range.
 fn within_$D(index: i32, extent: i32, back: i32, check: u32, counts: bool) -> i32 {
     let at = select(index, index + back, index < 0);
     if (at >= 0 && at < extent) { return at; }
@@ -520,6 +549,7 @@ fn within_$D(index: i32, extent: i32, back: i32, check: u32, counts: bool) -> i3
 }
 
 //# i64
+// 64-bit ids: the position that an id names, or 0 and a report if it is out of range.
 fn within_i64(index: i64, extent: i64, back: i64, check: u32, counts: bool) -> i32 {
     let at = select(index, index + back, index < 0li);
     if (at >= 0li && at < extent) { return i32(at); }
@@ -528,6 +558,7 @@ fn within_i64(index: i64, extent: i64, back: i64, check: u32, counts: bool) -> i
 }
 
 //# u8 u32
+// Ids without sign: the position that an id names, or 0 and a report if it is out of range.
 fn within_$D(index: $T, extent: $T, back: $T, check: u32, counts: bool) -> i32 {
     if (index < extent) { return i32(index); }
     if (counts) { report(index, 0u, check); }
@@ -535,36 +566,42 @@ fn within_$D(index: $T, extent: $T, back: $T, check: u32, counts: bool) -> i32 {
 }
 
 //# i8 u8 i32 u32 i64 bool
+// Conversions between integers, which keep the low bits.
 fn narrow_$D_i8(x: $T) -> i32 { return wrap_i8(i32(x)); }
 fn narrow_$D_u8(x: $T) -> u32 { return wrap_u8(u32(x)); }
 fn narrow_$D_i32(x: $T) -> i32 { return i32(x); }
 fn narrow_$D_u32(x: $T) -> u32 { return u32(x); }
 
-// By shifts, which hide from the driver that the value is of 32 bits: see `convert` of the dialect.
 //# i8 i32 bool
+// Widening to 64 bits. Shifts hide from the driver that the value has 32 bits, as in `convert` of the dialect.
 fn narrow_$D_i64(x: $T) -> i64 { return (i64(x) << 32u) >> 32u; }
 
 //# u8 u32
+// Widening of integers without sign to 64 bits, also by shifts.
 fn narrow_$D_i64(x: u32) -> i64 { return i64((u64(x) << 32u) >> 32u); }
 
 //# i64
+// A conversion of 64-bit integers to 64 bits, which does nothing.
 fn narrow_$D_i64(x: i64) -> i64 { return x; }
 
-// Integers that are ordered as elements are: NaN is the largest, and there is one zero.
 //# f32
+// Integers in the same order as 32-bit floats. NaN is the largest, and both zeros are equal.
 fn order_key_f32(x: f32) -> i32 {
     let bits = bitcast<i32>(select(x, 0.0, x == 0.0));
     return select(select(bits, bits ^ 0x7fffffff, bits < 0), 0x7fffffff, !(x == x));
 }
 
 //# f64
+// Integers in the same order as 64-bit floats. NaN is the largest, and both zeros are equal.
 fn order_key_f64(x: f64) -> i64 {
     let bits = bitcast<i64>(select(x, f64(0), x == f64(0)));
     return select(select(bits, bits ^ 0x7fffffffffffffffli, bits < 0li), 0x7fffffffffffffffli, !(x == x));
 }
 
 //# i8 i32 i64
+// Sort keys of integers with sign are the integers themselves.
 fn order_key_$D(x: $T) -> $T { return x; }
 
 //# u8 u32
+// Sort keys of integers without sign have the highest bit inverted, because keys have a sign.
 fn order_key_$D(x: u32) -> i32 { return bitcast<i32>(x ^ 0x80000000u); }

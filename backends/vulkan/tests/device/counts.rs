@@ -14,7 +14,7 @@ use eutectic_vulkan::Vulkan;
 
 use crate::{CHAINS, Ready, bare, folder, graph, open, planned};
 
-/// Returns how many dispatches and barriers a run is made of.
+/// Returns the number of dispatches and of barriers of a run.
 fn expected(device: &Vulkan, program: &Program) -> [usize; 2] {
     // The launches of each kernel, and their common workspace.
     let launches: Vec<(usize, usize)> = program
@@ -34,7 +34,7 @@ fn expected(device: &Vulkan, program: &Program) -> [usize; 2] {
     });
     let between = barriers(&hazards(touched)).into_iter().filter(|stands| *stands).count();
     let dispatches = program.run.iter().map(|step| launches[step.kernel].0).sum::<usize>();
-    // The launches of a step wait for each other.
+    // A barrier separates the launches of a step.
     let within = program.run.iter().map(|step| launches[step.kernel].0.saturating_sub(1)).sum::<usize>();
     [dispatches, between + within]
 }
@@ -51,7 +51,7 @@ fn is_counted(name: &str, graph: &Graph) {
     assert_eq!(after.submits - before.submits, 1, "{name}: copies and kernels go together");
     let got = [after.dispatches - before.dispatches, after.barriers - before.barriers];
     println!("{name}: {} steps, {} dispatches, {} barriers, one submission", program.run.len(), got[0], got[1]);
-    // Copies from the host, the program, copies to the host: a barrier before each.
+    // There are copies from the host, the program, and copies to the host. A barrier precedes each of the three.
     assert_eq!(after.around_copies - before.around_copies, 3, "{name}: barriers around copies");
     assert_eq!(got, expected(device.device(), &program), "{name}: dispatches and barriers");
 }

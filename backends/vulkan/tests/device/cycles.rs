@@ -8,7 +8,7 @@ use eutectic_vulkan::{Vulkan, on};
 
 use crate::{CHAINS, Ready, bare, graph, open, planned};
 
-/// KiB of memory that the process has, and files that are open.
+/// Returns the memory of the process in KiB, and the number of open files.
 fn held() -> [i64; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -16,7 +16,7 @@ fn held() -> [i64; 2] {
     [line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0), files as i64]
 }
 
-/// Runs a function `times` times. The first tenth may fill caches.
+/// Checks that running a function `times` times leaks nothing. The first tenth may fill caches.
 fn does_not_grow(device: &Gpu<Vulkan>, what: &str, times: usize, most: i64, mut run: impl FnMut(usize)) {
     let start = Instant::now();
     (0..times / 10).for_each(&mut run);
@@ -73,7 +73,7 @@ fn four_sessions_on_four_threads_give_the_same_bits() {
 #[test]
 #[ignore = "takes minutes"]
 fn a_thousand_programs_and_a_hundred_thousand_runs_leave_nothing() {
-    // Without layers, which keep what they have seen.
+    // Validation layers are off, because they keep records of all objects.
     let Ok(device) = on(&bare()) else { return };
     let program = planned(&graph(CHAINS));
     let want = {

@@ -13,15 +13,15 @@ fn lowered(most: Features) -> VulkanOptions {
     VulkanOptions { most, ..bare() }
 }
 
-/// Schedules for this number of processors use other tiles, and split sums and keys.
+/// Returns options with so many processors that schedules use other tiles, and split sums and keys.
 fn wide() -> VulkanOptions {
     VulkanOptions { processors: Some(128), ..bare() }
 }
 
-/// The features of other devices.
+/// The features of devices with less than lavapipe.
 const DEVICES: [Features; 3] = [
     Features::LEAST,
-    // Exchanges within a part of a subgroup, and grids with more than one axis.
+    // Threads exchange values within a part of a subgroup, and grids have more than one axis.
     Features { subgroup: Some(4), blocks: [3, 65535], ..Features::ALL },
     Features { float64: false, threads: 256, alignment: 64, ..Features::ALL },
 ];
@@ -32,7 +32,7 @@ fn programs_run_on_devices_that_have_less() {
         for suite in ["sessions", "program"] {
             passes(options.clone(), checks(suite, ""));
         }
-        // Devices with 64-bit integers.
+        // The suite `states` needs 64-bit integers.
         if options.most.int64 {
             passes(options, checks("states", ""));
         }
@@ -44,7 +44,7 @@ fn few_long_rows_are_shared_by_blocks() {
     passes(wide(), checks("kernels", "rows"));
 }
 
-/// Blocks of a two-axis grid beyond a sort's tiles move nothing.
+/// A grid of two axes may have more blocks than a sort has tiles. The surplus blocks move nothing.
 #[test]
 #[ignore = "takes minutes on lavapipe"]
 fn very_long_rows_are_ranked_by_grids_of_two_axes() {
@@ -52,12 +52,12 @@ fn very_long_rows_are_ranked_by_grids_of_two_axes() {
     passes(lowered(folded), checks("rankings", "very_long_rows_are_ranked"));
 }
 
-/// Blocks have memory for rows of 1,736 elements at least.
+/// On these devices, a block has memory for rows of at least 1,736 elements.
 #[test]
 fn rows_are_ranked_on_devices_that_have_less() {
     for options in DEVICES.map(lowered) {
         passes(options.clone(), checks("rankings", "ranked_rows_are_stored_in_order"));
-        // Ids that only guards bound are counted with in 64 bits.
+        // Ids that only guards bound are computed in 64 bits.
         if options.most.int64 {
             passes(options, checks("scatters", "kernels_write_in_order"));
         }
@@ -91,7 +91,7 @@ fn what_is_lacking_is_named() {
         let text = format!("(graph \"g\" (input x {dtype}[6]) (output y (cast x :to f32)))");
         refused(&text, &format!("cannot use {dtype} because the device does not have it"));
     }
-    // 160 MiB in one buffer.
+    // The input takes 160 MiB in one buffer.
     refused(
         "(graph \"g\" (input x f32[41943040]) (output y (neg x)))",
         "bytes of one buffer because the device supports at most 134217728",

@@ -38,12 +38,12 @@ fn bare() -> VulkanOptions {
     VulkanOptions { cache: None, ..VulkanOptions::default() }
 }
 
-/// Returns a folder of the checkout.
+/// Returns the path of a folder of the checkout.
 fn folder(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// Two chains that do not meet before their sum.
+/// A program of two chains of ops that only their sum joins.
 const CHAINS: &str = "(graph \"chains\" (input x f32[32 48]) (input z f32[32 48]) (param v f32[48 64]) (param w f32[48 64]) \
     (output y (add (softmax (matmul x v) :axis -1) (softmax (matmul z w) :axis -1))))";
 
@@ -58,7 +58,7 @@ fn planned(graph: &Graph) -> Program {
     compiler.plan(graph).unwrap_or_else(|e| panic!("{e}")).lowered.program
 }
 
-/// Small numbers of a type; of integers zeros and ones.
+/// Returns small numbers of a type. Integers are zeros and ones.
 fn numbers(ty: &eutectic::Type) -> Tensor {
     let (dtype, dims) = (ty.dtype().expect("a tensor"), ty.dims().expect("of known extents"));
     let count = dims.iter().product::<usize>();

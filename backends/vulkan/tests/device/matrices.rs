@@ -41,7 +41,7 @@ const ATTENTIONS: &[&str] = &[
 fn products_on_matrix_units() {
     let in_parts = right_on_units(CASES, 128);
     assert!(in_parts != Some(0), "none is cut into parts of the depth");
-    // The largest tile.
+    // On one processor, this case uses the largest tile.
     right_on_units(&CASES[1..2], 1);
 }
 
@@ -55,7 +55,7 @@ fn attention_on_matrix_units() {
 /// Checks cases on a device with `processors` processors. Returns the number of cases with splits; `None` if there is
 /// no device.
 fn right_on_units(cases: &[&str], processors: usize) -> Option<usize> {
-    // Room for small tiles, which lavapipe compiles faster.
+    // Little shared memory selects small tiles, which lavapipe compiles faster.
     let most = Features { matrices: MatrixUnits::EMULATED, shared: 25 << 10, ..Features::ALL };
     let sheet = CostSheet { coefficients: costs(false).coefficients(), lists: Vec::new(), provenance: None };
     let setup = Setup { costs: Some(print(&sheet)), ..Setup::default() };

@@ -8,7 +8,7 @@ use crate::{bare, graph, open};
 fn widened_integers_are_compared_with_constants() {
     let Some(device) = open(bare()) else { return };
     let compiler = Compiler::new(device).unwrap_or_else(|e| panic!("{e}"));
-    // Converted from coordinates, 32-bit integers and bools.
+    // The values are converted from coordinates, 32-bit integers and bools.
     let text = "(graph \"g\" (input a i32[9]) (input u u8[9]) \
         (output c (lt (iota :shape [9] :axis -1 :dtype i64) (const i64[] { 5 }))) \
         (output x (lt (cast a :to i64) (const i64[] { -3 }))) \

@@ -1,4 +1,4 @@
-//! The memory accesses of direct convolution: their places, and the lines of memory that they touch.
+//! The memory accesses of direct convolution: their addresses, and the cache lines that they touch.
 
 use eutectic_backend::Instr;
 use eutectic_ir::{Type, index::Index};
@@ -6,17 +6,17 @@ use smallvec::SmallVec;
 
 /// A number for each axis.
 pub(super) type Numbers = SmallVec<[usize; 12]>;
-/// Threads that read memory together.
+/// The number of threads that read memory together: a warp.
 pub(super) const TOGETHER: usize = 32;
-/// Bytes that the nearest cache gives in one turn.
+/// Bytes that the first-level cache delivers per cycle: one cache line.
 pub(super) const LINE: i64 = 128;
 
-/// The rates of a device.
+/// The rates of a device, per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// Operations of threads, a multiplication and addition being one.
+    /// Operations of threads. A multiplication with an addition is one.
     pub operations: f64,
-    /// Bytes that processors read from their nearest caches.
+    /// Bytes that processors read from their first-level caches.
     pub near: f64,
 }
 
@@ -29,16 +29,16 @@ impl Rates {
 pub(super) struct Access {
     /// Bytes of an element.
     pub size: usize,
-    /// Elements from one point of each axis to the next, if it is in equal steps.
+    /// Elements from one point of each axis to the next; `None` if the steps are not constant.
     steps: Option<SmallVec<[i64; 12]>>,
-    /// Its first element.
+    /// The index of its first element.
     first: i64,
     /// The axes on which it depends.
     pub mentions: SmallVec<[bool; 12]>,
 }
 
 impl Access {
-    /// Makes the access of a map whose coordinates are the axes `axes` of a product of `rank` axes.
+    /// Returns the access of an index map. Axis `n` of the map is axis `axes[n]` of a product with `rank` axes.
     pub fn new(map: &Index, size: usize, axes: &[usize], rank: usize) -> Access {
         let steps = map.affine(axes.len()).map(|of_map| {
             let mut steps = SmallVec::from_elem(0, rank);
@@ -46,13 +46,13 @@ impl Access {
             steps
         });
         let mut mentions = SmallVec::from_elem(false, rank);
-        // A value that is read may depend on all axes.
+        // An index that is read from memory may depend on all axes.
         let depends = !map.values().is_empty();
         axes.iter().enumerate().for_each(|(n, &axis)| mentions[axis] = depends || map.mentions(n));
         Access { size, steps, first: map.constant, mentions }
     }
 
-    /// Cuts an axis into two, the inner one of extent `by`.
+    /// Splits an axis into two, the inner one of extent `by`.
     pub fn cut(&mut self, axis: usize, by: usize) {
         self.mentions.insert(axis, self.mentions[axis]);
         if let Some(steps) = &mut self.steps {
@@ -65,7 +65,7 @@ impl Access {
         self.steps.as_ref().is_some_and(|steps| steps[axis] == 1)
     }
 
-    /// Returns whether one read takes `lanes` neighbours of 16 bits along an axis.
+    /// Returns whether one read can take `lanes` adjacent elements of 16 bits along an axis.
     pub fn is_packed(&self, axis: usize, lanes: usize) -> bool {
         let divides = |step: i64| step % lanes as i64 == 0;
         let others =
@@ -81,7 +81,8 @@ impl Access {
         };
         let several = steps.iter().zip(written).filter(|&(&step, &count)| step != 0 && count > 1);
         let mut axes: SmallVec<[(i64, usize); 12]> = several.map(|(&step, &count)| (step, count)).collect();
-        // Large steps first. Windows then overlap while the list is short, which keeps it short.
+        // Overlapping windows have axes of equal steps. Sorting makes these axes neighbours, so that duplicates are
+        // removed early and the list stays short.
         axes.sort_unstable_by_key(|&(step, _)| -step.abs());
         let mut places = vec![0];
         for (step, count) in axes {
@@ -105,7 +106,7 @@ impl Access {
     }
 }
 
-/// Returns the operations that an element takes.
+/// Returns the operations that computing one element takes.
 pub(super) fn operations(instrs: &[Instr]) -> f64 {
     let of = |instr: &Instr| match instr {
         Instr::Map { op, args, dtype, .. } => {

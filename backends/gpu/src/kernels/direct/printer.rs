@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use super::{BLOCK, Direct, Numbers};
 use crate::{device::DeviceShape, dialect::Dialect, kernels::emit::Emitter, kernels::lanes::SplitAxis, launch::Launch};
 
-/// The maximal number of blocks per processor. For more tiles, threads process several.
+/// The maximal number of blocks per processor. If there are more tiles, each thread processes several.
 const BLOCKS: usize = 64;
 
-/// A body that is written out for several points. Instructions with the same maps become one value.
+/// A body with the instructions of several points. Equal instructions with equal maps become one value.
 #[derive(Default)]
 struct Written {
     nest: Nest,
@@ -19,7 +19,7 @@ struct Written {
 }
 
 impl Written {
-    /// Adds a body whose coordinates are these maps, and returns the number of each of its values.
+    /// Adds a body with these maps as its coordinates, and returns the number of each of its values.
     fn add(&mut self, nest: &Nest, at: &[Index]) -> Vec<ValueId> {
         let mut values: Vec<ValueId> = Vec::with_capacity(nest.instrs.len());
         for instr in &nest.instrs {
@@ -44,13 +44,13 @@ impl Written {
 /// The tile of a thread, with the values of all of its points in one body.
 struct WrittenTile {
     nest: Nest,
-    /// The points of results, relative to the first one.
+    /// The points of the tile's results, relative to the first one.
     results: Vec<Numbers>,
-    /// In the order of the terms.
+    /// The products, in the order of their terms.
     products: Vec<Product>,
     /// The values of epilogues that are sums of products, each with the number of its result.
     sums: Vec<(ValueId, usize)>,
-    /// The number of stores of each result. Those of a result follow each other.
+    /// The number of stores of each result. The stores of one result are consecutive.
     stores: usize,
 }
 
@@ -65,9 +65,11 @@ impl Direct<'_> {
     /// Prints the kernel.
     ///
     /// # Errors
-    /// Everything that the dialect cannot print.
+    /// Returns everything that the dialect cannot print.
     pub fn print(&self, dialect: &dyn Dialect, shape: &DeviceShape) -> Result<Launch, Vec<String>> {
-        let tile = self.write_out().ok_or_else(|| vec!["no product".to_string()])?;
+        let tile = self
+            .write_out()
+            .ok_or_else(|| vec!["cannot print a direct convolution because the kernel is not a product".to_string()])?;
         let (outer, rank) = (self.outer, self.extents.len());
         let names: Vec<String> =
             (0..rank).map(|axis| if axis < outer { format!("x{axis}") } else { format!("d{axis}") }).collect();
@@ -79,14 +81,14 @@ impl Direct<'_> {
         emitter.line(&dialect.each_point("i", threads, BLOCK));
         self.coordinates(dialect).iter().for_each(|line| emitter.line(line));
         self.add_products(dialect, &tile, &names, &mut emitter);
-        // The names of one iteration are out of scope here.
+        // Names that were declared inside of the loops over the depth are out of scope here.
         emitter.forget(|_| true);
         for &(value, n) in &tile.sums {
             let ty = dialect.register(tile.nest.instrs[value].dtype());
             let names = (0..self.lanes).map(|lane| dialect.convert(ty, &format!("sum{n}_{lane}")));
             emitter.set(value, names.collect());
         }
-        // A point may store over an element that it loads, so it loads first.
+        // A point may store over an element that it loads, so all loads are printed first.
         tile.nest.stores.iter().flat_map(|store| store.values()).for_each(|value| _ = emitter.value(value));
         for (n, result) in tile.results.iter().enumerate() {
             let when = self.is_own(result);
@@ -107,7 +109,7 @@ impl Direct<'_> {
         let (outer, rank) = (self.outer, self.extents.len());
         let operands = self.nests()?;
         let mut written = Written::default();
-        // The first result of a tile, and the turn of the depth.
+        // The axes count the first result of a tile, and the iterations over the depth.
         written.nest.domain = (0..rank)
             .map(|axis| match axis < outer {
                 true => self.extents[axis] - self.written[axis] + 1,
@@ -172,14 +174,14 @@ impl Direct<'_> {
         turns.iter().for_each(|_| emitter.line("}"));
     }
 
-    /// Returns the operands over all axes, each with its factor of the product.
+    /// Returns the operands over all axes, each with the value that is multiplied.
     fn nests(&self) -> Option<[(Nest, ValueId); 2]> {
         let Contraction { lhs, rhs, axes } = self.kernel.contraction()?;
         let ContractionAxes { batch, rows, columns, depth } = axes;
         let [inner, outer] = [batch + rows, batch + rows + columns];
         let whole = |axis: usize| self.extents[axis];
         let left = (inner..outer).fold(Nest::of(lhs.clone()), |nest, axis| nest.repeated(axis, whole(axis)));
-        // Over `[b.. m.. k.. n..]`, the depth before the columns.
+        // The axes are `[b.. m.. k.. n..]`, so the depth is before the columns.
         let right = (batch..inner).fold(Nest::of(rhs.clone()), |nest, axis| nest.repeated(axis, whole(axis)));
         let order: Vec<usize> = (0..inner).chain(inner + depth..outer + depth).chain(inner..inner + depth).collect();
         let multiplied = |body: &Body| body.before_tf32().or(body.results.first().copied());
@@ -187,7 +189,8 @@ impl Direct<'_> {
         Some([(cut(left), multiplied(lhs)?), (cut(right.permuted(&order)), multiplied(rhs)?)])
     }
 
-    /// Returns statements that name a thread's tile and its first result along each axis. A tile that would reach beyond the end begins earlier.
+    /// Returns statements that declare a thread's tile and its first result along each axis. A last tile that would
+    /// reach beyond the end begins earlier.
     fn coordinates(&self, dialect: &dyn Dialect) -> Vec<String> {
         let ty = dialect.index(false);
         let mut lines = Vec::new();
@@ -215,7 +218,7 @@ impl Direct<'_> {
         lines
     }
 
-    /// Returns the conditions under which a result is in no earlier tile.
+    /// Returns the conditions under which no earlier tile has the same result.
     fn is_own(&self, result: &[usize]) -> Vec<String> {
         let overlaps = |axis: &usize| !self.extents[*axis].is_multiple_of(self.written[*axis]);
         let condition = |axis: usize| format!("x{axis} + {} >= tile{axis} * {}", result[axis], self.written[axis]);

@@ -11,21 +11,21 @@ use crate::device::DeviceShape;
 
 /// The maximal number of loads in flight per thread.
 const ON_THE_WAY: f64 = 32.0;
-/// Seconds from a load to its value.
+/// Seconds from a load to the arrival of its value.
 const LATENCY: f64 = 3.5e-7;
-/// Registers per processor, registers of a thread without its sums, and the maximal number of threads.
+/// Registers per processor, registers of a thread without its sums, and the maximal number of threads per processor.
 const REGISTERS: f64 = 65536.0;
 const OWN: f64 = 56.0;
 const RESIDENT: f64 = 1536.0;
 
 impl Direct<'_> {
-    /// Returns the seconds that threads take if the nearest cache holds all that they read.
+    /// Returns the seconds of the kernel if first-level caches hold all data that threads read.
     pub fn busy(&self, shape: &DeviceShape, rates: Rates) -> f64 {
         let results: usize = self.written[..self.outer].iter().product();
         let terms: usize = self.written[self.outer..].iter().product();
         let turns = (self.extents[self.outer..].iter().product::<usize>() / terms) as f64;
         let warp = self.warp();
-        // The operations, lines of the cache and loads of one turn of the depth.
+        // Counts the operations, cache lines and loads of one iteration over the depth.
         let lanes = self.lanes as f64;
         let mut operated = (results * terms) as f64 * lanes;
         let (mut lines, mut loads) = (0.0, 0.0);
@@ -53,7 +53,7 @@ impl Direct<'_> {
             .max(waits)
     }
 
-    /// Returns the points of the threads that read together.
+    /// Returns the first points of the threads of a warp, which read together.
     fn warp(&self) -> SmallVec<[Numbers; TOGETHER]> {
         let coordinates = |thread: usize| {
             let mut rest = thread;

@@ -22,7 +22,7 @@ impl LongRows<'_> {
         let is_faster = merges as f64 >= self.shape.rankings.digit_merges * passes(key) as f64;
         let threads = DigitPass::threads(key, self.shape).filter(|_| is_faster)?;
         let counts = self.rows * DIGITS * DigitPass::tiles(self.points, threads);
-        // Positions have 32 bits, including those of the last tile's threads.
+        // Positions have 32 bits. Half of their range covers the padding of the last tile as well.
         if all.max(counts) > i32::MAX as usize / 2 {
             return None;
         }
@@ -32,7 +32,7 @@ impl LongRows<'_> {
         Some(Digits { threads, counts, begins, keyed })
     }
 
-    /// Returns the launches that sort.
+    /// Returns the launches that sort rows by one digit after the other.
     pub fn passes(&self, ranking: &Ranking, tables: &Tables, digits: &Digits) -> Vec<Stage> {
         let last = passes(ranking.key()) - 1;
         let pass = |n: usize| {
@@ -47,7 +47,8 @@ impl LongRows<'_> {
         (0..=last).flat_map(pass).collect()
     }
 
-    /// Returns a launch that counts or moves elements. Its kernel has as many loads and stores as the launch.
+    /// Returns a launch that counts or moves elements by a digit. Its kernel describes the loads and stores of the
+    /// launch, which determine its price.
     fn pass(&self, ranking: &Ranking, threads: usize, digit: usize, (from, deed): (Source, Deed)) -> Stage {
         let (mut body, at) = (BodyWriter::default(), self.at(0, &Index::coord(1)));
         let key = match from {
@@ -71,14 +72,14 @@ impl LongRows<'_> {
         Stage { pass: Some(pass), ..stage }
     }
 
-    /// Returns the launch that scans the counts of a row: smaller digits come first, and equal digits in the order of
-    /// tiles.
+    /// Returns the launch that scans the counts of a row. Smaller digits come first, and equal digits are in the order
+    /// of tiles.
     fn scan(&self, digits: &Digits) -> Stage {
         let counts = DIGITS * DigitPass::tiles(self.points, digits.threads);
         let at = Index::coord(0).times(counts as i64).plus(&Index::coord(1));
         let mut body = BodyWriter::default();
         let count = body.load((digits.counts, DType::I32), at.clone(), Vec::new());
-        let op = Op::named("scan-sum").expect("an op of the table");
+        let op = Op::named("scan-sum").expect("the op table has this op");
         let attrs = op.def().attrs.iter().map(|attr| match attr.name {
             "axis" => Attr::Int(-1),
             name => Attr::Bool(name == "exclusive"),
@@ -89,7 +90,7 @@ impl LongRows<'_> {
         self.buffers.stage(AnchorKernel::rows(1), vec![self.rows, counts], body.0, stores)
     }
 
-    /// Returns a body over sorted elements, with their ranks and their positions in the row.
+    /// Returns a body over the sorted elements, their ranks, and their positions in the row.
     fn sorted(&self, ranking: &Ranking, digits: &Digits) -> (BodyWriter, usize, usize) {
         let mut body = BodyWriter::default();
         let sorted = digits.keyed[(passes(ranking.key()) - 1) % 2];
@@ -99,12 +100,12 @@ impl LongRows<'_> {
         (body, rank, place)
     }
 
-    /// Returns the launch that stores the results of a kernel which uses the first elements only.
+    /// Returns the launch with the stores of a kernel that uses the first elements only.
     pub fn last_of_sorted(&self, ranking: &Ranking, digits: &Digits) -> Stage {
         self.last_of_first(ranking, ranking.order.most.min(self.points), self.sorted(ranking, digits))
     }
 
-    /// Returns the launch that leaves the rank of each element at its place.
+    /// Returns the launch that stores the rank of each element at its position in the row.
     pub fn ranks_of_sorted(&self, ranking: &Ranking, digits: &Digits, ranks: usize) -> Stage {
         let (mut body, mut rank, place) = self.sorted(ranking, digits);
         if ranking.order.most < self.points {

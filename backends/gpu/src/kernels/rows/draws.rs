@@ -1,14 +1,14 @@
 //! Rankings of short rows that need very few of the first elements: the threads of a row draw these one by one.
 //!
-//! Each thread tracks the first of its own elements. The overall first is drawn, and its thread searches for its own
-//! next one.
+//! Each thread tracks the first of its own elements that is not drawn yet. A reduction over the row draws the first of
+//! these, and its thread then searches for its own next one.
 
 use eutectic_ir::{DType, attr::Number, ops::Reduction};
 
 use super::selection::Selection;
 
 impl Selection<'_> {
-    /// Prints the draws: keys in shared memory become ranks.
+    /// Prints the draws, which replace the keys in shared memory by ranks.
     pub(super) fn draw(&mut self) {
         let (dialect, dtype) = (self.dialect, self.ranking.key());
         let (index, key) = (dialect.index(false), dialect.register(dtype));
@@ -19,7 +19,7 @@ impl Selection<'_> {
             dialect.variable(key, "best", &greatest),
             dialect.variable(index, "at", &none),
         ]);
-        // Elements are visited in the order of their positions.
+        // Finds the first element of each thread.
         self.each_key(&better("true"));
         self.lines.push(dialect.each("nth", "0", most, 1));
         let least = dialect.reduce(Reduction::Min, ("best", dtype), self.team);
@@ -51,7 +51,7 @@ impl Selection<'_> {
     }
 }
 
-/// Returns the statement that makes an element the best if it comes first among those that `may` admits.
+/// Returns the statement that makes an element the best one if it comes first among the elements that `may` admits.
 fn better(may: &str) -> String {
     format!("if (({may}) && ((key < best) || ((key == best) && (n < at)))) {{ best = key; at = n; }}")
 }

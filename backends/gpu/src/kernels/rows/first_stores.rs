@@ -5,7 +5,7 @@ use super::{TURNS, printer::RowPrinter, ranking::Ranking};
 use crate::{emit::Emitter, lanes::SplitAxis};
 
 impl RowPrinter<'_> {
-    /// Prints the stores of a kernel whose ranking leaves the places of elements in their order.
+    /// Prints the stores of a kernel whose ranking leaves positions in sorted order.
     pub(super) fn store_in_order(&mut self, ranking: &Ranking) {
         let stores = 0..self.nest.stores.len();
         let values: Vec<_> = self.nest.stores.iter().flat_map(|store| store.values()).collect();

@@ -16,44 +16,44 @@ pub(super) struct LongRows<'a> {
     pub rows: usize,
     pub points: usize,
     pub buffers: Buffers,
-    /// The rankings that are done, each with the slot of its ranks.
+    /// The rankings whose launches are planned already, each with the slot of its ranks.
     pub replaced: Vec<(ValueId, usize)>,
     pub shape: &'a DeviceShape,
 }
 
 /// A ranking's tables in the workspace.
 pub(super) struct Tables {
-    /// The ranked values, if the kernel has to compute them.
+    /// The slot of the ranked values, if a launch has to compute them.
     pub values: Option<usize>,
     pub way: Way,
-    /// The ranks of all elements, unless the ranks of the first ones suffice.
+    /// The slot of the ranks of all elements; `None` if the ranks of the first ones suffice.
     pub ranks: Option<usize>,
 }
 
 /// The ways to rank long rows.
 pub(super) enum Way {
-    /// Sorted parts. A launch reads them from one pair of tables, and writes the other.
+    /// Sorted parts, which are merged in pairs. Each launch reads one pair of tables and writes the other.
     Merged([SortedParts; 2]),
-    /// Repeated selection: the first elements of parts, then those of parts of these.
+    /// Repeated selection. The first elements of each part of a row are candidates, from which the next round selects.
     Selected(Vec<Selected>),
-    /// Elements in the order of digits of their keys.
+    /// A radix sort by the digits of keys.
     Digits(Digits),
 }
 
-/// The tables of sorted parts: of their values, and of the positions of these in the row.
+/// The slots of a table of sorted parts: their values, and the positions of the values in the row.
 #[derive(Clone, Copy)]
 pub(super) struct SortedParts {
     pub values: usize,
     pub places: usize,
 }
 
-/// Candidates: the first elements of each part.
+/// The candidates of one round: the first elements of each part.
 pub(super) struct Selected {
     /// Elements per part.
     pub part: usize,
     /// Candidates per row.
     pub count: usize,
-    /// The tables of the candidates' values and of their positions in the row.
+    /// The slots of the candidates' values and of their positions in the row.
     pub values: usize,
     pub places: usize,
 }
@@ -63,15 +63,15 @@ pub(super) struct Selected {
 pub(super) struct Digits {
     /// Threads of a block.
     pub threads: usize,
-    /// The table of digit counts per tile, and the table of the positions where the elements of each digit start.
+    /// The slot of digit counts per tile, and the slot of the positions where the elements of each digit start.
     pub counts: usize,
     pub begins: usize,
-    /// A launch reads the elements of one and leaves them in the other.
+    /// Two tables of elements. Each pass reads one and writes the other.
     pub keyed: [Keyed; 2],
 }
 
 impl LongRows<'_> {
-    /// Returns the values that a ranking orders, if they are in memory.
+    /// Returns the load of the values that a ranking orders; `None` if they are computed.
     pub fn loaded(&self, ranking: &Ranking) -> Option<&Instr> {
         let instr = &self.nest.instrs[ranking.arg];
         matches!(instr, Instr::Load(load) if load.at.values().is_empty() && load.guards.is_empty()).then_some(instr)
@@ -82,7 +82,7 @@ impl LongRows<'_> {
         Index::coord(row).times(self.points as i64).plus(point)
     }
 
-    /// Returns the slot of the values that a ranking orders, if it has them row by row.
+    /// Returns the slot of the values that a ranking orders, if they are stored row by row.
     pub fn flat(&self, ranking: &Ranking) -> Option<usize> {
         // For a single row, index maps do not mention the row's number.
         let point = Index::coord(1);
@@ -93,8 +93,8 @@ impl LongRows<'_> {
         }
     }
 
-    /// Returns the kernel's instructions, with loads in place of finished rankings, and the offset that this adds to
-    /// the numbers of values.
+    /// Returns the kernel's instructions, in which loads of ranks replace finished rankings. Also returns by how much
+    /// the numbers of values increase.
     pub fn instrs(&self) -> (Vec<Instr>, usize) {
         let (mut body, by) = (BodyWriter::default(), self.replaced.len());
         for &(id, slot) in &self.replaced {
@@ -111,12 +111,12 @@ impl LongRows<'_> {
         (body.0, by)
     }
 
-    /// Returns the coordinates of a row and an element.
+    /// Returns the coordinates of a row and of an element in it.
     pub fn coords(&self) -> [Index; 2] {
         [0, 1].map(Index::coord)
     }
 
-    /// Returns a value that is known to be a position in the row.
+    /// Returns an instruction that declares a value to be a position in the row.
     pub fn within_row(&self, arg: ValueId, dtype: DType) -> Instr {
         let (extent, from_end, check) = (self.points.into(), false, NO_CHECK);
         Instr::Within { arg, extent, from_end, check, guards: Vec::new(), dtype }
@@ -129,7 +129,7 @@ impl LongRows<'_> {
         self.buffers.stage(anchor, vec![self.rows, self.points], instrs, stores)
     }
 
-    /// Returns an element of a row where guards hold, and elsewhere a value that ranks after all elements.
+    /// Adds an element of a row where guards hold, and elsewhere a value that ranks after all elements.
     pub fn value_of_part(
         &self,
         body: &mut BodyWriter,
@@ -155,9 +155,11 @@ impl LongRows<'_> {
         self.or_last(body, ranking, value, within)
     }
 
-    /// Returns a value where guards hold, and elsewhere a value that ranks after all elements.
+    /// Adds a value that is unchanged where guards hold, and that elsewhere ranks after all elements.
     pub fn or_last(&self, body: &mut BodyWriter, ranking: &Ranking, value: ValueId, within: &[Guard]) -> ValueId {
-        let Instr::Row { op, attrs, .. } = &self.nest.instrs[ranking.id] else { unreachable!("a ranking is of rows") };
+        let Instr::Row { op, attrs, .. } = &self.nest.instrs[ranking.id] else {
+            unreachable!("rankings are row operations")
+        };
         match op.row().filter(|_| !within.is_empty()) {
             Some(row) => {
                 let (fill, dtype) = (row.absent(0, ranking.of, attrs), ranking.of);

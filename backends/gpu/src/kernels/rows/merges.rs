@@ -26,13 +26,13 @@ struct Merges<'a> {
 }
 
 impl RowPrinter<'_> {
-    /// Prints the sort: keys in shared memory become ranks.
+    /// Prints the sort, which replaces the keys in shared memory by ranks.
     pub(super) fn sort(&mut self, ranking: &Ranking) {
         let points = self.nest.domain[1].max(1);
         let rows = self.table() / points;
         let threads = self.team.threads * self.team.rows;
         if rows * points.div_ceil(SORTED) > threads {
-            let why = format!("a block of {threads} threads to sort {rows} rows of {points} elements");
+            let why = format!("cannot sort {rows} rows of {points} elements in a block of {threads} threads");
             return self.emitter.problems.push(why);
         }
         let in_order = self.in_order.is_some();
@@ -76,7 +76,7 @@ impl Merges<'_> {
         places(self.dialect, self.rows * self.points, at)
     }
 
-    /// Prints a statement for each of the elements of a thread that the row has.
+    /// Prints a statement for each of a thread's elements that is within the row.
     fn each(&mut self, statement: impl Fn(&Self, usize) -> String) {
         let is_whole = self.points.is_multiple_of(SORTED);
         for n in 0..SORTED {
@@ -88,7 +88,7 @@ impl Merges<'_> {
         }
     }
 
-    /// Prints the loads of each thread's keys into registers. Lanes beyond the row get the greatest key.
+    /// Prints the loads of each thread's keys into registers. Registers beyond the row get the greatest key.
     fn load(&mut self) {
         let (dialect, key) = (self.dialect, self.ranking.key());
         let last = dialect.number(Number::Int(key.integers().1), key);
@@ -101,7 +101,8 @@ impl Merges<'_> {
         self.lines.push("}".into());
     }
 
-    /// Prints a network that swaps neighbours, so that equal elements stay in order.
+    /// Prints a sorting network that swaps only neighbours (odd-even transposition), so that equal elements keep their
+    /// order.
     fn sort_registers(&mut self) {
         let (dialect, key, index) =
             (self.dialect, self.dialect.register(self.ranking.key()), self.dialect.index(false));
@@ -126,7 +127,7 @@ impl Merges<'_> {
         }
     }
 
-    /// Prints the stores of each thread's keys and places to shared memory, between two barriers.
+    /// Prints the stores of each thread's keys and positions to shared memory, between two barriers.
     fn exchange(&mut self) {
         let meet = self.dialect.meet();
         self.lines.extend([meet.clone(), "if (is_active) {".into()]);
@@ -135,7 +136,7 @@ impl Merges<'_> {
         self.lines.extend(["}".into(), meet]);
     }
 
-    /// Prints the search for the first element of either run that a thread takes, as `i` and `j`.
+    /// Prints the search for the first element that a thread takes from each run, as `i` and `j`.
     fn find(&mut self) {
         let (dialect, index, points) = (self.dialect, self.dialect.index(false), self.points);
         let level = dialect.convert(dialect.register(DType::U32), "level");
@@ -168,7 +169,7 @@ impl Merges<'_> {
         ]);
     }
 
-    /// Prints that a thread merges its elements of both runs.
+    /// Prints the merge of the elements that a thread takes from both runs.
     fn merge(&mut self) {
         let (dialect, index, points) = (self.dialect, self.dialect.index(false), self.points);
         let (key, bool) = (dialect.register(self.ranking.key()), dialect.register(DType::Bool));
@@ -198,7 +199,7 @@ impl Merges<'_> {
         }
     }
 
-    /// Prints each element's rank in place of its key, or the positions in sorted order.
+    /// Prints the stores of each element's rank in place of its key, or of the positions in sorted order.
     fn leave_ranks(&mut self) {
         let (dialect, key) = (self.dialect, self.dialect.register(self.ranking.key()));
         let most = i32::try_from(self.ranking.order.most).unwrap_or(i32::MAX).to_string();

@@ -20,7 +20,7 @@ use crate::{
     lanes::SplitAxis,
 };
 
-/// The maximal number of registers that keep values of a row.
+/// The maximal number of registers in which a thread keeps values of a row.
 const REGISTERS: usize = 64;
 
 /// Prints the passes over the rows of a nest.
@@ -36,16 +36,16 @@ pub(super) struct RowPrinter<'a> {
     pub varies: Vec<bool>,
     pub level: Vec<usize>,
     pub needed: Vec<bool>,
-    /// Iterations per thread, if values stay in registers; `None` otherwise.
+    /// Iterations per thread, if values stay in registers between passes; `None` otherwise.
     pub items: Option<usize>,
     /// The number of loops over the row so far.
     pub loops: usize,
     /// The direction of scans, if there are any. All threads of a block then run the same number of iterations.
     pub reverse: Option<bool>,
-    /// For each value, whether it stays in registers, and whether it is there already.
+    /// For each value, whether it stays in registers, and whether it is in them already.
     pub keeps: Vec<bool>,
     pub kept: Vec<bool>,
-    /// For each value, whether it is a ranking that is finished.
+    /// For each value, whether it is a ranking whose ranks are in shared memory.
     pub ranked: Vec<bool>,
     /// The only ranking, if all stores write its first elements by rank. It leaves positions in sorted order instead of
     /// ranks.
@@ -95,17 +95,18 @@ impl<'a> RowPrinter<'a> {
         printer
     }
 
-    /// Returns how many passes come before the last one.
+    /// Returns the number of passes before the pass with the stores.
     pub fn passes(&self) -> usize {
         self.level.iter().zip(&self.needed).filter(|(_, needed)| **needed).map(|(level, _)| *level).max().unwrap_or(0)
     }
 
-    /// Returns whether a store has its own index or value for each point of a row.
+    /// Returns whether a store has a separate index or value for each point of a row.
     pub fn store_varies(&self, store: &eutectic_backend::Store) -> bool {
         store.maps().any(|map| map.mentions(1)) || store.values().into_iter().any(|value| self.varies[value])
     }
 
-    /// Returns which values that are loaded or reduced in a pass a later one needs, and computes others from.
+    /// Returns, for each value, whether to keep it in registers. An earlier loop computes it, a later one needs it, and
+    /// it is a load, a scan or the operand of a reduction.
     fn computed_before(&self) -> Vec<bool> {
         let count = self.nest.instrs.len();
         let all: Vec<ValueId> = self.nest.instrs.iter().filter_map(Instr::reduction).map(|(_, arg)| arg).collect();
@@ -131,8 +132,8 @@ impl<'a> RowPrinter<'a> {
         keeps
     }
 
-    /// Returns the loops over a row in order: the values that each one computes, and the rankings that are there by
-    /// then.
+    /// Returns the loops over a row in order. Each has the values that it computes, and the rankings that are finished
+    /// before it.
     fn loops_over_rows(&self) -> Vec<(Vec<ValueId>, Vec<ValueId>)> {
         let (mut loops, mut ranked) = (Vec::new(), Vec::new());
         for pass in 0..=self.passes() {

@@ -2,30 +2,30 @@
 //!
 //! Elements are sorted by one digit of their keys after the other, the least significant digit first. For each digit, a
 //! launch counts the elements of each tile by that digit. A scan of the counts gives the start of each tile's elements,
-//! and a last launch moves the elements there. No block waits for another one. To sort a tile by a digit, each thread
-//! counts its own neighbouring elements by one half of the digit after the other. So equal elements keep their order,
-//! and threads need no atomics (Satish, Harris and Garland, Designing efficient sorting algorithms for manycore GPUs,
-//! 2009).
+//! and a last launch moves the elements there. No block waits for another one. To sort its tile, a block takes the low
+//! half of the digit first, and then the high half. Each thread counts its own adjacent elements, so equal elements
+//! keep their order without atomics (Satish, Harris and Garland, Designing efficient sorting algorithms for manycore
+//! GPUs, 2009).
 
 use eutectic_ir::{DType, attr::Number, ops::Reduction};
 
 use super::ranking::Ranking;
 use crate::{device::DeviceShape, dialect::Dialect, launch::Launch};
 
-/// Bits of a digit, and how many values it has.
+/// Bits of a digit, and the number of its values.
 pub(super) const BITS: usize = 8;
 pub(super) const DIGITS: usize = 1 << BITS;
 /// Bits by which a block sorts its tile in one step, and the number of counts of a thread.
 const HALF: usize = BITS / 2;
 const COUNTS: usize = 1 << HALF;
-/// Neighbouring elements of a thread.
+/// Adjacent elements per thread.
 const OWN: usize = 16;
 /// The maximal and the minimal number of threads of a block.
 const THREADS: [usize; 2] = [256, 64];
 /// Banks of shared memory.
 const BANKS: usize = 32;
-/// The tables in shared memory: counts of digits; keys; positions; counts of threads with their totals; for each digit,
-/// its start in the tile and the distance by which its elements move.
+/// The numbers of the tables in shared memory: counts of digits; keys; positions; counts of threads with their totals;
+/// for each digit, its start in the tile and the distance by which its elements move.
 const HISTOGRAM: usize = 0;
 const KEYS: usize = 1;
 const PLACES: usize = 2;
@@ -41,12 +41,12 @@ pub(crate) struct Keyed {
     pub places: usize,
 }
 
-/// The buffers that a launch reads.
+/// The elements that a launch reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// The slot of the values, in their order.
+    /// The slot of the values, in the order of the row.
     Values(usize),
-    /// Elements in the order of the digits before.
+    /// Elements in the order of the previous digits.
     Keyed(Keyed),
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Source {
 pub(crate) enum Deed {
     /// Counts elements by the digit, and stores the counts in a slot: by row, digit and tile.
     Count(usize),
-    /// Moves elements to the positions in slot `begins`. The last move writes positions only.
+    /// Moves elements to the positions in slot `begins`. The move by the last digit writes positions only.
     Move { begins: usize, to: Keyed, is_last: bool },
 }
 
@@ -104,13 +104,13 @@ impl DigitPass {
         OWN
     }
 
-    /// Prints it, for a kernel with these slots.
+    /// Prints the launch, for a kernel with these slots.
     ///
     /// # Errors
-    /// Names a type that has no order.
+    /// Names the element type if it has no order.
     pub fn print(&self, dialect: &dyn Dialect, slots: &[(DType, usize)]) -> Result<Launch, Vec<String>> {
         if dialect.function("order_key", self.ranking.of, self.ranking.of).is_none() {
-            return Err(vec![format!("a sort of {}", self.ranking.of)]);
+            return Err(vec![format!("cannot sort elements of {}, which have no order", self.ranking.of)]);
         }
         let mut printer = Printer { pass: self, dialect, lines: Vec::new() };
         printer.begin();
@@ -155,24 +155,24 @@ impl Printer<'_> {
         self.lines.push(self.dialect.meet());
     }
 
-    /// Prints statements for each element, or each count, of a thread.
+    /// Prints statements for each `n` below `count`, such as each element of a thread.
     fn each(&mut self, count: usize, statements: &[String]) {
         let text = statements.join("\n") + "\n";
         self.lines.push(self.dialect.unrolled("n", count, &text));
     }
 
-    /// Prints statements for each digit.
+    /// Prints statements for each value of a digit.
     fn each_digit(&mut self, statements: &[String]) {
         self.lines.push(self.dialect.each("n", "thread", DIGITS, self.pass.threads));
         self.lines.extend_from_slice(statements);
         self.line("}");
     }
 
-    /// Prints where the tile begins.
+    /// Prints the declarations of a block's tile and row, and of the indices of their first elements.
     fn begin(&mut self) {
         let (dialect, tiles) = (self.dialect, self.tiles() as i64);
         self.line(dialect.place("thread", "block"));
-        // Grids of several axes may have more blocks.
+        // A grid of several axes may have more blocks than there are tiles.
         self.line(format!("if (block >= {}) {{ return; }}", self.pass.blocks()));
         self.declare("tile", &dialect.modulo("block", tiles, false, false));
         self.declare("row", &dialect.div("block", tiles, false, false));
@@ -187,14 +187,14 @@ impl Printer<'_> {
             Source::Keyed(Keyed { keys, .. }) => self.dialect.load(keys, at),
             Source::Values(slot) => {
                 let function = self.dialect.function("order_key", ranking.of, ranking.of);
-                let function = function.expect("types without an order are refused before");
+                let function = function.expect("types without an order were refused");
                 let sign = if ranking.order.descending { "~" } else { "" };
                 format!("{sign}{function}({})", self.dialect.load(slot, at))
             }
         }
     }
 
-    /// Returns bits of a key, as an index. The highest bit is the sign.
+    /// Returns some bits of a key as an index. The sign bit is inverted, so that negative keys come first.
     fn bits(&self, key: &str, [shift, bits]: [usize; 2]) -> String {
         let (dialect, ty) = (self.dialect, self.key_type());
         let mask = dialect.number(Number::Int((1 << bits) - 1), ty);
@@ -214,7 +214,7 @@ impl Printer<'_> {
         self.dialect.left((table, dtype, padded_count(count)), &format!("({at}) + {gaps}"))
     }
 
-    /// Returns an element of the tables of keys and places, which share memory if they have one type.
+    /// Returns an element of the table of keys. It shares memory with the table of positions if both have one type.
     fn keys(&self, at: &str) -> String {
         self.table(KEYS, self.key_type(), self.tile(), at)
     }
@@ -265,7 +265,8 @@ impl Printer<'_> {
         self.store(begins, to, is_last);
     }
 
-    /// Prints the reads of neighbours by neighbouring threads, and how each thread gets neighbours of its own.
+    /// Prints coalesced reads of the tile, and an exchange through shared memory that gives each thread adjacent
+    /// elements.
     fn read(&mut self) {
         let (dialect, threads, points) = (self.dialect, self.pass.threads, self.pass.points);
         let (index, key) = (dialect.index(false), dialect.register(self.key_type()));
@@ -309,7 +310,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints the ranks of elements by some bits. Smaller values come first, and equal ones keep their order.
+    /// Prints the computation of the elements' ranks by some bits. Smaller values come first, and equal ones keep their
+    /// order.
     fn rank_by_half(&mut self, shift: usize) {
         let (dialect, threads, index) = (self.dialect, self.pass.threads, self.dialect.index(false));
         let at = dialect.declare(index, "at", &format!("{} * {threads} + thread", self.bits("key[n]", [shift, HALF])));
@@ -329,8 +331,8 @@ impl Printer<'_> {
         self.declare("sum", "total");
         self.line(format!("{} = total;", total("thread")));
         self.meet();
-        // In each round, a thread adds the sum of as many threads before it as its own sum covers (Hillis and Steele,
-        // 1986).
+        // Scans the totals of threads. In each round, a thread adds the sum of the thread at distance `step`, which
+        // doubles every round (Hillis and Steele, 1986).
         for round in 0..threads.trailing_zeros() as usize {
             let (step, [from, to]) = (1 << round, [round % 2, (round + 1) % 2].map(|half| half * threads));
             self.line(format!("if (thread >= {step}) {{ total += {}; }}", total(&format!("{from} + thread - {step}"))));
@@ -346,8 +348,8 @@ impl Printer<'_> {
         self.line("}");
     }
 
-    /// Prints the exchange that gives each thread the elements of its ranks: neighbours, or before the store every
-    /// element at a distance of one block.
+    /// Prints the exchange that moves elements to the threads of their ranks. A thread gets adjacent elements. Before
+    /// the store, its elements are one block of threads apart instead, so that stores are coalesced.
     fn exchange(&mut self, is_end: bool) {
         let own = if is_end { format!("n * {} + thread", self.pass.threads) } else { format!("thread * {OWN} + n") };
         self.each(OWN, &[format!("{} = key[n];", self.keys("rank[n]"))]);
@@ -364,7 +366,7 @@ impl Printer<'_> {
         self.each(OWN, &[format!("place[n] = {};", self.places(&own))]);
     }
 
-    /// Prints where the elements with each digit begin in the tile.
+    /// Prints the search for the position in the tile where each digit begins.
     fn find_begins(&mut self) {
         let (dialect, threads, index) = (self.dialect, self.pass.threads, self.dialect.index(false));
         let before = dialect.choose("at == 0", "0", "at - 1");

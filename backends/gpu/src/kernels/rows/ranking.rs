@@ -14,32 +14,32 @@ use crate::{
     ranking_costs::{RankingCosts, Work},
 };
 
-/// Elements that a thread sorts.
+/// Elements that a thread sorts in registers.
 pub(super) const SORTED: usize = 16;
-/// Bits of a digit of a selection.
+/// Bits of the digits by which a selection counts.
 pub(super) const BITS: usize = 8;
 /// The number of digit values, and the number of sums over neighbouring counts.
 pub(super) const DIGITS: usize = 1 << BITS;
 pub(super) const SUMS: usize = 16;
-/// Counts per row: those of this digit, those of the next one, and the number of selected elements.
+/// Counts per row: the counts of this digit and of the next one, and the number of selected elements.
 pub(super) const COUNTS: usize = 2 * (DIGITS + SUMS) + 1;
 /// Banks of shared memory, each of 32 bits.
 const BANKS: usize = 32;
-/// Bytes that other operations of the row may have.
+/// Bytes of shared memory that are left for other operations of the row.
 const OTHERS: usize = 2 << 10;
-/// The number of the first table of positions. Tables of scans come before.
+/// The number of the table of positions. Smaller numbers are those of the tables of scans.
 const PLACES: usize = 8;
-/// Tables per ranking: keys, the first keys and their positions, and counts of elements.
+/// The number of tables per ranking: keys, the first keys and their positions, and counts of elements.
 const TABLES: usize = 4;
 
-/// The ways in which the threads of a block rank a row.
+/// The algorithms by which the threads of a block rank a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RankingWay {
-    /// They sort the whole row.
+    /// The threads sort the whole row.
     Sorted,
-    /// They count elements by digit until the last one of the first elements is known.
+    /// The threads count elements by digit until the last one of the first elements is known.
     Counted,
-    /// They draw the first elements one by one.
+    /// The threads draw the first elements one by one.
     Drawn,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    /// Returns all of a body's.
+    /// Returns all rankings of a body.
     pub fn all(instrs: &[Instr]) -> Vec<Ranking> {
         let of = |(id, instr): (ValueId, &Instr)| match instr {
             Instr::Row { op, attrs, args, .. } => {
@@ -69,7 +69,7 @@ impl Ranking {
         found.map(|(nth, (id, arg, order, of))| Ranking { id, arg, order, of, nth }).collect()
     }
 
-    /// Returns the ranking of a nest that only stores results for the first elements of one ranking, each at its rank.
+    /// Returns the only ranking of a nest whose stores are all guarded to its first elements; `None` for other nests.
     pub(super) fn first_only(nest: &Nest) -> Option<Ranking> {
         let ranking = Ranking::all(&nest.instrs).pop()?;
         let rank = Index::atom(Atom::Value(ranking.id));
@@ -81,12 +81,12 @@ impl Ranking {
         (is_alone && is_only && ranking.order.most > 0).then_some(ranking)
     }
 
-    /// Returns the element type of keys, which are ordered as elements are.
+    /// Returns the type of keys, which are integers in the same order as the elements.
     pub fn key(&self) -> DType {
         if self.of.size() > 4 { DType::I64 } else { DType::I32 }
     }
 
-    /// Returns an element of the table of keys. After sorting, it is the rank of the element at that position.
+    /// Returns an element of the table of keys. After the ranking, it is the rank of the element at that position.
     pub fn keys(&self, dialect: &dyn Dialect, count: usize, at: &str) -> String {
         padded(dialect, (self.number(0), self.key(), count), at)
     }
@@ -105,12 +105,12 @@ impl Ranking {
         PLACES + 1 + TABLES * self.nth + table
     }
 
-    /// Returns the number of digits that a selection counts.
+    /// Returns the number of digits of a key.
     pub fn digits(&self) -> usize {
         (8 * self.key().size()).div_ceil(BITS)
     }
 
-    /// Returns the way that takes the least time for rows of `points` elements.
+    /// Returns the algorithm that takes the least time for rows of `points` elements.
     pub fn way(&self, costs: &RankingCosts, points: usize) -> RankingWay {
         let time = |way| costs.time(self.work(costs, way, points), points);
         let selection =
@@ -158,15 +158,15 @@ fn padded(dialect: &dyn Dialect, (table, dtype, count): (usize, DType, usize), a
     dialect.left((table, dtype, count + count / BANKS), &format!("({at}) + {gaps}"))
 }
 
-/// The shared memory that rankings of one body have.
+/// The shared memory that the rankings of one body need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RankedRows {
     /// Bytes for each element of a row, and for each row.
     element: usize,
     row: usize,
-    /// Bytes of a block.
+    /// Bytes of shared memory that a block has for rankings.
     shared: usize,
-    /// The longest rows that the threads of a block sort.
+    /// The length of the longest rows that the threads of a block sort.
     sorted: usize,
     /// Whether there are selections, and sorts.
     pub selects: bool,
@@ -181,13 +181,13 @@ impl RankedRows {
         let (sorts, selections): (Vec<&Ranking>, Vec<&Ranking>) =
             all.iter().partition(|r| way(r) == RankingWay::Sorted);
         let draws = |ranking: &Ranking| way(ranking) == RankingWay::Drawn;
-        // Drawn elements have places only; their keys are in registers.
+        // A drawn element has only its position in shared memory. Its key is in registers.
         let first = |ranking: &&Ranking| match draws(ranking) {
             true => ranking.order.most * DType::I32.size(),
             false => ranking.order.most * (ranking.key().size() + DType::I32.size()) + COUNTS * DType::I32.size(),
         };
-        // Threads of a selection exchange sums, and keys if they draw. Threads of reductions and scans exchange values
-        // of their types.
+        // Threads of a selection exchange sums, and keys if they draw. Threads of a reduction or scan exchange values of
+        // its type.
         let exchanged = |ranking: &&Ranking| DType::I32.size() + if draws(ranking) { ranking.key().size() } else { 0 };
         let counts = if selections.is_empty() { 0 } else { DType::I32.size() };
         let exchange = |instr: &&Instr| instr.reduction().is_some() || Scan::of(instr).is_some();
@@ -209,19 +209,19 @@ impl RankedRows {
         })
     }
 
-    /// Returns the number of rows of `points` elements that a block can have at once.
+    /// Returns how many rows of `points` elements fit into a block.
     pub fn rows(&self, points: usize) -> usize {
         self.shared / (self.element * (points + points.div_ceil(BANKS)).max(1) + self.row)
     }
 
-    /// Returns how long the rows can be.
+    /// Returns the length of the longest rows that fit into a block.
     pub fn longest(&self) -> usize {
         let elements = self.shared.saturating_sub(self.row) / self.element;
         (elements - elements / BANKS).min(self.sorted)
     }
 }
 
-/// Returns how many merges follow each other in a sort of rows of `points` elements.
+/// Returns the number of successive merges in a sort of a row of `points` elements.
 fn merges(points: usize) -> f64 {
     f64::from(points.div_ceil(SORTED).max(1).next_power_of_two().trailing_zeros())
 }

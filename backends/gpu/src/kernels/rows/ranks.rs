@@ -1,5 +1,5 @@
-//! Rankings in row groups. Threads leave the key of each element in shared memory. The block sorts keys and positions
-//! (`merges`), or selects the first ones (`selection`), and leaves the rank of each element at its position.
+//! Rankings in row groups. Threads write the key of each element to shared memory. The block sorts keys and positions
+//! (`merges`), or selects the first ones (`selection`), and writes the rank of each element at its position.
 
 use eutectic_backend::ValueId;
 
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl RowPrinter<'_> {
-    /// Prints the rankings that values need, before a loop over the row that computes these.
+    /// Prints the rankings that `roots` need, before the loop over the row that computes `roots`.
     pub(super) fn rank_for(&mut self, roots: &[ValueId]) {
         let known = |id: ValueId| !self.varies[id] || self.kept[id] || self.ranked[id];
         for ranking in needed(&self.nest.instrs, roots, known) {
@@ -22,7 +22,7 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Names the results of rankings for a group of points, in shared memory.
+    /// Names the results of finished rankings, which are in shared memory, for a group of points.
     pub(super) fn name_ranks(&mut self) {
         for ranking in Ranking::all(&self.nest.instrs).into_iter().filter(|ranking| self.ranked[ranking.id]) {
             let ty = self.dialect.register(self.nest.instrs[ranking.id].dtype());
@@ -35,13 +35,13 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Returns how many elements the rows of a block have.
+    /// Returns the number of elements in all rows of a block.
     pub(super) fn table(&self) -> usize {
         let rows = self.team.rows * if self.lanes.axis == 0 { self.lanes.count } else { 1 };
         rows * self.nest.domain[1].max(1)
     }
 
-    /// Returns the place in a table of a lane of a group of points.
+    /// Returns the index of one lane of a group of points in the tables of a block.
     fn place(&self, lane: usize) -> String {
         let points = self.nest.domain[1].max(1);
         match self.lanes.axis {
@@ -50,7 +50,7 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Returns the index of an element in the thread's own row.
+    /// Returns the index of an element of the thread's own row in the tables of a block.
     pub(super) fn place_of(&self, point: &str) -> String {
         format!("{} * {} + {point}", self.row_of_block(), self.nest.domain[1].max(1))
     }
@@ -64,9 +64,9 @@ impl RowPrinter<'_> {
 
     fn leave_keys(&mut self, ranking: &Ranking) {
         let Some(function) = self.dialect.function("order_key", ranking.of, ranking.of) else {
-            return self.emitter.problems.push(format!("a sort of {}", ranking.of));
+            return self.emitter.problems.push(format!("cannot sort elements of {}, which have no order", ranking.of));
         };
-        // The old elements are read no more.
+        // All threads have read the previous contents of the table after this barrier.
         self.meet();
         self.for_groups(vec![ranking.arg], |this| {
             let partial = this.is_partial();

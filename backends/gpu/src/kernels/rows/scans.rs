@@ -10,14 +10,14 @@ use super::{
 };
 
 impl RowPrinter<'_> {
-    /// Returns whether some iterations have fewer groups than threads.
+    /// Returns whether the last iteration has fewer groups than threads.
     pub(super) fn is_partial(&self) -> bool {
         let groups = self.lanes.domain(&self.nest.domain)[1];
         self.reverse.is_some() && !groups.is_multiple_of(self.team.threads)
     }
 
-    /// Prints the group of points that a thread processes in an iteration, in the direction of scans. A thread without
-    /// a group gets some group of the row.
+    /// Prints the index of the group of points that a thread processes in an iteration, in the direction of scans. A
+    /// thread without a group gets some group of the row.
     pub(super) fn turn(&self, turn: &str) -> String {
         let (threads, groups) = (self.team.threads, self.lanes.domain(&self.nest.domain)[1]);
         let ty = self.dialect.index(false);
@@ -33,8 +33,8 @@ impl RowPrinter<'_> {
         text + &self.dialect.declare(ty, "c", &at) + "\n"
     }
 
-    /// Prints the states of a scan before the first element: one for a thread, or one for each of its neighbouring
-    /// rows.
+    /// Prints variables for the states of a scan before the first element: one for a thread, or one for each of its
+    /// neighbouring rows.
     pub(super) fn start(&mut self, id: ValueId) {
         let Some(scan) = Scan::of(&self.nest.instrs[id]) else { return };
         let first = scan.row.absent(scan.width() - 1, scan.dtype, &[]);
@@ -45,12 +45,12 @@ impl RowPrinter<'_> {
         }
     }
 
-    /// Returns the name of the state of a scan. Each pass has its own.
+    /// Returns the name of a state of a scan. Each loop over the row has separate states.
     fn state(&self, id: ValueId, state: usize) -> String {
         format!("h{id}_{state}_{}", self.loops)
     }
 
-    /// Prints a scan of a turn's points.
+    /// Prints a scan of the points of one iteration.
     pub(super) fn scan(&mut self, id: ValueId) {
         let Some(scan) = Scan::of(&self.nest.instrs[id]) else { return };
         let count = self.lanes.count;
@@ -117,7 +117,7 @@ impl RowPrinter<'_> {
         results
     }
 
-    /// Names a value.
+    /// Prints the declaration of a value under a new name, and returns the name.
     fn declare(&mut self, dtype: DType, value: &str) -> String {
         let name = self.emitter.name();
         let line = self.dialect.declare(self.dialect.register(dtype), &name, value);

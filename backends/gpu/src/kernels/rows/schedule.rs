@@ -9,22 +9,22 @@ use super::{
 };
 use crate::{device::DeviceShape, dialect::Team, lanes::SplitAxis};
 
-/// Threads of a block whose rows are shorter than it.
+/// The number of threads of a block that several short rows share.
 const BLOCK: usize = 128;
-/// Elements of neighbouring rows that are read at once: 128 bytes of 32-bit ones, a line.
+/// Elements of neighbouring rows that a block reads at once: a cache line of 128 bytes if elements have 32 bits.
 const NEIGHBOURS: usize = 32;
-/// The minimal number of contiguous bytes per block, if fewer than half of the processors have a block: half a cache
-/// line.
+/// The minimal number of contiguous bytes that a block reads if fewer than half of the processors have a block: half a
+/// cache line.
 const LEAST_BYTES: usize = 64;
 /// The number of point groups per thread from which on a row is split over several blocks.
 const LEAST: usize = 2;
 /// The maximal number of elements per thread of a selection.
 const SELECTED: usize = 8;
-/// Threads that exchange numbers without waiting, on most devices.
+/// The number of threads that exchange values in registers (a warp), on most devices.
 const TOGETHER: usize = 32;
-/// Fewest neighbouring rows that are ranked by neighbouring threads.
+/// The minimal number of neighbouring rows that neighbouring threads rank.
 const RANKED_ROWS: usize = 8;
-/// Threads that a processor has at once.
+/// Threads that are resident on a processor at once.
 pub(crate) const RESIDENT: usize = 2048;
 
 /// A kernel's rows, and their schedule.
@@ -36,7 +36,8 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Makes the schedule of a kernel's rows. `together` gives the number of threads that exchange values of a type in registers.
+    /// Returns the rows of a kernel with their schedule. `together` gives the number of threads that exchange values of
+    /// a type in registers.
     pub fn of(kernel: &'a Kernel, shape: &'a DeviceShape, together: impl Fn(DType) -> usize) -> Option<Rows<'a>> {
         let nest = flat(kernel)?;
         let scanned = nest.instrs.iter().filter_map(Scan::of).map(|scan| together(scan.dtype)).min();
@@ -45,12 +46,12 @@ impl<'a> Rows<'a> {
         Some(Rows { kernel, shape, nest, schedule })
     }
 
-    /// Returns the number of row groups and of point groups that threads process at once.
+    /// Returns the number of row groups and of point groups. A thread processes one group at once.
     pub fn groups(&self) -> [usize; 2] {
         [0, 1].map(|axis| self.schedule.lanes.domain(&self.nest.domain)[axis])
     }
 
-    /// Returns how many threads the rows have.
+    /// Returns the number of threads of all rows.
     pub fn threads(&self) -> usize {
         self.groups()[0] * self.schedule.team.threads
     }
@@ -60,7 +61,7 @@ impl<'a> Rows<'a> {
         (self.threads() as f64 / (self.shape.processors * RESIDENT) as f64).max(1.0)
     }
 
-    /// Returns the number of sequential iterations, including those of blocks that wait for a processor.
+    /// Returns the number of sequential iterations over a row, times the number of waves of blocks.
     pub fn turns(&self) -> f64 {
         self.groups()[1].div_ceil(self.schedule.team.threads) as f64 * self.waves()
     }
@@ -91,7 +92,7 @@ pub(crate) fn order(kernel: &Kernel) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// Returns a kernel's rows and their points as one axis each.
+/// Returns the nest of a kernel with two axes: rows, and points of a row.
 pub(crate) fn flat(kernel: &Kernel) -> Option<Nest> {
     let axes = kernel.row_axes()?;
     let outer = kernel.body.domain.len() - axes;
@@ -101,7 +102,7 @@ pub(crate) fn flat(kernel: &Kernel) -> Option<Nest> {
     Some(nest.flat(outer, axes).flat(0, outer))
 }
 
-/// Returns the size of an element, if its neighbour along an axis is its neighbour in memory.
+/// Returns the bytes of an element, if neighbours along an axis are neighbours in memory.
 fn size_beside(map: &Index, axis: usize, rank: usize, dtype: DType) -> Option<usize> {
     let mut at = vec![0; rank];
     let before = map.eval(&at, &|_| 0);
@@ -116,8 +117,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Assigns the rows of a nest to threads. `scanned` is the number of neighbouring threads that exchange values in registers, if rows
-    /// are scanned; `ranked` is the memory that rankings take, if rows are ranked.
+    /// Assigns the rows of a nest to threads. `scanned` is the number of neighbouring threads that exchange values in
+    /// registers, if rows are scanned. `ranked` is the memory that rankings take, if rows are ranked.
     fn of(
         nest: &Nest,
         slots: &[(DType, usize)],
@@ -135,7 +136,7 @@ impl Schedule {
         };
         let stored = |axis: usize| nest.stores.iter().filter_map(move |s| size_beside(axis, s.slot, &s.at));
         let bytes = |axis: usize| loaded(axis).chain(stored(axis)).sum::<usize>();
-        // A power of two, so that blocks are.
+        // The number of rows is a power of two, so that the number of threads per block is one too.
         let points = nest.domain[1];
         let at_once = ranked.map_or(usize::MAX, |rows| 1 << rows.rows(points).checked_ilog2().unwrap_or(0));
         let is_selected = ranked.is_some_and(|rows| !rows.sorts);
@@ -149,7 +150,7 @@ impl Schedule {
         let [rows, points] = [0, 1].map(|axis| lanes.domain(&nest.domain)[axis].max(1));
         let team = if along {
             let threads = points.div_ceil(4).next_power_of_two().min(shape.threads);
-            // There are few rows, long enough for several blocks each.
+            // A few rows that are long enough are each shared by several blocks.
             let fits = |blocks: usize| {
                 scanned.is_none()
                     && ranked.is_none()
@@ -158,8 +159,8 @@ impl Schedule {
                     && points >= blocks * shape.threads * LEAST
             };
             let blocks = [8, 4, 2].into_iter().find(|&blocks| fits(blocks)).unwrap_or(1);
-            // If there are enough rows, no further threads share one. Otherwise each thread goes through the totals of
-            // all groups of threads.
+            // If there are enough rows, the threads of one register exchange share a row. Otherwise `GROUPS` times as
+            // many do, and each thread also reads the totals of all groups.
             let most = |together: usize| match 4 * rows * together >= shape.processors * RESIDENT {
                 true => together,
                 false => GROUPS * together,
@@ -226,14 +227,14 @@ mod tests {
 
     #[test]
     fn blocks_read_half_lines_where_few_processors_have_a_block() {
-        // The bytes of neighbouring columns that a block reads at once, and the threads of a column.
+        // Each case gives the bytes of neighbouring columns that a block reads at once, and the threads per column.
         for (lines, columns, dtype, bytes, threads) in [
-            // 64 blocks. With whole cache lines there would be 32.
+            // There are 64 blocks. Whole cache lines would give 32.
             (65536, 1024, DType::F32, 64, 128),
             (65536, 1024, DType::F16, 64, 128),
-            // 128 blocks, which most processors have.
+            // There are 128 blocks, so most processors have one.
             (8192, 4096, DType::F32, 128, 64),
-            // Enough for blocks of as many as there may be.
+            // There are enough columns for the largest blocks.
             (512, 65536, DType::F32, 512, 8),
         ] {
             let Schedule { team, lanes } = of_columns(lines, columns, dtype);

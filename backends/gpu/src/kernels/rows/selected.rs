@@ -1,8 +1,8 @@
 //! Selects the first elements of rows that exceed a block's shared memory.
 //!
-//! A launch selects the first elements of parts of rows as candidates, and leaves them and their positions in the
+//! A launch selects the first elements of parts of rows as candidates, and stores them and their positions in the
 //! workspace. Further launches select from the candidates until the rest fits into a block. If all stores use the first
-//! elements only, the last launch computes the stores. Otherwise it leaves the ranks of the first elements.
+//! elements only, the last launch makes the stores. Otherwise it stores the ranks of the first elements.
 
 use eutectic_backend::{AnchorKernel, Guard, Instr, Store, ValueId};
 use eutectic_ir::{
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::kernels::stages::{BodyWriter, Stage};
 
-/// Candidates of a row, about, at which one block selects the rest.
+/// The approximate number of candidates of a row after one round.
 const CANDIDATES: usize = 4096;
-/// The least length of parts.
+/// The minimal number of elements per part.
 const PART: usize = 1024;
 
 impl LongRows<'_> {
@@ -43,7 +43,7 @@ impl LongRows<'_> {
         Some(parts)
     }
 
-    /// Returns the launches that leave candidates.
+    /// Returns the launches that select candidates, one per round.
     pub fn candidates(&self, ranking: &Ranking, tables: &Tables, parts: &[Selected]) -> Vec<Stage> {
         let before = std::iter::once(None).chain(parts.iter().map(Some));
         parts.iter().zip(before).map(|(to, from)| self.first_of_parts(ranking, tables, (from, to))).collect()
@@ -61,7 +61,7 @@ impl LongRows<'_> {
             None => {
                 let value = self.value_of_part(&mut body, (ranking, tables), (&point, &domain), &within);
                 let place = body.coordinate(point, DType::I32);
-                // Padding ranks last, and its position is not in the row.
+                // Padding ranks last. Its position would be beyond the row, so it is limited to the row.
                 let last = body.constant(self.points as i64 - 1, DType::I32);
                 (value, if partial { body.op("min", &[place, last], DType::I32) } else { place })
             }
@@ -78,7 +78,7 @@ impl LongRows<'_> {
         self.buffers.stage(AnchorKernel::rows(1), domain, body.0, stores)
     }
 
-    /// Returns a candidate and its place in the row.
+    /// Returns the value of a candidate and its position in the row.
     fn candidate(
         &self,
         body: &mut BodyWriter,
@@ -91,7 +91,7 @@ impl LongRows<'_> {
         (value, body.load((from.places, DType::I32), at, within.to_vec()))
     }
 
-    /// Returns the ranking of another value.
+    /// Returns the ranking instruction for another value.
     fn ranked(&self, ranking: &Ranking, value: ValueId) -> Instr {
         let mut instr = self.nest.instrs[ranking.id].clone();
         if let Instr::Row { args, .. } = &mut instr {
@@ -109,13 +109,14 @@ impl LongRows<'_> {
         (body, rank, place)
     }
 
-    /// Returns the launch that stores the results of a kernel which uses the first elements only.
+    /// Returns the launch with the stores of a kernel that uses the first elements only.
     pub fn last_of_selected(&self, ranking: &Ranking, parts: &[Selected]) -> Stage {
         let last = parts.last().expect("rows that exceed a block have parts");
         self.last_of_first(ranking, last.count, self.last_candidates(ranking, last))
     }
 
-    /// Returns such a launch over `count` elements per row, given a body with their ranks and positions.
+    /// Returns the launch over `count` elements per row that makes the kernel's stores, given a body with the elements'
+    /// ranks and positions.
     pub fn last_of_first(
         &self,
         ranking: &Ranking,
@@ -130,7 +131,7 @@ impl LongRows<'_> {
         for (id, instr) in self.nest.instrs.iter().enumerate() {
             let mut new = instr.clone();
             new.substitute(&at, &value, &domain);
-            // Its number is not asked for.
+            // Uses of the ranking refer to `rank`, so a constant takes its place.
             body.push(if id == ranking.id { Instr::Constant { value: 0.into(), dtype: DType::I32 } } else { new });
         }
         let mut stores = self.nest.stores.clone();
@@ -138,7 +139,8 @@ impl LongRows<'_> {
         self.buffers.stage(anchor, domain, body.0, stores)
     }
 
-    /// Returns the launches that leave the ranks of all elements.
+    /// Returns the launches that store the ranks of all elements. The first fills in the common rank of elements that
+    /// are not selected. The second stores the ranks of the selected ones.
     pub fn ranks_of_selected(&self, ranking: &Ranking, parts: &[Selected], ranks: usize) -> [Stage; 2] {
         let last = parts.last().expect("rows that exceed a block have parts");
         let mut body = BodyWriter::default();
@@ -152,12 +154,12 @@ impl LongRows<'_> {
     }
 }
 
-/// Returns the first of the candidates of a row.
+/// Returns the index of a row's first candidate.
 fn row_of(count: usize) -> Index {
     Index::coord(0).times(count as i64)
 }
 
-/// Returns the guard of the elements that have ranks of their own.
+/// Returns the guard that holds for the first elements, whose ranks are distinct.
 fn first_of(rank: ValueId, ranking: &Ranking) -> Vec<Guard> {
     vec![(Index::atom(Atom::Value(rank)), 0..ranking.order.most as i64)]
 }

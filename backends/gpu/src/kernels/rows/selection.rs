@@ -1,9 +1,9 @@
 //! Rankings that need few of the first elements of a row.
 //!
-//! The threads of a row find the last selected key digit by digit, the most significant one first: they count the
-//! elements with each digit in shared memory. Of the elements with that key, those at the first positions are selected.
-//! Each selected element is then compared with each other one (radix selection; Alabi et al., Fast k-selection
-//! algorithms for graphics processing units, 2012).
+//! The threads of a row find the last selected key digit by digit, the most significant one first. To find a digit,
+//! they count the elements with each digit in shared memory. Among the elements with the last key, those at the first
+//! positions are selected. Each selected element is then compared with all other selected ones (radix selection; Alabi
+//! et al., Fast k-selection algorithms for graphics processing units, 2012).
 
 use eutectic_ir::{DType, attr::Number, ops::Reduction};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::dialect::{Dialect, Team};
 
-/// Elements of a thread that are read at once.
+/// The number of elements that a thread reads at once.
 const READ_AT_ONCE: usize = 8;
 
 /// The text of a selection.
@@ -31,7 +31,7 @@ impl RowPrinter<'_> {
     /// Prints a selection. It replaces the keys in shared memory by ranks.
     pub(super) fn select(&mut self, ranking: &Ranking, way: RankingWay) {
         let points = self.nest.domain[1];
-        // The elements of a row are contiguous in the table, whichever thread has left them there.
+        // The elements of a row are contiguous in the table, so any thread of the block can read them.
         let team = Team { threads: self.team.threads, rows: self.table() / points, along: true, blocks: 1 };
         let in_order = self.in_order.is_some();
         let mut selection = Selection { dialect: self.dialect, ranking, team, points, in_order, lines: Vec::new() };
@@ -97,7 +97,7 @@ impl Selection<'_> {
         for (ty, name, value) in [
             (index, "below", format!("{} - {BITS} * round", BITS * (self.ranking.digits() - 1))),
             (dialect.register(DType::U32), "shift", digits),
-            // The first digit has the sign.
+            // The highest bit of the first digit is the sign.
             (index, "least", dialect.choose("round == 0", &(DIGITS / 2).to_string(), "0")),
             (index, "own_digits", format!("own_counts + (round & 1) * {}", DIGITS + SUMS)),
             (index, "next_digits", format!("own_counts + {} - (round & 1) * {}", DIGITS + SUMS, DIGITS + SUMS)),
@@ -119,7 +119,7 @@ impl Selection<'_> {
         ]);
     }
 
-    /// Prints that the counts of a digit are 0.
+    /// Prints statements that set the counts of a digit to 0.
     fn reset(&mut self, first: &str) {
         let dialect = self.dialect;
         self.lines.extend([
@@ -129,7 +129,7 @@ impl Selection<'_> {
         ]);
     }
 
-    /// Prints the search for the digit of the last selected element, as `digit`. There are `before` elements with
+    /// Prints the search for the digit of the last selected element, as `digit`. `before` counts the elements with
     /// smaller digits.
     fn digit(&mut self) {
         let (dialect, index, counts) = (self.dialect, self.dialect.index(false), self.counts());
@@ -166,7 +166,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Prints the search for the last selected position among the elements with that key.
+    /// Prints the bisection for the last selected position among the elements whose key is `high`.
     fn last_place(&mut self) {
         let (dialect, index) = (self.dialect, self.dialect.index(false));
         let rounds = self.points.next_power_of_two().trailing_zeros() as usize;
@@ -191,7 +191,7 @@ impl Selection<'_> {
         ]);
     }
 
-    /// Prints the tables of the elements that count, in no order.
+    /// Prints the copy of selected keys and positions to their tables, in no particular order.
     fn gather(&mut self) {
         let (dialect, index) = (self.dialect, self.dialect.index(false));
         let [key, place] = self.first("own_first + slot");
@@ -201,7 +201,7 @@ impl Selection<'_> {
         self.lines.push(dialect.meet());
     }
 
-    /// Returns an element of the tables of the selected keys and places.
+    /// Returns an element of the tables of selected keys and positions.
     pub(super) fn first(&self, at: &str) -> [String; 2] {
         self.ranking.first(self.dialect, self.team.rows * self.ranking.order.most, at)
     }
@@ -211,14 +211,15 @@ impl Selection<'_> {
         self.ranking.keys(self.dialect, self.team.rows * self.points, at)
     }
 
-    /// Returns the statement that leaves the rank of an element, or its place by its rank.
+    /// Returns the statement that stores the rank of an element at its position, or its position at its rank.
     pub(super) fn leave(&self, rank: &str, place: &str) -> String {
         let (at, value) = if self.in_order { (rank, place) } else { (place, rank) };
         let value = self.dialect.convert(self.dialect.register(self.ranking.key()), value);
         format!("{} = {value};", self.rank(&format!("own_keys + {at}")))
     }
 
-    /// Prints that no element of the row is among the first, where elements have ranks.
+    /// Prints statements that give all elements the rank of those that are not selected. Prints nothing if positions
+    /// are stored in sorted order.
     pub(super) fn reset_ranks(&mut self) {
         if self.in_order {
             return;
@@ -232,7 +233,7 @@ impl Selection<'_> {
         ]);
     }
 
-    /// Prints the ranks of the selected elements; all others get one common number.
+    /// Prints the ranks of the selected elements. Every other element gets the same rank, `most`.
     fn compare(&mut self) {
         let (dialect, index) = (self.dialect, self.dialect.index(false));
         let (ty, most) = (dialect.register(self.ranking.key()), self.ranking.order.most);
@@ -263,7 +264,7 @@ impl Selection<'_> {
     }
 
     /// Prints a break if `when` holds. A loop with a barrier may be left early only if all threads that wait at the
-    /// barrier share one row.
+    /// barrier work on one row.
     fn leave_when(&mut self, when: &str, only_row_waits: bool) {
         if only_row_waits || self.team.rows == 1 {
             self.lines.push(format!("if ({when}) {{ break; }}"));
@@ -277,7 +278,7 @@ fn counts(place: &str) -> String {
     format!("(key < high) || ((key == high) && (n <= {place}))")
 }
 
-/// Returns the variable that holds the number of selected elements.
+/// Returns the index of the number of selected elements in the table of counts.
 fn selected() -> String {
     format!("own_counts + {}", COUNTS - 1)
 }

@@ -1,9 +1,9 @@
 //! Rankings of rows that exceed a block's shared memory, if all elements need ranks.
 //!
 //! Very long rows are sorted by digits (`radix`). For other rows, a first launch writes the ranked values to the
-//! workspace, a second one sorts parts of rows, and each later one merges neighbouring parts. An element moves by the
-//! number of elements of the other part that come before it, which its thread finds by bisection. The last merge writes
-//! ranks, and the kernel then loads them.
+//! workspace, a second one sorts parts of rows, and each later one merges neighbouring parts. In a merge, each thread
+//! finds by bisection how many elements of the other part come before its element. The last merge writes ranks, and the
+//! kernel then loads them.
 
 use eutectic_backend::{AnchorKernel, Guard, Instr, Kernel, Store, ValueId};
 use eutectic_ir::{
@@ -21,10 +21,10 @@ use crate::{
     kernels::stages::{BodyWriter, Buffers, Stage},
 };
 
-/// Returns the launches of a kernel; `None` if its rows fit into a block's shared memory, or if it ranks none.
+/// Returns the launches of a kernel; `None` if its rows fit into a block's shared memory, or if it has no ranking.
 ///
 /// # Errors
-/// If the workspace is too small for them.
+/// Returns an error if the launches need more workspace than a kernel may have.
 pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Option<Vec<Stage>>, Vec<String>> {
     if Ranking::all(&kernel.body.instrs).is_empty() {
         return Ok(None);
@@ -44,7 +44,7 @@ pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Opt
     if long.buffers.workspace() > shape.workspace {
         let (bytes, most) = (long.buffers.workspace(), shape.workspace);
         return Err(vec![format!(
-            "ranking rows of {points} elements needs {bytes} bytes, but a kernel has at most {most} bytes of scratch memory"
+            "cannot rank rows of {points} elements because this needs {bytes} bytes, and a kernel has at most {most} bytes of scratch memory"
         )]);
     }
     let mut stages = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn split_rankings(kernel: &Kernel, shape: &DeviceShape) -> Result<Opt
 }
 
 impl LongRows<'_> {
-    /// Returns all rankings, and reserves the workspace. Very long rows may be sorted by digits.
+    /// Plans all rankings and reserves their workspace. Radix sorts are considered only if `by_digits` holds.
     fn plan(&mut self, by_digits: bool) -> Vec<(Ranking, Tables)> {
         let count = self.rows * self.points;
         let rankings = Ranking::all(&self.nest.instrs);
@@ -113,7 +113,7 @@ impl LongRows<'_> {
         self.over_rows(instrs, stores)
     }
 
-    /// Returns the launch that computes the ranked values, if there is to be one.
+    /// Returns the launch that computes the ranked values; `None` if they are in memory already.
     fn values(&self, ranking: &Ranking, tables: &Tables) -> Option<Stage> {
         tables.values.map(|slot| {
             let (mut instrs, by) = self.instrs();
@@ -123,7 +123,7 @@ impl LongRows<'_> {
         })
     }
 
-    /// Returns the launches of a ranking that sort parts and merge them.
+    /// Returns the launches that sort parts of rows and merge them.
     fn merged(&self, ranking: &Ranking, tables: &Tables, sorted: &[SortedParts; 2]) -> Vec<Stage> {
         let part = self.part(ranking);
         let mut stages = vec![self.parts(ranking, (tables, sorted[0]), part)];
@@ -137,7 +137,7 @@ impl LongRows<'_> {
 
     /// Returns the number of elements that a block sorts, a power of two.
     fn part(&self, ranking: &Ranking) -> usize {
-        // Rows of one element need no selection.
+        // Parts are sorted, so the limit of sorts counts. Rankings of rows with one element are always sorts.
         let one = RankedRows::of(&self.nest.instrs[..=ranking.id], self.shape, 1).map_or(1, |rows| rows.longest());
         1 << one.min(self.points - 1).max(1).ilog2()
     }
@@ -153,7 +153,7 @@ impl LongRows<'_> {
         let mut body = BodyWriter::default();
         let value = self.value_of_part(&mut body, (ranking, tables), (&point, &domain), &within);
         let mut attrs = attrs.clone();
-        attrs[op.attr("most").expect("rankings have it")] = (part as i64).into();
+        attrs[op.attr("most").expect("rankings have the attribute `most`")] = (part as i64).into();
         let rank = body.push(Instr::Row { op: *op, attrs, args: vec![value], dtype: DType::I32 });
         let place = body.coordinate(point, DType::I32);
         let to = self.at(0, &of_part.times(part as i64).plus(&Index::atom(Atom::Value(rank))));
@@ -172,7 +172,7 @@ impl LongRows<'_> {
     ) -> Stage {
         let (domain, step) = (vec![self.rows, self.points], run as i64);
         let point = Index::coord(1);
-        // Both parts begin here; whether the element's own is the second one.
+        // Both parts begin at `both`. `is_second` is 1 if the element's own part is the second one.
         let both = point.div(2 * step, &domain).times(2 * step);
         let is_second = point.div(step, &domain).modulo(2, &domain);
         let other = both.plus(&Index::constant(step)).plus(&is_second.times(-step));
@@ -209,7 +209,7 @@ impl LongRows<'_> {
         self.buffers.stage(AnchorKernel::map(), domain, body.0, stores)
     }
 
-    /// Returns the store of a rank where the element is in its row.
+    /// Returns the store of an element's rank at its position in the row.
     fn ranks(
         &self,
         body: &mut BodyWriter,
@@ -228,7 +228,7 @@ impl LongRows<'_> {
     }
 }
 
-/// Compares an element with elements of the other part.
+/// Compares an element with elements of the other part in a merge.
 struct Comparison {
     own: ValueId,
     descending: bool,
@@ -245,7 +245,8 @@ impl Comparison {
         Comparison { own, descending, nan }
     }
 
-    /// Returns whether another element comes before: if it is there earlier, and if it is there later.
+    /// Returns whether an element of the other part comes before. The first result holds if the other part is the first
+    /// one, the second result if it is the second one.
     fn before(&self, body: &mut BodyWriter, other: ValueId) -> [ValueId; 2] {
         let names = if self.descending { ["ge", "gt"] } else { ["le", "lt"] };
         let [or_equal, strictly] = names.map(|name| body.op(name, &[other, self.own], DType::Bool));
@@ -294,13 +295,13 @@ mod tests {
         let shape = DeviceShape { workspace: usize::MAX, ..DeviceShape::OF_TESTS };
         let stages = |kernel: &Kernel| split_rankings(kernel, &shape).expect("there is memory");
         assert_eq!(stages(&ranking(2, 4000, true)), None);
-        // Three parts of 4,096 elements: two are merged, and the result with the third.
+        // There are three parts of 4,096 elements. Two are merged, and their result is merged with the third.
         let long = stages(&ranking(2, 9000, false)).expect("launches");
         assert_eq!(long.len(), 1 + 2 + 1);
         assert_eq!(long[0].kernel.body.domain, [2, 3, 4096]);
         assert!(long[1..].iter().all(|stage| stage.kernel.is_map()));
         assert_eq!(long[3].kernel.stores[0].slot, 1);
-        // Computed values are left in the workspace.
+        // Computed values are stored in the workspace by a further launch.
         assert_eq!(stages(&ranking(2, 9000, true)).expect("launches").len(), 5);
         // 147 parts would take eight merges; four digits take twelve launches. Two more launches write ranks and
         // stores.

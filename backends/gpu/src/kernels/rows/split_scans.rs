@@ -1,9 +1,9 @@
 //! Long scans of a few rows: one team would take thousands of sequential iterations, and most processors would have no
 //! row.
 //!
-//! Rows are split into parts. A first launch reduces each part, a second one scans these totals. The last launch scans
-//! the parts and combines each result with the total of the parts before. Rows are read twice, and no block waits for
-//! another.
+//! Rows are split into parts. A first launch reduces each part to a total, and a second one scans the totals. The last
+//! launch scans the parts and combines each result with the total of the parts before. Rows are read twice, and no
+//! block waits for another.
 
 use eutectic_backend::{
     AnchorKernel, Body, Guard, Instr, Kernel, Load, Store, ValueId, axes::Nest, reductions::varying,
@@ -15,21 +15,21 @@ use super::{
     team_scan::Scan,
 };
 
-/// Fewest turns of a block that are worth more launches.
+/// The minimal number of iterations of a team that makes further launches worth their time.
 const TURNS: usize = 16;
 /// The minimal number of iterations per part: for a team of threads, and for a single thread per part.
 const OF_PART: [usize; 2] = [4, 16];
-/// Parts of different sizes start at multiples of this number of points.
+/// If parts do not divide a row, they start at multiples of this number of points: a cache line of 32-bit elements.
 const LINE: usize = 32;
 
-/// A scan that is cut.
+/// A scan that is split into parts.
 struct Cut {
     id: ValueId,
     how: Reduction,
 }
 
-/// Returns the kernels of these launches; the buffer after those of the kernel is the workspace. Returns `None` if one
-/// launch does as well. Recurrences are not split. Scans are not split either if they read results of row operations,
+/// Returns the kernels of the three launches; the buffer after those of the kernel is the workspace. Returns `None` if
+/// one launch is as fast. Recurrences are not split. Scans are not split either if they read results of row operations,
 /// have several element types, or have a type of fewer than 32 bits.
 pub(crate) fn split_scans(of: &Rows<'_>) -> Option<Vec<Kernel>> {
     let Rows { kernel, shape, nest, schedule } = of;
@@ -41,7 +41,7 @@ pub(crate) fn split_scans(of: &Rows<'_>) -> Option<Vec<Kernel>> {
     {
         return None;
     }
-    // Neighbouring rows have parts enough for a thread each.
+    // If neighbouring threads work on neighbouring rows, each part has one thread.
     let (of_row, least) = if schedule.team.along { (schedule.team.threads, OF_PART[0]) } else { (1, OF_PART[1]) };
     let [groups, turns] = [of.groups()[0].max(1) * of_row, of.groups()[1] / of_row];
     let wanted = (shape.processors * RESIDENT).div_ceil(groups).min(turns / least);
@@ -50,14 +50,14 @@ pub(crate) fn split_scans(of: &Rows<'_>) -> Option<Vec<Kernel>> {
     let of_part = if points.is_multiple_of(of_part) { of_part } else { of_part.next_multiple_of(LINE) };
     let parts = points.div_ceil(of_part);
     let varies = varying(&nest.instrs, 1..2);
-    // Neighbouring rows stay neighbours.
+    // The axes are parts, rows and points of a part, so that neighbouring rows stay neighbours.
     let nest = nest.split(1, of_part).swapped(0, 1);
     let cut = Cuts::of(kernel, (nest, varies), [rows, points, parts])?;
     let bytes = cut.workspace().0.size() * cut.workspace().1;
     (parts > 1 && bytes <= shape.workspace).then(|| vec![cut.totals(), cut.before(), cut.scans()])
 }
 
-/// A kernel whose scans are cut.
+/// A kernel whose scans are split into parts.
 struct Cuts<'a> {
     kernel: &'a Kernel,
     nest: Nest,
@@ -101,7 +101,8 @@ impl<'a> Cuts<'a> {
         })
     }
 
-    /// Returns the element type and the size of the workspace: a total of each part, and the totals before each part.
+    /// Returns the element type and the size of the workspace. It holds, for each scan, a total of each part and the
+    /// totals before each part.
     fn workspace(&self) -> (DType, usize) {
         (self.dtype, 2 * self.cuts.len() * self.rows * self.parts)
     }
@@ -112,7 +113,7 @@ impl<'a> Cuts<'a> {
         part.plus(&Index::constant(first as i64))
     }
 
-    /// Returns the part, among those of all rows, that a point of the split kernel belongs to.
+    /// Returns the number of the part that a point belongs to, among the parts of all rows.
     fn part(&self) -> Index {
         Index::coord(1).times(self.parts as i64).plus(&Index::coord(0))
     }
@@ -133,8 +134,8 @@ impl<'a> Cuts<'a> {
         (self.parts * of_part > self.points).then_some((point, 0..self.points as i64))
     }
 
-    /// Returns the instructions of the kernel over parts, and the new value of each old one. `scanned` replaces the
-    /// results of scans.
+    /// Returns the instructions of the kernel over parts, and the new number of each value. `scanned` gives the values
+    /// that replace results of scans.
     fn instrs(
         &self,
         mut scanned: impl FnMut(&mut Vec<Instr>, usize, ValueId) -> ValueId,
@@ -149,7 +150,7 @@ impl<'a> Cuts<'a> {
                 guards.extend(self.within());
             }
             if let (Some(cut), Some(within), Instr::Row { args, .. }) = (cut, self.within(), &mut new) {
-                // Points beyond the row change no state.
+                // Points beyond the row get the identity, which does not change the state.
                 let Cut { how, .. } = self.cuts[cut];
                 let pieces = vec![(vec![within], args[0])];
                 instrs.push(Instr::Select { pieces, fill: how.identity(self.dtype), dtype: self.dtype });
@@ -169,13 +170,13 @@ impl<'a> Cuts<'a> {
             let arg = instrs[scan].args()[0];
             instrs.push(Instr::reduce(self.cuts[cut].how, arg, self.dtype));
             stores.push(Store::new(self.kernel.slots.len(), self.place(&self.part(), cut, false), instrs.len() - 1));
-            // No instruction needs the scan itself, so that it is not printed.
+            // No instruction needs the scan itself, so it is not printed.
             scan
         });
         self.kernel(self.nest.domain.clone(), instrs, stores)
     }
 
-    /// Returns the kernel that scans the totals, each without its own.
+    /// Returns the kernel that scans the totals. Each result leaves out the total of its own part.
     fn before(&self) -> Kernel {
         let (mut instrs, mut stores) = (Vec::new(), Vec::new());
         let part = Index::coord(0).times(self.parts as i64).plus(&Index::coord(1));
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
     use crate::device::DeviceShape;
 
-    /// Returns the scan of some rows, whose points are neighbours in memory or a matrix's columns.
+    /// Returns the scan of some rows. The points of a row are contiguous, or they are a column of a matrix.
     fn scan(op: &str, [rows, points]: [usize; 2], is_column: bool) -> Kernel {
         let [row, point] = [0, 1].map(Index::coord);
         let at =
@@ -257,16 +258,16 @@ mod tests {
     fn long_scans_of_few_rows_are_cut() {
         let stages = cut(&scan("scan-sum", [2, 1 << 16], false)).expect("parts");
         let [totals, before, scans] = &stages[..] else { panic!("{} launches", stages.len()) };
-        // A row has 64 iterations of 1,024 points, and a part four of them.
+        // A row has 64 iterations of 1,024 points, and a part has four of them.
         assert_eq!(totals.body.domain, [16, 2, 1 << 12]);
         assert_eq!(before.body.domain, [2, 16]);
         assert_eq!(scans.body.domain, totals.body.domain);
         assert_eq!(scans.slots[2], (DType::F32, 2 * 2 * 16));
         assert!(scans.stores[0].guards.is_empty());
-        // A prime number of points: the last part is shorter.
+        // The number of points is prime, so the last part is shorter.
         let stages = cut(&scan("scan-sum", [1, 65_537], false)).expect("parts");
         assert_eq!(stages[2].stores[0].guards.len(), 1);
-        // Threads of neighbouring columns have a part each.
+        // Each part of the neighbouring columns has one thread.
         let columns = cut(&scan("scan-max", [64, 1 << 12], true)).expect("parts");
         assert_eq!(columns[0].body.domain, [256, 64, 16]);
     }

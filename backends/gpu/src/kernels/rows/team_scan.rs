@@ -8,13 +8,14 @@ use eutectic_ir::{
 
 use crate::dialect::{Dialect, Team};
 
-/// The maximal number of register-exchange groups; each thread reads the totals of all of them.
+/// The maximal number of groups of threads that exchange values in registers. Each thread reads the totals of all
+/// groups.
 pub(super) const GROUPS: usize = 8;
 
 /// A scan of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan {
-    /// Its facts.
+    /// The facts of its row operation.
     pub row: &'static RowOp,
     /// The element type.
     pub dtype: DType,
@@ -25,7 +26,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Returns the scan that an instruction is.
+    /// Returns the scan of an instruction; `None` if it is not a scan.
     pub fn of(instr: &Instr) -> Option<Scan> {
         let Instr::Row { op, attrs, dtype, .. } = instr else { return None };
         let row = op.row().filter(|row| row.is_scan())?;
@@ -33,10 +34,10 @@ impl Scan {
         Some(Scan { row, dtype: *dtype, reverse: flag("reverse"), exclusive: flag("exclusive") })
     }
 
-    /// Returns the number of values that represent a run of elements: one for a monoid. A recurrence has two, the
-    /// product of its factors and the state after them from 0 on. Floats have a third one, which is NaN if a state of 0
-    /// meets a factor that is not finite, and otherwise 0. The product cannot tell this: finite factors may overflow to
-    /// infinity, which a state of 0 does not see.
+    /// Returns the number of values that represent a run of elements: one for a monoid. A recurrence h ← a·h + b has
+    /// two: the product of its factors a, and its last state if it starts at 0. Floats have a third one. It is NaN if a
+    /// state of 0 is multiplied by a factor that is not finite, and otherwise 0. The product of the factors cannot tell
+    /// this, because finite factors may overflow to infinity.
     pub fn width(&self) -> usize {
         match self.row.monoid {
             Some(_) => 1,
@@ -45,10 +46,10 @@ impl Scan {
         }
     }
 
-    /// Returns the numbers that stand for one element, given its operands.
+    /// Returns the values that represent one element, given its operands.
     pub fn element(&self, dialect: &dyn Dialect, mut operands: Vec<String>) -> Vec<String> {
         if self.width() == 3 {
-            // Compilers take a product with 0 for 0, so that it is chosen.
+            // Compilers replace a product with 0 by 0, so a condition chooses the value instead.
             let number = |value: f64| dialect.literal(value, self.dtype);
             let (_, most) = if self.dtype == DType::F64 { DType::F64 } else { DType::F32 }.normal_range();
             let is_finite = format!("({0} >= {1} && {0} <= {2})", operands[0], number(-most), number(most));
@@ -57,13 +58,14 @@ impl Scan {
         operands
     }
 
-    /// Returns the numbers that stand for no element.
+    /// Returns the values that represent an empty run of elements.
     pub fn identity(&self, dialect: &dyn Dialect) -> Vec<String> {
         let of = |operand| dialect.number(self.row.absent(operand, self.dtype, &[]), self.dtype);
         (0..self.width()).map(of).collect()
     }
 
-    /// Returns a state after elements, given that before them: their combination, or the recurrence's step.
+    /// Returns the state after a run of elements, given the state before it. It is their combination, or a step of the
+    /// recurrence.
     pub fn after(&self, dialect: &dyn Dialect, state: &str, elements: &[String]) -> String {
         match (self.row.monoid, elements) {
             (Some(how), [x, ..]) => dialect.combine(how, self.dtype, state, x),
@@ -76,7 +78,7 @@ impl Scan {
         }
     }
 
-    /// Returns elements combined with those after them.
+    /// Returns the values that represent two consecutive runs together.
     pub fn combined(&self, dialect: &dyn Dialect, first: &[String], then: &[String]) -> Vec<String> {
         let both = |how, a: &str, b: &str| dialect.combine(how, self.dtype, a, b);
         match (first, then) {
@@ -86,7 +88,7 @@ impl Scan {
                 let is_zero = self.is_zero(dialect, h);
                 vec![
                     both(Reduction::Product, a, b),
-                    // An earlier state other than 0 may avoid the NaN, so that it is added last.
+                    // The NaN of the second run is kept separate, because an earlier state other than 0 may avoid it.
                     dialect.choose(&is_zero, g, &self.step(dialect, b, h, g)),
                     both(Reduction::Sum, of_zero, &dialect.choose(&is_zero, of_next, of_zero)),
                 ]
@@ -108,9 +110,9 @@ impl Scan {
 
 /// The result of scanning the totals of a row's threads.
 pub(super) struct Together {
-    /// The combined elements of the threads before; `None` for the first thread.
+    /// The combined elements of the threads before this one; `None` for a single thread.
     pub before: Option<Vec<String>>,
-    /// The elements of all.
+    /// The combined elements of all threads.
     pub all: Vec<String>,
 }
 
@@ -130,7 +132,7 @@ impl TeamScan<'_> {
         self.text.push('\n');
     }
 
-    /// Names values.
+    /// Prints declarations of values, and returns their names.
     fn declare(&mut self, name: &str, values: &[String]) -> Vec<String> {
         let ty = self.dialect.register(self.scan.dtype);
         let names = (0..values.len()).map(|n| format!("{}_{name}{n}", self.name)).collect::<Vec<_>>();
@@ -141,7 +143,7 @@ impl TeamScan<'_> {
         names
     }
 
-    /// Chooses values by a condition.
+    /// Returns the values that a condition chooses.
     fn choose(&self, when: &str, then: &[String], otherwise: &[String]) -> Vec<String> {
         then.iter().zip(otherwise).map(|(then, otherwise)| self.dialect.choose(when, then, otherwise)).collect()
     }
@@ -155,7 +157,8 @@ impl TeamScan<'_> {
         let size = self.dialect.together(self.scan.dtype);
         let apart = if along { 1 } else { rows };
         let group = (size / apart).clamp(1, threads);
-        // The value of an earlier thread. The first threads read a value of another row, which they ignore.
+        // Reads the values of an earlier thread. The first threads of a row read values of another row, and ignore
+        // them.
         let dialect = self.dialect;
         let earlier = |values: &[String], by: usize| -> Vec<String> {
             let from = format!("(thread + {}) % {size}", size - by * apart % size);
@@ -186,7 +189,7 @@ impl TeamScan<'_> {
             return Together { before, all: self.declare("a", &all) };
         }
         let count = groups * rows;
-        // Each row has its groups' totals side by side, or rows do.
+        // The totals of one row's groups are contiguous, or the totals of neighbouring rows are.
         let (row, place) = match along {
             true => (format!("thread / {threads} * {groups}"), 1),
             false => (format!("thread % {rows}"), rows),
@@ -223,14 +226,14 @@ impl TeamScan<'_> {
 /// Returns the direction of a body's scans, if it has any.
 ///
 /// # Errors
-/// If scans run in both directions.
+/// Returns an error if scans run in both directions.
 pub(super) fn direction(instrs: &[Instr], needed: &[bool]) -> Result<Option<bool>, String> {
     let wanted = instrs.iter().zip(needed).filter(|(_, needed)| **needed);
     let mut all = wanted.filter_map(|(instr, _)| Some(Scan::of(instr)?.reverse));
     let first = all.next();
     match all.all(|other| Some(other) == first) {
         true => Ok(first),
-        false => Err("scans of a row in both directions in one kernel".into()),
+        false => Err("cannot scan a row in both directions in one kernel".into()),
     }
 }
 
