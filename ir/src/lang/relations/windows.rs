@@ -48,7 +48,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             let known: Option<Vec<Dim>> = args[..6].iter().map(|arg| arg.dim(bindings)).collect();
             let Some([l, before, after, size, stride, dilation]) = known.as_deref() else { return Ok(Status::Later) };
             if [before, after].iter().any(|d| d.known().is_some_and(|n| n < 0)) {
-                return Err("padding is not negative".into());
+                return Err("padding must not be negative".into());
             }
             let n = count(&(&(l + before) + after), size, stride, dilation)?;
             match &args[6] {
