@@ -63,7 +63,7 @@ fn variables_are_one_thing() {
     assert_eq!(wrong, Err("K is 4 in one place and 5 in another".into()));
     let ints = infer(&matmul, &[], &[f32s(&[3, 4]), Type::tensor(DType::I32, &[4, 6])]);
     assert_eq!(ints, Err("element type i32 does not fit float".into()));
-    assert_eq!(infer(&matmul, &[], &[f32s(&[3, 4])]), Err("2 operands wanted, 1 given".into()));
+    assert_eq!(infer(&matmul, &[], &[f32s(&[3, 4])]), Err("the op takes 2 operands, but 1 are given".into()));
 }
 
 #[test]

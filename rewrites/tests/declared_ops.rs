@@ -122,7 +122,7 @@ fn an_op_is_applied_from_rust() {
     let y = graph.apply(op, &[x], &[]).unwrap();
     assert_eq!(graph.ty(y), graph.ty(x));
     let wrong = graph.apply(op, &[x, x], &[]).unwrap_err().to_string();
-    assert!(wrong.contains("my/squared-relu") && wrong.contains("1 operands wanted, 2 given"), "{wrong}");
+    assert!(wrong.contains("my/squared-relu") && wrong.contains("the op takes 1 operands, but 2 are given"), "{wrong}");
     let by_name = graph.apply("my/squared-relu", &[x], &[]).unwrap_err().to_string();
     assert!(by_name.contains("there is no such op"), "{by_name}");
     assert!(Op::named("my/squared-relu").is_none() && Op::all().all(|op| op.declared().is_none()));
