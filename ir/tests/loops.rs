@@ -101,11 +101,14 @@ fn what_does_not_fit_the_body_is_refused() {
         let x = g.input("x", Type::tensor(F, x)).unwrap();
         apply(&mut g, body, times, &[c, x, c]).unwrap_err().to_string()
     };
-    assert!(refused(3, &[4, 2], body()).contains("for the input x of `step` f64[3 2] is wanted, f64[4 2] given"));
-    assert!(refused(-1, &[4, 2], body()).contains("not negative"));
+    assert!(refused(3, &[4, 2], body()).contains("the input x of `step` needs f64[3 2], but f64[4 2] is given"));
+    assert!(refused(-1, &[4, 2], body()).contains("non-negative"));
     let mut more = body();
     more.input("extra", Type::tensor(F, &[2])).unwrap();
-    assert!(refused(4, &[4, 2], more).contains("4 inputs and 2 outputs; 1 values are carried, 1 scanned, 3 given"));
+    assert!(
+        refused(4, &[4, 2], more)
+            .contains("4 inputs and 2 outputs, but the loop has 1 carried values, 1 scanned ones and 3 operands")
+    );
     let mut weights = body();
     weights.param("p", Type::tensor(F, &[2])).unwrap();
     assert!(refused(4, &[4, 2], weights).contains("has the param p"));
@@ -113,5 +116,5 @@ fn what_does_not_fit_the_body_is_refused() {
     let [c, _, _] = ["c", "x", "w"].map(|name| other.input(name, Type::tensor(F, &[2])).unwrap());
     let wider = other.concat(c, c, -1).unwrap();
     other.output("c", wider).unwrap();
-    assert!(refused(4, &[4, 2], other).contains("carries c, which is f64[2], and gives c, which is f64[4]"));
+    assert!(refused(4, &[4, 2], other).contains("carries c of type f64[2], but returns c of type f64[4]"));
 }
