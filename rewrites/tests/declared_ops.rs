@@ -319,7 +319,7 @@ fn a_definition_that_expands_to_very_many_ops_is_refused() {
 fn a_graph_without_the_rule_language_refuses_declarations() {
     let text = format!("{SQUARED_RELU}(graph \"g\" (input x f32[4]) (output y (my/squared-relu x)))");
     let wrong = shown(&text::parse(&source(&text)).unwrap_err());
-    assert!(wrong.contains("this reader takes no declared ops"), "{wrong}");
+    assert!(wrong.contains("this reader knows built-in ops only"), "{wrong}");
 }
 
 #[test]
