@@ -37,8 +37,8 @@ pub fn circles(rules: &RuleSet) -> Vec<Lint> {
         names.sort();
         if seen.insert(names) {
             let message = format!(
-                "on its own left side the rules do not come to rest ({stop}): {}; let one of them make what the others do \
-                 do not match, or add (once)",
+                "these rules do not terminate on this rule's left side ({stop}): {}; let one of them make a form that \
+                 the others do not match, or add (once)",
                 shown.join(", ")
             );
             lints.push(Lint::of(probe.rule(), message));

@@ -230,7 +230,7 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         (
             "my/a",
             "neg",
-            &["cannot declare an op without a name such as pack/name", "mine.rules:2:5", "my/squared-relu"][..],
+            &["cannot declare an op without a name of the form pack/name", "mine.rules:2:5", "my/squared-relu"][..],
         ),
         ("(neg ?x)", "(negate ?x)", &["my/a: there is no op `negate`", "mine.rules:4:8", "did you mean `neg`?"]),
         (
@@ -243,7 +243,7 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ("(?x F[A..])", "(?x F[A..]) (?k float)", &["`?k` is declared and not used", "remove it"]),
         ("(F float)", "(F float) (G any)", &["`G` is declared and not used"]),
         ("(?x F[A..])", "", &["it has no operand"]),
-        ("(?x F[A..])", "(?x F[A..] const)", &["an operand is declared by its type only"]),
+        ("(?x F[A..])", "(?x F[A..] const)", &["the declaration of an operand has only a type"]),
         ("(?x F[A..])", "(?x F[A..]) (?k folat)", &["this is not a kind of attribute", "did you mean `float`?"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is not a value of the attribute"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float 2.0)", &["only a default may follow the kind", ":default"]),

@@ -171,7 +171,7 @@ fn a_price_is_told_to_the_search() {
     assert!(!given.is_empty() && given.iter().all(|hint| hint.factor == 0.5), "{given:?}");
     for wrong in ["(price)", "(price 0)", "(price -1)", "(price 1e9)", "(price x)", "(price 1 2)"] {
         let text = format!(";; a law\n(rule mine/law {})", rule(wrong));
-        assert!(told(&text).contains("this is no factor"), "{wrong}");
+        assert!(told(&text).contains("this is not a factor"), "{wrong}");
     }
 }
 
@@ -221,7 +221,7 @@ fn guards_that_are_wrong_say_so() {
     for wrong in
         ["(device (least memry 8))", "(device (memory 8))", "(device (least memory -1))", "(device (least memory 0.5))"]
     {
-        assert!(told(wrong).contains("this is no bound on a limit of the device"), "{wrong}");
+        assert!(told(wrong).contains("this is not a bound on a limit of the device"), "{wrong}");
     }
     assert!(told("(where (not (divide 8 K)))").contains("there is no relation `divide`"));
     assert!(told("(where (not (divides 8 Q)))").contains("from the left side"));

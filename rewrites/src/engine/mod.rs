@@ -364,7 +364,7 @@ impl<'r> Engine<'r> {
 /// An estimate of the number of e-nodes. An exact count visits all classes, which is too slow after each application.
 struct NodeCount {
     nodes: usize,
-    /// The size of the e-graph's table of e-nodes, which grows with each new one.
+    /// The size of the e-graph's table of e-nodes, which grows with each new e-node.
     entries: usize,
 }
 
