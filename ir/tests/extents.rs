@@ -1,4 +1,5 @@
-//! Tests extents at run time in graphs: types keep them, and conditions that fail at some length are refused.
+//! Tests graphs whose extents are known at run time: types keep these extents, and an error occurs if a condition
+//! fails for some extent.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ fn types_keep_extents() {
 
 #[test]
 fn an_extent_is_no_number() {
-    // Not even its bound: these broadcast at one length only.
+    // Nor is the upper bound assumed: these shapes broadcast for one extent only.
     let text = "(graph g (dim S :most 16) (input x f32[S]) (input y f32[16]) (output o (add x y)))";
     let error = parse(text).unwrap_err().0.remove(0).message;
     assert!(error.contains("do not broadcast"), "{error}");

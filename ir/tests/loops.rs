@@ -6,7 +6,7 @@ use eutectic_ir::{
 
 const F: DType = DType::F64;
 
-/// c' = c·w + x, y = c' − 1: c and x [2], w [2].
+/// c' = c·w + x and y = c' − 1, where c, x and w have shape [2].
 fn body() -> Graph {
     let mut g = Graph::new("step");
     let [c, x, w] = ["c", "x", "w"].map(|name| g.input(name, Type::tensor(F, &[2])).unwrap());
@@ -62,7 +62,7 @@ fn a_loop_is_its_body_so_many_times() {
         let got: Vec<_> = interpret::<f64>(&g, &given).unwrap().iter().map(|v| v.to_tensor()).collect();
         assert_eq!(got[0].to_f64(), last);
         assert_eq!((got[1].to_f64(), got[1].dims()), (all, &[times, 2][..]));
-        // The bound goes from one time to the next.
+        // Error bounds go from each step to the next.
         let bounded = interpret::<Bounded>(&g, &given).unwrap();
         assert_eq!(bounded[0].to_tensor().to_f64(), last);
     }
