@@ -347,7 +347,9 @@ fn what_overflows_in_one_order_of_operations_only_is_not_judged() {
         let z = graph.matmul(a, b).unwrap();
         graph.output("y", y).unwrap();
         graph.output("z", z).unwrap();
-        let [y, z] = &interpret::<Bounded>(&graph, &|_| None).unwrap()[..] else { panic!("the number of results is not 2") };
+        let [y, z] = &interpret::<Bounded>(&graph, &|_| None).unwrap()[..] else {
+            panic!("the number of results is not 2")
+        };
         let (Data::Real(y), Data::Real(z)) = (&y.data, &z.data) else { panic!("the results are not floats") };
         assert_eq!((y[0].admits(f64::INFINITY), y[1].admits(1.5), y[1].admits(1.6)), (None, Some(true), Some(false)));
         assert_eq!(z[0].admits(f64::INFINITY), None, "{dtype}: {z:?}");

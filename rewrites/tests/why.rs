@@ -13,7 +13,8 @@ fn of(rule: &str, graph: &str) -> Why {
     let graph: Graph = text::parse(&Source::new("g.graph", format!("(graph \"g\" {graph})")))
         .map(|graph| graph.bind(&BTreeMap::new()).expect("the graph has no open extents"))
         .unwrap_or_else(|e| panic!("{:?}", miette::Report::new(e)));
-    let mut all = why(&graph, &rules, &Options::default(), |name| name == "test/it").expect("the graph can be rewritten");
+    let mut all =
+        why(&graph, &rules, &Options::default(), |name| name == "test/it").expect("the graph can be rewritten");
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
