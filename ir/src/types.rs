@@ -90,7 +90,7 @@ impl Type {
         Type::Tensor(dtype, dims.iter().copied().collect())
     }
 
-    /// Returns element type and shape of a tensor; `None` for a tuple.
+    /// Returns the element type and the shape of a tensor; `None` for a tuple.
     pub fn as_tensor(&self) -> Option<(DType, &Shape)> {
         match self {
             Type::Tensor(dtype, shape) => Some((*dtype, shape)),

@@ -342,7 +342,7 @@ fn what_overflows_in_one_order_of_operations_only_is_not_judged() {
         let (q, k) = (of(&mut graph, &[1, 1], &[0.0]), of(&mut graph, &[2, 1], &[0.0; 2]));
         let v = of(&mut graph, &[2, 2], &[large, 1.0, large, 2.0]);
         let y = graph.apply("attention", &[q, k, v], &[("scale", Attr::from(1.0))]).unwrap();
-        // Returns a call of the relation whose arguments are variables of these kinds.
+        // The result is ∞ − ∞, but fused multiplications and additions give ∞.
         let (a, b) = (of(&mut graph, &[1, 2], &[2.0, 2.0]), of(&mut graph, &[2, 1], &[large, -large]));
         let z = graph.matmul(a, b).unwrap();
         graph.output("y", y).unwrap();

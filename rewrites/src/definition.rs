@@ -50,7 +50,8 @@ pub fn defining_rule(op: Op) -> Option<&'static Rule> {
 impl OpDefinition {
     /// Makes a definition from a rule, given in each legal form of its left side.
     ///
-    /// # Panics If there is no form.
+    /// # Panics
+    /// If there is no form.
     pub fn new(forms: Vec<Arc<Compiled>>) -> OpDefinition {
         let mut definition = OpDefinition { forms, size: 0, built: Arc::default() };
         let size_of = |op: Op| OpDefinition::of(op).map_or(1, |definition| definition.size);

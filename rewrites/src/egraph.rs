@@ -377,7 +377,7 @@ fn scalar_of(
                 return None;
             }
             let access = access(facts, read, node, operands, ty)?;
-            // An id out of range must remain an error, whatever the table contains.
+            // An id out of range must remain an error for any contents of the table.
             if access.pieces.iter().any(|p| p.via.is_some()) {
                 return None;
             }

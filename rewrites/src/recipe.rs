@@ -56,7 +56,7 @@ impl LeftSide {
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     pub instrs: Vec<NodeRecipe>,
-    /// The top for each root of each member, member by member.
+    /// The tops, one for each root of each member. The tops of a member are adjacent.
     pub tops: SmallVec<[Ref; 2]>,
 }
 

@@ -329,7 +329,7 @@ pub enum OpTerm {
 }
 
 impl OpTerm {
-    /// Returns the ops for which it may stand.
+    /// Returns the ops for which the term may stand.
     pub fn ops(&self) -> &[Op] {
         match self {
             OpTerm::Named(op) => std::slice::from_ref(op),
@@ -337,12 +337,12 @@ impl OpTerm {
         }
     }
 
-    /// Returns whether it may stand for this op.
+    /// Returns whether the term may stand for this op.
     pub fn admits(&self, op: Op) -> bool {
         self.ops().contains(&op)
     }
 
-    /// Returns whether the first two operands can be swapped for some op for which it may stand.
+    /// Returns whether the first two operands can be swapped, for at least one op for which the term may stand.
     pub fn commutes(&self) -> bool {
         self.ops().iter().any(|op| op.def().commutative)
     }

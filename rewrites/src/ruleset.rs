@@ -175,7 +175,7 @@ pub struct Choice {
     pub only: Vec<String>,
     /// The freedom of rules to change rounding.
     pub fp: Fp,
-    /// The type to which operands may be rounded. Its pack runs whatever `fp` is, and the packs of other precisions
+    /// The type to which operands may be rounded. Its pack runs for any `fp`, and the packs of other precisions
     /// are left out.
     pub precision: Precision,
 }

@@ -145,7 +145,7 @@ impl Op {
         DEFINED.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&self).copied()
     }
 
-    /// Returns whether all ops in the definition hand the rounding of their operands on.
+    /// Returns whether all ops in the definition pass on the rounding of their operands.
     pub(crate) fn definition_hands_on(self) -> bool {
         self.defined().is_some_and(|defined| defined.hands_on)
     }

@@ -125,7 +125,7 @@ fn merged<S: Scalar>(x: &Value<S>) -> Value<S> {
 /// Returns `len` columns of each row, from column `at` on.
 fn columns<S: Scalar>(x: &Value<S>, at: usize, len: usize) -> Value<S> {
     let mut dims = x.dims.clone();
-    *dims.last_mut().expect("the signature asks for rows") = len;
+    *dims.last_mut().expect("the signature requires rows") = len;
     let elements = x.rows().flat_map(|row| row[at..at + len].iter().copied()).collect();
     Value { dtype: x.dtype, dims, data: Data::Real(elements) }
 }

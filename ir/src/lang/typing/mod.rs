@@ -15,7 +15,7 @@ pub use dims::{DimPattern, DimsItem, DimsPattern};
 pub use signature::{Signature, SignatureResult};
 pub use types::{DTypePattern, TypePattern, solve};
 
-/// Returns whether a name is spelled as a variable of the type language, with an upper-case first letter.
+/// Returns whether a name is a variable of the type language: its first letter is upper-case.
 pub fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
